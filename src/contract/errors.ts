@@ -1,0 +1,166 @@
+import type { ExitName } from "./exit-codes.ts";
+
+/** The `type` of an error body, by which a client can decide without knowing the code. */
+export type ErrorType =
+  | "authentication_error"
+  | "permission_error"
+  | "insufficient_balance_error"
+  | "not_found_error"
+  | "conflict_error"
+  | "rate_limit_error"
+  | "api_error"
+  | "invalid_request_error";
+
+interface ErrorEntry {
+  httpStatus: number;
+  /** The client's exit code when this error ends a command. */
+  exit: ExitName;
+  /** Whether the same request may succeed a moment later. */
+  retryable?: true;
+  /** What is said when the thrower knows nothing better. */
+  message: string;
+}
+
+const e = (httpStatus: number, exit: ExitName, message: string): ErrorEntry => ({
+  httpStatus,
+  exit,
+  message,
+});
+const retryable = (httpStatus: number, exit: ExitName, message: string): ErrorEntry => ({
+  ...e(httpStatus, exit, message),
+  retryable: true,
+});
+
+/** Every error that the service answers, in one table: code, HTTP status, exit code, default message. */
+export const SERVICE_ERRORS = {
+  API_KEY_REQUIRED: e(401, "auth", "An API key is required: send it as `Authorization: Bearer <key>`."),
+  INVALID_API_KEY: e(401, "auth", "This API key is not known here."),
+  API_KEY_DISABLED: e(401, "auth", "This API key is disabled or has expired."),
+  BATCH_IMAGE_DISABLED: e(404, "auth", "Batch image generation is switched off on this service."),
+  BATCH_IMAGE_GROUP_DISABLED: e(403, "auth", "The group of this key may not make batches."),
+  BATCH_IMAGE_NO_ACCOUNT_AVAILABLE: retryable(
+    502,
+    "temporary",
+    "Nothing can make images for this model now.",
+  ),
+  BATCH_IMAGE_SETTLEMENT_PRICING_MISSING: e(400, "usage", "This model has no batch price."),
+  BATCH_IMAGE_INVALID_MODEL: e(400, "usage", "model: name a model from the batch model list."),
+  BATCH_IMAGE_INVALID_ITEMS: e(400, "usage", "The request has invalid items or fields."),
+  BATCH_IMAGE_DUPLICATE_CUSTOM_ID: e(400, "usage", "Two items have the same custom_id."),
+  BATCH_IMAGE_PROMPT_TOO_LONG: e(400, "usage", "A prompt is too long."),
+  BATCH_IMAGE_TOO_MANY_OUTPUT_IMAGES: e(400, "usage", "The batch asks for too many images."),
+  BATCH_IMAGE_INVALID_REFERENCE_IMAGE: e(400, "usage", "A reference image is invalid."),
+  BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES: e(400, "usage", "An item has too many reference images."),
+  BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE: e(400, "usage", "The reference images are too large together."),
+  BATCH_IMAGE_INSUFFICIENT_BALANCE: e(402, "money", "The balance is too low to hold the cost of this batch."),
+  BATCH_IMAGE_IDEMPOTENCY_CONFLICT: e(409, "conflict", "This Idempotency-Key was used with another request."),
+  BATCH_IMAGE_PROVIDER_SUBMIT_FAILED: retryable(502, "temporary", "The upstream did not take the batch."),
+  BATCH_IMAGE_QUEUE_FAILED: retryable(502, "temporary", "The workers are not running."),
+  BATCH_IMAGE_NOT_FOUND: e(404, "gone", "No such batch."),
+  BATCH_IMAGE_ITEM_NOT_FOUND: e(404, "gone", "No such item in this batch."),
+  BATCH_IMAGE_INVALID_QUERY: e(400, "usage", "A query parameter is invalid."),
+  BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE: e(400, "usage", "image_index: the item has no such image."),
+  BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: e(400, "usage", "The ZIP would hold more items than max_items."),
+  BATCH_IMAGE_DOWNLOAD_TOO_LARGE: e(400, "usage", "The ZIP would be too large."),
+  BATCH_IMAGE_NOT_READY: e(409, "temporary", "The batch is not ready for download yet."),
+  BATCH_IMAGE_OUTPUT_DELETED: e(410, "gone", "The outputs of this batch were deleted."),
+  BATCH_IMAGE_OUTPUT_DELETE_NOT_READY: e(409, "conflict", "Outputs can be deleted when the batch has ended."),
+  BATCH_IMAGE_RECORD_DELETE_NOT_READY: e(
+    409,
+    "conflict",
+    "A record can be deleted when the batch has ended.",
+  ),
+  BATCH_IMAGE_ITEM_FAILED: e(409, "noImages", "This item has no image."),
+  BATCH_IMAGE_RESULT_MISSING: e(500, "internal", "A stored image is missing or damaged."),
+  BATCH_IMAGE_CANCEL_FAILED: retryable(502, "temporary", "The upstream refused the cancellation."),
+  BATCH_IMAGE_DOWNLOAD_LIMITED: retryable(429, "temporary", "Too many downloads at once."),
+  REQUEST_TOO_LARGE: e(413, "usage", "The request body is too large."),
+  UNSUPPORTED_MEDIA_TYPE: e(415, "usage", "Content-Type: send application/json."),
+  INVALID_JSON: e(400, "usage", "The body is not valid JSON."),
+  METHOD_NOT_ALLOWED: e(405, "usage", "This path does not take this method."),
+  NOT_FOUND: e(404, "gone", "There is nothing at this path."),
+  RATE_LIMITED: retryable(429, "temporary", "Too many requests."),
+  INTERNAL_ERROR: e(500, "temporary", "Something went wrong on the service's side."),
+} as const satisfies Record<string, ErrorEntry>;
+
+/** What can go wrong on the caller's machine; never sent over the wire. */
+export const LOCAL_ERRORS = {
+  INTERNAL: e(0, "internal", "Something went wrong inside imgbatch."),
+  USAGE: e(0, "usage", "The command line is not right."),
+  INVALID_INPUT: e(0, "usage", "The input is not right; nothing was sent."),
+  INVALID_CONFIG: e(0, "usage", "The configuration is not right."),
+  COST_LIMIT: e(0, "money", "The run would cost more than --max-cost."),
+  DATA_DIRECTORY_IN_USE: e(0, "conflict", "Another process uses this data directory."),
+  DIRECTORY_CONFLICT: e(0, "conflict", "This directory belongs to another run."),
+  ADDRESS_IN_USE: e(0, "conflict", "The port is taken."),
+  NETWORK: retryable(0, "temporary", "The service could not be reached."),
+  BAD_RESPONSE: e(0, "temporary", "The service answered something that is no answer of this API."),
+  SUBMISSION_UNKNOWN: e(0, "temporary", "It is not known whether the service took the batch."),
+  SAVE_FAILED: e(0, "saving", "A file could not be saved."),
+  VERIFY_FAILED: e(0, "saving", "A downloaded file is not what the service says it is."),
+  TIMEOUT: e(0, "timeout", "Time is up; the batch goes on."),
+  INTERRUPTED: e(0, "interrupted", "Interrupted."),
+  TERMINATED: e(0, "terminated", "Terminated."),
+} as const satisfies Record<string, ErrorEntry>;
+
+export const ERRORS: Record<ErrorCode, ErrorEntry> = { ...SERVICE_ERRORS, ...LOCAL_ERRORS };
+
+export type ServiceErrorCode = keyof typeof SERVICE_ERRORS;
+export type LocalErrorCode = keyof typeof LOCAL_ERRORS;
+export type ErrorCode = ServiceErrorCode | LocalErrorCode;
+
+export interface ErrorDetails {
+  /** The field, parameter or header at fault, when it is one. */
+  param?: string | undefined;
+  cause?: unknown;
+  /** The HTTP status that was received, when it differs from the catalogue's or the code is foreign. */
+  httpStatus?: number | undefined;
+  /** The service's request id, to quote in a report. */
+  requestId?: string | undefined;
+  retryAfterMs?: number | undefined;
+  /** More than one finding (a line each), as for a prompt file. */
+  details?: readonly string[] | undefined;
+}
+
+/** The one error class of service, client and command line. Decide by `code`, never by the message. */
+export class ImgbatchError extends Error {
+  /** From the catalogue: see `SERVICE_ERRORS` and `LOCAL_ERRORS`. */
+  readonly code: ErrorCode;
+  readonly param: string | undefined;
+  readonly httpStatus: number;
+  readonly requestId: string | undefined;
+  readonly retryAfterMs: number | undefined;
+  readonly details: readonly string[] | undefined;
+
+  constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
+    super(message ?? ERRORS[code].message, { cause: details.cause });
+    this.name = "ImgbatchError";
+    this.code = code;
+    this.param = details.param;
+    this.httpStatus = details.httpStatus ?? ERRORS[code].httpStatus;
+    this.requestId = details.requestId;
+    this.retryAfterMs = details.retryAfterMs;
+    this.details = details.details;
+  }
+}
+
+/** The `type` that belongs to an HTTP status. */
+export function errorType(httpStatus: number): ErrorType {
+  if (httpStatus === 401) return "authentication_error";
+  if (httpStatus === 402) return "insufficient_balance_error";
+  if (httpStatus === 403) return "permission_error";
+  if (httpStatus === 404 || httpStatus === 410) return "not_found_error";
+  if (httpStatus === 409) return "conflict_error";
+  if (httpStatus === 429) return "rate_limit_error";
+  return httpStatus >= 500 ? "api_error" : "invalid_request_error";
+}
+
+/** The JSON body of an error of the batch API. */
+export interface ErrorBody {
+  error: { type: ErrorType; code: string; message: string; param?: string };
+}
+
+export function errorBody(error: ImgbatchError): ErrorBody {
+  const { code, message, param, httpStatus } = error;
+  return { error: { type: errorType(httpStatus), code, message, ...(param === undefined ? {} : { param }) } };
+}

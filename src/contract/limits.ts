@@ -1,0 +1,60 @@
+/** The limits of a service, with the defaults that hold when its configuration says nothing. */
+export interface Limits {
+  itemsPerBatch: number;
+  outputImagesPerBatch: number;
+  outputCountPerItem: number;
+  promptChars: number;
+  referenceImageBytes: number;
+  referenceImagesPerBatch: number;
+  referenceBytesPerBatch: number;
+  createBodyBytes: number;
+  realtimeBodyBytes: number;
+  zipItems: number;
+  zipBytes: number;
+  downloadsPerKey: number;
+  requestsPerMinute: number;
+  concurrentRequests: number;
+  failedAuthPerMinute: number;
+  realtimeTimeoutSeconds: number;
+}
+
+const MIB = 1024 * 1024;
+
+export const DEFAULT_LIMITS: Limits = {
+  itemsPerBatch: 200,
+  outputImagesPerBatch: 200,
+  outputCountPerItem: 4,
+  promptChars: 8000,
+  referenceImageBytes: 10 * MIB,
+  referenceImagesPerBatch: 1000,
+  referenceBytesPerBatch: 128 * MIB,
+  createBodyBytes: 192 * MIB,
+  realtimeBodyBytes: 100 * MIB,
+  zipItems: 200,
+  zipBytes: 2048 * MIB,
+  downloadsPerKey: 2,
+  requestsPerMinute: 600,
+  concurrentRequests: 16,
+  failedAuthPerMinute: 0,
+  realtimeTimeoutSeconds: 300,
+};
+
+/** Limits that no configuration changes. */
+export const FIXED_LIMITS = {
+  customIdChars: 128,
+  taskNameChars: 255,
+  metadataPairs: 20,
+  metadataKeyChars: 64,
+  metadataValueChars: 256,
+  idempotencyKeyChars: 255,
+  referenceIdChars: 80,
+  referenceTypeChars: 40,
+  referencePixels: 64_000_000,
+  referencePixelsPerRequest: 400_000_000,
+  promptPreviewChars: 120,
+  jsonDepth: 64,
+  batchPageDefault: 20,
+  batchPageMax: 100,
+  itemPageDefault: 100,
+  itemPageMax: 500,
+} as const;

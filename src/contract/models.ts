@@ -1,0 +1,14 @@
+import { z } from "zod";
+
+/** An entry of the batch model list. `pricing` is our addition, so that clients can estimate before they send. */
+export const batchModelSchema = z.object({
+  id: z.string(),
+  object: z.literal("image.batch.model"),
+  max_reference_images: z.int(),
+  pricing: z.object({
+    currency: z.literal("usd"),
+    batch_image: z.number().describe("what one image of a batch costs"),
+    batch_hold: z.number().describe("what is held for one image until the batch is settled"),
+  }),
+});
+export type BatchModel = z.infer<typeof batchModelSchema>;

@@ -1,0 +1,20 @@
+const BATCHES = "/v1/images/batches";
+const part = encodeURIComponent;
+
+/** The paths of the batch API, relative to the base URL. */
+export const routes = {
+  batchModels: `${BATCHES}/models`,
+  batches: BATCHES,
+  batch: (id: string) => `${BATCHES}/${part(id)}`,
+  items: (id: string) => `${BATCHES}/${part(id)}/items`,
+  content: (id: string, customId: string) => `${BATCHES}/${part(id)}/items/${part(customId)}/content`,
+  download: (id: string) => `${BATCHES}/${part(id)}/download`,
+  ready: "/readyz",
+  health: "/healthz",
+};
+
+/** Carried by every answer, and taken from a request when it is well formed. */
+export const REQUEST_ID_HEADER = "x-request-id";
+export const IDEMPOTENCY_KEY_HEADER = "idempotency-key";
+/** Set to `true` when a create request was answered with an earlier batch. */
+export const IDEMPOTENCY_REPLAYED_HEADER = "idempotency-replayed";

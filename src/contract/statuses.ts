@@ -1,0 +1,27 @@
+/** The statuses of a batch, in the order of its life. The last four are terminal. */
+export const BATCH_STATUSES = [
+  "queued",
+  "running",
+  "processing_results",
+  "settling",
+  "completed",
+  "failed",
+  "cancelled",
+  "output_deleted",
+] as const;
+export type BatchStatus = (typeof BATCH_STATUSES)[number];
+
+/** A batch in one of these statuses does no more work: pollers stop here. */
+export const TERMINAL_BATCH_STATUSES: readonly BatchStatus[] = [
+  "completed",
+  "failed",
+  "cancelled",
+  "output_deleted",
+];
+
+export function isTerminal(status: BatchStatus): boolean {
+  return TERMINAL_BATCH_STATUSES.includes(status);
+}
+
+export const ITEM_STATUSES = ["pending", "success", "failed"] as const;
+export type ItemStatus = (typeof ITEM_STATUSES)[number];

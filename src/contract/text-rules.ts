@@ -1,0 +1,32 @@
+import { hasUnstorableText } from "../kernel/text.ts";
+import { FIXED_LIMITS } from "./limits.ts";
+
+/**
+ * What is wrong with a caller's `custom_id`, or null when nothing is. Both sides check it: the client before it sends.
+ */
+export function customIdProblem(id: string): string | null {
+  const max = FIXED_LIMITS.customIdChars;
+  if (id.length === 0 || Array.from(id).length > max) return `must have 1 to ${max} characters`;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this looks for
+  if (/[\u0000-\u001f\u007f-\u009f/\\]/.test(id) || hasUnstorableText(id)) {
+    return "must not hold control characters, `/` or `\\`";
+  }
+  return id === "." || id === ".." ? "must not be `.` or `..`" : null;
+}
+
+/** The id of an item that has none: its position in the request (or run), counted from 1. */
+export function generatedCustomId(position: number): string {
+  return `item_${String(position).padStart(6, "0")}`;
+}
+
+/** The ids that an item with `outputCount` images becomes: itself for one, `_01`, `_02`, … for more. */
+export function expandedCustomIds(customId: string, outputCount: number): string[] {
+  if (outputCount === 1) return [customId];
+  return Array.from({ length: outputCount }, (_, i) => `${customId}_${String(i + 1).padStart(2, "0")}`);
+}
+
+/** How many reference images an item may have for a model, when its configuration does not say. */
+export function referenceLimitByName(model: string): number {
+  if (model.includes("flash-image") || model.includes("flash-lite-image")) return 3;
+  return model.includes("pro-image") ? 14 : 0;
+}

@@ -1,0 +1,23 @@
+import type { ImageMimeType } from "../../contract/image-types.ts";
+
+/** What the bytes of an image really are. */
+export interface ImageFacts {
+  mimeType: ImageMimeType;
+  widthPx: number;
+  heightPx: number;
+}
+
+/** Thrown for bytes that are no image that the service takes; the message says what is wrong with them. */
+export class InvalidImageError extends Error {
+  override name = "InvalidImageError";
+}
+
+/** Looks into image bytes. The only way by which the domain learns what an image is. */
+export interface ImageInspector {
+  /**
+   * Decodes the whole image, off the main thread, and answers what it is.
+   * Only PNG, JPEG and WebP bytes are ever handed to the decoder, and `maxPixels` is checked from the header first.
+   * Throws `InvalidImageError` for anything else, for a truncated file, and for one above `maxPixels`.
+   */
+  inspect(bytes: Buffer, limits: { maxPixels: number }): Promise<ImageFacts>;
+}

@@ -1,0 +1,113 @@
+import type { AspectRatio, SizePx, SizeTier } from "../../contract/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ErrorSource, ItemErrorCode } from "../../contract/item-errors.ts";
+
+/** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */
+export interface ImageRequest {
+  /** The model id that the caller asked for. */
+  model: string;
+  /** Trimmed, never empty. */
+  prompt: string;
+  /** Which output of this prompt: 0 for the first. Another index means another picture. */
+  outputIndex: number;
+  tier: SizeTier;
+  ratio: AspectRatio;
+  /** The pixels that tier and ratio stand for. */
+  size: SizePx;
+  mimeType: ImageMimeType;
+  /** Already checked: they decode, and are of the type that they say. */
+  references: readonly ReferenceImage[];
+  /** 1 for the first try of this item. */
+  attempt: number;
+  /** True when the batch of the item links a parent batch, as a retry of failed items does. */
+  isRetryBatch: boolean;
+}
+
+export interface ReferenceImage {
+  bytes: Buffer;
+  mimeType: ImageMimeType;
+}
+
+/** What came back: no image is possible (a refusal without an error), and so are several. */
+export interface GeneratedImages {
+  images: readonly Buffer[];
+  /** The version that really made the image, when the upstream says. */
+  modelVersion: string | null;
+}
+
+interface ProviderBase {
+  /** The name in the configuration; shown to callers as the batch's `provider`. */
+  readonly name: string;
+  /** How many requests may run at once. */
+  readonly concurrency: number;
+  /** Whether this provider makes images for the model. */
+  serves(model: string): boolean;
+  /** Frees what the provider holds (threads, sockets). */
+  close(): Promise<void>;
+}
+
+/** Makes one image per call. */
+export interface ItemProvider extends ProviderBase {
+  readonly kind: "item";
+  /** Rejects with `ProviderError`, or with the signal's reason when aborted. */
+  generate(request: ImageRequest, signal: AbortSignal): Promise<GeneratedImages>;
+}
+
+/** A request inside an upstream job, told apart by its key. */
+export interface JobItem {
+  /** Unique within the job; comes back with the result. */
+  key: string;
+  request: ImageRequest;
+}
+
+export type JobStatus =
+  | { state: "running" }
+  | { state: "succeeded" }
+  | { state: "failed" | "cancelled" | "expired"; message: string };
+
+export type JobResult = { key: string } & ({ output: GeneratedImages } | { error: ProviderError });
+
+/**
+ * Hands a whole batch to an upstream that works on it by itself. `jobId` is chosen by us and stored before
+ * `submit`, so that a restart can find a job whose answer was lost (`find`) instead of paying for a second one.
+ */
+export interface JobProvider extends ProviderBase {
+  readonly kind: "job";
+  /** Answers the upstream's own name of the job. */
+  submit(jobId: string, items: readonly JobItem[], signal: AbortSignal): Promise<string>;
+  /** The upstream's name of the job submitted under this id, or null when none arrived there. */
+  find(jobId: string, signal: AbortSignal): Promise<string | null>;
+  poll(upstreamName: string, signal: AbortSignal): Promise<JobStatus>;
+  /** Results in any order, one at a time: a job's output can be gigabytes. */
+  results(upstreamName: string, signal: AbortSignal): AsyncIterable<JobResult>;
+  cancel(upstreamName: string, signal: AbortSignal): Promise<void>;
+}
+
+export type ImageProvider = ItemProvider | JobProvider;
+
+/** Why a provider made no image. `retryable` says whether the same request may succeed later. */
+export class ProviderError extends Error {
+  readonly code: ItemErrorCode;
+  readonly source: ErrorSource;
+  readonly retryable: boolean;
+  /** How long the upstream asked to wait, in ms; null when it did not say. */
+  readonly retryAfterMs: number | null;
+
+  constructor(
+    code: ItemErrorCode,
+    message: string,
+    options: {
+      source?: ErrorSource;
+      retryable?: boolean;
+      retryAfterMs?: number | null;
+      cause?: unknown;
+    } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = "ProviderError";
+    this.code = code;
+    this.source = options.source ?? "provider";
+    this.retryable = options.retryable ?? (code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT");
+    this.retryAfterMs = options.retryAfterMs ?? null;
+  }
+}

@@ -1,0 +1,46 @@
+import { randomBytes } from "node:crypto";
+import { open, rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+
+/** A file with this ending is half written: it never has been the real one and can be removed. */
+export const PARTIAL_SUFFIX = ".partial";
+
+/**
+ * Writes a file so that it is whole or absent, whatever happens: under a temporary name, synced, renamed, and the
+ * directory synced. When this resolves, the bytes survive a power cut. `mode` applies to a new file (default 0644).
+ */
+export async function writeFileDurably(
+  path: string,
+  data: Uint8Array | string,
+  options: { mode?: number } = {},
+): Promise<void> {
+  const temporary = join(
+    dirname(path),
+    `.${basename(path)}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`,
+  );
+  try {
+    const file = await open(temporary, "wx", options.mode ?? 0o644);
+    try {
+      await file.writeFile(data);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  await syncDirectory(dirname(path));
+}
+
+/** Makes a rename or a new name in the directory survive a power cut. */
+export async function syncDirectory(path: string): Promise<void> {
+  if (process.platform === "win32") return;
+  const directory = await open(path, "r");
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

@@ -1,0 +1,30 @@
+import { createHash, randomBytes } from "node:crypto";
+
+/** Makes the identifiers of the service; tests replace it to get the same ones again. */
+export interface Ids {
+  /** `imgbatch_` and 32 lower-case hexadecimal digits. */
+  batchId(): string;
+  /** `imgb_` and 43 base64url characters: 256 random bits. */
+  apiKey(): string;
+  /** `req_` and 24 hexadecimal digits. */
+  requestId(): string;
+  /** An id for a record of the given kind: the prefix, `_` and 20 hexadecimal digits. */
+  recordId(prefix: string): string;
+  /** Proves who holds a lease. */
+  leaseToken(): string;
+}
+
+const hex = (bytes: number) => randomBytes(bytes).toString("hex");
+
+export const randomIds: Ids = {
+  batchId: () => `imgbatch_${hex(16)}`,
+  apiKey: () => `imgb_${randomBytes(32).toString("base64url")}`,
+  requestId: () => `req_${hex(12)}`,
+  recordId: (prefix) => `${prefix}_${hex(10)}`,
+  leaseToken: () => hex(16),
+};
+
+/** SHA-256 as lower-case hexadecimal digits. */
+export function sha256Hex(data: string | Uint8Array): string {
+  return createHash("sha256").update(data).digest("hex");
+}

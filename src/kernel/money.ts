@@ -1,0 +1,46 @@
+/** Decimal amounts as integers. A micro is a millionth of the unit: 1 US dollar is 1 000 000 micro-dollars. */
+const MICROS = 1_000_000;
+
+/** Wire form of an amount: a JSON number with at most six decimals. */
+export function microsToNumber(micros: number): number {
+  return micros / MICROS;
+}
+
+/** The nearest whole number of micros to a JSON number; for reading what `microsToNumber` wrote. */
+export function numberToMicros(amount: number): number {
+  return Math.round(amount * MICROS);
+}
+
+/** `$6.70`, `$0.0335`: at least two decimals, at most six, no trailing zeros beyond the cents. */
+export function formatUsd(micros: number): string {
+  const sign = micros < 0 ? "-" : "";
+  const digits = String(Math.abs(micros)).padStart(7, "0");
+  const fraction = digits.slice(-6).replace(/0{1,4}$/, "");
+  return `${sign}$${digits.slice(0, -6)}.${fraction}`;
+}
+
+/**
+ * The product of decimals (as JSON numbers or digit strings), in micros, rounded half up once.
+ * Exact: the factors are taken as the decimals that they print as, never as binary fractions.
+ */
+export function multiplyToMicros(factors: readonly number[]): number {
+  let numerator = 1n;
+  let scale = 0;
+  for (const factor of factors) {
+    const { digits, decimals } = toDecimal(factor);
+    numerator *= digits;
+    scale += decimals;
+  }
+  const denominator = 10n ** BigInt(scale);
+  const doubled = (numerator * BigInt(MICROS) * 2n + denominator) / (denominator * 2n);
+  return Number(doubled);
+}
+
+function toDecimal(value: number): { digits: bigint; decimals: number } {
+  if (!Number.isFinite(value) || value < 0) throw new RangeError(`${value} is no amount`);
+  const [mantissa = "0", exponent = "0"] = value.toExponential().split("e");
+  const [whole = "0", fraction = ""] = mantissa.split(".");
+  const decimals = fraction.length - Number(exponent);
+  const digits = BigInt(whole + fraction);
+  return decimals >= 0 ? { digits, decimals } : { digits: digits * 10n ** BigInt(-decimals), decimals: 0 };
+}
