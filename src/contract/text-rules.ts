@@ -7,8 +7,7 @@ import { FIXED_LIMITS } from "./limits.ts";
 export function customIdProblem(id: string): string | null {
   const max = FIXED_LIMITS.customIdChars;
   if (id.length === 0 || Array.from(id).length > max) return `must have 1 to ${max} characters`;
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this looks for
-  if (/[\u0000-\u001f\u007f-\u009f/\\]/.test(id) || hasUnstorableText(id)) {
+  if (/\p{Cc}|[/\\]/u.test(id) || hasUnstorableText(id)) {
     return "must not hold control characters, `/` or `\\`";
   }
   return id === "." || id === ".." ? "must not be `.` or `..`" : null;

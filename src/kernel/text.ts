@@ -17,11 +17,9 @@ export function hasUnstorableText(text: string): boolean {
   return text.includes("\0") || !text.isWellFormed();
 }
 
+const CONTROLS = /\p{Cc}/gu;
+
 /** Text for a terminal or a log line: control characters become visible escapes. */
 export function escapeControls(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what this looks for
-  return text.replace(
-    /[\u0000-\u001f\u007f-\u009f]/g,
-    (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`,
-  );
+  return text.replace(CONTROLS, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`);
 }
