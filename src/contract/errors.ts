@@ -96,6 +96,8 @@ export const LOCAL_ERRORS = {
   NETWORK: retryable(0, "temporary", "The service could not be reached."),
   BAD_RESPONSE: e(0, "temporary", "The service answered something that is no answer of this API."),
   SUBMISSION_UNKNOWN: e(0, "temporary", "It is not known whether the service took the batch."),
+  ITEMS_FAILED: e(0, "someFailed", "Some images failed."),
+  NO_IMAGES: e(0, "noImages", "Not one image was made."),
   SAVE_FAILED: e(0, "saving", "A file could not be saved."),
   VERIFY_FAILED: e(0, "saving", "A downloaded file is not what the service says it is."),
   TIMEOUT: e(0, "timeout", "Time is up; the batch goes on."),

@@ -1,0 +1,185 @@
+import { mkdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { Config } from "./config.ts";
+import {
+  type Credentials,
+  credentialsSchema,
+  DATA_FILES,
+  type ServerFile,
+} from "./contract/data-directory.ts";
+import { openDataDirectory } from "./data.ts";
+import { issueKey, openAccount } from "./domain/accounts.ts";
+import { Feed } from "./domain/feed.ts";
+import type { ImageProvider } from "./domain/ports/image-provider.ts";
+import type { Stores } from "./domain/ports/stores.ts";
+import { sharpInspector } from "./imaging/sharp-inspector.ts";
+import { type Clock, systemClock } from "./kernel/clock.ts";
+import { writeFileDurably } from "./kernel/durable-file.ts";
+import { type Ids, randomIds, sha256Hex } from "./kernel/ids.ts";
+import type { Log } from "./kernel/log.ts";
+import { numberToMicros } from "./kernel/money.ts";
+import { createProviders } from "./providers/registry.ts";
+import { DownloadSlots } from "./server/download-slots.ts";
+import { buildExpressApp } from "./server/express-app.ts";
+import { type Listening, listen } from "./server/listen.ts";
+import { acquireDataLock } from "./storage/data-lock.ts";
+import type { WorkerDeps } from "./workers/deps.ts";
+import { offerOf, Scheduler } from "./workers/scheduler.ts";
+
+/** Given on the first start when only drawings are made, so that everything can be tried. Not real money. */
+const PLAY_MONEY_USD = 1000;
+const HOUR_MS = 3_600_000;
+
+export interface ServiceOptions {
+  config: Config;
+  dataDirectory: string;
+  /** Port 0 takes a free one. */
+  address: { host: string; port: number };
+  /** Whether `credentials.json` is to name this service's address: not for one that ends with a command. */
+  announceUrl: boolean;
+  /** Without workers the service shows and serves what is there, and takes no batch. */
+  workers: boolean;
+  log: Log;
+  /** For tests; what is left out is the real thing. */
+  clock?: Clock;
+  ids?: Ids;
+  random?: () => number;
+  providers?: readonly ImageProvider[];
+  feed?: Feed;
+}
+
+export interface Service {
+  url: string;
+  /** Path of the file with the key for clients on this machine. */
+  credentialsFile: string;
+  credentials: Credentials;
+  feed: Feed;
+  /** Stops in the reverse order of the start: no new requests, workers end or park, files are closed. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it. */
+export async function startService(options: ServiceOptions): Promise<Service> {
+  const { config, dataDirectory, log } = options;
+  const clock = options.clock ?? systemClock;
+  const ids = options.ids ?? randomIds;
+  const feed = options.feed ?? new Feed();
+  const undo: (() => Promise<void> | void)[] = [];
+  const unwind = async () => {
+    for (const step of undo.reverse()) await step();
+  };
+  try {
+    await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
+    undo.push(acquireDataLock(dataDirectory));
+    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock);
+    undo.push(close);
+
+    const providers =
+      options.providers ?? (await createProviders(config.providers, { clock, simulate: config.simulate }));
+    undo.push(async () => {
+      for (const provider of providers) await provider.close();
+    });
+    const workerDeps: WorkerDeps = {
+      stores,
+      blobs,
+      inspector: sharpInspector,
+      providers,
+      clock,
+      ids,
+      random: options.random ?? Math.random,
+      feed,
+      log,
+      outputRetentionMs: config.retention.outputHours * HOUR_MS,
+    };
+    const scheduler = new Scheduler(workerDeps);
+    const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
+    const withWorkers = options.workers && config.features.workers;
+    const instance = ids.recordId("srv");
+    const app = buildExpressApp({
+      ...workerDeps,
+      limits: config.limits,
+      models: config.models,
+      groups: config.groups,
+      features: config.features,
+      slots: new DownloadSlots(config.limits.downloadsPerKey),
+      offer: (model) => offerOf(providers, rates, model),
+      workersRunning: () => scheduler.isRunning,
+      workersExpected: withWorkers,
+      instance,
+      onBatchCreated: (batchId) => {
+        feed.publish({ type: "batch", batchId, status: "queued" });
+        scheduler.wake(batchId);
+      },
+    });
+    let graceMs = 0;
+    if (withWorkers) {
+      undo.push(() => scheduler.stop(graceMs));
+      await scheduler.start();
+    }
+    const listening = await listen(app, options.address);
+    undo.push(() => listening.close(graceMs));
+    const credentials = await ensureCredentials(options, { stores, clock, ids }, listening);
+    await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, instance }, clock);
+    undo.push(() => rm(join(dataDirectory, DATA_FILES.server), { force: true }));
+    return {
+      url: listening.url,
+      credentialsFile: join(dataDirectory, DATA_FILES.credentials),
+      credentials,
+      feed,
+      close: async (grace) => {
+        graceMs = grace;
+        await unwind();
+      },
+    };
+  } catch (error) {
+    await unwind();
+    throw error;
+  }
+}
+
+/** The key for clients on this machine: made with the default account on the first start. */
+async function ensureCredentials(
+  options: ServiceOptions,
+  deps: { stores: Stores; clock: Clock; ids: Ids },
+  listening: Listening,
+): Promise<Credentials> {
+  const path = join(options.dataDirectory, DATA_FILES.credentials);
+  const known = await readFile(path, "utf8").then(
+    (text) => credentialsSchema.parse(JSON.parse(text)),
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return null;
+      throw error;
+    },
+  );
+  const isKnownHere = known !== null && deps.stores.read.keys.bySha256(sha256Hex(known.api_key)) !== null;
+  if (isKnownHere && (known.base_url === listening.url || !options.announceUrl)) return known;
+  const api_key = isKnownHere ? known.api_key : await makeFirstKey(options, deps);
+  const credentials = { base_url: listening.url, api_key };
+  await writeFileDurably(path, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
+  return credentials;
+}
+
+async function makeFirstKey(
+  { config }: ServiceOptions,
+  deps: { stores: Stores; clock: Clock; ids: Ids },
+): Promise<string> {
+  const onlyDraws = config.providers.every((provider) => provider.type === "procedural");
+  const balanceMicroUsd = onlyDraws ? numberToMicros(PLAY_MONEY_USD) : 0;
+  const { key } = await deps.stores.write((tx) => {
+    const account =
+      tx.accounts.byName("default") ?? openAccount(tx, deps, { name: "default", balanceMicroUsd });
+    const group = config.groups[0]?.name ?? "default";
+    return issueKey(tx, deps, { name: "local", accountId: account.id, group, expiresAtMs: null });
+  });
+  return key;
+}
+
+async function writeServerFile(
+  directory: string,
+  facts: Pick<ServerFile, "url" | "workers" | "instance">,
+  clock: Clock,
+): Promise<void> {
+  const started_at = Math.floor(clock.nowMs() / 1000);
+  const file: ServerFile = { ...facts, pid: process.pid, started_at };
+  await writeFileDurably(join(directory, DATA_FILES.server), `${JSON.stringify(file)}\n`, { mode: 0o600 });
+}

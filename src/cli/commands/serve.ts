@@ -1,0 +1,119 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { type Service, startService } from "../../app.ts";
+import { type Config, dataDirectoryOf, loadConfig, parseConfig, readEnvironment } from "../../config.ts";
+import type { ReadyFile } from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { writeFileDurably } from "../../kernel/durable-file.ts";
+import { parseDuration } from "../../kernel/durations.ts";
+import { createLog, LOG_LEVELS, type LogLevel } from "../../kernel/pino-log.ts";
+import type { CommandContext, CommandResult } from "../command.ts";
+
+const DEFAULT_GRACE = "10s";
+
+/** `imgbatch serve`: the service, until it is told to stop. */
+export async function run(context: CommandContext): Promise<CommandResult> {
+  const { cwd, global, options, output } = context;
+  const config = withSimulation(loadConfig({ file: global.config, cwd }), text(options.simulate));
+  const graceMs = readDuration("--grace", text(options.grace) ?? DEFAULT_GRACE);
+  const address = { host: text(options.host) ?? config.server.host, port: readPort(options.port, config) };
+  const log = createLog({
+    level: readLogLevel(text(options.logLevel)),
+    forPeople: Boolean(process.stderr.isTTY),
+    write: (line) => process.stderr.write(line),
+  });
+  if (!isLoopback(address.host)) {
+    output.note(
+      `warning: ${address.host} can be reached from other machines, and this service speaks plain HTTP;`,
+    );
+    output.note("warning: put a proxy with TLS in front of it, or API keys travel readable.");
+  }
+  const isEphemeral = options.ephemeral === true;
+  const dataDirectory = isEphemeral
+    ? await mkdtemp(join(tmpdir(), "imgbatch-"))
+    : dataDirectoryOf(global.data, readEnvironment(), cwd);
+  try {
+    const start = { config, dataDirectory, address, log, workers: true, announceUrl: true };
+    const service = await startService(start);
+    await announce(service, { cwd, dataDirectory, readyFile: text(options.readyFile) });
+    await aborted(context.signal);
+    log.info("stopping", { grace_ms: graceMs });
+    await service.close(graceMs);
+    if (options.readyFile) await rm(resolve(cwd, String(options.readyFile)), { force: true });
+  } finally {
+    if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
+  }
+  return { exitCode: 0, json: null };
+}
+
+async function announce(
+  service: Service,
+  where: { cwd: string; dataDirectory: string; readyFile: string | undefined },
+): Promise<void> {
+  const { url, credentialsFile: credentials } = service;
+  const ready: ReadyFile = { url, pid: process.pid, data: where.dataDirectory, credentials };
+  const line = process.stdout.isTTY
+    ? `imgbatch is ready at ${url} (data: ${where.dataDirectory})`
+    : JSON.stringify({ event: "ready", url });
+  if (where.readyFile !== undefined) {
+    await writeFileDurably(resolve(where.cwd, where.readyFile), `${JSON.stringify(ready)}\n`);
+  }
+  process.stdout.write(`${line}\n`);
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    if (signal.aborted) done();
+    else signal.addEventListener("abort", () => done(), { once: true });
+  });
+}
+
+/** `latency=2s,fail=0.1,seed=7`, over what the configuration says. */
+function withSimulation(config: Config, spec: string | undefined): Config {
+  if (spec === undefined) return config;
+  const simulate: Record<string, number> = { ...config.simulate };
+  for (const pair of spec.split(",")) {
+    const [name = "", value = ""] = pair.split("=", 2);
+    if (name === "latency") simulate.latencyMs = readDuration("--simulate latency", value);
+    else if (name === "fail" || name === "seed") simulate[name] = value === "" ? Number.NaN : Number(value);
+    else throw usage(`--simulate: ${JSON.stringify(name)} is none of latency, fail, seed`);
+  }
+  try {
+    return parseConfig({ ...config, simulate }, "--simulate");
+  } catch (error) {
+    throw usage(error instanceof Error ? error.message : "--simulate is not right");
+  }
+}
+
+function readPort(flag: unknown, config: Config): number {
+  if (flag === undefined) return config.server.port;
+  const port = Number(flag);
+  if (/^\d+$/.test(String(flag)) && port <= 65535) return port;
+  throw usage(`--port: ${JSON.stringify(flag)} is not 0 to 65535`);
+}
+
+function readDuration(name: string, value: string): number {
+  const ms = parseDuration(value);
+  if (ms === null)
+    throw usage(`${name}: ${JSON.stringify(value)} is not a duration such as 500ms, 10s or 2m`);
+  return ms;
+}
+
+function readLogLevel(value: string | undefined): LogLevel {
+  const level = LOG_LEVELS.find((known) => known === (value ?? "info"));
+  if (level) return level;
+  throw usage(`--log-level: ${JSON.stringify(value)} is none of ${LOG_LEVELS.join(", ")}`);
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || host.startsWith("127.");
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+function usage(message: string): ImgbatchError {
+  return new ImgbatchError("USAGE", message);
+}

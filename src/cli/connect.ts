@@ -1,0 +1,84 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { text } from "node:stream/consumers";
+import { dataDirectoryOf, type Environment, loadConfig, readEnvironment } from "../config.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import type { GlobalOptions, Output } from "./command.ts";
+import { connectEmbedded, credentialsIfRunningAt } from "./embedded.ts";
+import type { ServiceConnection } from "./service-connection.ts";
+
+/**
+ * Finds the service that commands talk to: the base URL of the flag, the environment or the configuration file; else
+ * the embedded one. Throws `API_KEY_REQUIRED` when a service is named and no key is.
+ */
+export async function connect(
+  global: GlobalOptions,
+  needs: { workers: boolean },
+  output: Output,
+  signal: AbortSignal,
+): Promise<ServiceConnection> {
+  const cwd = process.cwd();
+  const environment = readEnvironment();
+  const config = loadConfig({ file: global.config, cwd });
+  const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
+  const named = global.baseUrl ?? environment.baseUrl ?? config.baseUrl;
+  if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
+
+  const baseUrl = checkedUrl(named);
+  const own = await credentialsIfRunningAt(dataDirectory, baseUrl);
+  return {
+    baseUrl,
+    apiKey: own?.api_key ?? (await readApiKey(global, environment, cwd)),
+    kind: "remote",
+    isLocal: isLoopback(baseUrl),
+    close: async () => {},
+  };
+}
+
+function checkedUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
+  if (!url || !isHttp || url.username !== "" || url.search !== "" || url.hash !== "") {
+    throw new ImgbatchError(
+      "USAGE",
+      `base URL: ${JSON.stringify(text)} is not like https://host or https://host/path`,
+    );
+  }
+  return url.href.replace(/\/+$/, "");
+}
+
+function isLoopback(baseUrl: string): boolean {
+  const { hostname } = new URL(baseUrl);
+  return hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
+}
+
+async function readApiKey(global: GlobalOptions, environment: Environment, cwd: string): Promise<string> {
+  const key = await givenApiKey(global, environment, cwd);
+  if (key === undefined) {
+    const message = "No API key: set IMGBATCH_API_KEY, or use --api-key-file or --api-key-stdin.";
+    throw new ImgbatchError("API_KEY_REQUIRED", message);
+  }
+  // A key that cannot stand in a header would make fetch throw an error that shows it.
+  if (!/^[\x21-\x7e]+$/.test(key)) {
+    throw new ImgbatchError("INVALID_API_KEY", "The API key holds characters that no key has.");
+  }
+  return key;
+}
+
+async function givenApiKey(
+  global: GlobalOptions,
+  environment: Environment,
+  cwd: string,
+): Promise<string | undefined> {
+  if (global.apiKeyFile !== undefined) {
+    try {
+      return (await readFile(resolve(cwd, global.apiKeyFile), "utf8")).trim();
+    } catch (error) {
+      throw new ImgbatchError("USAGE", `--api-key-file: ${global.apiKeyFile} cannot be read`, {
+        cause: error,
+      });
+    }
+  }
+  if (global.apiKeyStdin) return (await text(process.stdin)).trim();
+  return environment.apiKey;
+}

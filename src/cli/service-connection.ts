@@ -1,0 +1,15 @@
+/** A service that commands talk to over HTTP, wherever it runs. */
+export interface ServiceConnection {
+  /** Without a trailing slash. */
+  baseUrl: string;
+  apiKey: string;
+  /**
+   * `remote`: named by the caller. `shared`: an embedded service of another process on the same data directory.
+   * `own`: an embedded service inside this process, gone when the command ends.
+   */
+  kind: "remote" | "shared" | "own";
+  /** Whether short polling intervals are fair: the service is on this machine. */
+  isLocal: boolean;
+  /** Stops an `own` service (running items get up to one second, the rest is parked); nothing for the others. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,167 @@
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import envPaths from "env-paths";
+import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
+import { z } from "zod";
+import { ImgbatchError } from "./contract/errors.ts";
+import { SIZE_TIERS } from "./contract/image-sizes.ts";
+import { DEFAULT_LIMITS, type Limits } from "./contract/limits.ts";
+
+const CONFIG_FILE = "imgbatch.config.json";
+const factor = z.number().min(0);
+
+const modelSchema = z.strictObject({
+  id: z.string().min(1),
+  family: z.string().default("native"),
+  batch: z.boolean().default(true),
+  realtime: z.boolean().default(true),
+  ratios: z.enum(["common", "extended"]).default("common"),
+  sizes: z.array(z.enum(SIZE_TIERS)).default(["1K"]),
+  prices: z.partialRecord(z.enum(SIZE_TIERS), factor).default({}),
+  maxReferenceImages: z.int().min(0).optional(),
+  mapsTo: z.string().optional(),
+});
+
+const groupSchema = z.strictObject({
+  name: z.string().min(1),
+  platform: z.string().default("native"),
+  allowBatchImages: z.boolean().default(true),
+  models: z.array(z.string()).default(["*"]),
+  rateMultiplier: factor.default(1),
+  batchDiscount: factor.default(0.5),
+  holdMultiplier: factor.default(0.6),
+});
+
+const providerSchema = z.strictObject({
+  name: z.string().min(1),
+  type: z.enum(["procedural"]),
+  models: z.array(z.string()).default(["*"]),
+  concurrency: z.int().min(1).default(2),
+  rateMultiplier: factor.default(1),
+});
+
+const limitsSchema = z.strictObject(
+  Object.fromEntries(
+    Object.entries(DEFAULT_LIMITS).map(([name, value]) => [name, z.int().min(0).default(value)]),
+  ) as { [Name in keyof Limits]: z.ZodDefault<z.ZodInt> },
+);
+
+const flash = {
+  ratios: "extended",
+  sizes: ["1K", "2K", "4K"],
+  prices: { "1K": 0.067, "2K": 0.101, "4K": 0.151 },
+};
+const pro = { ratios: "common", sizes: ["1K", "2K", "4K"], prices: { "1K": 0.134, "2K": 0.134, "4K": 0.24 } };
+const DEFAULT_MODELS = [
+  { id: "vendorx-3.1-flash-image", ...flash },
+  { id: "vendorx-3.1-flash-image-preview", ...flash },
+  { id: "vendorx-3-pro-image", ...pro },
+  { id: "vendorx-3-pro-image-preview", ...pro },
+  { id: "vendorx-3.1-flash-lite-image", ratios: "extended", sizes: ["1K"], prices: { "1K": 0.0336 } },
+] as z.input<typeof modelSchema>[];
+
+const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
+  new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;
+
+const configSchema = z.strictObject({
+  $schema: z.string().optional(),
+  baseUrl: z
+    .url({ protocol: /^https?$/ })
+    .nullable()
+    .default(null),
+  server: z
+    .strictObject({ host: z.string().default("127.0.0.1"), port: z.int().min(0).max(65535).default(8787) })
+    .prefault({}),
+  features: z
+    .strictObject({
+      batchImages: z.boolean().default(true),
+      workers: z.boolean().default(true),
+      strictImageConfig: z.boolean().default(true),
+    })
+    .prefault({}),
+  vendor: z.strictObject({ keyHeaders: z.array(z.string()).default(["x-vendorx-api-key"]) }).prefault({}),
+  models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
+  groups: z
+    .array(groupSchema)
+    .refine(uniqueBy("name"), "has two groups with one name")
+    .prefault([{ name: "default" }]),
+  providers: z
+    .array(providerSchema)
+    .refine(uniqueBy("name"), "has two providers with one name")
+    .prefault([{ name: "procedural", type: "procedural" }]),
+  limits: limitsSchema.prefault({}),
+  storageUriPrefixes: z.array(z.string()).default([]),
+  retention: z
+    .strictObject({
+      inputHours: factor.default(24),
+      outputHours: factor.default(72),
+      sweepMinutes: z.number().positive().default(30),
+    })
+    .prefault({}),
+  simulate: z
+    .strictObject({
+      latencyMs: factor.default(0),
+      fail: z.number().min(0).max(1).default(0),
+      seed: z.int().default(1),
+    })
+    .prefault({}),
+});
+
+/** The whole configuration, with every default filled in. Frozen. */
+export type Config = Readonly<z.infer<typeof configSchema>>;
+
+/** What the environment says; nothing else reads it. */
+export interface Environment {
+  baseUrl: string | undefined;
+  apiKey: string | undefined;
+  dataDirectory: string | undefined;
+}
+
+export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
+  return {
+    baseUrl: env.IMGBATCH_BASE_URL || undefined,
+    apiKey: env.IMGBATCH_API_KEY || undefined,
+    dataDirectory: env.IMGBATCH_DATA || undefined,
+  };
+}
+
+/**
+ * Reads the configuration: the named file, else `imgbatch.config.json` of the working directory, else defaults.
+ * Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every key that is unknown or of a wrong type.
+ */
+export function loadConfig(options: { file?: string | undefined; cwd: string }): Config {
+  const path = resolve(options.cwd, options.file ?? CONFIG_FILE);
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
+    if (isMissing && options.file === undefined) return parseConfig({}, "built-in defaults");
+    throw new ImgbatchError("INVALID_CONFIG", `${path}: cannot be read`, { cause: error });
+  }
+  const errors: ParseError[] = [];
+  const value: unknown = parseJsonc(text, errors, { allowTrailingComma: true });
+  const first = errors[0];
+  if (first) {
+    const line = text.slice(0, first.offset).split("\n").length;
+    throw new ImgbatchError("INVALID_CONFIG", `${path}:${line}: ${printParseErrorCode(first.error)}`);
+  }
+  return parseConfig(value, path);
+}
+
+/** Checks a configuration value and fills in the defaults. `source` names it in errors. */
+export function parseConfig(value: unknown, source: string): Config {
+  const parsed = configSchema.safeParse(value);
+  if (parsed.success) return Object.freeze(parsed.data);
+  const details = parsed.error.issues.map((issue) => {
+    const path = issue.path.map(String).join(".");
+    return `${path === "" ? "" : `${path}: `}${issue.message}`;
+  });
+  throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
+}
+
+/** The data directory: the flag, else the environment, else the user's own on this platform. */
+export function dataDirectoryOf(flag: string | undefined, environment: Environment, cwd: string): string {
+  const named = flag ?? environment.dataDirectory;
+  return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
+}

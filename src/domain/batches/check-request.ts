@@ -1,0 +1,156 @@
+import { createBatchSchema } from "../../contract/create-batch.ts";
+import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
+import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
+import { canonicalJson } from "../../kernel/canonical-json.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { codePointLength, hasUnstorableText, truncateCodePoints } from "../../kernel/text.ts";
+import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
+import type { ImageInspector } from "../ports/image-inspector.ts";
+import { type CheckedReference, checkReferences } from "./check-references.ts";
+import { checkMetadata, fail, schemaProblem } from "./request-problems.ts";
+
+/** One item of a request that has passed every check. */
+export interface CheckedItem {
+  customId: string;
+  prompt: string;
+  outputCount: number;
+  references: readonly CheckedReference[];
+}
+
+/** A create request that has passed every check that needs no database. */
+export interface CheckedRequest {
+  model: ModelEntry;
+  /** Null when the caller gave none. */
+  taskName: string | null;
+  parentBatchId: string | null;
+  mimeType: ImageMimeType;
+  metadata: Record<string, string> | null;
+  items: readonly CheckedItem[];
+  /** SHA-256 over everything that was asked for: equal requests have equal hashes, however they were written. */
+  hash: string;
+}
+
+export interface RequestRules {
+  limits: Limits;
+  models: readonly ModelEntry[];
+  group: GroupEntry;
+  inspector: ImageInspector;
+}
+
+/**
+ * Checks and normalises the body of a create request. The order is fixed and the first failure is answered:
+ * model present, items and fields, duplicate ids, prompt lengths, references, images in all, model known.
+ */
+export async function checkRequest(body: unknown, rules: RequestRules): Promise<CheckedRequest> {
+  const modelId = (body as { model?: unknown } | null)?.model;
+  if (typeof modelId !== "string" || modelId === "") {
+    throw fail("BATCH_IMAGE_INVALID_MODEL", "model", "is required: name a model from the batch model list");
+  }
+  const parsed = createBatchSchema.safeParse(body);
+  if (!parsed.success) throw schemaProblem(parsed.error);
+  const request = parsed.data;
+  const { limits } = rules;
+  if (request.items.length > limits.itemsPerBatch) {
+    throw invalid(
+      "items",
+      `has ${request.items.length} items; a batch takes at most ${limits.itemsPerBatch}`,
+    );
+  }
+  if (request.image_size != null && request.image_size !== "1K") {
+    throw invalid("image_size", "batches make only `1K` images");
+  }
+  const mimeType = request.response_mime_type ?? "image/png";
+  if (!isImageMimeType(mimeType)) {
+    throw invalid("response_mime_type", "must be image/png, image/jpeg or image/webp");
+  }
+  const metadata = checkMetadata(request.metadata ?? null);
+  const taskName = checkTaskName(request.task_name ?? null);
+  const items = request.items.map((item, i) => ({
+    ...checkItem(item, i, limits),
+    reference_images: item.reference_images ?? [],
+  }));
+  refuseDuplicateIds(items);
+  items.forEach((item, i) => {
+    const length = codePointLength(item.prompt);
+    if (length <= limits.promptChars) return;
+    const problem = `has ${length} characters; at most ${limits.promptChars} are allowed`;
+    throw fail("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
+  });
+  const model = rules.models.find((m) => m.id === modelId) ?? null;
+  const checkedItems = await checkReferences(items, { model, limits, inspector: rules.inspector });
+  const images = items.reduce((sum, item) => sum + item.outputCount, 0);
+  if (images > limits.outputImagesPerBatch) {
+    const problem = `ask for ${images} images; a batch makes at most ${limits.outputImagesPerBatch}`;
+    throw fail("BATCH_IMAGE_TOO_MANY_OUTPUT_IMAGES", "items", problem);
+  }
+  if (!model || !batchModelsOf(rules.group, rules.models).includes(model)) {
+    throw fail("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
+  }
+  const checked = {
+    model,
+    taskName,
+    parentBatchId: request.parent_batch_id ?? null,
+    mimeType,
+    metadata,
+    items: checkedItems,
+  };
+  return { ...checked, hash: hashOf(checked) };
+}
+
+type ItemBody = ReturnType<typeof createBatchSchema.parse>["items"][number];
+
+function checkItem(item: ItemBody, index: number, limits: Limits) {
+  const at = `items[${index}]`;
+  const prompt = item.prompt.trim();
+  if (prompt === "") throw invalid(`${at}.prompt`, "must not be empty");
+  if (hasUnstorableText(prompt)) {
+    throw invalid(`${at}.prompt`, "must not hold NUL or half of a surrogate pair");
+  }
+  const outputCount = item.output_count ?? 1;
+  if (outputCount < 1 || outputCount > limits.outputCountPerItem) {
+    throw invalid(`${at}.output_count`, `must be 1 to ${limits.outputCountPerItem}`);
+  }
+  const problem = item.custom_id == null ? null : customIdProblem(item.custom_id);
+  if (problem) throw invalid(`${at}.custom_id`, problem);
+  return { customId: item.custom_id ?? generatedCustomId(index + 1), prompt, outputCount };
+}
+
+function refuseDuplicateIds(items: readonly { customId: string; outputCount: number }[]): void {
+  const seen = new Map<string, number>();
+  items.forEach((item, i) => {
+    for (const id of expandedCustomIds(item.customId, item.outputCount)) {
+      const first = seen.get(id);
+      if (first !== undefined) {
+        const problem = `\`${id}\` is also an id of items[${first}]`;
+        throw fail("BATCH_IMAGE_DUPLICATE_CUSTOM_ID", `items[${i}].custom_id`, problem);
+      }
+      seen.set(id, i);
+    }
+  });
+}
+
+function checkTaskName(name: string | null): string | null {
+  if (name === null) return null;
+  if (hasUnstorableText(name)) {
+    throw invalid("task_name", "must not hold NUL or half of a surrogate pair");
+  }
+  return truncateCodePoints(name.trim(), FIXED_LIMITS.taskNameChars) || null;
+}
+
+function hashOf(request: Omit<CheckedRequest, "hash">): string {
+  const items = request.items.map(({ customId, prompt, outputCount, references }) => ({
+    customId,
+    prompt,
+    outputCount,
+    references: references.map(({ id, type, mimeType, sha256 }) => ({ id, type, mimeType, sha256 })),
+  }));
+  const { taskName, parentBatchId, mimeType, metadata } = request;
+  const asked = { model: request.model.id, taskName, parentBatchId, mimeType, metadata, items };
+  return sha256Hex(canonicalJson(asked));
+}
+
+function invalid(param: string, problem: string): ImgbatchError {
+  return fail("BATCH_IMAGE_INVALID_ITEMS" satisfies ServiceErrorCode, param, problem);
+}

@@ -1,0 +1,188 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { expandedCustomIds } from "../../contract/text-rules.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import { priceBatchImage } from "../billing/pricing.ts";
+import type { GroupEntry } from "../models.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
+import type { ApiKeyRecord, BatchRecord, NewItem, NewReference } from "../records.ts";
+import type { CheckedRequest } from "./check-request.ts";
+import { openBatch } from "./lifecycle.ts";
+
+/** What can make images for a model now. */
+export interface ProviderOffer {
+  name: string;
+  rateMultiplier: number;
+}
+
+export interface CreateBatchDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  clock: Clock;
+  ids: Ids;
+  /** The provider that would make images for the model, or null when none is healthy. */
+  offer(model: string): ProviderOffer | null;
+  workersRunning(): boolean;
+}
+
+export interface Caller {
+  key: ApiKeyRecord;
+  group: GroupEntry;
+}
+
+export interface CreatedBatch {
+  batch: BatchRecord;
+  /** True when this is an earlier batch that the same idempotency key made. */
+  replayed: boolean;
+}
+
+/**
+ * Accepts a checked request: reference images are stored first, then one transaction writes the batch, its items, its
+ * idempotency key and its hold. Of two concurrent requests with one key, one makes the batch and both answer it.
+ */
+export async function createBatch(
+  deps: CreateBatchDeps,
+  caller: Caller,
+  request: CheckedRequest,
+  idempotencyKey: string | null,
+): Promise<CreatedBatch> {
+  const earlier = replay(deps.stores.read, caller, request, idempotencyKey);
+  if (earlier) return { batch: earlier, replayed: true };
+  const parentBatchId = findParent(deps.stores.read, caller, request.parentBatchId);
+
+  const offer = deps.offer(request.model.id);
+  const price = priceBatchImage(request.model, caller.group, offer?.rateMultiplier ?? 1);
+  if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
+  if (!offer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
+  if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
+
+  const id = deps.ids.batchId();
+  const items = expandItems(request);
+  const nowMs = deps.clock.nowMs();
+  const batch: BatchRecord = {
+    id,
+    apiKeyId: caller.key.id,
+    accountId: caller.key.accountId,
+    taskName: request.taskName ?? generatedTaskName(nowMs),
+    status: "queued",
+    model: request.model.id,
+    mimeType: request.mimeType,
+    parentBatchId,
+    metadata: request.metadata,
+    provider: offer.name,
+    itemCount: items.length,
+    successCount: 0,
+    failCount: 0,
+    price,
+    estimatedMicroUsd: price.imageMicroUsd * items.length,
+    holdMicroUsd: price.holdMicroUsd * items.length,
+    actualMicroUsd: null,
+    createdAtMs: nowMs,
+    submittedAtMs: nowMs,
+    endedAtMs: null,
+    settledAtMs: null,
+    downloadedAtMs: null,
+    outputDeletedAtMs: null,
+    outputsExpireAtMs: null,
+    recordDeletedAtMs: null,
+    error: null,
+  };
+  refuseUnaffordable(deps.stores.read, batch);
+  const references = await storeReferences(deps.blobs, id, request);
+  try {
+    const created = await deps.stores.write((tx) => {
+      const winner = replay(tx, caller, request, idempotencyKey);
+      if (winner) return { batch: winner, replayed: true };
+      openBatch(tx, batch, nowMs);
+      tx.items.insertMany(id, items);
+      tx.references.insertMany(id, references);
+      if (idempotencyKey !== null) {
+        const claim = { apiKeyId: caller.key.id, key: idempotencyKey, requestHash: request.hash };
+        tx.idempotency.insert({ ...claim, batchId: id, createdAtMs: nowMs });
+      }
+      return { batch, replayed: false };
+    });
+    if (created.replayed && references.length > 0) await deps.blobs.deleteAll(inputsPrefix(id));
+    return created;
+  } catch (error) {
+    if (references.length > 0) await deps.blobs.deleteAll(inputsPrefix(id));
+    throw error;
+  }
+}
+
+/** Where the reference images of a batch are kept. */
+export function inputsPrefix(batchId: string): string {
+  return `inputs/${batchId}/`;
+}
+
+/** The items of a request, one per image: an item with several outputs becomes several, each with its own id. */
+export function expandItems(request: CheckedRequest): NewItem[] {
+  const expanded = request.items.flatMap((item, sourceIndex) =>
+    expandedCustomIds(item.customId, item.outputCount).map((customId, outputIndex) => ({
+      sourceIndex,
+      outputIndex,
+      customId,
+      prompt: item.prompt,
+    })),
+  );
+  return expanded.map((item, position) => ({ ...item, position }));
+}
+
+function replay(
+  repositories: Repositories,
+  caller: Caller,
+  request: CheckedRequest,
+  idempotencyKey: string | null,
+): BatchRecord | null {
+  const known = idempotencyKey === null ? null : repositories.idempotency.find(caller.key.id, idempotencyKey);
+  if (!known) return null;
+  const batch = repositories.batches.byId(known.batchId);
+  if (known.requestHash !== request.hash) throw new ImgbatchError("BATCH_IMAGE_IDEMPOTENCY_CONFLICT");
+  if (!batch || batch.recordDeletedAtMs !== null) {
+    const message = "The batch of this Idempotency-Key was deleted; use a new key.";
+    throw new ImgbatchError("BATCH_IMAGE_IDEMPOTENCY_CONFLICT", message);
+  }
+  return batch;
+}
+
+/** The first ancestor: a retry of a retry links the batch that everything began with. */
+function findParent(repositories: Repositories, caller: Caller, parentId: string | null): string | null {
+  if (parentId === null) return null;
+  const parent = repositories.batches.byId(parentId);
+  if (parent?.apiKeyId === caller.key.id && parent.recordDeletedAtMs === null) {
+    return parent.parentBatchId ?? parent.id;
+  }
+  throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", "parent_batch_id: no such batch", {
+    param: "parent_batch_id",
+  });
+}
+
+/** Spares the work of storing references for a batch that cannot be paid; the ledger decides for real. */
+function refuseUnaffordable(repositories: Repositories, batch: BatchRecord): void {
+  const balance = repositories.accounts.byId(batch.accountId)?.balanceMicroUsd ?? 0;
+  if (balance < batch.holdMicroUsd) throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE");
+}
+
+async function storeReferences(
+  blobs: BlobStore,
+  batchId: string,
+  request: CheckedRequest,
+): Promise<NewReference[]> {
+  const stored = new Set<string>();
+  const references: NewReference[] = [];
+  for (const [sourceIndex, item] of request.items.entries()) {
+    for (const [ordinal, { id, type, mimeType, bytes, sha256 }] of item.references.entries()) {
+      const blobKey = `${inputsPrefix(batchId)}${sha256}`;
+      if (!stored.has(sha256)) await blobs.put(blobKey, bytes);
+      stored.add(sha256);
+      const sizeBytes = bytes.length;
+      references.push({ sourceIndex, ordinal, referenceId: id, type, mimeType, blobKey, sizeBytes, sha256 });
+    }
+  }
+  return references;
+}
+
+function generatedTaskName(nowMs: number): string {
+  return new Date(nowMs).toISOString().slice(0, 19).replace("T", " ");
+}

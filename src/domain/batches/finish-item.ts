@@ -1,0 +1,85 @@
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ItemError } from "../../contract/item-errors.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
+import type { Stores } from "../ports/stores.ts";
+import type { ItemRecord, OutputRecord } from "../records.ts";
+
+/** An item that a worker holds a lease on. */
+export type LeasedItem = ItemRecord & { leaseToken: string };
+
+/** No provider of ours makes larger images; what is larger is taken for damage. */
+const MAX_OUTPUT_PIXELS = 100_000_000;
+
+/**
+ * Stores what a provider made for an item and records its success. Every image is decoded once, so that no broken file
+ * is ever called a success; the files are durable before the row names them. Answers the status of the item, or
+ * null when it is no longer ours to finish (cancelled, or leased to somebody else): then the files are gone again.
+ */
+export async function finishItem(
+  deps: { stores: Stores; blobs: BlobStore; inspector: ImageInspector },
+  item: LeasedItem,
+  images: readonly Buffer[],
+  nowMs: () => number,
+): Promise<"success" | "failed" | null> {
+  const fail = (error: ItemError) => failItem(deps.stores, item, error, nowMs());
+  const first = images[0];
+  if (!first) {
+    const message = "The provider answered without an image.";
+    return fail({ code: "EMPTY_IMAGE_OUTPUT", message, source: "provider" });
+  }
+  const inspected: { bytes: Buffer; facts: ImageFacts }[] = [];
+  for (const bytes of images) {
+    try {
+      inspected.push({ bytes, facts: await deps.inspector.inspect(bytes, { maxPixels: MAX_OUTPUT_PIXELS }) });
+    } catch (error) {
+      if (!(error instanceof InvalidImageError)) throw error;
+      const message = `The provider answered bytes that are no usable image: ${error.message}`;
+      return fail({ code: "INVALID_IMAGE_OUTPUT", message, source: "provider" });
+    }
+  }
+  const outputs: OutputRecord[] = [];
+  for (const [imageIndex, { bytes, facts }] of inspected.entries()) {
+    const blobKey = outputKey(item, imageIndex);
+    const stored = await deps.blobs.put(blobKey, bytes);
+    const { id: itemId, batchId } = item;
+    outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
+  }
+  const mimeType = inspected[0]?.facts.mimeType ?? null;
+  const isOurs = await deps.stores.write((tx) => {
+    const outcome = { status: "success" as const, mimeType, imageCount: outputs.length, error: null };
+    if (!tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs() })) return false;
+    tx.outputs.insertMany(outputs);
+    tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
+    return true;
+  });
+  if (isOurs) return "success";
+  for (const { blobKey } of outputs) await deps.blobs.delete(blobKey);
+  return null;
+}
+
+/** Records that an item has no image, for good. Answers null when it is no longer ours to finish. */
+export async function failItem(
+  stores: Stores,
+  item: LeasedItem,
+  error: ItemError,
+  nowMs: number,
+): Promise<"failed" | null> {
+  const outcome = { status: "failed" as const, mimeType: null as ImageMimeType | null, imageCount: 0, error };
+  const isOurs = await stores.write((tx) => {
+    if (!tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs })) return false;
+    tx.batches.addCounts(item.batchId, { success: 0, fail: 1 });
+    return true;
+  });
+  return isOurs ? "failed" : null;
+}
+
+/** Where the images of a batch are kept. */
+export function outputsPrefix(batchId: string): string {
+  return `outputs/${batchId}/`;
+}
+
+/** The lease is part of the name, so that a worker that lost it cannot touch the files of its successor. */
+function outputKey(item: LeasedItem, imageIndex: number): string {
+  return `${outputsPrefix(item.batchId)}${item.id}-${item.leaseToken.slice(0, 12)}-${imageIndex}`;
+}

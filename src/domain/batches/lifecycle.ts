@@ -1,0 +1,71 @@
+import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import { placeHold, settleHold } from "../billing/ledger.ts";
+import type { Repositories } from "../ports/stores.ts";
+import type { BatchError, BatchRecord } from "../records.ts";
+
+/**
+ * The life of a batch. What each status means, and what is true while a batch has it:
+ *
+ * - `queued`: accepted; the money is on hold; no item was started.
+ * - `running`: items are being made. Each finished item has its files on disk before its row says so.
+ * - `processing_results`: no item is pending. Files are read back, compared with their hashes and given their names.
+ * - `settling`: the results are final. Only the money is left to move.
+ * - `completed`: paid for what succeeded, the rest of the hold is released.
+ * - `failed`: the batch as a whole could not be processed; what had succeeded is paid for.
+ * - `cancelled`: stopped by the caller; what had succeeded is paid for.
+ * - `output_deleted`: ended earlier, and its files are gone. The money does not change.
+ *
+ * `money` says what the move does to the hold.
+ */
+interface Transition {
+  from: readonly BatchStatus[];
+  to: BatchStatus;
+  money: "settle" | "none";
+}
+
+export const TRANSITIONS: readonly Transition[] = [
+  { from: ["queued"], to: "running", money: "none" },
+  { from: ["running"], to: "processing_results", money: "none" },
+  { from: ["processing_results"], to: "settling", money: "none" },
+  { from: ["settling"], to: "completed", money: "settle" },
+  { from: ["queued", "running", "processing_results"], to: "failed", money: "settle" },
+  { from: ["queued", "running", "processing_results", "settling"], to: "cancelled", money: "settle" },
+  { from: ["completed", "failed", "cancelled"], to: "output_deleted", money: "none" },
+];
+
+/** Writes a new batch as `queued`, with its hold and the first line of its history. */
+export function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): void {
+  tx.batches.insert({ ...batch, status: "queued" });
+  tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
+  placeHold(tx, batch, nowMs);
+}
+
+/**
+ * Moves a batch to another status: the only writer of `status` after creation. In the transaction `tx` it checks that
+ * the move is allowed and that the batch still is where the caller saw it, appends to the history, and does what
+ * the move does to the money. Answers false, without any change, when the batch has moved on meanwhile.
+ * Throws for a move that is not in the table.
+ */
+export function moveBatch(
+  tx: Repositories,
+  batch: BatchRecord,
+  to: BatchStatus,
+  nowMs: number,
+  facts: { error?: BatchError; outputsExpireAtMs?: number | null } = {},
+): boolean {
+  const transition = TRANSITIONS.find((t) => t.to === to && t.from.includes(batch.status));
+  if (!transition) throw new Error(`a batch cannot move from ${batch.status} to ${to}`);
+  if (!tx.batches.changeStatus(batch.id, batch.status, to)) return false;
+  tx.batches.appendEvent({ batchId: batch.id, from: batch.status, to, atMs: nowMs });
+  if (facts.error) tx.batches.update(batch.id, { error: facts.error });
+  if (to === "output_deleted") tx.batches.update(batch.id, { outputDeletedAtMs: nowMs });
+  else if (isTerminal(to)) {
+    tx.batches.update(batch.id, { endedAtMs: nowMs, outputsExpireAtMs: facts.outputsExpireAtMs ?? null });
+  }
+  if (transition.money === "settle") {
+    const { success } = tx.items.countByStatus(batch.id);
+    const actualMicroUsd = settleHold(tx, batch, success, nowMs);
+    tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: nowMs });
+  }
+  return true;
+}

@@ -1,0 +1,18 @@
+import type { Stores } from "../ports/stores.ts";
+import { moveBatch } from "./lifecycle.ts";
+
+/**
+ * The work of `settling`: in one transaction the price of the successful images is captured, the rest of the hold is
+ * released, and the batch is `completed`. Repeating it changes nothing.
+ */
+export function settleBatch(
+  stores: Stores,
+  batchId: string,
+  end: { nowMs: number; outputsExpireAtMs: number | null },
+): Promise<boolean> {
+  return stores.write((tx) => {
+    const batch = tx.batches.byId(batchId);
+    if (batch?.status !== "settling") return false;
+    return moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs });
+  });
+}

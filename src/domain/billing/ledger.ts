@@ -1,0 +1,79 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { formatUsd } from "../../kernel/money.ts";
+import type { Repositories } from "../ports/stores.ts";
+import type { BatchRecord, LedgerKind } from "../records.ts";
+
+interface Movement {
+  requestId: string;
+  accountId: string;
+  batchId: string | null;
+  kind: LedgerKind;
+  amountMicroUsd: number;
+}
+
+/** What an entry of each kind does, as a factor on its amount: to the balance, and to the held amount. */
+const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
+  top_up: { balance: 1, held: 0 },
+  hold: { balance: -1, held: 1 },
+  capture: { balance: 0, held: -1 },
+  release: { balance: 1, held: -1 },
+  charge: { balance: -1, held: 0 },
+};
+
+/**
+ * Adds an entry and changes the account with it: the only writer of money. See LEDGER.md beside this file.
+ * Repeating a movement (same request id) changes nothing. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE` when the balance
+ * would fall below zero; the transaction around it then undoes the entry.
+ */
+export function moveMoney(tx: Repositories, movement: Movement, nowMs: number): void {
+  const { amountMicroUsd, accountId } = movement;
+  if (!Number.isSafeInteger(amountMicroUsd) || amountMicroUsd < 0) {
+    throw new RangeError(`${amountMicroUsd} is no amount of micro-dollars`);
+  }
+  const effect = EFFECTS[movement.kind];
+  const balanceChangeMicroUsd = effect.balance * amountMicroUsd;
+  const heldChangeMicroUsd = effect.held * amountMicroUsd;
+  const isNew = tx.ledger.append({
+    ...movement,
+    balanceChangeMicroUsd,
+    heldChangeMicroUsd,
+    createdAtMs: nowMs,
+  });
+  if (!isNew) return;
+  const change = { balanceMicroUsd: balanceChangeMicroUsd, heldMicroUsd: heldChangeMicroUsd };
+  if (tx.accounts.change(accountId, change)) return;
+  const balance = tx.accounts.byId(accountId)?.balanceMicroUsd ?? 0;
+  throw new ImgbatchError(
+    "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+    `The batch needs ${formatUsd(amountMicroUsd)} on hold, the balance is ${formatUsd(balance)}.`,
+  );
+}
+
+/** Takes the hold of a new batch out of its account's balance. */
+export function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): void {
+  moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd: batch.holdMicroUsd }, nowMs);
+}
+
+/**
+ * Ends the hold of a batch: the price of its successful images is captured, the rest goes back to the balance.
+ * Answers the captured amount. Never captures more than was held.
+ */
+export function settleHold(
+  tx: Repositories,
+  batch: BatchRecord,
+  successCount: number,
+  nowMs: number,
+): number {
+  const actual = batch.price.imageMicroUsd * successCount;
+  if (actual > batch.holdMicroUsd) {
+    throw new Error(`batch ${batch.id}: ${successCount} images cost more than was held`);
+  }
+  const rest = batch.holdMicroUsd - actual;
+  if (actual > 0) moveMoney(tx, { ...movementOf(batch, "capture"), amountMicroUsd: actual }, nowMs);
+  if (rest > 0) moveMoney(tx, { ...movementOf(batch, "release"), amountMicroUsd: rest }, nowMs);
+  return actual;
+}
+
+function movementOf(batch: BatchRecord, kind: LedgerKind) {
+  return { requestId: `${kind}:${batch.id}`, accountId: batch.accountId, batchId: batch.id, kind };
+}

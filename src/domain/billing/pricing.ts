@@ -1,0 +1,29 @@
+import { multiplyToMicros } from "../../kernel/money.ts";
+import type { GroupEntry, ModelEntry } from "../models.ts";
+import type { PriceSnapshot } from "../records.ts";
+
+/**
+ * What one image of a batch costs and what is held for it. One image's amounts are rounded to a micro-dollar
+ * (half up) once; everything else multiplies them. Null when the model has no 1K price.
+ */
+export function priceBatchImage(
+  model: ModelEntry,
+  group: GroupEntry,
+  providerMultiplier: number,
+): PriceSnapshot | null {
+  const modelPriceUsd = model.prices["1K"];
+  if (modelPriceUsd === undefined) return null;
+  const unit = [modelPriceUsd, group.rateMultiplier, providerMultiplier];
+  const holdMultiplier = Math.max(group.holdMultiplier, group.batchDiscount);
+  return {
+    imageMicroUsd: multiplyToMicros([...unit, group.batchDiscount]),
+    holdMicroUsd: multiplyToMicros([...unit, holdMultiplier]),
+    basis: {
+      modelPriceUsd,
+      groupMultiplier: group.rateMultiplier,
+      providerMultiplier,
+      batchDiscount: group.batchDiscount,
+      holdMultiplier,
+    },
+  };
+}

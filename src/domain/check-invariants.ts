@@ -1,0 +1,104 @@
+import { isTerminal } from "../contract/statuses.ts";
+import { TRANSITIONS } from "./batches/lifecycle.ts";
+import type { BlobStore } from "./ports/blob-store.ts";
+import type { Repositories, Stores } from "./ports/stores.ts";
+import type { AccountRecord, BatchRecord } from "./records.ts";
+
+export interface CheckReport {
+  accounts: number;
+  batches: number;
+  images: number;
+  /** What is broken, a line each; empty when all is well. */
+  problems: string[];
+}
+
+/** Verifies everything that must always be true of money, batches, items and files. Changes nothing. */
+export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise<CheckReport> {
+  const { outputs, ...report } = stores.snapshot((now) => {
+    const accounts = now.accounts.list();
+    const batches = now.batches.all();
+    const problems = [
+      ...accounts.flatMap((account) => accountProblems(now, account, batches)),
+      ...batches.flatMap((batch) => [
+        ...moneyProblems(now, batch),
+        ...countProblems(now, batch),
+        ...historyProblems(now, batch),
+      ]),
+    ];
+    const kept = batches.filter((batch) => batch.status !== "output_deleted");
+    const outputs = kept.flatMap((batch) => now.outputs.ofBatch(batch.id));
+    return { accounts: accounts.length, batches: batches.length, problems, outputs };
+  });
+  for (const { batchId, blobKey, sizeBytes } of outputs) {
+    const size = await blobs.sizeOf(blobKey);
+    if (size === sizeBytes || stores.read.batches.byId(batchId)?.status === "output_deleted") continue;
+    report.problems.push(
+      `batch ${batchId}: the image ${blobKey} is ${size === null ? "missing" : "damaged"}`,
+    );
+  }
+  return { ...report, images: outputs.length };
+}
+
+function accountProblems(
+  repositories: Repositories,
+  account: AccountRecord,
+  batches: readonly BatchRecord[],
+): string[] {
+  const entries = repositories.ledger.list({ accountId: account.id });
+  const balance = entries.reduce((sum, entry) => sum + entry.balanceChangeMicroUsd, 0);
+  const held = entries.reduce((sum, entry) => sum + entry.heldChangeMicroUsd, 0);
+  const open = batches.filter((b) => b.accountId === account.id && b.settledAtMs === null);
+  const expected = open.reduce((sum, batch) => sum + batch.holdMicroUsd, 0);
+  const say = (what: string, is: number, should: number) =>
+    is === should ? [] : [`account ${account.name}: ${what} is ${is}, should be ${should} (micro-dollars)`];
+  return [
+    ...say("balance", account.balanceMicroUsd, balance),
+    ...say("held amount", account.heldMicroUsd, held),
+    ...say("held amount against unsettled batches", held, expected),
+    ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
+  ];
+}
+
+function moneyProblems(repositories: Repositories, batch: BatchRecord): string[] {
+  const entries = repositories.ledger.list({ batchId: batch.id });
+  const sumOf = (kind: string) =>
+    entries.filter((entry) => entry.kind === kind).reduce((sum, entry) => sum + entry.amountMicroUsd, 0);
+  const [hold, capture, release] = [sumOf("hold"), sumOf("capture"), sumOf("release")];
+  const problems: string[] = [];
+  const expect = (isRight: boolean, what: string) => {
+    if (!isRight) problems.push(`batch ${batch.id}: ${what}`);
+  };
+  expect(hold === batch.holdMicroUsd, `held ${hold}, should be ${batch.holdMicroUsd}`);
+  if (isTerminal(batch.status)) {
+    expect(hold === capture + release, `hold ${hold} is not capture ${capture} + release ${release}`);
+    expect(capture === batch.actualMicroUsd, `captured ${capture}, the batch says ${batch.actualMicroUsd}`);
+  } else expect(capture + release === 0, "money moved before the batch ended");
+  return problems;
+}
+
+function countProblems(repositories: Repositories, batch: BatchRecord): string[] {
+  const counts = repositories.items.countByStatus(batch.id);
+  const problems: string[] = [];
+  const total = counts.pending + counts.success + counts.failed;
+  if (total !== batch.itemCount)
+    problems.push(`batch ${batch.id}: ${total} items, should be ${batch.itemCount}`);
+  if (counts.success !== batch.successCount || counts.failed !== batch.failCount) {
+    problems.push(`batch ${batch.id}: its counts of successes and failures are wrong`);
+  }
+  if (counts.pending > 0 && isTerminal(batch.status)) {
+    problems.push(`batch ${batch.id}: ended with ${counts.pending} pending items`);
+  }
+  return problems;
+}
+
+/** The history begins with `queued`, every step is an allowed one, and it ends where the batch is. */
+function historyProblems(repositories: Repositories, batch: BatchRecord): string[] {
+  const events = repositories.batches.events(batch.id);
+  const isAllowed = events.every(({ from, to }, i) => {
+    if (i === 0) return from === null && to === "queued";
+    if (from === null || from !== events[i - 1]?.to) return false;
+    return TRANSITIONS.some((t) => t.to === to && t.from.includes(from));
+  });
+  const isHere = events.at(-1)?.to === batch.status;
+  return isAllowed && isHere ? [] : [`batch ${batch.id}: its history does not lead to ${batch.status}`];
+}

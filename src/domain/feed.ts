@@ -1,0 +1,23 @@
+import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
+
+/** What has just happened, told after it was committed. */
+export type ServiceEvent =
+  | { type: "batch"; batchId: string; status: BatchStatus }
+  | { type: "item"; batchId: string; customId: string; status: ItemStatus };
+
+export type Listener = (event: ServiceEvent) => void;
+
+/** Tells listeners inside the process what the service does: a live view, metrics. Nothing depends on being told. */
+export class Feed {
+  readonly #listeners = new Set<Listener>();
+
+  publish(event: ServiceEvent): void {
+    for (const listener of this.#listeners) listener(event);
+  }
+
+  /** Answers the function that ends the subscription. */
+  subscribe(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+}

@@ -1,0 +1,27 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { sha256Hex } from "../kernel/ids.ts";
+import type { Repositories } from "./ports/stores.ts";
+import type { ApiKeyRecord } from "./records.ts";
+
+const PREFIX_CHARS = 12;
+
+/** The record of a new key. The key itself is shown once and not stored: only its hash and first characters are. */
+export function keyRecord(
+  key: string,
+  facts: Pick<ApiKeyRecord, "id" | "name" | "accountId" | "group" | "createdAtMs" | "expiresAtMs">,
+): ApiKeyRecord & { sha256: string } {
+  return { ...facts, prefix: key.slice(0, PREFIX_CHARS), disabledAtMs: null, sha256: sha256Hex(key) };
+}
+
+/**
+ * The key that a request shows, when it is active. Looking up the hash makes the time independent of how much of a
+ * guessed key is right. Throws `API_KEY_REQUIRED`, `INVALID_API_KEY` or `API_KEY_DISABLED`.
+ */
+export function authenticate(repositories: Repositories, key: string | null, nowMs: number): ApiKeyRecord {
+  if (key === null) throw new ImgbatchError("API_KEY_REQUIRED");
+  const record = repositories.keys.bySha256(sha256Hex(key));
+  if (!record) throw new ImgbatchError("INVALID_API_KEY");
+  const isExpired = record.expiresAtMs !== null && record.expiresAtMs <= nowMs;
+  if (record.disabledAtMs !== null || isExpired) throw new ImgbatchError("API_KEY_DISABLED");
+  return record;
+}

@@ -1,0 +1,44 @@
+import type { RatioSet, SizeTier } from "../contract/image-sizes.ts";
+import { referenceLimitByName } from "../contract/text-rules.ts";
+
+/** A model as the operator configures it. */
+export interface ModelEntry {
+  id: string;
+  /** Only models of the family `native` can be used in batches. */
+  family: string;
+  batch: boolean;
+  realtime: boolean;
+  ratios: RatioSet;
+  sizes: readonly SizeTier[];
+  /** US dollars per image by tier. Without a price at 1K a model has no batch price. */
+  prices: Readonly<Partial<Record<SizeTier, number>>>;
+  maxReferenceImages?: number | undefined;
+  /** The model that really runs, when it is another. */
+  mapsTo?: string | undefined;
+}
+
+/** Keys belong to a group; the group says what they may use and at what price. */
+export interface GroupEntry {
+  name: string;
+  platform: string;
+  allowBatchImages: boolean;
+  /** Model ids, or `*` for all. */
+  models: readonly string[];
+  rateMultiplier: number;
+  batchDiscount: number;
+  holdMultiplier: number;
+}
+
+export function groupHasModel(group: GroupEntry, model: string): boolean {
+  return group.models.includes("*") || group.models.includes(model);
+}
+
+/** The models that a key of this group can name in a batch request. */
+export function batchModelsOf(group: GroupEntry, models: readonly ModelEntry[]): ModelEntry[] {
+  return models.filter((m) => m.family === "native" && m.batch && groupHasModel(group, m.id));
+}
+
+/** How many reference images one item of a batch may have. */
+export function referenceLimit(model: ModelEntry): number {
+  return model.maxReferenceImages ?? referenceLimitByName(model.id);
+}

@@ -1,0 +1,134 @@
+import type { BatchStatus, ItemStatus } from "../../contract/statuses.ts";
+import type {
+  AccountRecord,
+  ApiKeyRecord,
+  BatchEvent,
+  BatchRecord,
+  IdempotencyRecord,
+  ItemRecord,
+  LedgerEntry,
+  NewItem,
+  NewReference,
+  OutputRecord,
+  ReferenceRecord,
+} from "../records.ts";
+
+/**
+ * What the domain needs from a database. Repositories move rows and decide nothing. All calls are synchronous:
+ * a unit of work never waits for anything but the database.
+ */
+export interface Stores {
+  /** Committed state. Reads here never block a writer. */
+  readonly read: Repositories;
+  /** Reads that belong together: all of them see the same moment. */
+  snapshot<T>(work: (now: Repositories) => T): T;
+  /**
+   * Runs the work as one transaction that owns the write lock from its start, and is durable when this resolves.
+   * A throw undoes all of it. Nothing slow belongs inside: no network, no files, no waiting.
+   */
+  write<T>(work: (tx: Repositories) => T): Promise<T>;
+}
+
+export interface Repositories {
+  accounts: AccountRepository;
+  keys: KeyRepository;
+  ledger: LedgerRepository;
+  batches: BatchRepository;
+  items: ItemRepository;
+  outputs: OutputRepository;
+  references: ReferenceRepository;
+  idempotency: IdempotencyRepository;
+}
+
+export interface AccountRepository {
+  insert(account: { id: string; name: string; createdAtMs: number }): void;
+  byId(id: string): AccountRecord | null;
+  byName(name: string): AccountRecord | null;
+  list(): AccountRecord[];
+  /** Adds to balance and held amount, unless the balance would fall below zero: then false, and nothing changes. */
+  change(id: string, change: { balanceMicroUsd: number; heldMicroUsd: number }): boolean;
+}
+
+export interface KeyRepository {
+  insert(key: ApiKeyRecord & { sha256: string }): void;
+  bySha256(sha256: string): ApiKeyRecord | null;
+  byId(id: string): ApiKeyRecord | null;
+  list(): ApiKeyRecord[];
+  setDisabled(id: string, atMs: number | null): void;
+}
+
+export interface LedgerRepository {
+  /** False when an entry with this request id is there already: then nothing changes. */
+  append(entry: Omit<LedgerEntry, "seq">): boolean;
+  byRequestId(requestId: string): LedgerEntry | null;
+  list(filter: { accountId?: string; batchId?: string }): LedgerEntry[];
+}
+
+export interface BatchRepository {
+  insert(batch: BatchRecord): void;
+  byId(id: string): BatchRecord | null;
+  /** Oldest first. */
+  withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
+  /** Changes the status if it still is `from`; answers whether it was. Only the lifecycle calls this. */
+  changeStatus(id: string, from: BatchStatus, to: BatchStatus): boolean;
+  /** Changes other columns. */
+  update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): void;
+  addCounts(id: string, change: { success: number; fail: number }): void;
+  appendEvent(event: BatchEvent): void;
+  events(id: string): BatchEvent[];
+  all(): BatchRecord[];
+}
+
+export interface ItemPage {
+  status?: ItemStatus;
+  afterPosition: number;
+  offset?: number;
+  limit: number;
+}
+
+export interface ItemRepository {
+  insertMany(batchId: string, items: readonly NewItem[]): void;
+  byId(id: number): ItemRecord | null;
+  byCustomId(batchId: string, customId: string): ItemRecord | null;
+  /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
+  page(batchId: string, filter: ItemPage): ItemRecord[];
+  countByStatus(batchId: string): Record<ItemStatus, number>;
+  /** Leases the first pending item that nobody holds and whose time has come; null when there is none. */
+  claim(batchId: string, lease: { token: string; nowMs: number; expiresAtMs: number }): ItemRecord | null;
+  /** When the next pending item may be tried (a lease must end first); null when no item is pending. */
+  nextDueMs(batchId: string): number | null;
+  /** Writes the outcome of a leased item, if the lease is still held and the item pending; answers whether. */
+  finish(
+    id: number,
+    leaseToken: string,
+    outcome: Pick<ItemRecord, "status" | "mimeType" | "imageCount" | "error" | "finishedAtMs">,
+  ): boolean;
+  /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
+  giveBack(id: number, leaseToken: string, change: { notBeforeMs: number; attempts: number }): boolean;
+  /** Turns an item that was thought a success into a failure. */
+  fail(id: number, error: NonNullable<ItemRecord["error"]>): void;
+  /** Fails every pending item of the batch, leased or not; answers how many. */
+  failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): number;
+  /** Drops every lease: for the start, when no worker of an earlier process can be alive. */
+  dropLeases(): number;
+}
+
+export interface OutputRepository {
+  insertMany(outputs: readonly OutputRecord[]): void;
+  /** In request order, then by image index. */
+  ofBatch(batchId: string): OutputRecord[];
+  ofItem(itemId: number): OutputRecord[];
+  removeOfItem(itemId: number): void;
+  setEntryName(itemId: number, imageIndex: number, entryName: string): void;
+}
+
+export interface ReferenceRepository {
+  insertMany(batchId: string, references: readonly NewReference[]): void;
+  /** The references of an item of the request (`sourceIndex`), in their order. */
+  ofSource(batchId: string, sourceIndex: number): ReferenceRecord[];
+}
+
+export interface IdempotencyRepository {
+  find(apiKeyId: string, key: string): IdempotencyRecord | null;
+  insert(record: IdempotencyRecord): void;
+}

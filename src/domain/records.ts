@@ -1,0 +1,167 @@
+import type { ImageMimeType } from "../contract/image-types.ts";
+import type { ItemError } from "../contract/item-errors.ts";
+import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
+
+/** Times are milliseconds since 1970; money is whole micro-dollars. */
+
+export interface AccountRecord {
+  id: string;
+  name: string;
+  /** What can be spent now: holds are already taken out. Always the sum of the ledger's balance changes. */
+  balanceMicroUsd: number;
+  /** What is held for batches that are not settled yet. */
+  heldMicroUsd: number;
+  createdAtMs: number;
+}
+
+export interface ApiKeyRecord {
+  id: string;
+  name: string;
+  /** The first characters, to tell keys apart. The key itself is not stored. */
+  prefix: string;
+  accountId: string;
+  group: string;
+  createdAtMs: number;
+  expiresAtMs: number | null;
+  disabledAtMs: number | null;
+}
+
+export type LedgerKind = "top_up" | "hold" | "capture" | "release" | "charge";
+
+/** A movement of money. Entries are only ever added. */
+export interface LedgerEntry {
+  seq: number;
+  /** Names the step that caused the entry; unique, so that repeating the step changes nothing. */
+  requestId: string;
+  accountId: string;
+  batchId: string | null;
+  kind: LedgerKind;
+  /** Never negative. */
+  amountMicroUsd: number;
+  /** What the entry does to the balance: a hold takes, a release and a top-up give, a capture changes nothing. */
+  balanceChangeMicroUsd: number;
+  /** What the entry does to the held amount. */
+  heldChangeMicroUsd: number;
+  createdAtMs: number;
+}
+
+/** What the images of a batch cost, fixed when it is created. */
+export interface PriceSnapshot {
+  /** What one successful image costs. */
+  imageMicroUsd: number;
+  /** What is held for one image until the batch is settled; never below `imageMicroUsd`. */
+  holdMicroUsd: number;
+  /** The numbers that both were computed from, for people who ask why. */
+  basis: {
+    modelPriceUsd: number;
+    groupMultiplier: number;
+    providerMultiplier: number;
+    batchDiscount: number;
+    holdMultiplier: number;
+  };
+}
+
+export interface BatchError {
+  code: string;
+  message: string;
+  source: "provider" | "service";
+}
+
+export interface BatchRecord {
+  id: string;
+  apiKeyId: string;
+  accountId: string;
+  taskName: string;
+  status: BatchStatus;
+  model: string;
+  mimeType: ImageMimeType;
+  parentBatchId: string | null;
+  metadata: Record<string, string> | null;
+  provider: string;
+  itemCount: number;
+  successCount: number;
+  failCount: number;
+  price: PriceSnapshot;
+  estimatedMicroUsd: number;
+  holdMicroUsd: number;
+  actualMicroUsd: number | null;
+  createdAtMs: number;
+  submittedAtMs: number;
+  /** When a terminal status was reached. */
+  endedAtMs: number | null;
+  settledAtMs: number | null;
+  downloadedAtMs: number | null;
+  outputDeletedAtMs: number | null;
+  /** When retention may delete the outputs; null while the batch works, or when they are kept. */
+  outputsExpireAtMs: number | null;
+  recordDeletedAtMs: number | null;
+  error: BatchError | null;
+}
+
+/** One line of a batch's history. `from` is null for its creation. */
+export interface BatchEvent {
+  batchId: string;
+  from: BatchStatus | null;
+  to: BatchStatus;
+  atMs: number;
+}
+
+export interface ItemRecord {
+  id: number;
+  batchId: string;
+  /** From 0, in request order after expansion. */
+  position: number;
+  /** Which item of the request this came from, from 0: several outputs of one prompt share it. */
+  sourceIndex: number;
+  /** Which output of its prompt, from 0. */
+  outputIndex: number;
+  customId: string;
+  prompt: string;
+  status: ItemStatus;
+  /** Tries that failed and may be repeated. */
+  attempts: number;
+  leaseToken: string | null;
+  mimeType: ImageMimeType | null;
+  imageCount: number;
+  error: ItemError | null;
+  finishedAtMs: number | null;
+}
+
+export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt">;
+
+/** One stored image of a successful item. */
+export interface OutputRecord {
+  itemId: number;
+  batchId: string;
+  imageIndex: number;
+  blobKey: string;
+  sizeBytes: number;
+  sha256: string;
+  crc32: number;
+  mimeType: ImageMimeType;
+  widthPx: number;
+  heightPx: number;
+  /** The image's name in the ZIP; null until results are processed. */
+  entryName: string | null;
+}
+
+export interface ReferenceRecord {
+  ordinal: number;
+  referenceId: string | null;
+  type: string | null;
+  mimeType: ImageMimeType;
+  blobKey: string;
+  sizeBytes: number;
+  sha256: string;
+}
+
+export type NewReference = ReferenceRecord & { sourceIndex: number };
+
+export interface IdempotencyRecord {
+  apiKeyId: string;
+  key: string;
+  /** SHA-256 of the request that made the batch, after normalisation. */
+  requestHash: string;
+  batchId: string;
+  createdAtMs: number;
+}

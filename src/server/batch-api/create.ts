@@ -1,0 +1,34 @@
+import type { Request, Response } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
+import { batchView } from "../../domain/batches/batch-view.ts";
+import { checkRequest } from "../../domain/batches/check-request.ts";
+import { createBatch } from "../../domain/batches/create-batch.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+import { readJsonBody } from "../middleware/json-body.ts";
+
+/** `POST /v1/images/batches`: accepts a batch, or answers the one that the same idempotency key made. */
+export function create(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = callerOf(response);
+    const body = await readJsonBody(request, response, deps.limits.createBodyBytes);
+    const idempotencyKey = idempotencyKeyOf(request);
+    const { limits, models, inspector } = deps;
+    const checked = await checkRequest(body, { limits, models, inspector, group: caller.group });
+    const { batch, replayed } = await createBatch(deps, caller, checked, idempotencyKey);
+    if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
+    else deps.onBatchCreated(batch.id);
+    response.status(200).json(batchView(batch));
+  };
+}
+
+function idempotencyKeyOf(request: Request): string | null {
+  const key = request.get(IDEMPOTENCY_KEY_HEADER);
+  if (key === undefined) return null;
+  const max = FIXED_LIMITS.idempotencyKeyChars;
+  if (key.length >= 1 && key.length <= max && /^[\x20-\x7e]+$/.test(key)) return key;
+  const message = `Idempotency-Key: must be 1 to ${max} printable ASCII characters`;
+  throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message, { param: "Idempotency-Key" });
+}

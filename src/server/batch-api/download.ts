@@ -1,0 +1,63 @@
+import type { Request, Response } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { isTerminal } from "../../contract/statuses.ts";
+import { safeFileName } from "../../domain/downloads/entry-names.ts";
+import { planBatchZip } from "../../domain/downloads/zip.ts";
+import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+import { queryChoice, queryInteger } from "../query.ts";
+import { sendDownload } from "../send-download.ts";
+import { sliceOfStream } from "../slice-of-stream.ts";
+import { findBatch } from "./find-batch.ts";
+
+/** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
+export function download(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = callerOf(response);
+    const batch = findBatch(deps.stores, caller, request.params.id);
+    const filter = queryChoice(request, "status", ["success", "failed", "all"]) ?? "success";
+    const { zipItems } = deps.limits;
+    const maxItems = queryInteger(request, "max_items", { fallback: zipItems, min: 1, max: zipItems });
+    refuseUnready(batch);
+    const all = deps.stores.read.items.page(batch.id, { afterPosition: -1, limit: batch.itemCount });
+    const outputs = deps.stores.read.outputs.ofBatch(batch.id);
+    refuseTooMany(all, filter, maxItems);
+    const bytes = outputs.reduce((sum, output) => sum + output.sizeBytes, 0);
+    if (filter !== "failed" && bytes > deps.limits.zipBytes) {
+      throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_TOO_LARGE");
+    }
+    const free = request.method === "HEAD" ? () => {} : deps.slots.take(caller.key.id);
+    try {
+      const zip = await planBatchZip(deps.blobs, batch, { items: all, outputs, filter });
+      const isWholeSent = await sendDownload(request, response, {
+        sizeBytes: zip.sizeBytes,
+        etag: zip.etag,
+        mimeType: "application/zip",
+        fileName: `${safeFileName(batch.taskName)}.zip`,
+        open: (range) => sliceOfStream(zip.open(), range),
+      });
+      if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);
+    } finally {
+      free();
+    }
+  };
+}
+
+function refuseUnready(batch: BatchRecord): void {
+  if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
+  const hasNothing = batch.status !== "completed" && batch.successCount === 0;
+  if (!isTerminal(batch.status) || hasNothing) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
+}
+
+function refuseTooMany(all: readonly ItemRecord[], filter: string, maxItems: number): void {
+  const count = all.filter((item) => filter === "all" || item.status === filter).length;
+  if (count <= maxItems) return;
+  const message = `The ZIP would hold ${count} items, max_items is ${maxItems}.`;
+  throw new ImgbatchError("BATCH_IMAGE_ZIP_TOO_MANY_ITEMS", message, { param: "max_items" });
+}
+
+async function markDownloaded(deps: ApiDeps, batchId: string): Promise<void> {
+  const downloadedAtMs = deps.clock.nowMs();
+  await deps.stores.write((tx) => tx.batches.update(batchId, { downloadedAtMs }));
+}

@@ -1,0 +1,17 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+
+/** The caller's batch. Another key's batch, a deleted record and an unknown id are one and the same error. */
+export function findBatch(stores: Stores, caller: Caller, id: unknown): BatchRecord {
+  const batch = stores.read.batches.byId(String(id));
+  if (batch?.apiKeyId === caller.key.id && batch.recordDeletedAtMs === null) return batch;
+  throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
+}
+
+export function findItem(stores: Stores, batch: BatchRecord, customId: unknown): ItemRecord {
+  const item = stores.read.items.byCustomId(batch.id, String(customId));
+  if (item) return item;
+  throw new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
+}

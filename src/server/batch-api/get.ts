@@ -1,0 +1,12 @@
+import type { Request, Response } from "express";
+import { batchView } from "../../domain/batches/batch-view.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+import { findBatch } from "./find-batch.ts";
+
+/** `GET /v1/images/batches/{id}`: the batch as it is now. */
+export function get(deps: ApiDeps) {
+  return (request: Request, response: Response): void => {
+    response.json(batchView(findBatch(deps.stores, callerOf(response), request.params.id)));
+  };
+}

@@ -1,0 +1,29 @@
+import type { Request, Response } from "express";
+import type { ListEnvelope } from "../../contract/items.ts";
+import type { BatchModel } from "../../contract/models.ts";
+import { priceBatchImage } from "../../domain/billing/pricing.ts";
+import { batchModelsOf, referenceLimit } from "../../domain/models.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+
+/** `GET /v1/images/batches/models`: what the caller can name in a batch now, with prices. */
+export function models(deps: ApiDeps) {
+  return (_request: Request, response: Response): void => {
+    const { group } = callerOf(response);
+    const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
+      const offer = deps.offer(model.id);
+      const price = offer && priceBatchImage(model, group, offer.rateMultiplier);
+      if (!price) return [];
+      const pricing = {
+        currency: "usd" as const,
+        batch_image: microsToNumber(price.imageMicroUsd),
+        batch_hold: microsToNumber(price.holdMicroUsd),
+      };
+      const max_reference_images = referenceLimit(model);
+      return [{ id: model.id, object: "image.batch.model", max_reference_images, pricing }];
+    });
+    const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
+    response.json(envelope);
+  };
+}

@@ -1,0 +1,23 @@
+import type { Limits } from "../contract/limits.ts";
+import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
+import type { GroupEntry, ModelEntry } from "../domain/models.ts";
+import type { ImageInspector } from "../domain/ports/image-inspector.ts";
+import type { Log } from "../kernel/log.ts";
+import type { DownloadSlots } from "./download-slots.ts";
+
+/** What the handlers of the API work with. */
+export interface ApiDeps extends CreateBatchDeps {
+  limits: Limits;
+  models: readonly ModelEntry[];
+  groups: readonly GroupEntry[];
+  features: { batchImages: boolean };
+  inspector: ImageInspector;
+  slots: DownloadSlots;
+  log: Log;
+  /** Tells this run of the service from any other program that may get its address. */
+  instance: string;
+  /** False when the service only serves what is there. */
+  workersExpected: boolean;
+  /** Told after a batch was accepted. */
+  onBatchCreated(batchId: string): void;
+}

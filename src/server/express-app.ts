@@ -1,0 +1,26 @@
+import express, { type Express } from "express";
+import { routes } from "../contract/routes.ts";
+import { batchRoutes } from "./batch-api/routes.ts";
+import type { ApiDeps } from "./deps.ts";
+import { accessLog } from "./middleware/access-log.ts";
+import { answerErrors, notFound } from "./middleware/errors.ts";
+import { requestId } from "./middleware/request-id.ts";
+import { operationsRoutes } from "./operations.ts";
+
+/** The whole HTTP side, in the order in which a request passes it. */
+export function buildExpressApp(deps: ApiDeps): Express {
+  const app = express();
+  app.disable("x-powered-by");
+  app.disable("etag");
+  app.enable("case sensitive routing");
+  app.enable("strict routing");
+  app.use(requestId(deps.ids));
+  app.use(accessLog(deps.log));
+  app.use(operationsRoutes(deps));
+  // A router would take its mount path with a trailing slash for the path itself.
+  app.all(`${routes.batches}/`, notFound);
+  app.use(routes.batches, batchRoutes(deps));
+  app.use(notFound);
+  app.use(answerErrors(deps.log));
+  return app;
+}

@@ -1,0 +1,38 @@
+import type { RequestHandler, Response } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
+import { authenticate as authenticateKey } from "../../domain/keys.ts";
+import type { ApiDeps } from "../deps.ts";
+
+/** Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks. */
+export function authenticate(deps: ApiDeps): RequestHandler {
+  return (request, response, next) => {
+    response.locals.key = authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());
+    next();
+  };
+}
+
+/** Lets through keys whose group is of the native platform and may make batches. */
+export function requireBatchGroup(deps: ApiDeps): RequestHandler {
+  return (_request, response, next) => {
+    const group = deps.groups.find((g) => g.name === response.locals.key.group);
+    if (!group?.allowBatchImages || group.platform !== "native") {
+      throw new ImgbatchError("BATCH_IMAGE_GROUP_DISABLED");
+    }
+    response.locals.group = group;
+    next();
+  };
+}
+
+/** Who asks; only behind `authenticate` and `requireBatchGroup`. */
+export function callerOf(response: Response): Caller {
+  return { key: response.locals.key, group: response.locals.group };
+}
+
+function bearerToken(request: { get(name: string): string | undefined }): string | null {
+  const header = request.get("authorization");
+  if (header === undefined) return null;
+  const [scheme = "", token = ""] = header.trim().split(/ +/, 2);
+  if (scheme.toLowerCase() !== "bearer" || token === "") throw new ImgbatchError("INVALID_API_KEY");
+  return token;
+}

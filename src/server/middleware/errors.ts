@@ -1,0 +1,43 @@
+import type { ErrorRequestHandler, RequestHandler } from "express";
+import { errorBody, ImgbatchError } from "../../contract/errors.ts";
+import type { Log } from "../../kernel/log.ts";
+
+/** The last handler: every error becomes the one error body, and nothing of our inside is told. */
+export function answerErrors(log: Log): ErrorRequestHandler {
+  return (thrown, _request, response, _next) => {
+    const error = toServiceError(thrown);
+    if (error.code === "INTERNAL_ERROR") {
+      const facts = { request_id: response.locals.requestId, error: String(thrown?.stack ?? thrown) };
+      log.error("unexpected error", facts);
+    }
+    if (response.headersSent) {
+      response.destroy();
+      return;
+    }
+    if (error.retryAfterMs !== undefined) {
+      response.setHeader("Retry-After", String(Math.ceil(error.retryAfterMs / 1000)));
+    }
+    response.status(error.httpStatus).json(errorBody(error));
+  };
+}
+
+/** Behind the routes of a path: what is left is another method. `allow` lists those that the path takes. */
+export function methodNotAllowed(allow: readonly string[]): RequestHandler {
+  return (_request, response) => {
+    response.setHeader("Allow", allow.join(", "));
+    throw new ImgbatchError("METHOD_NOT_ALLOWED", `This path takes ${allow.join(", ")}.`);
+  };
+}
+
+export const notFound: RequestHandler = () => {
+  throw new ImgbatchError("NOT_FOUND");
+};
+
+function toServiceError(thrown: unknown): ImgbatchError {
+  if (thrown instanceof ImgbatchError) return thrown.httpStatus === 0 ? internal(thrown) : thrown;
+  // Express reports a path that does not decode this way.
+  if (thrown instanceof URIError) return new ImgbatchError("NOT_FOUND");
+  return internal(thrown);
+}
+
+const internal = (cause: unknown) => new ImgbatchError("INTERNAL_ERROR", undefined, { cause });

@@ -1,0 +1,95 @@
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { create as contentDisposition } from "content-disposition";
+import type { Request, Response } from "express";
+
+/** Something to download whose size and identity are known before the first byte. */
+export interface Download {
+  sizeBytes: number;
+  /** Without quotes; strong. */
+  etag: string;
+  mimeType: string;
+  /** The name that a browser saves it under. */
+  fileName: string;
+  /** Bytes `start` to `end`, inclusive. */
+  open(range: { start: number; end: number }): Readable;
+}
+
+/**
+ * Answers a download: the whole, or one range of it (`Range`, `If-Range`), or that it has not changed
+ * (`If-None-Match`), or its headers (`HEAD`). Answers whether the last byte of the download was sent.
+ */
+export async function sendDownload(
+  request: Request,
+  response: Response,
+  download: Download,
+): Promise<boolean> {
+  const { sizeBytes } = download;
+  const etag = `"${download.etag}"`;
+  response.setHeader("Content-Type", download.mimeType);
+  response.setHeader("Content-Disposition", contentDisposition(download.fileName));
+  response.setHeader("ETag", etag);
+  response.setHeader("Accept-Ranges", "bytes");
+  response.setHeader("Cache-Control", "private, max-age=300");
+  response.setHeader("X-Content-Type-Options", "nosniff");
+  if (matches(request.get("if-none-match"), etag)) {
+    response.status(304).end();
+    return false;
+  }
+  const range = requestedRange(request, sizeBytes, etag);
+  if (range === "unsatisfiable") {
+    response.setHeader("Content-Range", `bytes */${sizeBytes}`);
+    response.removeHeader("Content-Disposition");
+    response.status(416).end();
+    return false;
+  }
+  const { start, end } = range ?? { start: 0, end: sizeBytes - 1 };
+  if (request.method === "HEAD") {
+    response.setHeader("Content-Length", sizeBytes);
+    response.status(200).end();
+    return false;
+  }
+  try {
+    if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
+    response.setHeader("Content-Length", end - start + 1);
+    response.status(range ? 206 : 200);
+    await pipeline(download.open({ start, end }), response);
+    return end === sizeBytes - 1;
+  } catch (error) {
+    // The reader went away: nothing is wrong with us.
+    if (request.socket.destroyed && isAbort(error)) return false;
+    throw error;
+  }
+}
+
+function isAbort(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException)?.code === "ERR_STREAM_PREMATURE_CLOSE";
+}
+
+function matches(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false;
+  return header.split(",").some((tag) => tag.trim() === "*" || tag.trim().replace(/^W\//, "") === etag);
+}
+
+/** The one range that is asked for; null when the whole is to be sent. */
+function requestedRange(
+  request: Request,
+  sizeBytes: number,
+  etag: string,
+): { start: number; end: number } | "unsatisfiable" | null {
+  const header = request.get("range");
+  if (header === undefined || request.method === "HEAD") return null;
+  const condition = request.get("if-range");
+  if (condition !== undefined && condition !== etag) return null;
+  const match = /^bytes=(\d*)-(\d*)$/.exec(header.trim());
+  const [, first = "", last = ""] = match ?? [];
+  if (!match || (first === "" && last === "")) return null;
+  if (first === "") {
+    const length = Number(last);
+    return length === 0 ? "unsatisfiable" : { start: Math.max(0, sizeBytes - length), end: sizeBytes - 1 };
+  }
+  const start = Number(first);
+  const end = last === "" ? sizeBytes - 1 : Math.min(Number(last), sizeBytes - 1);
+  if (last !== "" && Number(last) < start) return null;
+  return start >= sizeBytes ? "unsatisfiable" : { start, end };
+}

@@ -1,0 +1,64 @@
+import { createReadStream } from "node:fs";
+import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
+import { crc32 } from "node:zlib";
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import { PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/durable-file.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+
+/** Blobs as files below a directory: the key is the relative path. */
+export function fileBlobs(root: string): BlobStore {
+  const path = (key: string) => join(root, ...key.split("/"));
+  const durableDirectories = new Set<string>([root]);
+
+  /** A new directory survives a power cut only when its parent is synced. */
+  const ensureDirectory = async (directory: string): Promise<void> => {
+    if (durableDirectories.has(directory)) return;
+    await ensureDirectory(dirname(directory));
+    await mkdir(directory, { recursive: true });
+    await syncDirectory(dirname(directory));
+    durableDirectories.add(directory);
+  };
+
+  return {
+    put: async (key, bytes) => {
+      const target = path(key);
+      await ensureDirectory(dirname(target));
+      await writeFileDurably(target, bytes, { mode: 0o600 });
+      return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
+    },
+    read: (key) => orNull(readFile(path(key))),
+    sizeOf: async (key) => {
+      const facts = await orNull(stat(path(key)));
+      return facts && facts.isFile() ? facts.size : null;
+    },
+    stream: (key, range) => createReadStream(path(key), range ?? {}),
+    list: async (prefix) => {
+      const entries = await orNull(readdir(path(prefix), { recursive: true, withFileTypes: true }));
+      const files = (entries ?? []).filter((entry) => entry.isFile());
+      return files.map((file) => relative(root, join(file.parentPath, file.name)).split(sep).join("/"));
+    },
+    delete: (key) => rm(path(key), { force: true }),
+    deleteAll: async (prefix) => {
+      const directory = path(prefix);
+      durableDirectories.delete(directory.replace(/[/\\]$/, ""));
+      await rm(directory, { recursive: true, force: true });
+    },
+    removePartials: async () => {
+      await mkdir(root, { recursive: true });
+      const entries = await readdir(root, { recursive: true, withFileTypes: true });
+      const partials = entries.filter((entry) => entry.isFile() && entry.name.endsWith(PARTIAL_SUFFIX));
+      for (const file of partials) await rm(join(file.parentPath, file.name), { force: true });
+      return partials.length;
+    },
+  };
+}
+
+async function orNull<T>(result: Promise<T>): Promise<T | null> {
+  try {
+    return await result;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
+}

@@ -1,0 +1,33 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
+import { DATA_FILES, type ServerFile, serverFileSchema } from "../contract/data-directory.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+
+/**
+ * Makes this process the owner of a data directory. The lock is an open exclusive transaction on a database of its own:
+ * the operating system frees it the moment the process ends, however it ends. Answers the function that frees it.
+ * Throws `DATA_DIRECTORY_IN_USE`, naming the owner, when another process has it.
+ */
+export function acquireDataLock(directory: string): () => void {
+  const lock = new Sqlite(join(directory, DATA_FILES.lock), { timeout: 0 });
+  try {
+    lock.exec("BEGIN EXCLUSIVE");
+  } catch (error) {
+    lock.close();
+    if (!(error instanceof Sqlite.SqliteError) || !error.code.startsWith("SQLITE_BUSY")) throw error;
+    const owner = readServerFile(directory);
+    const who = owner ? ` (pid ${owner.pid}, ${owner.url})` : "";
+    throw new ImgbatchError("DATA_DIRECTORY_IN_USE", `${directory} is in use by another imgbatch${who}.`);
+  }
+  return () => lock.close();
+}
+
+/** What the running service wrote about itself; null when there is nothing readable. */
+export function readServerFile(directory: string): ServerFile | null {
+  try {
+    return serverFileSchema.parse(JSON.parse(readFileSync(join(directory, DATA_FILES.server), "utf8")));
+  } catch {
+    return null;
+  }
+}

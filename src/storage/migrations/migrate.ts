@@ -1,0 +1,32 @@
+import type { Compilable } from "kysely";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { SqlDatabase, SqlSession } from "../dialects/sql-session.ts";
+import { foundation } from "./001-foundation.ts";
+
+/** A step of the schema, as statements. A step that was released is never edited: a new one follows it. */
+export interface Migration {
+  name: string;
+  statements(session: SqlSession): Compilable<unknown>[];
+}
+
+const MIGRATIONS: readonly Migration[] = [foundation];
+
+/** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
+export async function migrate(database: SqlDatabase): Promise<void> {
+  await database.transaction((session) => {
+    const { build } = session;
+    const table = build.schema.createTable("schema_migrations").ifNotExists();
+    session.run(table.addColumn("name", "text", (c) => c.primaryKey()));
+    const rows = session.all(build.selectFrom("schema_migrations").select("name"));
+    const done = new Set(rows.map((row) => row.name));
+    const unknown = [...done].filter((name) => !MIGRATIONS.some((m) => m.name === name));
+    if (unknown.length > 0) {
+      const message = `This data directory was written by a newer version (${unknown.join(", ")}).`;
+      throw new ImgbatchError("INVALID_CONFIG", message);
+    }
+    for (const migration of MIGRATIONS.filter((m) => !done.has(m.name))) {
+      for (const statement of migration.statements(session)) session.run(statement);
+      session.run(build.insertInto("schema_migrations").values({ name: migration.name }));
+    }
+  });
+}

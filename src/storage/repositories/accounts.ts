@@ -1,0 +1,42 @@
+import type { Selectable } from "kysely";
+import type { AccountRepository } from "../../domain/ports/stores.ts";
+import type { AccountRecord } from "../../domain/records.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+import type { Database } from "../schema.ts";
+
+export function accountRepository({ build, first, all, run }: SqlSession): AccountRepository {
+  const accounts = () => build.selectFrom("accounts").selectAll();
+  return {
+    insert: ({ id, name, createdAtMs }) => {
+      run(build.insertInto("accounts").values({ id, name, created_at_ms: createdAtMs }));
+    },
+    byId: (id) => toRecordOrNull(first(accounts().where("id", "=", id))),
+    byName: (name) => toRecordOrNull(first(accounts().where("name", "=", name))),
+    list: () => all(accounts().orderBy("created_at_ms").orderBy("id")).map(toRecord),
+    change: (id, { balanceMicroUsd, heldMicroUsd }) => {
+      const update = build
+        .updateTable("accounts")
+        .set((eb) => ({
+          balance_micro_usd: eb("balance_micro_usd", "+", balanceMicroUsd),
+          held_micro_usd: eb("held_micro_usd", "+", heldMicroUsd),
+        }))
+        .where("id", "=", id)
+        .where("balance_micro_usd", ">=", -balanceMicroUsd);
+      return run(update) === 1;
+    },
+  };
+}
+
+type Row = Selectable<Database["accounts"]>;
+
+const toRecordOrNull = (row: Row | null) => row && toRecord(row);
+
+function toRecord(row: Row): AccountRecord {
+  return {
+    id: row.id,
+    name: row.name,
+    balanceMicroUsd: row.balance_micro_usd,
+    heldMicroUsd: row.held_micro_usd,
+    createdAtMs: row.created_at_ms,
+  };
+}

@@ -1,0 +1,19 @@
+import type { IdempotencyRepository } from "../../domain/ports/stores.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+
+export function idempotencyRepository({ build, first, run }: SqlSession): IdempotencyRepository {
+  return {
+    find: (apiKeyId, key) => {
+      const query = build.selectFrom("idempotency_keys").selectAll();
+      const row = first(query.where("api_key_id", "=", apiKeyId).where("key", "=", key));
+      if (!row) return null;
+      const { request_hash: requestHash, batch_id: batchId, created_at_ms: createdAtMs } = row;
+      return { apiKeyId, key, requestHash, batchId, createdAtMs };
+    },
+    insert: ({ apiKeyId, key, requestHash, batchId, createdAtMs }) => {
+      const scope = { api_key_id: apiKeyId, key };
+      const claim = { request_hash: requestHash, batch_id: batchId, created_at_ms: createdAtMs };
+      run(build.insertInto("idempotency_keys").values({ ...scope, ...claim }));
+    },
+  };
+}

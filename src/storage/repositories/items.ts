@@ -1,0 +1,128 @@
+import type { Selectable } from "kysely";
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ItemStatus } from "../../contract/statuses.ts";
+import type { ItemRepository } from "../../domain/ports/stores.ts";
+import type { ItemRecord } from "../../domain/records.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+import type { ItemsTable } from "../schema.ts";
+
+export function itemRepository({ build, first, all, run }: SqlSession): ItemRepository {
+  const items = () => build.selectFrom("items").selectAll();
+  /** Only who holds the lease may change a pending item. */
+  const held = (id: number, leaseToken: string) =>
+    build
+      .updateTable("items")
+      .where("id", "=", id)
+      .where("status", "=", "pending")
+      .where("lease_token", "=", leaseToken);
+  return {
+    insertMany: (batchId, newItems) => {
+      for (const { position, sourceIndex, outputIndex, customId, prompt } of newItems) {
+        const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
+        run(build.insertInto("items").values({ ...place, custom_id: customId, prompt, status: "pending" }));
+      }
+    },
+    byId: (id) => toRecordOrNull(first(items().where("id", "=", id))),
+    byCustomId: (batchId, customId) =>
+      toRecordOrNull(first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
+    page: (batchId, { status, afterPosition, offset = 0, limit }) => {
+      let query = items().where("batch_id", "=", batchId).where("position", ">", afterPosition);
+      if (status !== undefined) query = query.where("status", "=", status);
+      return all(query.orderBy("position").limit(limit).offset(offset)).map(toRecord);
+    },
+    countByStatus: (batchId) => {
+      const query = build
+        .selectFrom("items")
+        .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
+        .where("batch_id", "=", batchId)
+        .groupBy("status");
+      const counts = { pending: 0, success: 0, failed: 0 };
+      for (const { status, count } of all(query)) counts[status as ItemStatus] = count;
+      return counts;
+    },
+    claim: (batchId, { token, nowMs, expiresAtMs }) => {
+      const free = items()
+        .where("batch_id", "=", batchId)
+        .where("status", "=", "pending")
+        .where("not_before_ms", "<=", nowMs)
+        .where((eb) => eb.or([eb("lease_token", "is", null), eb("lease_expires_at_ms", "<=", nowMs)]))
+        .orderBy("position")
+        .limit(1);
+      const row = first(free);
+      if (!row) return null;
+      const lease = { lease_token: token, lease_expires_at_ms: expiresAtMs };
+      run(build.updateTable("items").set(lease).where("id", "=", row.id));
+      return toRecord({ ...row, ...lease });
+    },
+    nextDueMs: (batchId) => {
+      const query = build
+        .selectFrom("items")
+        .select((eb) => {
+          const leaseEnd = eb.ref("lease_expires_at_ms");
+          const due = eb
+            .case()
+            .when("lease_token", "is", null)
+            .then(eb.ref("not_before_ms"))
+            .else(leaseEnd)
+            .end();
+          return eb.fn.min<number | null>(due).as("due");
+        })
+        .where("batch_id", "=", batchId)
+        .where("status", "=", "pending");
+      return first(query)?.due ?? null;
+    },
+    finish: (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs }) => {
+      const outcome = { status, mime_type: mimeType, image_count: imageCount, finished_at_ms: finishedAtMs };
+      const noLease = { lease_token: null, lease_expires_at_ms: null };
+      const text = error && JSON.stringify(error);
+      return run(held(id, leaseToken).set({ ...outcome, ...noLease, error: text })) === 1;
+    },
+    giveBack: (id, leaseToken, { notBeforeMs, attempts }) => {
+      const noLease = { lease_token: null, lease_expires_at_ms: null };
+      return run(held(id, leaseToken).set({ ...noLease, not_before_ms: notBeforeMs, attempts })) === 1;
+    },
+    fail: (id, error) => {
+      const failed = { status: "failed", mime_type: null, image_count: 0, error: JSON.stringify(error) };
+      run(build.updateTable("items").set(failed).where("id", "=", id));
+    },
+    failPending: (batchId, error, nowMs) => {
+      const update = build.updateTable("items").set({
+        status: "failed",
+        error: JSON.stringify(error),
+        lease_token: null,
+        lease_expires_at_ms: null,
+        finished_at_ms: nowMs,
+      });
+      return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
+    },
+    dropLeases: () =>
+      run(
+        build
+          .updateTable("items")
+          .set({ lease_token: null, lease_expires_at_ms: null })
+          .where("lease_token", "is not", null)
+          .where("status", "=", "pending"),
+      ),
+  };
+}
+
+const toRecordOrNull = (row: Selectable<ItemsTable> | null) => row && toRecord(row);
+
+function toRecord(row: Selectable<ItemsTable>): ItemRecord {
+  return {
+    id: row.id,
+    batchId: row.batch_id,
+    position: row.position,
+    sourceIndex: row.source_index,
+    outputIndex: row.output_index,
+    customId: row.custom_id,
+    prompt: row.prompt,
+    status: row.status as ItemStatus,
+    attempts: row.attempts,
+    leaseToken: row.lease_token,
+    mimeType: row.mime_type as ImageMimeType | null,
+    imageCount: row.image_count,
+    error: row.error === null ? null : JSON.parse(row.error),
+    finishedAtMs: row.finished_at_ms,
+  };
+}

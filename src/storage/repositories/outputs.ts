@@ -1,0 +1,67 @@
+import type { Selectable } from "kysely";
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { OutputRepository } from "../../domain/ports/stores.ts";
+import type { OutputRecord } from "../../domain/records.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+import type { OutputsTable } from "../schema.ts";
+
+export function outputRepository({ build, all, run }: SqlSession): OutputRepository {
+  return {
+    insertMany: (outputs) => {
+      for (const output of outputs) {
+        run(
+          build.insertInto("outputs").values({
+            item_id: output.itemId,
+            batch_id: output.batchId,
+            image_index: output.imageIndex,
+            blob_key: output.blobKey,
+            size_bytes: output.sizeBytes,
+            sha256: output.sha256,
+            crc32: output.crc32,
+            mime_type: output.mimeType,
+            width_px: output.widthPx,
+            height_px: output.heightPx,
+            entry_name: output.entryName,
+          }),
+        );
+      }
+    },
+    ofBatch: (batchId) => {
+      const query = build
+        .selectFrom("outputs")
+        .innerJoin("items", "items.id", "outputs.item_id")
+        .selectAll("outputs")
+        .where("outputs.batch_id", "=", batchId)
+        .orderBy("items.position")
+        .orderBy("outputs.image_index");
+      return all(query).map(toRecord);
+    },
+    ofItem: (itemId) => {
+      const query = build.selectFrom("outputs").selectAll().where("item_id", "=", itemId);
+      return all(query.orderBy("image_index")).map(toRecord);
+    },
+    removeOfItem: (itemId) => {
+      run(build.deleteFrom("outputs").where("item_id", "=", itemId));
+    },
+    setEntryName: (itemId, imageIndex, entryName) => {
+      const update = build.updateTable("outputs").set({ entry_name: entryName });
+      run(update.where("item_id", "=", itemId).where("image_index", "=", imageIndex));
+    },
+  };
+}
+
+function toRecord(row: Selectable<OutputsTable>): OutputRecord {
+  return {
+    itemId: row.item_id,
+    batchId: row.batch_id,
+    imageIndex: row.image_index,
+    blobKey: row.blob_key,
+    sizeBytes: row.size_bytes,
+    sha256: row.sha256,
+    crc32: row.crc32,
+    mimeType: row.mime_type as ImageMimeType,
+    widthPx: row.width_px,
+    heightPx: row.height_px,
+    entryName: row.entry_name,
+  };
+}

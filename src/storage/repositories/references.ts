@@ -1,0 +1,42 @@
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ReferenceRepository } from "../../domain/ports/stores.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+
+export function referenceRepository({ build, all, run }: SqlSession): ReferenceRepository {
+  return {
+    insertMany: (batchId, references) => {
+      for (const reference of references) {
+        run(
+          build.insertInto("reference_images").values({
+            batch_id: batchId,
+            source_index: reference.sourceIndex,
+            ordinal: reference.ordinal,
+            reference_id: reference.referenceId,
+            type: reference.type,
+            mime_type: reference.mimeType,
+            blob_key: reference.blobKey,
+            size_bytes: reference.sizeBytes,
+            sha256: reference.sha256,
+          }),
+        );
+      }
+    },
+    ofSource: (batchId, sourceIndex) => {
+      const query = build
+        .selectFrom("reference_images")
+        .selectAll()
+        .where("batch_id", "=", batchId)
+        .where("source_index", "=", sourceIndex)
+        .orderBy("ordinal");
+      return all(query).map((row) => ({
+        ordinal: row.ordinal,
+        referenceId: row.reference_id,
+        type: row.type,
+        mimeType: row.mime_type as ImageMimeType,
+        blobKey: row.blob_key,
+        sizeBytes: row.size_bytes,
+        sha256: row.sha256,
+      }));
+    },
+  };
+}

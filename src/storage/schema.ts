@@ -1,0 +1,141 @@
+import type { Generated } from "kysely";
+
+/**
+ * The tables, as Kysely sees them. Columns are integers and text only, so that any SQL database can hold them:
+ * times are milliseconds since 1970, money is micro-dollars, JSON is text.
+ */
+export interface Database {
+  accounts: AccountsTable;
+  api_keys: ApiKeysTable;
+  ledger_entries: LedgerEntriesTable;
+  batches: BatchesTable;
+  batch_events: BatchEventsTable;
+  items: ItemsTable;
+  outputs: OutputsTable;
+  reference_images: ReferenceImagesTable;
+  idempotency_keys: IdempotencyKeysTable;
+  schema_migrations: { name: string };
+}
+
+interface AccountsTable {
+  id: string;
+  name: string;
+  balance_micro_usd: Generated<number>;
+  held_micro_usd: Generated<number>;
+  created_at_ms: number;
+}
+
+interface ApiKeysTable {
+  id: string;
+  sha256: string;
+  name: string;
+  prefix: string;
+  account_id: string;
+  group_name: string;
+  created_at_ms: number;
+  expires_at_ms: number | null;
+  disabled_at_ms: number | null;
+}
+
+interface LedgerEntriesTable {
+  seq: Generated<number>;
+  request_id: string;
+  account_id: string;
+  batch_id: string | null;
+  kind: string;
+  amount_micro_usd: number;
+  balance_change_micro_usd: number;
+  held_change_micro_usd: number;
+  created_at_ms: number;
+}
+
+export interface BatchesTable {
+  seq: Generated<number>;
+  id: string;
+  api_key_id: string;
+  account_id: string;
+  task_name: string;
+  status: string;
+  model: string;
+  mime_type: string;
+  parent_batch_id: string | null;
+  metadata: string | null;
+  provider: string;
+  item_count: number;
+  success_count: number;
+  fail_count: number;
+  price: string;
+  estimated_micro_usd: number;
+  hold_micro_usd: number;
+  actual_micro_usd: number | null;
+  created_at_ms: number;
+  submitted_at_ms: number;
+  ended_at_ms: number | null;
+  settled_at_ms: number | null;
+  downloaded_at_ms: number | null;
+  output_deleted_at_ms: number | null;
+  outputs_expire_at_ms: number | null;
+  record_deleted_at_ms: number | null;
+  error: string | null;
+}
+
+interface BatchEventsTable {
+  seq: Generated<number>;
+  batch_id: string;
+  from_status: string | null;
+  to_status: string;
+  at_ms: number;
+}
+
+export interface ItemsTable {
+  id: Generated<number>;
+  batch_id: string;
+  position: number;
+  source_index: number;
+  output_index: number;
+  custom_id: string;
+  prompt: string;
+  status: string;
+  attempts: Generated<number>;
+  not_before_ms: Generated<number>;
+  lease_token: string | null;
+  lease_expires_at_ms: number | null;
+  mime_type: string | null;
+  image_count: Generated<number>;
+  error: string | null;
+  finished_at_ms: number | null;
+}
+
+export interface OutputsTable {
+  item_id: number;
+  batch_id: string;
+  image_index: number;
+  blob_key: string;
+  size_bytes: number;
+  sha256: string;
+  crc32: number;
+  mime_type: string;
+  width_px: number;
+  height_px: number;
+  entry_name: string | null;
+}
+
+interface ReferenceImagesTable {
+  batch_id: string;
+  source_index: number;
+  ordinal: number;
+  reference_id: string | null;
+  type: string | null;
+  mime_type: string;
+  blob_key: string;
+  size_bytes: number;
+  sha256: string;
+}
+
+interface IdempotencyKeysTable {
+  api_key_id: string;
+  key: string;
+  request_hash: string;
+  batch_id: string;
+  created_at_ms: number;
+}

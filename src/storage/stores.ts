@@ -1,0 +1,34 @@
+import type { Repositories, Stores } from "../domain/ports/stores.ts";
+import type { SqlDatabase, SqlSession } from "./dialects/sql-session.ts";
+import { accountRepository } from "./repositories/accounts.ts";
+import { batchRepository } from "./repositories/batches.ts";
+import { idempotencyRepository } from "./repositories/idempotency.ts";
+import { itemRepository } from "./repositories/items.ts";
+import { keyRepository } from "./repositories/keys.ts";
+import { ledgerRepository } from "./repositories/ledger.ts";
+import { outputRepository } from "./repositories/outputs.ts";
+import { referenceRepository } from "./repositories/references.ts";
+
+/** The stores of the domain over a database whose schema is up to date. */
+export function sqlStores(database: SqlDatabase): Stores {
+  const writing = repositoriesOf(database.writer);
+  const reading = repositoriesOf(database.reader);
+  return {
+    read: reading,
+    snapshot: (work) => database.snapshot(() => work(reading)),
+    write: (work) => database.transaction(() => work(writing)),
+  };
+}
+
+function repositoriesOf(session: SqlSession): Repositories {
+  return {
+    accounts: accountRepository(session),
+    keys: keyRepository(session),
+    ledger: ledgerRepository(session),
+    batches: batchRepository(session),
+    items: itemRepository(session),
+    outputs: outputRepository(session),
+    references: referenceRepository(session),
+    idempotency: idempotencyRepository(session),
+  };
+}

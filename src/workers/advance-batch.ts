@@ -1,0 +1,40 @@
+import type { BatchStatus } from "../contract/statuses.ts";
+import { processResults, startProcessing } from "../domain/batches/process-results.ts";
+import { settleBatch } from "../domain/batches/settle.ts";
+import { startBatch } from "../domain/batches/start-batch.ts";
+import type { WorkerDeps } from "./deps.ts";
+
+/**
+ * Takes a batch as far as it goes without making images: `queued` to `running`, and from a `running` batch without
+ * pending items through its results and its money to `completed`. Each step is a transaction of its own and is told
+ * to the feed; a crash between two steps is continued here. Answers the status that was reached.
+ */
+export async function advanceBatch(deps: WorkerDeps, batchId: string): Promise<BatchStatus | null> {
+  const { stores, feed, clock } = deps;
+  const nowMs = () => clock.nowMs();
+  for (;;) {
+    const status = stores.read.batches.byId(batchId)?.status ?? null;
+    const reached = await step(status);
+    if (reached === null) return status;
+    feed.publish({ type: "batch", batchId, status: reached });
+    if (reached === "completed") return reached;
+  }
+
+  async function step(status: BatchStatus | null): Promise<BatchStatus | null> {
+    if (status === "queued") return (await startBatch(stores, batchId, nowMs())) ? "running" : null;
+    if (status === "running") {
+      return (await startProcessing(stores, batchId, nowMs())) ? "processing_results" : null;
+    }
+    if (status === "processing_results")
+      return (await processResults(deps, batchId, nowMs)) ? "settling" : null;
+    if (status === "settling") return (await settleBatch(stores, batchId, endOf(deps))) ? "completed" : null;
+    return null;
+  }
+}
+
+/** When a batch that ends now ends, and when its outputs may be deleted. */
+export function endOf(deps: WorkerDeps): { nowMs: number; outputsExpireAtMs: number | null } {
+  const nowMs = deps.clock.nowMs();
+  const { outputRetentionMs } = deps;
+  return { nowMs, outputsExpireAtMs: outputRetentionMs === 0 ? null : nowMs + outputRetentionMs };
+}

@@ -1,0 +1,25 @@
+import type { Feed } from "../domain/feed.ts";
+import type { BlobStore } from "../domain/ports/blob-store.ts";
+import type { ImageInspector } from "../domain/ports/image-inspector.ts";
+import type { ImageProvider } from "../domain/ports/image-provider.ts";
+import type { Stores } from "../domain/ports/stores.ts";
+import type { Clock } from "../kernel/clock.ts";
+import type { Ids } from "../kernel/ids.ts";
+import type { Log } from "../kernel/log.ts";
+
+/** What the workers work with. */
+export interface WorkerDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  inspector: ImageInspector;
+  /** In order of preference. */
+  providers: readonly ImageProvider[];
+  clock: Clock;
+  ids: Ids;
+  /** From 0 up to 1; spreads retries. */
+  random: () => number;
+  feed: Feed;
+  log: Log;
+  /** How long outputs are kept after a batch has ended, in ms; 0 keeps them. */
+  outputRetentionMs: number;
+}

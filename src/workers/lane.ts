@@ -1,0 +1,145 @@
+import PQueue from "p-queue";
+import type { LeasedItem } from "../domain/batches/finish-item.ts";
+import type { ItemProvider } from "../domain/ports/image-provider.ts";
+import type { BatchRecord } from "../domain/records.ts";
+import type { WorkerDeps } from "./deps.ts";
+import { runItem } from "./run-item.ts";
+
+/** Far longer than any item takes; a live worker never loses its lease to the clock. */
+const LEASE_MS = 3_600_000;
+const TROUBLE_DELAY_MS = 1000;
+
+interface ActiveBatch {
+  batch: BatchRecord;
+  running: Set<AbortController>;
+}
+
+/**
+ * Makes the items of batches with one provider, never more at once than it takes. Batches take turns, an item each,
+ * so that a large one does not hold up a small one that came later. See LEASES.md beside this file.
+ */
+export class Lane {
+  readonly provider: ItemProvider;
+  readonly #deps: WorkerDeps;
+  readonly #queue: PQueue;
+  /** Whose turn it is: the first entry. */
+  readonly #turns = new Map<string, ActiveBatch>();
+  readonly #onBatchIdle: (batchId: string) => void;
+  readonly #stopping = new AbortController();
+  #filling: Promise<void> | null = null;
+  #fillAgain = false;
+
+  /** `onBatchIdle` is told when a batch has no item left that is pending or being made here. */
+  constructor(deps: WorkerDeps, provider: ItemProvider, onBatchIdle: (batchId: string) => void) {
+    this.#deps = deps;
+    this.provider = provider;
+    this.#onBatchIdle = onBatchIdle;
+    this.#queue = new PQueue({ concurrency: provider.concurrency });
+    this.#queue.on("next", () => this.#fill());
+  }
+
+  add(batch: BatchRecord): void {
+    if (!this.#turns.has(batch.id)) this.#turns.set(batch.id, { batch, running: new Set() });
+    this.#fill();
+  }
+
+  remove(batchId: string): void {
+    this.#turns.delete(batchId);
+  }
+
+  abort(batchId: string): void {
+    for (const controller of this.#turns.get(batchId)?.running ?? []) controller.abort();
+  }
+
+  async stop(graceMs: number): Promise<void> {
+    this.#stopping.abort();
+    await this.#filling;
+    const grace = new AbortController();
+    const idle = this.#queue.onIdle().then(() => grace.abort());
+    await this.#deps.clock.sleep(graceMs, grace.signal).catch(() => {});
+    for (const { running } of this.#turns.values()) for (const controller of running) controller.abort();
+    await idle;
+  }
+
+  /** Fills the free places; a call during a fill makes it look once more. */
+  #fill(): void {
+    this.#fillAgain = true;
+    this.#filling ??= this.#fillFreePlaces().finally(() => {
+      this.#filling = null;
+      if (this.#fillAgain && !this.#stopping.signal.aborted) this.#fill();
+    });
+  }
+
+  async #fillFreePlaces(): Promise<void> {
+    while (this.#fillAgain) {
+      this.#fillAgain = false;
+      let turnsLeft = this.#turns.size;
+      while (turnsLeft-- > 0 && this.#hasFreePlace()) {
+        const [batchId, active] = this.#turns.entries().next().value ?? [];
+        if (batchId === undefined || active === undefined) break;
+        this.#turns.delete(batchId);
+        this.#turns.set(batchId, active);
+        const item = await this.#claim(batchId).catch((error) => this.#onTrouble(error));
+        if (item === "trouble") return;
+        if (item) {
+          turnsLeft = this.#turns.size;
+          this.#start(active, item);
+        } else this.#pause(active);
+      }
+    }
+  }
+
+  /** The database cannot be written now (disk full, say): waits a little, then looks again. */
+  async #onTrouble(error: unknown): Promise<"trouble"> {
+    this.#deps.log.error("no item could be claimed; trying again", { error: String(error) });
+    await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+    this.#fillAgain = true;
+    return "trouble";
+  }
+
+  #hasFreePlace(): boolean {
+    const busy = this.#queue.size + this.#queue.pending;
+    return !this.#stopping.signal.aborted && busy < this.provider.concurrency;
+  }
+
+  #claim(batchId: string): Promise<LeasedItem | null> {
+    const nowMs = this.#deps.clock.nowMs();
+    const token = this.#deps.ids.leaseToken();
+    return this.#deps.stores.write((tx) => {
+      // Asked inside the transaction: a batch that was cancelled a moment ago starts nothing any more.
+      if (tx.batches.byId(batchId)?.status !== "running") return null;
+      const item = tx.items.claim(batchId, { token, nowMs, expiresAtMs: nowMs + LEASE_MS });
+      return item && { ...item, leaseToken: token };
+    });
+  }
+
+  #start(active: ActiveBatch, item: LeasedItem): void {
+    const controller = new AbortController();
+    active.running.add(controller);
+    void this.#queue.add(async () => {
+      const outcome = await runItem(this.#deps, this.provider, active.batch, item, controller.signal);
+      active.running.delete(controller);
+      if (outcome === "success" || outcome === "failed") {
+        const { batchId, customId } = item;
+        this.#deps.feed.publish({ type: "item", batchId, customId, status: outcome });
+      }
+    });
+  }
+
+  /** Nothing to claim: the batch is done here, or its items are being made, or they wait for their time. */
+  #pause(active: ActiveBatch): void {
+    if (active.running.size > 0) return;
+    const batchId = active.batch.id;
+    this.#turns.delete(batchId);
+    const dueMs = this.#deps.stores.read.items.nextDueMs(batchId);
+    if (dueMs === null) {
+      this.#onBatchIdle(batchId);
+      return;
+    }
+    const delayMs = Math.max(1, dueMs - this.#deps.clock.nowMs());
+    this.#deps.clock.sleep(delayMs, this.#stopping.signal).then(
+      () => this.#onBatchIdle(batchId),
+      () => {},
+    );
+  }
+}

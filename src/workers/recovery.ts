@@ -1,0 +1,40 @@
+import { outputsPrefix } from "../domain/batches/finish-item.ts";
+import type { WorkerDeps } from "./deps.ts";
+
+/**
+ * What the start does before any work, when an earlier process may have been killed: half-written files go, and images
+ * that were stored but never recorded (the process died in between; their items are made again); leases of the dead
+ * are dropped. Answers the batches that are to be continued, oldest first.
+ */
+export async function recover(deps: WorkerDeps): Promise<string[]> {
+  const partials = await deps.blobs.removePartials();
+  const leases = await deps.stores.write((tx) => tx.items.dropLeases());
+  const batches = deps.stores.read.batches.withStatus([
+    "queued",
+    "running",
+    "processing_results",
+    "settling",
+  ]);
+  let orphans = 0;
+  for (const { id } of batches) {
+    const known = new Set(deps.stores.read.outputs.ofBatch(id).map((output) => output.blobKey));
+    for (const key of await deps.blobs.list(outputsPrefix(id))) {
+      if (known.has(key)) continue;
+      await deps.blobs.delete(key);
+      orphans++;
+    }
+  }
+  await removeUnknownInputs(deps);
+  if (batches.length > 0 || partials > 0 || orphans > 0) {
+    deps.log.info("continuing after the last run", { batches: batches.length, leases, partials, orphans });
+  }
+  return batches.map((batch) => batch.id);
+}
+
+/** Reference images of requests that were never accepted: stored, then the process died before the commit. */
+async function removeUnknownInputs(deps: WorkerDeps): Promise<void> {
+  const ids = new Set((await deps.blobs.list("inputs/")).map((key) => key.split("/")[1] ?? ""));
+  for (const id of ids) {
+    if (deps.stores.read.batches.byId(id) === null) await deps.blobs.deleteAll(`inputs/${id}/`);
+  }
+}

@@ -1,0 +1,132 @@
+import { DEFAULT_RATIO, imageSizePx } from "../contract/image-sizes.ts";
+import type { ItemError } from "../contract/item-errors.ts";
+import type { ItemStatus } from "../contract/statuses.ts";
+import { failItem, finishItem, type LeasedItem } from "../domain/batches/finish-item.ts";
+import {
+  type GeneratedImages,
+  type ImageRequest,
+  type ItemProvider,
+  ProviderError,
+  type ReferenceImage,
+} from "../domain/ports/image-provider.ts";
+import type { BatchRecord } from "../domain/records.ts";
+import { backoffMs } from "../kernel/backoff.ts";
+import type { WorkerDeps } from "./deps.ts";
+
+/** Tries of one item in all, the first included. */
+export const MAX_ATTEMPTS = 3;
+const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
+/** After trouble on our side (disk, database): the item did nothing wrong and keeps its attempts. */
+const TROUBLE_DELAY_MS = 1000;
+
+/** `retry`: the item waits for another try. `lost`: it is no longer this worker's. */
+export type ItemOutcome = ItemStatus | "retry" | "lost";
+
+/** Makes one item's image and records what came of it. Never rejects: trouble of our own gives the item back. */
+export async function runItem(
+  deps: WorkerDeps,
+  provider: ItemProvider,
+  batch: BatchRecord,
+  item: LeasedItem,
+  signal: AbortSignal,
+): Promise<ItemOutcome> {
+  try {
+    const made = await generate(deps, provider, batch, item, signal);
+    if (signal.aborted) return await giveBack(deps, item, 0, item.attempts);
+    if (made instanceof ProviderError) return await recordFailure(deps, item, made);
+    return (await finishItem(deps, item, made.images, () => deps.clock.nowMs())) ?? "lost";
+  } catch (error) {
+    deps.log.error("item could not be recorded; it will be tried again", {
+      batch: batch.id,
+      item: item.id,
+      error: String(error),
+    });
+    return giveBackAtLast(deps, item, signal);
+  }
+}
+
+/** An item that cannot even be given back would wait for its lease to expire; so this goes on until it can. */
+async function giveBackAtLast(deps: WorkerDeps, item: LeasedItem, signal: AbortSignal): Promise<ItemOutcome> {
+  for (;;) {
+    try {
+      return await giveBack(deps, item, TROUBLE_DELAY_MS, item.attempts);
+    } catch {
+      if (signal.aborted) return "lost";
+      await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
+    }
+  }
+}
+
+async function generate(
+  deps: WorkerDeps,
+  provider: ItemProvider,
+  batch: BatchRecord,
+  item: LeasedItem,
+  signal: AbortSignal,
+): Promise<GeneratedImages | ProviderError> {
+  const references = await readReferences(deps, item);
+  if (references instanceof ProviderError) return references;
+  const request = imageRequestOf(batch, item, references);
+  try {
+    return await provider.generate(request, signal);
+  } catch (error) {
+    if (error instanceof ProviderError) return error;
+    if (!signal.aborted) deps.log.error("provider failed unexpectedly", { error: String(error) });
+    return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", { retryable: true });
+  }
+}
+
+/** The request that an item of a batch stands for: batches make 1K images of the default ratio. */
+export function imageRequestOf(
+  batch: BatchRecord,
+  item: LeasedItem,
+  references: readonly ReferenceImage[],
+): ImageRequest {
+  return {
+    model: batch.model,
+    prompt: item.prompt,
+    outputIndex: item.outputIndex,
+    tier: "1K",
+    ratio: DEFAULT_RATIO,
+    size: imageSizePx("1K", DEFAULT_RATIO),
+    mimeType: batch.mimeType,
+    references,
+    attempt: item.attempts + 1,
+    isRetryBatch: batch.parentBatchId !== null,
+  };
+}
+
+async function readReferences(deps: WorkerDeps, item: LeasedItem): Promise<ReferenceImage[] | ProviderError> {
+  const images: ReferenceImage[] = [];
+  for (const reference of deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
+    const bytes = await deps.blobs.read(reference.blobKey);
+    if (bytes === null) {
+      return new ProviderError("RESULT_MISSING", "A reference image is gone.", { source: "service" });
+    }
+    images.push({ bytes, mimeType: reference.mimeType });
+  }
+  return images;
+}
+
+async function recordFailure(deps: WorkerDeps, item: LeasedItem, error: ProviderError): Promise<ItemOutcome> {
+  const attempts = item.attempts + 1;
+  if (error.retryable && attempts < MAX_ATTEMPTS) {
+    const delayMs = error.retryAfterMs ?? backoffMs(attempts, RETRY_BACKOFF, deps.random);
+    return giveBack(deps, item, delayMs, attempts);
+  }
+  const facts: ItemError = { code: error.code, message: error.message, source: error.source };
+  return (await failItem(deps.stores, item, facts, deps.clock.nowMs())) ?? "lost";
+}
+
+async function giveBack(
+  deps: WorkerDeps,
+  item: LeasedItem,
+  delayMs: number,
+  attempts: number,
+): Promise<ItemOutcome> {
+  const notBeforeMs = deps.clock.nowMs() + delayMs;
+  const isOurs = await deps.stores.write((tx) =>
+    tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, attempts }),
+  );
+  return isOurs ? "retry" : "lost";
+}

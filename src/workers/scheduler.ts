@@ -1,0 +1,117 @@
+import { isTerminal } from "../contract/statuses.ts";
+import type { ProviderOffer } from "../domain/batches/create-batch.ts";
+import { failBatch } from "../domain/batches/fail-batch.ts";
+import type { ItemProvider } from "../domain/ports/image-provider.ts";
+import { advanceBatch, endOf } from "./advance-batch.ts";
+import type { WorkerDeps } from "./deps.ts";
+import { Lane } from "./lane.ts";
+import { recover } from "./recovery.ts";
+
+const TROUBLE_DELAY_MS = 1000;
+
+/**
+ * Decides what is worked on: every batch that has not ended is either in a lane (its items are being made) or being
+ * advanced (results, money). The database owns the truth; this only remembers which batches want attention.
+ */
+export class Scheduler {
+  readonly #deps: WorkerDeps;
+  readonly #lanes: Map<string, Lane>;
+  /** Batches being advanced now, and whether somebody asked for another look meanwhile. */
+  readonly #advancing = new Map<string, { again: boolean }>();
+  readonly #work = new Set<Promise<void>>();
+  readonly #stopping = new AbortController();
+  #isRunning = false;
+
+  constructor(deps: WorkerDeps) {
+    this.#deps = deps;
+    const providers = deps.providers.filter((p): p is ItemProvider => p.kind === "item");
+    this.#lanes = new Map(providers.map((p) => [p.name, new Lane(deps, p, (id) => this.wake(id))]));
+  }
+
+  get isRunning(): boolean {
+    return this.#isRunning;
+  }
+
+  /** Cleans up after a killed process, then continues every batch that has not ended. */
+  async start(): Promise<void> {
+    const unfinished = await recover(this.#deps);
+    this.#isRunning = true;
+    for (const batchId of unfinished) this.wake(batchId);
+  }
+
+  /** Says that a batch may have something to do: it is new, or an item of it has ended. */
+  wake(batchId: string): void {
+    if (!this.#isRunning) return;
+    const current = this.#advancing.get(batchId);
+    if (current) {
+      current.again = true;
+      return;
+    }
+    this.#advancing.set(batchId, { again: false });
+    const work = this.#advance(batchId).finally(() => {
+      this.#work.delete(work);
+      const { again } = this.#advancing.get(batchId) ?? { again: false };
+      this.#advancing.delete(batchId);
+      if (again) this.wake(batchId);
+    });
+    this.#work.add(work);
+  }
+
+  /** Stops items of a batch that are being made, after it was cancelled. */
+  abort(batchId: string): void {
+    for (const lane of this.#lanes.values()) lane.abort(batchId);
+  }
+
+  /** Takes no more work, gives what runs `graceMs` to end, parks the rest for the next start. */
+  async stop(graceMs: number): Promise<void> {
+    this.#isRunning = false;
+    this.#stopping.abort();
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.stop(graceMs)));
+    await Promise.allSettled([...this.#work]);
+  }
+
+  async #advance(batchId: string): Promise<void> {
+    try {
+      const status = await advanceBatch(this.#deps, batchId);
+      if (status === null || isTerminal(status)) return this.#forget(batchId);
+      if (status === "running") await this.#makeImages(batchId);
+    } catch (error) {
+      this.#deps.log.error("batch could not be advanced; trying again", {
+        batch: batchId,
+        error: String(error),
+      });
+      await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+      const current = this.#advancing.get(batchId);
+      if (current) current.again = true;
+    }
+  }
+
+  async #makeImages(batchId: string): Promise<void> {
+    const batch = this.#deps.stores.read.batches.byId(batchId);
+    if (!batch) return;
+    const lane = this.#lanes.get(batch.provider) ?? this.#laneFor(batch.model);
+    if (lane) return lane.add(batch);
+    const message = "No provider makes images for this model any more.";
+    const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message, source: "service" as const };
+    const failed = await failBatch(this.#deps.stores, batchId, error, endOf(this.#deps));
+    if (failed) this.#deps.feed.publish({ type: "batch", batchId, status: "failed" });
+  }
+
+  #laneFor(model: string): Lane | null {
+    return [...this.#lanes.values()].find((lane) => lane.provider.serves(model)) ?? null;
+  }
+
+  #forget(batchId: string): void {
+    for (const lane of this.#lanes.values()) lane.remove(batchId);
+  }
+}
+
+/** The provider that a new batch for this model would get: the first that serves it. */
+export function offerOf(
+  providers: WorkerDeps["providers"],
+  rateMultipliers: ReadonlyMap<string, number>,
+  model: string,
+): ProviderOffer | null {
+  const provider = providers.find((p) => p.serves(model));
+  return provider ? { name: provider.name, rateMultiplier: rateMultipliers.get(provider.name) ?? 1 } : null;
+}

@@ -1,0 +1,83 @@
+import { readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { gate } from "../support/gate.ts";
+import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
+
+describe("a restart", () => {
+  it("[LIFE-6] a graceful stop parks running items, and the next start makes only what was not made", async () => {
+    const provider = new FakeProvider({ concurrency: 1 });
+    const third = gate();
+    provider.answer = async ({ prompt }, signal) => {
+      if (prompt === "picture 3") {
+        third.open();
+        await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+      }
+      return made(await tinyPng());
+    };
+    const first = await startTestService({ providers: [provider] });
+    const { id } = await first.submit({ model: MODEL, items: items(5) });
+    await third.promise;
+    await first.close(0);
+
+    const next = new FakeProvider();
+    const second = await startTestService({ data: first.data, providers: [next] });
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 5 });
+    expect(next.requests.map((request) => request.prompt)).toEqual(["picture 3", "picture 4", "picture 5"]);
+    expect(next.requests[0]?.attempt).toBe(1);
+  });
+
+  it("[DATA-4] removes half-written files and images that no row names", async () => {
+    const held = gate();
+    const provider = new FakeProvider();
+    provider.answer = () => held.promise.then(() => made());
+    const first = await startTestService({ providers: [provider] });
+    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    held.fail(new Error("stopped"));
+    await first.close(0);
+    const outputs = join(first.data, "blobs", "outputs", id);
+    await rm(outputs, { recursive: true, force: true });
+    const { blobs } = await openBeside(first.data);
+    await blobs.put(`outputs/${id}/7-abc-0`, await tinyPng());
+    await writeFile(join(outputs, ".x.partial"), "half");
+    await blobs.put("inputs/imgbatch_never_accepted/abc", await tinyPng());
+
+    const second = await startTestService({ data: first.data });
+    await second.until(id);
+    expect(await readdir(outputs)).toHaveLength(1);
+    expect(await blobs.list("inputs/")).toEqual([]);
+  });
+
+  it("[RESULT-1] an image whose file is gone or damaged is found out before anything is paid", async () => {
+    const last = gate();
+    const provider = new FakeProvider({ concurrency: 1 });
+    provider.answer = async ({ prompt, outputIndex }) => {
+      if (prompt === "picture 3") await last.promise;
+      return made(await tinyPng(outputIndex + prompt.length));
+    };
+    const service = await startTestService({ providers: [provider] });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
+    const { stores, blobs } = await openBeside(service.data);
+    const [gone, damaged] = stores.read.outputs.ofBatch(id);
+    await rm(join(service.data, "blobs", gone?.blobKey ?? ""));
+    await writeFile(join(service.data, "blobs", damaged?.blobKey ?? ""), await tinyPng(99));
+    last.open();
+    const ended = await service.until(id);
+    expect(ended).toMatchObject({
+      status: "completed",
+      success_count: 1,
+      fail_count: 2,
+      actual_cost: 0.0335,
+    });
+    const list = (await (await service.ask(`/${id}/items?status=failed`)).json()) as {
+      data: { error: object }[];
+    };
+    expect(list.data.map((item) => item.error)).toMatchObject(
+      Array(2).fill({ code: "RESULT_MISSING", source: "service" }),
+    );
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+});

@@ -1,0 +1,56 @@
+import sharp from "sharp";
+import type { GeneratedImages, ImageRequest, ItemProvider } from "../../src/domain/ports/image-provider.ts";
+
+type Answer = GeneratedImages | Promise<GeneratedImages>;
+
+/** A provider that answers what the test says, and remembers what it was asked. */
+export class FakeProvider implements ItemProvider {
+  readonly kind = "item";
+  readonly name: string;
+  readonly concurrency: number;
+  readonly requests: ImageRequest[] = [];
+  running = 0;
+  maxRunning = 0;
+  answer: (request: ImageRequest, signal: AbortSignal) => Answer;
+
+  constructor(options: { name?: string; concurrency?: number } = {}) {
+    this.name = options.name ?? "procedural";
+    this.concurrency = options.concurrency ?? 2;
+    this.answer = async () => made(await tinyPng());
+  }
+
+  serves(): boolean {
+    return true;
+  }
+
+  async generate(request: ImageRequest, signal: AbortSignal): Promise<GeneratedImages> {
+    this.requests.push(request);
+    this.running++;
+    this.maxRunning = Math.max(this.maxRunning, this.running);
+    try {
+      return await this.answer(request, signal);
+    } finally {
+      this.running--;
+    }
+  }
+
+  async close(): Promise<void> {}
+}
+
+export function made(...images: Buffer[]): GeneratedImages {
+  return { images, modelVersion: "fake/1" };
+}
+
+/** A real PNG of a few pixels; another number gives other bytes. */
+export function tinyPng(shade = 0): Promise<Buffer> {
+  const background = { r: shade % 256, g: (shade >> 8) % 256, b: 120 };
+  return sharp({ create: { width: 8, height: 8, channels: 3, background } })
+    .png()
+    .toBuffer();
+}
+
+export function tinyJpeg(): Promise<Buffer> {
+  return sharp({ create: { width: 8, height: 8, channels: 3, background: "#345" } })
+    .jpeg()
+    .toBuffer();
+}

@@ -1,0 +1,104 @@
+import { onTestFinished } from "vitest";
+import { type Service, startService } from "../../src/app.ts";
+import { parseConfig } from "../../src/config.ts";
+import type { BatchObject } from "../../src/contract/batches.ts";
+import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
+import { openDataDirectory } from "../../src/data.ts";
+import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
+import type { Clock } from "../../src/kernel/clock.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { FakeProvider } from "./fake-provider.ts";
+import { gate } from "./gate.ts";
+import { tempDir } from "./temp-dir.ts";
+
+export interface TestService extends Service {
+  data: string;
+  /** Asks the service with the local key; `path` is below `/v1/images/batches`. */
+  ask(path: string, init?: RequestInit): Promise<Response>;
+  create(body: object, headers?: Record<string, string>): Promise<Response>;
+  /** Creates a batch and answers it; fails the test on any other answer. */
+  submit(body: object, headers?: Record<string, string>): Promise<BatchObject>;
+  batch(id: string): Promise<BatchObject>;
+  /** Resolves with the batch once it has this status (default: a terminal one). */
+  until(id: string, status?: BatchStatus): Promise<BatchObject>;
+}
+
+interface TestServiceOptions {
+  data?: string;
+  config?: object;
+  providers?: readonly ImageProvider[];
+  clock?: Clock;
+  workers?: boolean;
+}
+
+export const MODEL = "vendorx-3.1-flash-image";
+
+/** The whole service on a free port, in a directory of its own; stopped after the test. */
+export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
+  const data = options.data ?? (await tempDir());
+  const service = await startService({
+    config: parseConfig(options.config ?? {}, "test"),
+    dataDirectory: data,
+    address: { host: "127.0.0.1", port: 0 },
+    announceUrl: true,
+    workers: options.workers ?? true,
+    log: silentLog,
+    providers: options.providers ?? [new FakeProvider()],
+    random: () => 0.5,
+    ...(options.clock ? { clock: options.clock } : {}),
+  });
+  let closing: Promise<void> | null = null;
+  const close = (graceMs: number) => (closing ??= service.close(graceMs));
+  onTestFinished(() => close(0));
+
+  const ask = (path: string, init: RequestInit = {}) =>
+    fetch(`${service.url}/v1/images/batches${path}`, {
+      ...init,
+      headers: { authorization: `Bearer ${service.credentials.api_key}`, ...init.headers },
+    });
+  const create = (body: object, headers: Record<string, string> = {}) =>
+    ask("", {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify(body),
+    });
+  const batch = async (id: string) => (await (await ask(`/${id}`)).json()) as BatchObject;
+  return {
+    ...service,
+    close,
+    data,
+    ask,
+    create,
+    submit: async (body, headers) => {
+      const answer = await create(body, headers);
+      if (answer.status !== 200) throw new Error(`create answered ${answer.status}: ${await answer.text()}`);
+      return (await answer.json()) as BatchObject;
+    },
+    batch,
+    until: async (id, status) => {
+      const isThere = (b: BatchObject) => (status ? b.status === status : isTerminal(b.status));
+      const arrived = gate();
+      const unsubscribe = service.feed.subscribe(() => {
+        batch(id).then((b) => isThere(b) && arrived.open(), arrived.fail);
+      });
+      try {
+        if (!isThere(await batch(id))) await arrived.promise;
+        return await batch(id);
+      } finally {
+        unsubscribe();
+      }
+    },
+  };
+}
+
+/** `count` items with prompts and ids of their own. */
+export function items(count: number): { custom_id: string; prompt: string }[] {
+  return Array.from({ length: count }, (_, i) => ({ custom_id: `i${i + 1}`, prompt: `picture ${i + 1}` }));
+}
+
+/** The stores and blobs of a data directory, beside the service that owns it. */
+export async function openBeside(data: string) {
+  const open = await openDataDirectory(data);
+  onTestFinished(() => open.close());
+  return open;
+}

@@ -1,0 +1,31 @@
+import { afterAll, beforeAll, expect } from "vitest";
+
+/** What a test file must not leave behind. Sockets and pipes of the test runner itself are no such handles. */
+const WATCHED = ["TCPServerWrap", "TCPSocketWrap", "Timeout", "ChildProcess", "MessagePort", "Worker"];
+const PATIENCE_MS = 3000;
+
+let before = new Map<string, number>();
+
+beforeAll(() => {
+  before = countHandles();
+});
+
+afterAll(async () => {
+  const deadline = Date.now() + PATIENCE_MS;
+  while (leftBehind().length > 0 && Date.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  expect(leftBehind(), "handles that this file left open").toEqual([]);
+});
+
+function leftBehind(): string[] {
+  return [...countHandles()].filter(([type, count]) => count > (before.get(type) ?? 0)).map(([type]) => type);
+}
+
+function countHandles(): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const type of process.getActiveResourcesInfo()) {
+    if (WATCHED.includes(type)) counts.set(type, (counts.get(type) ?? 0) + 1);
+  }
+  return counts;
+}
