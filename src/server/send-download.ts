@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { create as contentDisposition } from "content-disposition";
+import contentDisposition from "content-disposition";
 import type { Request, Response } from "express";
 
 /** Something to download whose size and identity are known before the first byte. */

@@ -1,13 +1,7 @@
-import type { Compilable } from "kysely";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { SqlDatabase, SqlSession } from "../dialects/sql-session.ts";
+import type { SqlDatabase } from "../dialects/sql-session.ts";
 import { foundation } from "./001-foundation.ts";
-
-/** A step of the schema, as statements. A step that was released is never edited: a new one follows it. */
-export interface Migration {
-  name: string;
-  statements(session: SqlSession): Compilable<unknown>[];
-}
+import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [foundation];
 

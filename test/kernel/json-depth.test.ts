@@ -1,0 +1,25 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { isNestedDeeperThan } from "../../src/kernel/json-depth.ts";
+
+const deeper = (text: string, max: number) => isNestedDeeperThan(Buffer.from(text), max);
+
+describe("nesting of JSON", () => {
+  it("[API-4] is counted in lists and objects, and not in texts", () => {
+    expect(deeper("[[{}]]", 3)).toBe(false);
+    expect(deeper("[[{}]]", 2)).toBe(true);
+    expect(deeper(JSON.stringify(["[[[[", '"[[[[', "\\"]), 1)).toBe(false);
+  });
+
+  it("[API-4] agrees with the depth of any value", () => {
+    const depthOf = (value: unknown): number =>
+      value === null || typeof value !== "object" ? 0 : 1 + Math.max(0, ...Object.values(value).map(depthOf));
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const [text, depth] = [JSON.stringify(value), depthOf(value)];
+        expect(deeper(text, depth)).toBe(false);
+        if (depth > 0) expect(deeper(text, depth - 1)).toBe(true);
+      }),
+    );
+  });
+});

@@ -1,0 +1,292 @@
+import { describe, expect, it } from "vitest";
+import type { ErrorBody } from "../../../src/contract/errors.ts";
+import { FakeProvider, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const png64 = async () => (await tinyPng()).toString("base64");
+const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error;
+
+describe("creating a batch", () => {
+  it("[BATCH-1] answers the whole batch object, queued and unpaid", async () => {
+    const service = await startTestService();
+    const batch = await service.submit({
+      model: MODEL,
+      task_name: "  spring  ",
+      metadata: { team: "blue" },
+      items: [{ prompt: "a red fox" }, { custom_id: "pair", prompt: "two suns", output_count: 2 }],
+    });
+    expect(batch).toEqual({
+      id: expect.stringMatching(/^imgbatch_[0-9a-f]{32}$/),
+      object: "image.batch",
+      task_name: "spring",
+      status: "queued",
+      model: MODEL,
+      parent_batch_id: null,
+      metadata: { team: "blue" },
+      provider: "procedural",
+      item_count: 3,
+      success_count: 0,
+      fail_count: 0,
+      pending_count: 3,
+      estimated_cost: 0.1005,
+      hold_amount: 0.1206,
+      actual_cost: null,
+      created_at: expect.any(Number),
+      submitted_at: expect.any(Number),
+      settled_at: null,
+      downloaded_at: null,
+      output_deleted_at: null,
+      expires_at: null,
+      error: null,
+    });
+    const list = (await (await service.ask(`/${batch.id}/items`)).json()) as {
+      data: { custom_id: string }[];
+    };
+    expect(list.data.map((item) => item.custom_id)).toEqual(["item_000001", "pair_01", "pair_02"]);
+  });
+
+  it.each([
+    ["no model", { items: items(1) }, "BATCH_IMAGE_INVALID_MODEL", "model"],
+    ["an unknown model", { model: "other", items: items(1) }, "BATCH_IMAGE_INVALID_MODEL", "model"],
+    ["no items", { model: MODEL }, "BATCH_IMAGE_INVALID_ITEMS", "items"],
+    ["an empty list", { model: MODEL, items: [] }, "BATCH_IMAGE_INVALID_ITEMS", "items"],
+    [
+      "an empty prompt",
+      { model: MODEL, items: [{ prompt: " " }] },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "items[0].prompt",
+    ],
+    [
+      "a prompt of a wrong type",
+      { model: MODEL, items: [{ prompt: 7 }] },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "items[0].prompt",
+    ],
+    [
+      "half a surrogate pair",
+      { model: MODEL, items: [{ prompt: "a\ud800" }] },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "items[0].prompt",
+    ],
+    ["2K", { model: MODEL, items: items(1), image_size: "2K" }, "BATCH_IMAGE_INVALID_ITEMS", "image_size"],
+    [
+      "five outputs",
+      { model: MODEL, items: [{ prompt: "a", output_count: 5 }] },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "items[0].output_count",
+    ],
+    ["201 items", { model: MODEL, items: items(201) }, "BATCH_IMAGE_INVALID_ITEMS", "items"],
+    [
+      "a path as id",
+      { model: MODEL, items: [{ custom_id: "a/b", prompt: "a" }] },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "items[0].custom_id",
+    ],
+    [
+      "ids that collide after expansion",
+      {
+        model: MODEL,
+        items: [
+          { custom_id: "a_01", prompt: "x" },
+          { custom_id: "a", prompt: "y", output_count: 2 },
+        ],
+      },
+      "BATCH_IMAGE_DUPLICATE_CUSTOM_ID",
+      "items[1].custom_id",
+    ],
+    [
+      "a long prompt",
+      { model: MODEL, items: [{ prompt: "x".repeat(8001) }] },
+      "BATCH_IMAGE_PROMPT_TOO_LONG",
+      "items[0].prompt",
+    ],
+    [
+      "too many images",
+      { model: MODEL, items: items(60).map((i) => ({ ...i, output_count: 4 })) },
+      "BATCH_IMAGE_TOO_MANY_OUTPUT_IMAGES",
+      "items",
+    ],
+    [
+      "an unknown type of image",
+      { model: MODEL, items: items(1), response_mime_type: "image/gif" },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "response_mime_type",
+    ],
+    [
+      "metadata that is no text",
+      { model: MODEL, items: items(1), metadata: { a: 1 } },
+      "BATCH_IMAGE_INVALID_ITEMS",
+      "metadata.a",
+    ],
+  ])("[BATCH-2] refuses %s, and names the field", async (_, body, code, param) => {
+    const service = await startTestService({ workers: false });
+    const answer = await service.create(body);
+    expect(answer.status).toBe(400);
+    expect(await codeOf(answer)).toMatchObject({ type: "invalid_request_error", code, param });
+  });
+
+  it("[BATCH-3] answers the first failure of a fixed order", async () => {
+    const service = await startTestService({ workers: false });
+    const both = {
+      model: "unknown",
+      items: [
+        { custom_id: "a", prompt: "x".repeat(9000) },
+        { custom_id: "a", prompt: "y" },
+      ],
+    };
+    expect((await codeOf(await service.create(both))).code).toBe("BATCH_IMAGE_DUPLICATE_CUSTOM_ID");
+    const long = { ...both, items: both.items.slice(0, 1) };
+    expect((await codeOf(await service.create(long))).code).toBe("BATCH_IMAGE_PROMPT_TOO_LONG");
+  });
+
+  it.each([
+    ["not Base64", () => ({ mime_type: "image/png", data: "%%%" })],
+    ["a data URL", async () => ({ mime_type: "image/png", data: `data:image/png;base64,${await png64()}` })],
+    [
+      "half an image",
+      async () => ({ mime_type: "image/png", data: (await tinyPng()).subarray(0, 60).toString("base64") }),
+    ],
+    [
+      "another type than it says",
+      async () => ({ mime_type: "image/png", data: (await tinyJpeg()).toString("base64") }),
+    ],
+    ["no image", () => ({ mime_type: "image/png", data: Buffer.from("<svg/>").toString("base64") })],
+    ["no data", () => ({ mime_type: "image/png" })],
+    ["a storage reference", () => ({ mime_type: "image/png", storage_uri: "s3://bucket/x" })],
+  ])("[BATCH-4] refuses a reference image that is %s", async (_, reference) => {
+    const service = await startTestService({ workers: false });
+    const answer = await service.create({
+      model: MODEL,
+      items: [{ prompt: "a", reference_images: [await reference()] }],
+    });
+    expect(answer.status).toBe(400);
+    expect((await codeOf(answer)).code).toBe("BATCH_IMAGE_INVALID_REFERENCE_IMAGE");
+  });
+
+  it("[BATCH-5] hands reference images to the provider as they were sent, and limits their number by model", async () => {
+    const provider = new FakeProvider();
+    const service = await startTestService({ providers: [provider] });
+    const reference = { mime_type: "image/png", data: await png64() };
+    const { id } = await service.submit({
+      model: MODEL,
+      items: [{ prompt: "a", reference_images: [reference, reference] }],
+    });
+    await service.until(id);
+    expect(provider.requests[0]?.references.map((r) => r.bytes)).toEqual([await tinyPng(), await tinyPng()]);
+    const four = { model: MODEL, items: [{ prompt: "a", reference_images: Array(4).fill(reference) }] };
+    expect((await codeOf(await service.create(four))).code).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
+  });
+
+  it("[BATCH-6] names the first ancestor as parent, and takes no parent of somebody else", async () => {
+    const service = await startTestService();
+    const first = await service.submit({ model: MODEL, items: items(1) });
+    const second = await service.submit({ model: MODEL, items: items(1), parent_batch_id: first.id });
+    const third = await service.submit({ model: MODEL, items: items(1), parent_batch_id: second.id });
+    expect(third.parent_batch_id).toBe(first.id);
+    const answer = await service.create({ model: MODEL, items: items(1), parent_batch_id: "imgbatch_other" });
+    expect([answer.status, (await codeOf(answer)).code]).toEqual([404, "BATCH_IMAGE_NOT_FOUND"]);
+    for (const { id } of [first, second, third]) await service.until(id);
+  });
+});
+
+describe("an idempotency key", () => {
+  it("[IDEM-1] makes one batch and one hold of many requests at once", async () => {
+    const service = await startTestService();
+    const body = { model: MODEL, items: items(2) };
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => service.create(body, { "idempotency-key": "k1" })),
+    );
+    const batches = await Promise.all(answers.map((a) => a.json() as Promise<{ id: string }>));
+    expect(new Set(batches.map((b) => b.id)).size).toBe(1);
+    expect(answers.filter((a) => a.headers.get("idempotency-replayed") === null)).toHaveLength(1);
+    await service.until(batches[0]?.id ?? "");
+    const { stores } = await openBeside(service.data);
+    expect(stores.read.ledger.list({}).filter((e) => e.kind === "hold")).toHaveLength(1);
+  });
+
+  it("[IDEM-2] conflicts with another request, but not with the same one written differently", async () => {
+    const service = await startTestService();
+    const key = { "idempotency-key": "k1" };
+    const first = await service.submit({ model: MODEL, items: [{ prompt: "a" }] }, key);
+    const same = {
+      items: [{ output_count: 1, prompt: " a ", custom_id: "item_000001" }],
+      image_size: "1K",
+      model: MODEL,
+      aspect_ratio: "16:9",
+      extra: true,
+    };
+    expect((await service.submit(same, key)).id).toBe(first.id);
+    const other = await service.create({ model: MODEL, items: [{ prompt: "b" }] }, key);
+    expect([other.status, (await codeOf(other)).code]).toEqual([409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT"]);
+    await service.until(first.id);
+  });
+
+  it("[IDEM-3] replays although price, provider, workers and balance would refuse now", async () => {
+    const first = await startTestService();
+    const body = { model: MODEL, items: items(1) };
+    const { id } = await first.submit(body, { "idempotency-key": "k1" });
+    await first.until(id);
+    await first.close(0);
+    const second = await startTestService({ data: first.data, providers: [], workers: false });
+    const answer = await second.create(body, { "idempotency-key": "k1" });
+    expect(answer.headers.get("idempotency-replayed")).toBe("true");
+    expect(await answer.json()).toMatchObject({ id, status: "completed" });
+  });
+
+  it("[IDEM-4] is refused when it is no printable ASCII of up to 255 characters", async () => {
+    const service = await startTestService({ workers: false });
+    const answer = await service.create(
+      { model: MODEL, items: items(1) },
+      { "idempotency-key": "x".repeat(256) },
+    );
+    expect(await codeOf(answer)).toMatchObject({
+      code: "BATCH_IMAGE_INVALID_ITEMS",
+      param: "Idempotency-Key",
+    });
+  });
+});
+
+describe("admission", () => {
+  it.each([
+    ["no price", { config: { models: [{ id: MODEL }] } }, 400, "BATCH_IMAGE_SETTLEMENT_PRICING_MISSING"],
+    ["no provider", { providers: [] }, 502, "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE"],
+    ["no workers", { workers: false }, 502, "BATCH_IMAGE_QUEUE_FAILED"],
+    ["the feature off", { config: { features: { batchImages: false } } }, 404, "BATCH_IMAGE_DISABLED"],
+    [
+      "a group without batches",
+      { config: { groups: [{ name: "default", allowBatchImages: false }] } },
+      403,
+      "BATCH_IMAGE_GROUP_DISABLED",
+    ],
+    [
+      "a group of another platform",
+      { config: { groups: [{ name: "default", platform: "other" }] } },
+      403,
+      "BATCH_IMAGE_GROUP_DISABLED",
+    ],
+    [
+      "too little money",
+      { config: { models: [{ id: MODEL, prices: { "1K": 5000 } }] } },
+      402,
+      "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+    ],
+  ])("[BATCH-7] refuses a batch with %s", async (_, options, status, code) => {
+    const service = await startTestService(options);
+    const answer = await service.create({ model: MODEL, items: items(1) });
+    expect([answer.status, (await codeOf(answer)).code]).toEqual([status, code]);
+    const { stores } = await openBeside(service.data);
+    expect(stores.read.batches.all()).toEqual([]);
+  });
+
+  it("[MONEY-2] accepts exactly as many concurrent batches as the balance pays for", async () => {
+    const models = [{ id: MODEL, prices: { "1K": 500 } }];
+    const service = await startTestService({ config: { models } });
+    const answers = await Promise.all(
+      Array.from({ length: 12 }, () => service.create({ model: MODEL, items: items(1) })),
+    );
+    const statuses = answers.map((a) => a.status).sort();
+    expect(statuses).toEqual([...Array(3).fill(200), ...Array(9).fill(402)]);
+    for (const answer of answers.filter((a) => a.ok))
+      await service.until(((await answer.json()) as { id: string }).id);
+  });
+});

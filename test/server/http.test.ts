@@ -1,0 +1,138 @@
+import { connect } from "node:net";
+import { describe, expect, it } from "vitest";
+import type { ErrorBody } from "../../src/contract/errors.ts";
+import { items, MODEL, startTestService } from "../support/service.ts";
+
+const errorOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error;
+
+describe("every answer", () => {
+  it("[API-1] carries a request id: the caller's when well formed, else a new one", async () => {
+    const service = await startTestService({ workers: false });
+    const ids = [];
+    for (const given of ["job-7.a_B", "has space", "x".repeat(129)]) {
+      ids.push(
+        (await service.ask("/models", { headers: { "x-request-id": given } })).headers.get("x-request-id"),
+      );
+    }
+    expect(ids).toEqual(["job-7.a_B", ...Array(2).fill(expect.stringMatching(/^req_[0-9a-f]{24}$/))]);
+    expect((await fetch(`${service.url}/nowhere`)).headers.get("x-request-id")).toMatch(/^req_/);
+  });
+
+  it("[API-2] is JSON with type, code and message when something is wrong", async () => {
+    const service = await startTestService({ workers: false });
+    const answer = await service.ask("/imgbatch_unknown");
+    expect(answer.status).toBe(404);
+    expect(answer.headers.get("content-type")).toContain("application/json");
+    expect(await answer.json()).toEqual({
+      error: { type: "not_found_error", code: "BATCH_IMAGE_NOT_FOUND", message: "No such batch." },
+    });
+  });
+
+  it.each([
+    ["GET", "/v1/images", 404, "NOT_FOUND", null],
+    ["GET", "/v1/images/batches/", 404, "NOT_FOUND", null],
+    ["GET", "/V1/images/batches/models", 404, "NOT_FOUND", null],
+    ["GET", "/v1/images/batches/x/nothing", 404, "NOT_FOUND", null],
+    ["GET", "/v1/images/batches/%zz", 404, "NOT_FOUND", null],
+    ["PUT", "/v1/images/batches", 405, "METHOD_NOT_ALLOWED", "POST"],
+    ["POST", "/v1/images/batches/x", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"],
+  ])("[API-3] %s %s is %i", async (method, path, status, code, allow) => {
+    const service = await startTestService({ workers: false });
+    const authorization = `Bearer ${service.credentials.api_key}`;
+    const answer = await fetch(service.url + path, { method, headers: { authorization } });
+    expect([answer.status, (await errorOf(answer)).code]).toEqual([status, code]);
+    expect(answer.headers.get("allow")).toBe(allow);
+  });
+});
+
+describe("keys", () => {
+  it.each([
+    ["no key", {}, "API_KEY_REQUIRED"],
+    ["an unknown key", { authorization: "Bearer imgb_unknown" }, "INVALID_API_KEY"],
+    ["another scheme", { authorization: "Basic abc" }, "INVALID_API_KEY"],
+    ["a key in another header", { "x-api-key": "abc" }, "API_KEY_REQUIRED"],
+  ])("[AUTH-1] refuse a request with %s", async (_, headers, code) => {
+    const service = await startTestService({ workers: false });
+    const answer = await fetch(`${service.url}/v1/images/batches/models`, {
+      headers: headers as HeadersInit,
+    });
+    expect(answer.status).toBe(401);
+    expect(await errorOf(answer)).toMatchObject({ type: "authentication_error", code });
+  });
+
+  it("[AUTH-2] are asked for before the body is read", async () => {
+    const service = await startTestService({ workers: false });
+    const answer = await fetch(`${service.url}/v1/images/batches`, { method: "POST", body: "{broken" });
+    expect((await errorOf(answer)).code).toBe("API_KEY_REQUIRED");
+  });
+});
+
+describe("bodies", () => {
+  it.each([
+    ["broken JSON", "{", {}, 400, "INVALID_JSON"],
+    ["deep nesting", "[".repeat(100) + "]".repeat(100), {}, 400, "INVALID_JSON"],
+    ["invalid UTF-8", Buffer.from([0x22, 0xff, 0x22]), {}, 400, "INVALID_JSON"],
+    [
+      "another type",
+      "a=b",
+      { "content-type": "application/x-www-form-urlencoded" },
+      415,
+      "UNSUPPORTED_MEDIA_TYPE",
+    ],
+    ["a list", "[]", {}, 400, "BATCH_IMAGE_INVALID_MODEL"],
+    ["null", "null", {}, 400, "BATCH_IMAGE_INVALID_MODEL"],
+  ])("[API-4] %s is refused", async (_, body, headers, status, code) => {
+    const service = await startTestService({ workers: false });
+    const init = { method: "POST", body, headers: { "content-type": "application/json", ...headers } };
+    const answer = await service.ask("", init as RequestInit);
+    expect([answer.status, (await errorOf(answer)).code]).toEqual([status, code]);
+  });
+
+  it("[API-5] a body above the limit is answered with 413, announced or not", async () => {
+    const service = await startTestService({ workers: false, config: { limits: { createBodyBytes: 1000 } } });
+    const body = JSON.stringify({ model: MODEL, items: items(50) });
+    const announced = await service.create(JSON.parse(body));
+    expect([announced.status, (await errorOf(announced)).code]).toEqual([413, "REQUEST_TOO_LARGE"]);
+    const stream = new Blob([body]).stream();
+    const init = { method: "POST", body: stream, duplex: "half" } as RequestInit;
+    const chunked = await service.ask("", init);
+    expect(chunked.status).toBe(413);
+  });
+
+  it("[API-6] a client that waits for permission gets it only when the request may go on", async () => {
+    const service = await startTestService({ workers: false });
+    const refused = await rawExchange(service.url, ["Expect: 100-continue", "Content-Length: 100"]);
+    expect(refused).toMatch(/^HTTP\/1\.1 401 /);
+    const allowed = await rawExchange(service.url, [
+      `Authorization: Bearer ${service.credentials.api_key}`,
+      "Expect: 100-continue",
+      "Content-Length: 100",
+    ]);
+    expect(allowed).toMatch(/^HTTP\/1\.1 100 /);
+  });
+});
+
+/** The first bytes that come back for a request whose body is not sent. */
+function rawExchange(url: string, headers: string[]): Promise<string> {
+  const { port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(port), "127.0.0.1", () => {
+      socket.write(["POST /v1/images/batches HTTP/1.1", "Host: x", ...headers, "", ""].join("\r\n"));
+    });
+    socket.once("data", (data) => {
+      socket.destroy();
+      resolve(String(data));
+    });
+    socket.once("error", reject);
+  });
+}
+
+describe("operations", () => {
+  it("[API-7] tells that it lives, and that it is ready when the workers run", async () => {
+    const service = await startTestService();
+    const alive = await fetch(`${service.url}/healthz`);
+    expect(await alive.json()).toMatchObject({ status: "ok" });
+    const ready = await fetch(`${service.url}/readyz`);
+    expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
+  });
+});

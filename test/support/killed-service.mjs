@@ -1,0 +1,46 @@
+// A service in a process of its own that kills itself, without any goodbye, at the moment that it is told to:
+//   node killed-service.mjs DATA_DIRECTORY MOMENT
+// MOMENT is a batch status (just committed), `item:N` (the Nth item was just committed) or `making:N` (the Nth
+// request has just reached the provider). Prints a line of JSON when it is ready.
+import { startService } from "../../dist/app.js";
+import { parseConfig } from "../../dist/config.js";
+import { Feed } from "../../dist/domain/feed.js";
+import { silentLog } from "../../dist/kernel/log.js";
+
+const [dataDirectory, moment] = process.argv.slice(2);
+const die = () => process.kill(process.pid, "SIGKILL");
+
+const PNG = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+
+let requests = 0;
+let items = 0;
+const feed = new Feed();
+feed.subscribe((event) => {
+  if (event.type === "item" && moment === `item:${++items}`) die();
+  if (event.type === "batch" && event.status === moment) die();
+});
+const provider = {
+  kind: "item",
+  name: "procedural",
+  concurrency: 1,
+  serves: () => true,
+  generate: async () => {
+    if (moment === `making:${++requests}`) die();
+    return { images: [PNG], modelVersion: null };
+  },
+  close: async () => {},
+};
+const { url, credentials } = await startService({
+  config: parseConfig({}, "test"),
+  dataDirectory,
+  address: { host: "127.0.0.1", port: 0 },
+  announceUrl: true,
+  workers: true,
+  log: silentLog,
+  providers: [provider],
+  feed,
+});
+process.stdout.write(`${JSON.stringify({ url, key: credentials.api_key })}\n`);

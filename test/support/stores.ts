@@ -1,0 +1,63 @@
+import { issueKey, openAccount } from "../../src/domain/accounts.ts";
+import { openBatch } from "../../src/domain/batches/lifecycle.ts";
+import type { Stores } from "../../src/domain/ports/stores.ts";
+import type { BatchRecord } from "../../src/domain/records.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { FakeClock } from "./fake-clock.ts";
+import { openBeside } from "./service.ts";
+import { tempDir } from "./temp-dir.ts";
+
+/** Stores over a real database in a directory of its own. */
+export async function openStores(): Promise<Stores> {
+  return (await openBeside(await tempDir())).stores;
+}
+
+/** A queued batch of `itemCount` images at 10 each, 12 held, on an account with 1000 micro-dollars. */
+export async function openBatchRecord(stores: Stores, itemCount = 5): Promise<BatchRecord> {
+  const deps = { clock: new FakeClock(), ids: randomIds };
+  return stores.write((tx) => {
+    const account =
+      tx.accounts.byName("test") ?? openAccount(tx, deps, { name: "test", balanceMicroUsd: 1000 });
+    const key = issueKey(tx, deps, { name: "k", accountId: account.id, group: "default", expiresAtMs: null });
+    const batch: BatchRecord = {
+      id: randomIds.batchId(),
+      apiKeyId: key.id,
+      accountId: account.id,
+      taskName: "test",
+      status: "queued",
+      model: "m",
+      mimeType: "image/png",
+      parentBatchId: null,
+      metadata: null,
+      provider: "p",
+      itemCount,
+      successCount: 0,
+      failCount: 0,
+      price: {
+        imageMicroUsd: 10,
+        holdMicroUsd: 12,
+        basis: {
+          modelPriceUsd: 0.00002,
+          groupMultiplier: 1,
+          providerMultiplier: 1,
+          batchDiscount: 0.5,
+          holdMultiplier: 0.6,
+        },
+      },
+      estimatedMicroUsd: 10 * itemCount,
+      holdMicroUsd: 12 * itemCount,
+      actualMicroUsd: null,
+      createdAtMs: 1,
+      submittedAtMs: 1,
+      endedAtMs: null,
+      settledAtMs: null,
+      downloadedAtMs: null,
+      outputDeletedAtMs: null,
+      outputsExpireAtMs: null,
+      recordDeletedAtMs: null,
+      error: null,
+    };
+    openBatch(tx, batch, 1);
+    return batch;
+  });
+}
