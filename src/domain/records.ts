@@ -165,3 +165,13 @@ export interface IdempotencyRecord {
   batchId: string;
   createdAtMs: number;
 }
+
+/** A job that an upstream works on for a batch. */
+export interface UpstreamJobRecord {
+  batchId: string;
+  /** Chosen by us and stored before the upstream hears of it. */
+  jobId: string;
+  /** The upstream's own name; null while it is not known whether the job arrived. */
+  upstreamName: string | null;
+  createdAtMs: number;
+}

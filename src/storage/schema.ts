@@ -14,6 +14,7 @@ export interface Database {
   outputs: OutputsTable;
   reference_images: ReferenceImagesTable;
   idempotency_keys: IdempotencyKeysTable;
+  upstream_jobs: UpstreamJobsTable;
   schema_migrations: { name: string };
 }
 
@@ -137,5 +138,12 @@ interface IdempotencyKeysTable {
   key: string;
   request_hash: string;
   batch_id: string;
+  created_at_ms: number;
+}
+
+interface UpstreamJobsTable {
+  batch_id: string;
+  job_id: string;
+  upstream_name: string | null;
   created_at_ms: number;
 }

@@ -8,6 +8,7 @@ import { keyRepository } from "./repositories/keys.ts";
 import { ledgerRepository } from "./repositories/ledger.ts";
 import { outputRepository } from "./repositories/outputs.ts";
 import { referenceRepository } from "./repositories/references.ts";
+import { upstreamJobRepository } from "./repositories/upstream-jobs.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {
@@ -30,5 +31,6 @@ function repositoriesOf(session: SqlSession): Repositories {
     outputs: outputRepository(session),
     references: referenceRepository(session),
     idempotency: idempotencyRepository(session),
+    upstreamJobs: upstreamJobRepository(session),
   };
 }

@@ -1,17 +1,11 @@
-import { DEFAULT_RATIO, imageSizePx } from "../contract/image-sizes.ts";
 import type { ItemError } from "../contract/item-errors.ts";
 import type { ItemStatus } from "../contract/statuses.ts";
 import { failItem, finishItem, type LeasedItem } from "../domain/batches/finish-item.ts";
-import {
-  type GeneratedImages,
-  type ImageRequest,
-  type ItemProvider,
-  ProviderError,
-  type ReferenceImage,
-} from "../domain/ports/image-provider.ts";
+import { type GeneratedImages, type ItemProvider, ProviderError } from "../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { buildImageRequest } from "./image-request.ts";
 
 /** Tries of one item in all, the first included. */
 export const MAX_ATTEMPTS = 3;
@@ -64,48 +58,13 @@ async function generate(
   item: LeasedItem,
   signal: AbortSignal,
 ): Promise<GeneratedImages | ProviderError> {
-  const references = await readReferences(deps, item);
-  if (references instanceof ProviderError) return references;
-  const request = imageRequestOf(batch, item, references);
   try {
-    return await provider.generate(request, signal);
+    return await provider.generate(await buildImageRequest(deps, batch, item), signal);
   } catch (error) {
     if (error instanceof ProviderError) return error;
     if (!signal.aborted) deps.log.error("provider failed unexpectedly", { error: String(error) });
     return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", { retryable: true });
   }
-}
-
-/** The request that an item of a batch stands for: batches make 1K images of the default ratio. */
-export function imageRequestOf(
-  batch: BatchRecord,
-  item: LeasedItem,
-  references: readonly ReferenceImage[],
-): ImageRequest {
-  return {
-    model: batch.model,
-    prompt: item.prompt,
-    outputIndex: item.outputIndex,
-    tier: "1K",
-    ratio: DEFAULT_RATIO,
-    size: imageSizePx("1K", DEFAULT_RATIO),
-    mimeType: batch.mimeType,
-    references,
-    attempt: item.attempts + 1,
-    isRetryBatch: batch.parentBatchId !== null,
-  };
-}
-
-async function readReferences(deps: WorkerDeps, item: LeasedItem): Promise<ReferenceImage[] | ProviderError> {
-  const images: ReferenceImage[] = [];
-  for (const reference of deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
-    const bytes = await deps.blobs.read(reference.blobKey);
-    if (bytes === null) {
-      return new ProviderError("RESULT_MISSING", "A reference image is gone.", { source: "service" });
-    }
-    images.push({ bytes, mimeType: reference.mimeType });
-  }
-  return images;
 }
 
 async function recordFailure(deps: WorkerDeps, item: LeasedItem, error: ProviderError): Promise<ItemOutcome> {

@@ -1,11 +1,13 @@
 import { isTerminal } from "../contract/statuses.ts";
 import type { ProviderOffer } from "../domain/batches/create-batch.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
-import type { ItemProvider } from "../domain/ports/image-provider.ts";
+import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { advanceBatch, endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { Lane } from "./lane.ts";
+import { ItemLane } from "./item-lane.ts";
+import { JobLane } from "./job-lane.ts";
 import { recover } from "./recovery.ts";
+import type { WorkLane } from "./work-lane.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 
@@ -15,7 +17,7 @@ const TROUBLE_DELAY_MS = 1000;
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
-  readonly #lanes: Map<string, Lane>;
+  readonly #lanes: Map<string, WorkLane>;
   /** Batches being advanced now, and whether somebody asked for another look meanwhile. */
   readonly #advancing = new Map<string, { again: boolean }>();
   readonly #work = new Set<Promise<void>>();
@@ -24,8 +26,11 @@ export class Scheduler {
 
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
-    const providers = deps.providers.filter((p): p is ItemProvider => p.kind === "item");
-    this.#lanes = new Map(providers.map((p) => [p.name, new Lane(deps, p, (id) => this.wake(id))]));
+    const laneOf = (provider: ImageProvider): WorkLane =>
+      provider.kind === "item"
+        ? new ItemLane(deps, provider, (id) => this.wake(id))
+        : new JobLane(deps, provider, (id) => this.wake(id));
+    this.#lanes = new Map(deps.providers.map((provider) => [provider.name, laneOf(provider)]));
   }
 
   get isRunning(): boolean {
@@ -97,7 +102,7 @@ export class Scheduler {
     if (failed) this.#deps.feed.publish({ type: "batch", batchId, status: "failed" });
   }
 
-  #laneFor(model: string): Lane | null {
+  #laneFor(model: string): WorkLane | null {
     return [...this.#lanes.values()].find((lane) => lane.provider.serves(model)) ?? null;
   }
 

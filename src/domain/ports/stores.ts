@@ -11,6 +11,7 @@ import type {
   NewReference,
   OutputRecord,
   ReferenceRecord,
+  UpstreamJobRecord,
 } from "../records.ts";
 
 /**
@@ -38,6 +39,7 @@ export interface Repositories {
   outputs: OutputRepository;
   references: ReferenceRepository;
   idempotency: IdempotencyRepository;
+  upstreamJobs: UpstreamJobRepository;
 }
 
 export interface AccountRepository {
@@ -109,8 +111,8 @@ export interface ItemRepository {
   fail(id: number, error: NonNullable<ItemRecord["error"]>): void;
   /** Fails every pending item of the batch, leased or not; answers how many. */
   failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): number;
-  /** Drops every lease: for the start, when no worker of an earlier process can be alive. */
-  dropLeases(): number;
+  /** Drops every lease, or those of one batch: when no worker that holds one can be alive. */
+  dropLeases(batchId?: string): number;
 }
 
 export interface OutputRepository {
@@ -131,4 +133,10 @@ export interface ReferenceRepository {
 export interface IdempotencyRepository {
   find(apiKeyId: string, key: string): IdempotencyRecord | null;
   insert(record: IdempotencyRecord): void;
+}
+
+export interface UpstreamJobRepository {
+  ofBatch(batchId: string): UpstreamJobRecord | null;
+  insert(job: UpstreamJobRecord): void;
+  setUpstreamName(batchId: string, name: string): void;
 }

@@ -137,5 +137,11 @@ export const foundation: Migration = {
       .addColumn("batch_id", "text", (c) => required(c).references("batches.id"))
       .addColumn("created_at_ms", "bigint", required)
       .addPrimaryKeyConstraint("idempotency_key", ["api_key_id", "key"]),
+    schema
+      .createTable("upstream_jobs")
+      .addColumn("batch_id", "text", (c) => key(c).references("batches.id"))
+      .addColumn("job_id", "text", unique)
+      .addColumn("upstream_name", "text")
+      .addColumn("created_at_ms", "bigint", required),
   ],
 };

@@ -95,14 +95,11 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       });
       return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
     },
-    dropLeases: () =>
-      run(
-        build
-          .updateTable("items")
-          .set({ lease_token: null, lease_expires_at_ms: null })
-          .where("lease_token", "is not", null)
-          .where("status", "=", "pending"),
-      ),
+    dropLeases: (batchId) => {
+      const noLease = { lease_token: null, lease_expires_at_ms: null };
+      const leased = build.updateTable("items").set(noLease).where("lease_token", "is not", null);
+      return run(batchId === undefined ? leased : leased.where("batch_id", "=", batchId));
+    },
   };
 }
 

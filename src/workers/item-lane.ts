@@ -4,6 +4,7 @@ import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { runItem } from "./run-item.ts";
+import type { WorkLane } from "./work-lane.ts";
 
 /** Far longer than any item takes; a live worker never loses its lease to the clock. */
 const LEASE_MS = 3_600_000;
@@ -18,7 +19,7 @@ interface ActiveBatch {
  * Makes the items of batches with one provider, never more at once than it takes. Batches take turns, an item each,
  * so that a large one does not hold up a small one that came later. See LEASES.md beside this file.
  */
-export class Lane {
+export class ItemLane implements WorkLane {
   readonly provider: ItemProvider;
   readonly #deps: WorkerDeps;
   readonly #queue: PQueue;

@@ -1,0 +1,14 @@
+// Benchmarks: each is a ratio to a baseline that is measured in the same run, in turns with it, so that a busy or a
+// slow machine changes both. Run with `npm run bench`; needs a build. `--json` prints one document.
+import { measurePipeline } from "./pipeline.mjs";
+import { measureStartUp } from "./start-up.mjs";
+
+const results = [await measureStartUp(), await measurePipeline()];
+if (process.argv.includes("--json")) {
+  process.stdout.write(`${JSON.stringify(results, null, 2)}\n`);
+} else {
+  for (const { name, ratio, goal, facts } of results) {
+    process.stdout.write(`${name}: ${ratio.toFixed(2)} (${goal})\n`);
+    for (const [fact, value] of Object.entries(facts)) process.stdout.write(`  ${fact}: ${value}\n`);
+  }
+}
