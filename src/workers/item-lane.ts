@@ -3,7 +3,7 @@ import type { LeasedItem } from "../domain/batches/finish-item.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { runItem } from "./run-item.ts";
+import { type ItemAttempt, makeItem, recordItem } from "./run-item.ts";
 import type { WorkLane } from "./work-lane.ts";
 
 /** Far longer than any item takes; a live worker never loses its lease to the clock. */
@@ -27,6 +27,8 @@ export class ItemLane implements WorkLane {
   readonly #turns = new Map<string, ActiveBatch>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
+  /** Items whose image is made and is being stored; their places are free for the next. */
+  readonly #recording = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #fillAgain = false;
 
@@ -56,10 +58,15 @@ export class ItemLane implements WorkLane {
     this.#stopping.abort();
     await this.#filling;
     const grace = new AbortController();
-    const idle = this.#queue.onIdle().then(() => grace.abort());
+    const idle = this.#idle().then(() => grace.abort());
     await this.#deps.clock.sleep(graceMs, grace.signal).catch(() => {});
     for (const { running } of this.#turns.values()) for (const controller of running) controller.abort();
     await idle;
+  }
+
+  async #idle(): Promise<void> {
+    await this.#queue.onIdle();
+    await Promise.all(this.#recording);
   }
 
   /** Fills the free places; a call during a fill makes it look once more. */
@@ -100,7 +107,10 @@ export class ItemLane implements WorkLane {
 
   #hasFreePlace(): boolean {
     const busy = this.#queue.size + this.#queue.pending;
-    return !this.#stopping.signal.aborted && busy < this.provider.concurrency;
+    const { concurrency } = this.provider;
+    // Storing is bounded too: images wait in memory for it.
+    const isBehind = this.#recording.size > concurrency;
+    return !this.#stopping.signal.aborted && busy < concurrency && !isBehind;
   }
 
   #claim(batchId: string): Promise<LeasedItem | null> {
@@ -118,13 +128,21 @@ export class ItemLane implements WorkLane {
     const controller = new AbortController();
     active.running.add(controller);
     void this.#queue.add(async () => {
-      const outcome = await runItem(this.#deps, this.provider, active.batch, item, controller.signal);
-      active.running.delete(controller);
-      if (outcome === "success" || outcome === "failed") {
-        const { batchId, customId } = item;
-        this.#deps.feed.publish({ type: "item", batchId, customId, status: outcome });
-      }
+      const attempt = await makeItem(this.#deps, this.provider, active.batch, item, controller.signal);
+      const recorded = this.#record(item, attempt, controller.signal).finally(() => {
+        active.running.delete(controller);
+        this.#recording.delete(recorded);
+        this.#fill();
+      });
+      this.#recording.add(recorded);
     });
+  }
+
+  async #record(item: LeasedItem, attempt: ItemAttempt, signal: AbortSignal): Promise<void> {
+    const status = await recordItem(this.#deps, item, attempt, signal);
+    if (status !== "success" && status !== "failed") return;
+    const { batchId, customId } = item;
+    this.#deps.feed.publish({ type: "item", batchId, customId, status });
   }
 
   /** Nothing to claim: the batch is done here, or its items are being made, or they wait for their time. */

@@ -16,25 +16,42 @@ const TROUBLE_DELAY_MS = 1000;
 /** `retry`: the item waits for another try. `lost`: it is no longer this worker's. */
 export type ItemOutcome = ItemStatus | "retry" | "lost";
 
-/** Makes one item's image and records what came of it. Never rejects: trouble of our own gives the item back. */
-export async function runItem(
+/** What a provider made of an item, or why it made nothing. `aborted`: it was told to stop. */
+export type ItemAttempt = GeneratedImages | ProviderError | "aborted";
+
+/** Asks the provider for one item's image. Never rejects. */
+export async function makeItem(
   deps: WorkerDeps,
   provider: ItemProvider,
   batch: BatchRecord,
   item: LeasedItem,
   signal: AbortSignal,
+): Promise<ItemAttempt> {
+  try {
+    const images = await provider.generate(await buildImageRequest(deps, batch, item), signal);
+    return signal.aborted ? "aborted" : images;
+  } catch (error) {
+    if (signal.aborted) return "aborted";
+    if (error instanceof ProviderError) return error;
+    deps.log.error("provider failed unexpectedly", { error: String(error) });
+    return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", { retryable: true });
+  }
+}
+
+/** Records what came of an attempt. Never rejects: trouble of our own gives the item back. */
+export async function recordItem(
+  deps: WorkerDeps,
+  item: LeasedItem,
+  attempt: ItemAttempt,
+  signal: AbortSignal,
 ): Promise<ItemOutcome> {
   try {
-    const made = await generate(deps, provider, batch, item, signal);
-    if (signal.aborted) return await giveBack(deps, item, 0, item.attempts);
-    if (made instanceof ProviderError) return await recordFailure(deps, item, made);
-    return (await finishItem(deps, item, made.images, () => deps.clock.nowMs())) ?? "lost";
+    if (attempt === "aborted") return await giveBack(deps, item, 0, item.attempts);
+    if (attempt instanceof ProviderError) return await recordFailure(deps, item, attempt);
+    return (await finishItem(deps, item, attempt.images, () => deps.clock.nowMs())) ?? "lost";
   } catch (error) {
-    deps.log.error("item could not be recorded; it will be tried again", {
-      batch: batch.id,
-      item: item.id,
-      error: String(error),
-    });
+    const facts = { batch: item.batchId, item: item.id, error: String(error) };
+    deps.log.error("item could not be recorded; it will be tried again", facts);
     return giveBackAtLast(deps, item, signal);
   }
 }
@@ -48,22 +65,6 @@ async function giveBackAtLast(deps: WorkerDeps, item: LeasedItem, signal: AbortS
       if (signal.aborted) return "lost";
       await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
     }
-  }
-}
-
-async function generate(
-  deps: WorkerDeps,
-  provider: ItemProvider,
-  batch: BatchRecord,
-  item: LeasedItem,
-  signal: AbortSignal,
-): Promise<GeneratedImages | ProviderError> {
-  try {
-    return await provider.generate(await buildImageRequest(deps, batch, item), signal);
-  } catch (error) {
-    if (error instanceof ProviderError) return error;
-    if (!signal.aborted) deps.log.error("provider failed unexpectedly", { error: String(error) });
-    return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", { retryable: true });
   }
 }
 

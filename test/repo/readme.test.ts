@@ -1,0 +1,28 @@
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+import { COMMANDS } from "../../src/cli/commands/table.ts";
+import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+const readme = readFileSync(resolve(ROOT, "README.md"), "utf8");
+const packageJson = JSON.parse(readFileSync(resolve(ROOT, "package.json"), "utf8"));
+
+describe("the README", () => {
+  it("[REPO-6] gives a reason for each dependency, and for nothing else", () => {
+    const section = readme.slice(readme.indexOf("## Why each dependency"));
+    const named = [...section.matchAll(/^\| ([a-z0-9.@/-]+) \|/gm)].map((match) => match[1]);
+    expect(named.filter((name) => name !== "package")).toEqual(Object.keys(packageJson.dependencies).sort());
+  });
+
+  it("[REPO-6] has the exit codes of the one table", () => {
+    const rows = [...readme.matchAll(/^\| (\d+) \| (.+) \| (.+) \|$/gm)].map((match) => match.slice(1, 4));
+    const codes = Object.values(EXIT_CODES).map(({ code, meaning, rerun }) => [String(code), meaning, rerun]);
+    expect(rows).toEqual(codes);
+  });
+
+  it("[REPO-6] lists every command", () => {
+    const names = COMMANDS.flatMap(({ name, commands }) => commands?.map((c) => `${name} ${c.name}`) ?? [name]);
+    for (const name of names) expect(readme).toContain(`| \`imgbatch ${name}`);
+  });
+});

@@ -1,0 +1,44 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+
+const TEST = resolve(import.meta.dirname, "..");
+const RULE_ID = /\[([A-Z]+-\d+)\]/g;
+
+/** Rule id → the test files that the table names. */
+const table = new Map(
+  readFileSync(join(TEST, "RULES.md"), "utf8")
+    .split("\n")
+    .map((line) => line.split("|").map((cell) => cell.trim()))
+    .filter(([, id]) => /^[A-Z]+-\d+$/.test(id ?? ""))
+    .map(([, id = "", , files = ""]) => [id, files.split(", ")] as const),
+);
+
+/** Rule id → the test files whose test names cite it. */
+const cited = new Map<string, string[]>();
+for (const file of readdirSync(TEST, { recursive: true, encoding: "utf8" })
+  .filter((name) => name.endsWith(".test.ts"))
+  .sort()) {
+  const names = readFileSync(join(TEST, file), "utf8").matchAll(RULE_ID);
+  for (const id of new Set([...names].map((match) => match[1] ?? ""))) {
+    cited.set(id, [...(cited.get(id) ?? []), file]);
+  }
+}
+
+describe("the table of rules", () => {
+  it("[REPO-5] names, for every rule, exactly the test files that prove it", () => {
+    const sorted = (map: ReadonlyMap<string, readonly string[]>) =>
+      Object.fromEntries([...map].map(([id, files]) => [id, [...files].sort()] as const).sort());
+    expect(sorted(table)).toEqual(sorted(cited));
+  });
+
+  it("[REPO-5] every test names the rule that it proves", () => {
+    const tests = [...cited.values()].flat();
+    const nameless = [...new Set(tests)].flatMap((file) => {
+      const text = readFileSync(join(TEST, file), "utf8");
+      const names = [...text.matchAll(/\bit(?:\.each\([\s\S]*?\))?\(\s*["'`](?!\[)([^"'`]*)/g)];
+      return names.map((match) => `${file}: ${match[1]}`);
+    });
+    expect(nameless).toEqual([]);
+  });
+});
