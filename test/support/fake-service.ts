@@ -92,8 +92,10 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
     const at = faults.findIndex(({ match }) => match.test(`${method} ${path}`));
     const fault = at < 0 ? undefined : faults.splice(at, 1)[0]?.fault;
     if (fault !== undefined && "silent" in fault) return;
-    if (fault !== undefined && "reset" in fault && fault.reset === "before") return void request.socket.destroy();
-    if (fault !== undefined && "status" in fault) return send(response, fault.status, fault.body ?? "", fault.headers);
+    if (fault !== undefined && "reset" in fault && fault.reset === "before")
+      return void request.socket.destroy();
+    if (fault !== undefined && "status" in fault)
+      return send(response, fault.status, fault.body ?? "", fault.headers);
     const answer = await answerTo(fake, request, body);
     if (fault !== undefined && "reset" in fault) return void request.socket.destroy();
     const cutAt = fault !== undefined && "cutAt" in fault ? fault.cutAt : null;
@@ -116,7 +118,11 @@ interface Answer {
 
 function json(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
   const body = Buffer.from(JSON.stringify(value));
-  return { status, body, headers: { "content-type": "application/json", "x-request-id": "req_fake", ...headers } };
+  return {
+    status,
+    body,
+    headers: { "content-type": "application/json", "x-request-id": "req_fake", ...headers },
+  };
 }
 
 function refuse(status: number, code: string, message: string): Answer {
@@ -124,7 +130,8 @@ function refuse(status: number, code: string, message: string): Answer {
 }
 
 async function answerTo(fake: FakeService, request: IncomingMessage, body: string): Promise<Answer> {
-  if (request.headers.authorization !== `Bearer ${FAKE_KEY}`) return refuse(401, "INVALID_API_KEY", "Unknown key.");
+  if (request.headers.authorization !== `Bearer ${FAKE_KEY}`)
+    return refuse(401, "INVALID_API_KEY", "Unknown key.");
   const url = new URL(request.url ?? "", "http://fake");
   const [id, part, customId, leaf] = url.pathname
     .replace(/^\/v1\/images\/batches\/?/, "")
@@ -142,23 +149,35 @@ async function answerTo(fake: FakeService, request: IncomingMessage, body: strin
 }
 
 function models({ options }: FakeService): Answer {
-  const pricing = options.foreign ? {} : { pricing: { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402 } };
+  const pricing = options.foreign
+    ? {}
+    : { pricing: { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402 } };
   const ids = ["vendorx-3.1-flash-image", "vendorx-3-pro-image"];
-  return json(200, { object: "list", data: ids.map((id) => ({ id, object: "image.batch.model", ...pricing })) });
+  return json(200, {
+    object: "list",
+    data: ids.map((id) => ({ id, object: "image.batch.model", ...pricing })),
+  });
 }
 
 function create(fake: FakeService, request: IncomingMessage, body: string): Answer {
   const key = request.headers["idempotency-key"] as string | undefined;
   const known = fake.batches.find((batch) => batch.key === key);
-  if (known !== undefined && known.request !== body) return refuse(409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT", "Used.");
+  if (known !== undefined && known.request !== body)
+    return refuse(409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT", "Used.");
   if (known !== undefined) return json(200, known.wire, { "idempotency-replayed": "true" });
   const { foreign, failing, statuses } = fake.options;
   const input = JSON.parse(body);
-  const made: FakeItem[] = input.items.flatMap((item: { custom_id: string; prompt: string; output_count?: number }) =>
-    expandedCustomIds(item.custom_id, item.output_count ?? 1).map((custom_id) => {
-      const fails = failing?.test(item.prompt) ?? false;
-      return { custom_id, prompt: item.prompt, status: fails ? "failed" : "success", images: fails ? [] : [png(custom_id)] };
-    }),
+  const made: FakeItem[] = input.items.flatMap(
+    (item: { custom_id: string; prompt: string; output_count?: number }) =>
+      expandedCustomIds(item.custom_id, item.output_count ?? 1).map((custom_id) => {
+        const fails = failing?.test(item.prompt) ?? false;
+        return {
+          custom_id,
+          prompt: item.prompt,
+          status: fails ? "failed" : "success",
+          images: fails ? [] : [png(custom_id)],
+        };
+      }),
   );
   const id = `imgbatch_${createHash("md5").update(`${fake.batches.length}${body}`).digest("hex")}`;
   const first = foreign ? "submitting" : "queued";
@@ -199,7 +218,11 @@ function look({ options }: FakeService, batch: FakeBatch): Answer {
   Object.assign(batch.wire, { status });
   if (isDone && !options.foreign) {
     const success_count = count("success");
-    Object.assign(batch.wire, { success_count, fail_count: count("failed"), actual_cost: success_count * 0.0335 });
+    Object.assign(batch.wire, {
+      success_count,
+      fail_count: count("failed"),
+      actual_cost: success_count * 0.0335,
+    });
   }
   return json(200, batch.wire);
 }
@@ -216,7 +239,9 @@ function items({ options }: FakeService, batch: FakeBatch, url: URL): Answer {
       mime_type: isGood ? "image/png" : null,
       file_extension: isGood ? "png" : null,
       image_count: item.images.length,
-      error: isGood ? null : { code: "PROVIDER_ITEM_FAILED", message: "It did not work.", source: "provider" },
+      error: isGood
+        ? null
+        : { code: "PROVIDER_ITEM_FAILED", message: "It did not work.", source: "provider" },
     };
   });
   const hasMore = start + page < batch.items.length;
@@ -246,7 +271,10 @@ async function download({ options }: FakeService, batch: FakeBatch): Promise<Ans
     }
   }
   if (!options.foreign) {
-    files.push({ name: "manifest.json", data: Buffer.from(JSON.stringify({ batch_id: batch.id, files: listed })) });
+    files.push({
+      name: "manifest.json",
+      data: Buffer.from(JSON.stringify({ batch_id: batch.id, files: listed })),
+    });
     files.push({ name: "errors.json", data: Buffer.from("[]") });
   }
   const body = await packZip(options.tamper?.(files) ?? files);
@@ -269,7 +297,8 @@ export async function packZip(files: readonly ZippedFile[]): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of zip.outputStream) chunks.push(chunk as Buffer);
   let bytes = Buffer.concat(chunks);
-  for (const [from, to] of swaps) bytes = Buffer.from(bytes.toString("latin1").replaceAll(from, to), "latin1");
+  for (const [from, to] of swaps)
+    bytes = Buffer.from(bytes.toString("latin1").replaceAll(from, to), "latin1");
   return bytes;
 }
 
@@ -283,7 +312,12 @@ export function png(seed: string, width = 4, height = 3): Buffer {
   header.writeUInt32BE(height, 4);
   header.set([8, 2, 0, 0, 0], 8);
   const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
-  return Buffer.concat([signature, chunk("IHDR", header), chunk("IDAT", deflateSync(pixels)), chunk("IEND", Buffer.alloc(0))]);
+  return Buffer.concat([
+    signature,
+    chunk("IHDR", header),
+    chunk("IDAT", deflateSync(pixels)),
+    chunk("IEND", Buffer.alloc(0)),
+  ]);
 }
 
 function chunk(type: string, data: Buffer): Buffer {
@@ -298,21 +332,34 @@ function sha256(data: Buffer): string {
   return createHash("sha256").update(data).digest("hex");
 }
 
-function send(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
+function send(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Record<string, string> = {},
+): void {
   const text = typeof body === "string" ? body : JSON.stringify(body);
   response.writeHead(status, { "x-request-id": "req_fake", ...headers }).end(text);
 }
 
-function sendBytes(request: IncomingMessage, response: ServerResponse, answer: Answer, cutAt: number | null): void {
+function sendBytes(
+  request: IncomingMessage,
+  response: ServerResponse,
+  answer: Answer,
+  cutAt: number | null,
+): void {
   const { etag } = answer.headers;
   const range = /^bytes=(\d+)-$/.exec(request.headers.range ?? "");
-  const isRange = answer.status === 200 && range !== null && etag !== undefined && request.headers["if-range"] === etag;
+  const isRange =
+    answer.status === 200 && range !== null && etag !== undefined && request.headers["if-range"] === etag;
   const start = isRange ? Number(range?.[1]) : 0;
   const total = answer.body.length;
   const part = answer.body.subarray(start);
   const headers = { ...answer.headers, "content-length": String(part.length) };
-  if (isRange && start >= total) return void response.writeHead(416, { "content-range": `bytes */${total}` }).end();
-  if (isRange) response.writeHead(206, { ...headers, "content-range": `bytes ${start}-${total - 1}/${total}` });
+  if (isRange && start >= total)
+    return void response.writeHead(416, { "content-range": `bytes */${total}` }).end();
+  if (isRange)
+    response.writeHead(206, { ...headers, "content-range": `bytes ${start}-${total - 1}/${total}` });
   else response.writeHead(answer.status, headers);
   if (cutAt === null) return void response.end(part);
   response.write(part.subarray(0, cutAt), () => request.socket.destroy());

@@ -1,0 +1,18 @@
+import type { Batch } from "../client/read-batch.ts";
+import { formatUsd } from "../kernel/money.ts";
+import { escapeControls } from "../kernel/text.ts";
+
+/** A batch in a line: id, status, counts, cost, name, separated by tabs' worth of spaces for eyes and `cut` alike. */
+export function batchLine(batch: Batch): string {
+  const cost = batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
+  const fields = [
+    batch.id,
+    batch.status,
+    `${batch.successCount}/${batch.itemCount ?? "?"} images`,
+    `${batch.failCount} failed`,
+    cost === null ? "" : `${batch.actualCostMicroUsd === null ? "about " : ""}${formatUsd(cost)}`,
+    batch.name ?? "",
+    batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,
+  ];
+  return escapeControls(fields.filter((field) => field !== "").join("  "));
+}

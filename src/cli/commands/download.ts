@@ -1,0 +1,78 @@
+import { resolve } from "node:path";
+import { getBatch } from "../../client/batches.ts";
+import type { Batch } from "../../client/read-batch.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { adoptDirectory } from "../../run/adopt-directory.ts";
+import { collectRun } from "../../run/collect-run.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
+import { describeRun } from "../describe-run.ts";
+import { downloadItem } from "../download-item.ts";
+import { downloadZip } from "../download-zip.ts";
+import { flagOption, textOption, wholeOption } from "../option-values.ts";
+import { requireReachable, resolveTarget, type Target } from "../targets.ts";
+import { type ConnectedService, withService } from "../with-service.ts";
+
+const MOST_IMAGES = 1_000_000;
+
+/** `imgbatch download`: the images of ended batches, as a directory, a ZIP, or one of them. Never waits. */
+export const run: RunCommand = async (context) => {
+  const { options, cwd, signal } = context;
+  const argument = context.arguments[0] ?? "";
+  const output = textOption(options, "output");
+  const item = textOption(options, "item");
+  const index = wholeOption(options, "index", "--index", { min: 0, max: MOST_IMAGES });
+  const wantsZip = flagOption(options, "zip");
+  if (item !== undefined && wantsZip) throw new ImgbatchError("USAGE", "--item and --zip: use one of them.");
+  if (item === undefined && index !== undefined)
+    throw new ImgbatchError("USAGE", "--index goes with --item.");
+
+  const target = await resolveTarget(argument, cwd);
+  return withService(context, { workers: false }, async (service) => {
+    requireReachable([target], service);
+    const { http } = service;
+    if (item !== undefined) {
+      return downloadItem({ http, ids: target.ids, customId: item, index: index ?? 0, output, cwd, signal });
+    }
+    const batches: Batch[] = [];
+    for (const id of target.ids) batches.push((await getBatch(http, id, { signal })).batch);
+    requireEnded(batches);
+    if (wantsZip) return downloadZip({ http, batches, output, cwd, signal, voice: context.output });
+    return downloadDirectory(context, service, target, batches, output ?? argument);
+  });
+};
+
+async function downloadDirectory(
+  context: CommandContext,
+  service: ConnectedService,
+  target: Target,
+  batches: readonly Batch[],
+  shownDir: string,
+): Promise<CommandResult> {
+  const { output: voice, signal, cwd } = context;
+  const dir = resolve(cwd, shownDir);
+  const clock = systemClock;
+  const ledger =
+    target.run?.dir === dir ? target.run.ledger : await adoptDirectory(dir, batches, service, clock);
+  const known = ledger.batches
+    .map((entry) => batches.find((batch) => batch.id === entry.id))
+    .filter((batch) => batch !== undefined);
+  const outcome = await collectRun({
+    dir,
+    ledger,
+    batches: known,
+    service,
+    keepZip: false,
+    clock,
+    voice,
+    signal,
+  });
+  voice.settle();
+  return describeRun(context, { outcome, replayed: null, shownDir });
+}
+
+function requireEnded(batches: readonly Batch[]): void {
+  const running = batches.find((batch) => !batch.isDone);
+  if (running === undefined) return;
+  throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${running.id} has not ended yet (${running.status}).`);
+}

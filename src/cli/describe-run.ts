@@ -1,0 +1,94 @@
+import { formatUsd, microsToNumber } from "../kernel/money.ts";
+import { escapeControls } from "../kernel/text.ts";
+import type { RunOutcome } from "../run/collect-run.ts";
+import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
+import { type Allowance, countImages } from "../run/verdict.ts";
+import type { CommandContext, CommandResult } from "./command.ts";
+import { batchProblems, judge } from "./ended.ts";
+
+export interface EndedRun {
+  outcome: RunOutcome;
+  /** Whether it was a run before; null where that is no question, as for a download. */
+  replayed: boolean | null;
+  shownDir: string;
+  allowance?: Allowance;
+}
+
+/** Failures are named up to this many; the results have them all. */
+const SHOWN_FAILURES = 5;
+
+/** Says how a run ended: on stderr for people, and as the command's result. */
+export function describeRun({ output }: CommandContext, run: EndedRun): CommandResult {
+  const { outcome, shownDir, replayed } = run;
+  const { batches, lines, fetchedCount, hasRetry } = outcome;
+  const counts = countImages(outcome);
+  const { exitCode, error } = judge(counts, batches, run.allowance);
+  const cost = actualCost(outcome);
+  for (const line of failureLines(outcome)) output.note(line);
+  for (const problem of batchProblems(batches)) output.note(problem);
+  for (const batch of batches) {
+    if (batch.status === "output_deleted")
+      output.note(`the service has deleted the images of ${batch.id}; they are all here`);
+  }
+  const parts = [
+    `${counts.success} of ${counts.total} images on disk and verified`,
+    ...failureNote(counts.failed),
+    ...repairNote(run, counts.success),
+  ];
+  output.note([...parts, ...(cost === null ? [] : [formatUsd(cost)])].join(", "));
+  output.note(`next: ${nextStep(run, counts.success, hasRetry)}`);
+  return {
+    exitCode,
+    json: {
+      directory: shownDir,
+      ...(replayed === null ? {} : { replayed }),
+      counts,
+      fetched_count: fetchedCount,
+      actual_cost: cost === null ? null : microsToNumber(cost),
+      results: `${shownDir}/${RESULTS_FILE}`,
+      retry: hasRetry ? `${shownDir}/${RETRY_FILE}` : null,
+      batches: batches.map((batch) => batch.raw),
+      items: lines,
+      ...(error === null ? {} : { error }),
+    },
+    lines: [shownDir],
+  };
+}
+
+function failureNote(failCount: number): string[] {
+  return failCount === 0 ? [] : [`${failCount} failed`];
+}
+
+/** What a second run found to do. */
+function repairNote({ outcome: { fetchedCount }, replayed }: EndedRun, successCount: number): string[] {
+  if (successCount === 0 || fetchedCount === successCount) return [];
+  if (fetchedCount === 0) return ["nothing was missing"];
+  return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
+}
+
+function actualCost({ batches }: RunOutcome): number | null {
+  const costs = batches.map((batch) => batch.actualCostMicroUsd);
+  return costs.some((cost) => cost === null)
+    ? null
+    : costs.reduce<number>((sum, cost) => sum + (cost ?? 0), 0);
+}
+
+function failureLines({ lines }: RunOutcome): string[] {
+  const failures = lines.filter((line) => line.error !== undefined);
+  const shown = failures
+    .slice(0, SHOWN_FAILURES)
+    .map(({ custom_id, error }) => `  ${custom_id}: ${error?.code}: ${error?.message}`);
+  return failures.length > SHOWN_FAILURES
+    ? [...shown, `  and ${failures.length - SHOWN_FAILURES} more`]
+    : shown;
+}
+
+function nextStep({ shownDir, outcome }: EndedRun, successCount: number, hasRetry: boolean): string {
+  const failedIn = outcome.lines.find((line) => line.files.length === 0)?.batch_id;
+  if (hasRetry && failedIn !== undefined) {
+    return `imgbatch submit ${shownDir}/${RETRY_FILE} --parent ${escapeControls(failedIn)} --output ${shownDir}-retry`;
+  }
+  return successCount === 0
+    ? `look into ${shownDir}/${RESULTS_FILE}`
+    : `look into ${shownDir}/images (the same command again repairs, --new generates again)`;
+}

@@ -1,0 +1,44 @@
+import { resolve } from "node:path";
+import { listItems } from "../client/batches.ts";
+import type { Http } from "../client/http.ts";
+import type { Batch } from "../client/read-batch.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { EXIT_CODES } from "../contract/exit-codes.ts";
+import type { RunVoice } from "../run/run-voice.ts";
+import { saveZip, zipName } from "../run/save-zip.ts";
+import type { CommandResult } from "./command.ts";
+
+export interface ZipDownload {
+  http: Http;
+  batches: readonly Batch[];
+  output: string | undefined;
+  cwd: string;
+  signal: AbortSignal;
+  voice: RunVoice;
+}
+
+/** Saves the ZIP of each batch, with every image in it checked. */
+export async function downloadZip(job: ZipDownload): Promise<CommandResult> {
+  const { http, batches, cwd, signal, voice } = job;
+  if (job.output !== undefined && batches.length > 1) {
+    throw new ImgbatchError(
+      "USAGE",
+      `This run has ${batches.length} batches, and so as many ZIPs: leave --output out.`,
+    );
+  }
+  const files = [];
+  for (const batch of batches) {
+    const shown = job.output ?? zipName(batch.id);
+    const items = await listItems(http, batch.id, signal);
+    const { images, bytes } = await saveZip({
+      http,
+      batch,
+      items,
+      target: resolve(cwd, shown),
+      signal,
+      voice,
+    });
+    files.push({ batch_id: batch.id, path: shown, bytes, image_count: images.length });
+  }
+  return { exitCode: EXIT_CODES.ok.code, json: { files }, lines: files.map((file) => file.path) };
+}

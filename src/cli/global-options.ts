@@ -1,0 +1,48 @@
+import type { GlobalOptions, OptionSpec } from "./command.ts";
+
+export const JSON_OPTION: OptionSpec = {
+  flags: "--json",
+  description: "one JSON document on stdout, errors included",
+};
+
+/** Options that stand before or after the name of any command. */
+export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
+  { flags: "-q, --quiet", description: "say nothing but errors" },
+  { flags: "-v, --verbose", description: "say more" },
+  { flags: "--no-color", description: "no colours (also NO_COLOR)" },
+  { flags: "--progress <kind>", description: "auto, plain or none", default: "auto" },
+  {
+    flags: "--base-url <url>",
+    description: "the service (also IMGBATCH_BASE_URL); without one, the embedded service",
+  },
+  { flags: "--api-key-file <file>", description: "read the API key from a file (also IMGBATCH_API_KEY)" },
+  { flags: "--api-key-stdin", description: "read the API key from standard input" },
+  { flags: "--data <dir>", description: "data directory of the embedded service (also IMGBATCH_DATA)" },
+  { flags: "--config <file>", description: "configuration file", default: "imgbatch.config.json" },
+];
+
+type Parsed = Record<string, unknown>;
+
+/** Puts together what was said before and after the command's name; null when `--progress` is none of its values. */
+export function mergeGlobals(before: Parsed, after: Parsed): GlobalOptions | null {
+  const merged = { ...before, ...after };
+  const progress = merged.progress ?? "auto";
+  if (progress !== "auto" && progress !== "plain" && progress !== "none") return null;
+  return {
+    json: merged.json === true,
+    quiet: merged.quiet === true,
+    verbose: merged.verbose === true,
+    color: before.color !== false && after.color !== false,
+    progress,
+    apiKeyStdin: merged.apiKeyStdin === true,
+    ...text("baseUrl", merged),
+    ...text("apiKeyFile", merged),
+    ...text("data", merged),
+    ...text("config", merged),
+  };
+}
+
+function text<K extends string>(name: K, values: Parsed): Partial<Record<K, string>> {
+  const value = values[name];
+  return typeof value === "string" ? ({ [name]: value } as Partial<Record<K, string>>) : {};
+}

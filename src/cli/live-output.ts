@@ -1,0 +1,31 @@
+import ora from "ora";
+import { escapeControls } from "../kernel/text.ts";
+import type { Output } from "./command.ts";
+
+/** For a terminal: one line that moves, and lines above it that stay. */
+export function createLiveOutput(
+  stderr: NodeJS.WriteStream,
+  { verbose, hasColor }: { verbose: boolean; hasColor: boolean },
+): Output {
+  // Reading keys would keep the process alive and swallow Ctrl-C.
+  const spinner = ora({ stream: stderr, discardStdin: false, color: hasColor ? "cyan" : false });
+  const note = (line: string) => {
+    const isSpinning = spinner.isSpinning;
+    if (isSpinning) spinner.stop();
+    stderr.write(`${escapeControls(line)}\n`);
+    if (isSpinning) spinner.start();
+  };
+  return {
+    note,
+    detail: (line) => {
+      if (verbose) note(line);
+    },
+    progress: (text) => {
+      spinner.text = escapeControls(text);
+      if (!spinner.isSpinning) spinner.start();
+    },
+    settle: () => {
+      if (spinner.isSpinning) spinner.stop();
+    },
+  };
+}

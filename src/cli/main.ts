@@ -1,0 +1,16 @@
+/** The start of the program. It imports next to nothing, because `--version` should cost what Node itself costs. */
+const args = process.argv.slice(2);
+if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
+  const { readVersion } = await import("./version.ts");
+  process.stdout.write(`${readVersion()}\n`);
+} else {
+  const { runCli } = await import("./run-cli.ts");
+  process.exitCode = await runCli(args, {
+    stdin: process.stdin,
+    stdout: process.stdout,
+    stderr: process.stderr,
+    cwd: process.cwd(),
+    signals: process,
+    exit: (code) => process.exit(code),
+  });
+}

@@ -1,0 +1,75 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { parseDuration } from "../kernel/durations.ts";
+import { numberToMicros } from "../kernel/money.ts";
+
+/** The options of a command, by camel-case name, as they were typed. */
+export type TypedOptions = Readonly<Record<string, unknown>>;
+
+/** The text of an option; undefined when it was not given. */
+export function textOption(options: TypedOptions, name: string): string | undefined {
+  const value = options[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+export function flagOption(options: TypedOptions, name: string): boolean {
+  return options[name] === true;
+}
+
+/** A time in ms. Throws `USAGE` for anything that is none. */
+export function durationOption(options: TypedOptions, name: string, flag: string): number | undefined {
+  return readOption(options, name, flag, "write a time such as 30s, 45m or 1h30m", parseDuration);
+}
+
+/** An amount in micro-dollars. */
+export function usdOption(options: TypedOptions, name: string, flag: string): number | undefined {
+  return readOption(options, name, flag, "write an amount in US dollars such as 5 or 0.25", (text) =>
+    /^\d+(\.\d{1,6})?$/.test(text) ? numberToMicros(Number(text)) : null,
+  );
+}
+
+export function wholeOption(
+  options: TypedOptions,
+  name: string,
+  flag: string,
+  range: { min: number; max: number },
+): number | undefined {
+  const { min, max } = range;
+  return readOption(options, name, flag, `write a whole number from ${min} to ${max}`, (text) => {
+    const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+    return value >= min && value <= max ? value : null;
+  });
+}
+
+/** Reads an option with `read`, which answers null for what it does not take; then `USAGE` with the advice. */
+export function readOption<T>(
+  options: TypedOptions,
+  name: string,
+  flag: string,
+  advice: string,
+  read: (text: string) => T | null,
+): T | undefined {
+  const text = textOption(options, name);
+  if (text === undefined) return undefined;
+  const value = read(text);
+  if (value === null)
+    throw new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: ${advice}.`, { param: flag });
+  return value;
+}
+
+/** The pairs of a repeated `k=v` option; null when there are none. */
+export function pairsOption(
+  options: TypedOptions,
+  name: string,
+  flag: string,
+): Record<string, string> | null {
+  const values = options[name];
+  if (!Array.isArray(values)) return null;
+  const pairs: Record<string, string> = {};
+  for (const text of values) {
+    const at = String(text).indexOf("=");
+    if (at < 1)
+      throw new ImgbatchError("USAGE", `${flag} ${JSON.stringify(text)}: write name=value.`, { param: flag });
+    pairs[String(text).slice(0, at)] = String(text).slice(at + 1);
+  }
+  return pairs;
+}

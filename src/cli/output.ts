@@ -1,0 +1,51 @@
+import type { Clock } from "../kernel/clock.ts";
+import { escapeControls } from "../kernel/text.ts";
+import type { GlobalOptions, Output } from "./command.ts";
+import { mayColor } from "./terminal.ts";
+
+interface Stream {
+  isTTY?: boolean;
+  write(text: string): unknown;
+}
+
+/** Output on stderr in the form that fits: a live line on a terminal, plain lines elsewhere, nothing when quiet. */
+export async function createOutput(
+  global: Pick<GlobalOptions, "quiet" | "verbose" | "progress" | "color">,
+  stderr: NodeJS.WriteStream,
+  clock: Clock,
+): Promise<Output> {
+  const { quiet, verbose, progress } = global;
+  if (quiet) return { note() {}, detail() {}, progress() {}, settle() {} };
+  // A terminal that says it has no columns would make the live line redraw without end.
+  if (progress === "auto" && stderr.isTTY && stderr.columns !== 0) {
+    const { createLiveOutput } = await import("./live-output.ts");
+    return createLiveOutput(stderr, { verbose, hasColor: mayColor(stderr, global.color) });
+  }
+  return createPlainOutput(stderr, { verbose, clock, hasProgress: progress !== "none" });
+}
+
+/** A changed progress is said at most this often, an unchanged one as a sign of life. */
+const CHANGE_MS = 10_000;
+const HEARTBEAT_MS = 60_000;
+
+export function createPlainOutput(
+  stderr: Stream,
+  options: { verbose: boolean; hasProgress: boolean; clock: Clock },
+): Output {
+  const say = (line: string) => stderr.write(`${escapeControls(line)}\n`);
+  let last = { text: "", atMs: Number.NEGATIVE_INFINITY };
+  return {
+    note: say,
+    detail: (line) => {
+      if (options.verbose) say(line);
+    },
+    progress: (text) => {
+      if (!options.hasProgress) return;
+      const nowMs = options.clock.nowMs();
+      if (nowMs - last.atMs < (text === last.text ? HEARTBEAT_MS : CHANGE_MS)) return;
+      last = { text, atMs: nowMs };
+      say(text);
+    },
+    settle: () => {},
+  };
+}

@@ -1,0 +1,59 @@
+import { ERRORS, ImgbatchError } from "../contract/errors.ts";
+import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { escapeControls } from "../kernel/text.ts";
+import { adviceFor } from "./advice.ts";
+import type { CommandResult } from "./command.ts";
+
+/** Anything that was thrown, as an error of the catalogue. */
+export function toImgbatchError(thrown: unknown): ImgbatchError {
+  if (thrown instanceof ImgbatchError) return thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
+}
+
+export function exitCodeOf(error: ImgbatchError): number {
+  return EXIT_CODES[ERRORS[error.code].exit].code;
+}
+
+/** The one document of `--json` when a command failed. */
+export function errorDocument(error: ImgbatchError): object {
+  const { code, message, param, requestId, details } = error;
+  return {
+    ok: false,
+    error: {
+      code,
+      message,
+      ...(param === undefined ? {} : { param }),
+      ...(requestId === undefined ? {} : { request_id: requestId }),
+      ...(details === undefined ? {} : { details }),
+    },
+    exit_code: exitCodeOf(error),
+  };
+}
+
+/** The one document of `--json` when a command came to its end. Lists stay lists, as their commands promise. */
+export function resultDocument({ json, exitCode }: CommandResult): unknown {
+  if (typeof json !== "object" || json === null || Array.isArray(json)) return json;
+  return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
+}
+
+/** An error for people, on stderr; the last line says what to do. Text of others cannot move the cursor. */
+export function errorLines(
+  error: ImgbatchError,
+  options: { verbose: boolean; red: (text: string) => string },
+): string[] {
+  const advice = adviceFor(error.code);
+  const stack = error.code === "INTERNAL" || options.verbose ? stackLines(error) : [];
+  return [
+    `${options.red("error:")} ${escapeControls(error.message)}`,
+    ...(error.details ?? []).map((line) => `  ${escapeControls(line)}`),
+    ...stack,
+    ...(error.requestId === undefined ? [] : [`request id: ${escapeControls(error.requestId)}`]),
+    ...(advice === null ? [] : [`next: ${advice}`]),
+  ];
+}
+
+function stackLines(error: ImgbatchError): string[] {
+  const { stack } = error.cause instanceof Error ? error.cause : error;
+  return (stack ?? "").split("\n").slice(1).map(escapeControls);
+}

@@ -1,0 +1,88 @@
+import { createHttp } from "../client/http.ts";
+import { deadline } from "../client/poll.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { systemClock } from "../kernel/clock.ts";
+import { formatDuration } from "../kernel/durations.ts";
+import { EMBEDDED, keyFingerprint, type RunService } from "../run/service-identity.ts";
+import type { CommandContext } from "./command.ts";
+import type { ServiceConnection } from "./service-connection.ts";
+
+export interface ConnectedService extends RunService {
+  kind: ServiceConnection["kind"];
+}
+
+/** A service of another process may end at any time; then the next one is found or started, this often. */
+const CONNECTIONS = 5;
+
+/**
+ * Connects, works, disconnects. When the service was another process's embedded one and goes away, the work is done
+ * again with a new one: so it must be able to start over, finding what it has done before.
+ */
+export async function withService<T>(
+  context: CommandContext,
+  needs: { workers: boolean },
+  work: (service: ConnectedService) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    const connection = await context.connect(needs);
+    try {
+      return await work(toService(connection, context));
+    } catch (error) {
+      if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error)) throw error;
+      context.output.note("the service of the other process has ended; going on without it");
+    } finally {
+      await connection.close();
+    }
+  }
+}
+
+function toService(connection: ServiceConnection, { output }: CommandContext): ConnectedService {
+  const { baseUrl, apiKey, kind, isLocal } = connection;
+  const http = createHttp({
+    baseUrl,
+    apiKey,
+    clock: systemClock,
+    random: Math.random,
+    onRetry: (error, delayMs) =>
+      output.detail(`${error.message} Trying again in ${formatDuration(delayMs)}.`),
+  });
+  const identity = kind === "remote" ? baseUrl : EMBEDDED;
+  return {
+    http,
+    identity,
+    keyFingerprint: keyFingerprint(apiKey),
+    isLocal,
+    isBorrowed: kind === "shared",
+    kind,
+  };
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof ImgbatchError && (error.code === "NETWORK" || error.code === "SUBMISSION_UNKNOWN");
+}
+
+/** The signal of a command with `--timeout`: aborted by an interruption or when the time is up. */
+export function timeLimit(
+  signal: AbortSignal,
+  limitMs: number | undefined,
+): { signal: AbortSignal; stop: () => void } {
+  if (limitMs === undefined) return { signal, stop: () => {} };
+  const limit = deadline(systemClock, limitMs);
+  return { signal: AbortSignal.any([signal, limit.signal]), stop: limit.stop };
+}
+
+/** Says of a stop (signal, time) what becomes of the batches, and of the rest nothing. */
+export function explainStop(
+  error: unknown,
+  kind: ServiceConnection["kind"],
+  batchIds: readonly string[],
+): unknown {
+  if (!(error instanceof ImgbatchError) || batchIds.length === 0) return error;
+  const why = { INTERRUPTED: "Interrupted", TERMINATED: "Terminated", TIMEOUT: "Time is up" }[
+    String(error.code)
+  ];
+  if (why === undefined) return error;
+  const [verb, resume] = batchIds.length === 1 ? ["goes", "runs"] : ["go", "run"];
+  const fate = kind === "remote" ? `${verb} on` : `${resume} on when you call this again`;
+  return new ImgbatchError(error.code, `${why}; ${batchIds.join(", ")} ${fate}.`);
+}

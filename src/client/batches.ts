@@ -1,0 +1,97 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { FIXED_LIMITS } from "../contract/limits.ts";
+import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER, routes } from "../contract/routes.ts";
+import { retryAfterMs } from "./answer-errors.ts";
+import type { Http, JsonAnswer } from "./http.ts";
+import { type Batch, readBatch } from "./read-batch.ts";
+import { type BatchItem, type ListedModel, readItem, readModel, readPage } from "./read-lists.ts";
+
+/** A create body can be as large as 192 MiB of text. */
+const CREATE_TIMEOUT_MS = 300_000;
+
+export interface CreatedBatch {
+  batch: Batch;
+  /** The service knew the idempotency key and answered the batch that was made with it. */
+  replayed: boolean;
+}
+
+/**
+ * Makes a batch. `body` is the JSON text of the request, `key` its idempotency key: sending twice makes one batch.
+ * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer; ask again with the same key.
+ */
+export async function createBatch(
+  http: Http,
+  body: string,
+  key: string,
+  signal?: AbortSignal,
+): Promise<CreatedBatch> {
+  const answer = await http.json({
+    method: "POST",
+    path: routes.batches,
+    headers: { [IDEMPOTENCY_KEY_HEADER]: key },
+    body,
+    timeoutMs: CREATE_TIMEOUT_MS,
+    submits: true,
+    signal,
+  });
+  const replayed = answer.headers.get(IDEMPOTENCY_REPLAYED_HEADER)?.toLowerCase() === "true";
+  return { batch: requireBatch(answer), replayed };
+}
+
+export interface Look {
+  batch: Batch;
+  /** When the service wants to be asked again. */
+  retryAfterMs: number | null;
+}
+
+/** One look at a batch. `nowMs` reads a `Retry-After` date. */
+export async function getBatch(
+  http: Http,
+  id: string,
+  options: { signal?: AbortSignal | undefined; maxRetries?: number; nowMs?: number } = {},
+): Promise<Look> {
+  const { nowMs = 0, signal, ...rest } = options;
+  const answer = await http.json({ method: "GET", path: routes.batch(id), signal, ...rest });
+  return { batch: requireBatch(answer), retryAfterMs: retryAfterMs(answer.headers, nowMs) };
+}
+
+/** Every item of a batch, in request order, over as many pages as it takes. */
+export async function listItems(http: Http, id: string, signal?: AbortSignal): Promise<BatchItem[]> {
+  const items = new Map<string, BatchItem>();
+  let cursor = "";
+  for (;;) {
+    const before = items.size;
+    const path = `${routes.items(id)}?limit=${FIXED_LIMITS.itemPageMax}${cursor}`;
+    const answer = await http.json({ method: "GET", path, signal });
+    const page = readPage(answer.json);
+    if (page === null) throw notThis("a list of items", answer);
+    for (const value of page.data) {
+      const item = readItem(value);
+      if (item === null) throw notThis("a list of items", answer);
+      items.set(item.customId, item);
+    }
+    if (!page.hasMore) return [...items.values()];
+    // A page without anything new would be asked for without end.
+    if (items.size === before) throw notThis("a list whose pages end", answer);
+    cursor = `&cursor=${encodeURIComponent(page.nextCursor ?? String(items.size))}`;
+  }
+}
+
+/** The models that this key can make batches with; the first one is the default. */
+export async function listModels(http: Http, signal?: AbortSignal): Promise<ListedModel[]> {
+  const answer = await http.json({ method: "GET", path: routes.batchModels, signal });
+  const page = readPage(answer.json);
+  if (page === null) throw notThis("a list of models", answer);
+  return page.data.map(readModel).filter((model) => model !== null);
+}
+
+function requireBatch(answer: JsonAnswer): Batch {
+  const batch = readBatch(answer.json);
+  if (batch === null) throw notThis("a batch", answer);
+  return batch;
+}
+
+function notThis(what: string, answer: JsonAnswer): ImgbatchError {
+  const { requestId } = answer;
+  return new ImgbatchError("BAD_RESPONSE", `The service's answer is not ${what}.`, { requestId });
+}

@@ -1,0 +1,42 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { routes } from "../contract/routes.ts";
+import type { Http } from "./http.ts";
+
+export interface Content {
+  data: Buffer;
+  /** SHA-256 in hexadecimal digits, when the ETag is one; else null. */
+  sha256: string | null;
+  /** Null when the service did not say. */
+  contentType: string | null;
+}
+
+/** The bytes of one image of an item. `index` counts from 0. Errors: the service's, `NETWORK`. */
+export async function getContent(
+  http: Http,
+  batchId: string,
+  customId: string,
+  index: number,
+  signal?: AbortSignal,
+): Promise<Content> {
+  const path = `${routes.content(batchId, customId)}?image_index=${index}`;
+  return http.stream(
+    async () => ({ method: "GET", path, headers: { "accept-encoding": "identity" }, signal }),
+    async (response, alive) => {
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of response.body ?? []) {
+        alive();
+        chunks.push(chunk);
+      }
+      const data = Buffer.concat(chunks);
+      requireWhole(response, data.length);
+      const [, sha256 = null] = /^"([0-9a-f]{64})"$/.exec(response.headers.get("etag") ?? "") ?? [];
+      return { data, sha256, contentType: response.headers.get("content-type") };
+    },
+  );
+}
+
+function requireWhole(response: Response, bytes: number): void {
+  const length = response.headers.get("content-length");
+  if (length === null || response.headers.has("content-encoding") || Number(length) === bytes) return;
+  throw new ImgbatchError("NETWORK", `An image ended after ${bytes} of ${length} bytes.`);
+}

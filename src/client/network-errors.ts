@@ -1,0 +1,52 @@
+import { ImgbatchError } from "../contract/errors.ts";
+
+/** Failures before a connection stood: no byte of the request has left. */
+const NOT_CONNECTED = new Set([
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "UND_ERR_CONNECT_TIMEOUT",
+  "CERT_HAS_EXPIRED",
+  "DEPTH_ZERO_SELF_SIGNED_CERT",
+  "SELF_SIGNED_CERT_IN_CHAIN",
+  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+  "ERR_TLS_CERT_ALTNAME_INVALID",
+]);
+
+/** The reason that an attempt is aborted with when the service stays silent. */
+export class Silence extends Error {
+  readonly silentMs: number;
+  constructor(silentMs: number) {
+    super(`no answer within ${Math.round(silentMs / 1000)} s`);
+    this.silentMs = silentMs;
+  }
+}
+
+/** What `fetch` or reading a body threw, as an error of the catalogue, and whether the request may have arrived. */
+export function networkError(
+  thrown: unknown,
+  baseUrl: string,
+): { error: ImgbatchError; mayHaveArrived: boolean } {
+  const code = systemCode(thrown);
+  const reason = thrown instanceof Silence ? thrown.message : (code ?? messageOf(thrown));
+  const mayHaveArrived = code === null || !NOT_CONNECTED.has(code);
+  const what = mayHaveArrived ? "The connection to" : "Could not connect to";
+  const message = `${what} ${baseUrl}${mayHaveArrived ? " broke" : ""}: ${reason}`;
+  return { error: new ImgbatchError("NETWORK", message, { cause: thrown }), mayHaveArrived };
+}
+
+/** Node nests the system's code: fetch's TypeError has a cause, which may bundle one error per address. */
+function systemCode(thrown: unknown, depth = 0): string | null {
+  if (!(thrown instanceof Error) || depth > 4) return null;
+  const { code, errors } = thrown as { code?: unknown; errors?: unknown };
+  if (typeof code === "string") return code;
+  const inner = Array.isArray(errors) ? errors[0] : thrown.cause;
+  return systemCode(inner, depth + 1);
+}
+
+function messageOf(thrown: unknown): string {
+  if (!(thrown instanceof Error)) return String(thrown);
+  return thrown.cause instanceof Error ? thrown.cause.message : thrown.message;
+}

@@ -1,0 +1,88 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { backoffMs } from "../kernel/backoff.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { getBatch } from "./batches.ts";
+import type { Http } from "./http.ts";
+import type { Batch } from "./read-batch.ts";
+import { mayPass } from "./retry-policy.ts";
+
+/** How long to wait before the next look, in ms. */
+export type Pace = (elapsedMs: number, looks: number, random: () => number) => number;
+
+const MINUTE_MS = 60_000;
+
+/** For a service elsewhere: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
+export const remotePace: Pace = (elapsedMs, _looks, random) => {
+  if (elapsedMs < 2 * MINUTE_MS) return 10_000 + random() * 5_000;
+  const long = (elapsedMs - 10 * MINUTE_MS) / (20 * MINUTE_MS);
+  return 30_000 + 30_000 * Math.min(1, Math.max(0, long));
+};
+
+/** For a service on this machine: 150 ms, rising to half a second. */
+export const localPace: Pace = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
+
+/** How many looks may fail in a row, and how long to wait after each, before the poller gives up. */
+const PATIENT = { failures: 20, backoff: { baseMs: 1_000, capMs: 60_000 } };
+/** A service inside another command is gone when that ends, and does not come back under its address. */
+const IMPATIENT = { failures: 2, backoff: { baseMs: 100, capMs: 200 } };
+
+export interface PollOptions {
+  http: Http;
+  clock: Clock;
+  random: () => number;
+  isLocal: boolean;
+  /** The service lives in another process's command. */
+  isBorrowed?: boolean;
+  /** A fixed interval in ms instead of the usual pace. */
+  intervalMs?: number | undefined;
+  /** Its reason is thrown, as it is: an interruption or the end of the time. */
+  signal?: AbortSignal | undefined;
+  onLook?: (batch: Batch) => void;
+  onFailure?: (error: ImgbatchError, delayMs: number) => void;
+}
+
+/**
+ * Looks at a batch until it has ended, and answers it. What may pass (network, 429, 502–504) is waited out; a
+ * `Retry-After` beats the pace. An unknown status is never the end. Never submits anything.
+ */
+export async function pollUntilDone(id: string, options: PollOptions): Promise<Batch> {
+  const { http, clock, random, signal } = options;
+  const startMs = clock.nowMs();
+  const pace =
+    options.intervalMs === undefined
+      ? options.isLocal
+        ? localPace
+        : remotePace
+      : () => options.intervalMs ?? 0;
+  const patience = options.isBorrowed ? IMPATIENT : PATIENT;
+  let failures = 0;
+  for (let looks = 0; ; looks++) {
+    let askedForMs: number | null;
+    let delayMs = pace(clock.nowMs() - startMs, looks, random);
+    try {
+      const look = await getBatch(http, id, { signal, maxRetries: 0, nowMs: clock.nowMs() });
+      options.onLook?.(look.batch);
+      if (look.batch.isDone) return look.batch;
+      failures = 0;
+      askedForMs = look.retryAfterMs;
+    } catch (error) {
+      failures++;
+      if (!mayPass(error) || failures > patience.failures) throw error;
+      askedForMs = error.retryAfterMs ?? null;
+      delayMs = Math.max(delayMs, backoffMs(failures, patience.backoff, random));
+      options.onFailure?.(error, askedForMs ?? delayMs);
+    }
+    await clock.sleep(askedForMs ?? delayMs, signal);
+  }
+}
+
+/** A signal that is aborted with `TIMEOUT` when `limitMs` have passed. Call `stop` when the work is over. */
+export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; stop: () => void } {
+  const over = new AbortController();
+  const stopped = new AbortController();
+  clock.sleep(limitMs, stopped.signal).then(
+    () => over.abort(new ImgbatchError("TIMEOUT")),
+    () => {},
+  );
+  return { signal: over.signal, stop: () => stopped.abort() };
+}

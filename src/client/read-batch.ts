@@ -1,0 +1,77 @@
+import { z } from "zod";
+import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { numberToMicros } from "../kernel/money.ts";
+
+/**
+ * Other services of this kind leave fields out, add some, and name two statuses differently. Reading is tolerant:
+ * what is missing is null, what is unknown is kept in `raw`, and a status that nobody knows is never "done".
+ */
+const text = z.string().nullish().catch(null);
+const whole = z.int().nullish().catch(null);
+const amount = z.number().nullish().catch(null);
+
+const batchSchema = z.looseObject({
+  id: z.string().min(1),
+  status: z.string(),
+  task_name: text,
+  model: text,
+  parent_batch_id: text,
+  provider: text,
+  item_count: whole,
+  success_count: whole,
+  fail_count: whole,
+  estimated_cost: amount,
+  actual_cost: amount,
+  created_at: whole,
+  error: z.looseObject({ code: text, message: text }).nullish().catch(null),
+});
+
+/** A batch as the client sees it. */
+export interface Batch {
+  id: string;
+  /** One of the known statuses, or whatever the service says. */
+  status: BatchStatus | (string & {});
+  isDone: boolean;
+  name: string | null;
+  model: string | null;
+  parentId: string | null;
+  provider: string | null;
+  itemCount: number | null;
+  successCount: number;
+  failCount: number;
+  estimatedCostMicroUsd: number | null;
+  actualCostMicroUsd: number | null;
+  createdAtMs: number | null;
+  error: { code: string; message: string } | null;
+  /** The object as it came. */
+  raw: Record<string, unknown>;
+}
+
+/** Null when the value is no batch at all. */
+export function readBatch(value: unknown): Batch | null {
+  const parsed = batchSchema.safeParse(value);
+  if (!parsed.success) return null;
+  const wire = parsed.data;
+  const status = wire.status === "submitting" ? "queued" : wire.status;
+  return {
+    id: wire.id,
+    status,
+    isDone: isTerminal(status as BatchStatus),
+    name: wire.task_name ?? null,
+    model: wire.model ?? null,
+    parentId: wire.parent_batch_id ?? null,
+    provider: wire.provider ?? null,
+    itemCount: wire.item_count ?? null,
+    successCount: wire.success_count ?? 0,
+    failCount: wire.fail_count ?? 0,
+    estimatedCostMicroUsd: micros(wire.estimated_cost),
+    actualCostMicroUsd: micros(wire.actual_cost),
+    createdAtMs: wire.created_at == null ? null : wire.created_at * 1000,
+    error: wire.error ? { code: wire.error.code ?? "UNKNOWN", message: wire.error.message ?? "" } : null,
+    raw: value as Record<string, unknown>,
+  };
+}
+
+function micros(usd: number | null | undefined): number | null {
+  return usd == null ? null : numberToMicros(usd);
+}

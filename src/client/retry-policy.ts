@@ -1,0 +1,32 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import type { BackoffPolicy } from "../kernel/backoff.ts";
+
+/** When a request is sent again, and how often. */
+export interface RetryPolicy {
+  /** Answers with these statuses may be different a moment later. 500 is not among them: it is a fault, not a load. */
+  statuses: readonly number[];
+  maxRetries: number;
+  backoff: BackoffPolicy;
+  /** A server that asks for a longer pause, in ms, is not waited for: the caller is told instead. */
+  longestPauseMs: number;
+}
+
+export const RETRY_POLICY: RetryPolicy = {
+  statuses: [429, 502, 503, 504],
+  maxRetries: 3,
+  backoff: { baseMs: 500, capMs: 20_000 },
+  longestPauseMs: 120_000,
+};
+
+/** A pool without any usable token is a matter of capacity: asking again at once only makes it worse. */
+const NO_CAPACITY = /\ball\b.*\btokens?\b.*\b(disabled|cooling down|locked|expired)\b/is;
+
+export function isOutOfCapacity(error: ImgbatchError): boolean {
+  return NO_CAPACITY.test(error.message);
+}
+
+/** Whether the same request may succeed later without anything being changed. */
+export function mayPass(error: unknown, policy: RetryPolicy = RETRY_POLICY): error is ImgbatchError {
+  if (!(error instanceof ImgbatchError) || isOutOfCapacity(error)) return false;
+  return error.code === "NETWORK" || policy.statuses.includes(error.httpStatus);
+}

@@ -1,0 +1,122 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import type { Batch } from "../client/read-batch.ts";
+import { saving } from "../client/saving.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { writeFileDurably } from "../kernel/durable-file.ts";
+import { microsToNumber } from "../kernel/money.ts";
+
+export const LEDGER_FILE = "imgbatch.json";
+const SCHEMA_VERSION = 1;
+
+/**
+ * What is known of a batch. `intent`: the request is about to leave, or has left without an answer before a crash.
+ * `created`: the service has answered its id. `unknown`: the answer was lost; asking with the same key finds out.
+ */
+const ledgerBatchSchema = z.looseObject({
+  index: z.int(),
+  id: z.string().nullable(),
+  idempotency_key: z.string().nullable(),
+  state: z.enum(["intent", "created", "unknown"]),
+  status: z.string().nullable(),
+  item_count: z.int().nullable(),
+  success_count: z.int().nullable(),
+  fail_count: z.int().nullable(),
+  estimated_cost: z.number().nullable(),
+  actual_cost: z.number().nullable(),
+  parent_batch_id: z.string().nullable(),
+});
+export type LedgerBatch = z.infer<typeof ledgerBatchSchema>;
+
+const ledgerSchema = z.looseObject({
+  schema_version: z.literal(SCHEMA_VERSION),
+  base_url: z.string(),
+  key_fingerprint: z.string(),
+  input_sha256: z.string().nullable(),
+  is_fresh: z.boolean(),
+  created_at: z.string(),
+  finished_at: z.string().nullable(),
+  batches: z.array(ledgerBatchSchema),
+});
+
+/** `imgbatch.json`: which batches a directory belongs to. Never holds a key, only its fingerprint. */
+export type Ledger = z.infer<typeof ledgerSchema>;
+
+export function newLedger(facts: {
+  baseUrl: string;
+  keyFingerprint: string;
+  inputSha256: string | null;
+  isFresh: boolean;
+  nowMs: number;
+  batches: LedgerBatch[];
+}): Ledger {
+  return {
+    schema_version: SCHEMA_VERSION,
+    base_url: facts.baseUrl,
+    key_fingerprint: facts.keyFingerprint,
+    input_sha256: facts.inputSha256,
+    is_fresh: facts.isFresh,
+    created_at: new Date(facts.nowMs).toISOString(),
+    finished_at: null,
+    batches: facts.batches,
+  };
+}
+
+/** A batch that is about to be asked for. */
+export function intendedBatch(index: number, idempotencyKey: string, parentId: string | null): LedgerBatch {
+  return {
+    index,
+    id: null,
+    idempotency_key: idempotencyKey,
+    state: "intent",
+    status: null,
+    item_count: null,
+    success_count: null,
+    fail_count: null,
+    estimated_cost: null,
+    actual_cost: null,
+    parent_batch_id: parentId,
+  };
+}
+
+/** Notes what the service says of a batch. */
+export function recordBatch(entry: LedgerBatch, batch: Batch): void {
+  const usd = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
+  Object.assign(entry, {
+    id: batch.id,
+    state: "created",
+    status: batch.status,
+    item_count: batch.itemCount,
+    success_count: batch.successCount,
+    fail_count: batch.failCount,
+    estimated_cost: usd(batch.estimatedCostMicroUsd),
+    actual_cost: usd(batch.actualCostMicroUsd),
+    parent_batch_id: batch.parentId ?? entry.parent_batch_id,
+  } satisfies Partial<LedgerBatch>);
+}
+
+/** Null when the directory has none. Throws `DIRECTORY_CONFLICT` when there is one that cannot be understood. */
+export async function readLedger(dir: string): Promise<Ledger | null> {
+  const path = join(dir, LEDGER_FILE);
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
+  }
+  try {
+    return ledgerSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    const message = `${path} is damaged or of another version of imgbatch: use another directory, or remove it.`;
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause });
+  }
+}
+
+/** On disk when this resolves, whole or not at all. */
+export async function writeLedger(dir: string, ledger: Ledger): Promise<void> {
+  const path = join(dir, LEDGER_FILE);
+  await saving(path, () => writeFileDurably(path, `${JSON.stringify(ledger, null, 2)}\n`));
+}

@@ -1,0 +1,99 @@
+import { readFile, stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { IMAGE_MIME_TYPES } from "../../contract/image-types.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { type ImageHeader, readImageHeader } from "../image-header.ts";
+import type { ReferenceSpec } from "./check-row.ts";
+import type { PromptReference, Report } from "./prompt-item.ts";
+
+const ACCEPTED = "must be a PNG, JPEG or WebP image";
+
+/**
+ * Looks at a reference image: size, type by its bytes, hash. Null when something is wrong with it, which is reported.
+ * The bytes of a file are not kept: hundreds of references would fill the memory.
+ */
+export async function loadReference(
+  spec: ReferenceSpec,
+  baseDir: string,
+  limits: Limits,
+  report: Report,
+): Promise<PromptReference | null> {
+  if (spec.inline !== undefined) return inlineReference(spec, spec.inline, limits, report);
+  if (spec.path === undefined) return null;
+  const path = resolve(baseDir, spec.path);
+  const data = await readImageFile(path, limits.referenceImageBytes);
+  if (typeof data === "string") {
+    report(spec.field, `${spec.path} ${data}`);
+    return null;
+  }
+  const header = readImageHeader(data);
+  if (header === null) report(spec.field, `${spec.path} ${ACCEPTED}; its first bytes are of no such type`);
+  return header === null ? null : toReference(spec, data, header, { path }, report);
+}
+
+/** The bytes, or what is wrong. */
+async function readImageFile(path: string, maxBytes: number): Promise<Buffer | string> {
+  try {
+    const facts = await stat(path);
+    if (!facts.isFile()) return "is not a file";
+    if (facts.size > maxBytes) return tooLarge(facts.size, maxBytes);
+    return await readFile(path);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    return code === "ENOENT"
+      ? "does not exist (paths are relative to the prompt file)"
+      : `cannot be read (${code})`;
+  }
+}
+
+function inlineReference(
+  spec: ReferenceSpec,
+  inline: { data: string; mimeType: string },
+  limits: Limits,
+  report: Report,
+): PromptReference | null {
+  const data = Buffer.from(inline.data, "base64");
+  const wrong = (field: string, message: string) => {
+    report(`${spec.field}.${field}`, message);
+    return null;
+  };
+  if (inline.data === "" || data.toString("base64") !== inline.data) {
+    return wrong("data", "must be standard Base64, padded and without a data: prefix");
+  }
+  if (data.length > limits.referenceImageBytes)
+    return wrong("data", tooLarge(data.length, limits.referenceImageBytes));
+  const header = readImageHeader(data);
+  if (header === null) return wrong("data", ACCEPTED);
+  if (header.mimeType !== inline.mimeType) {
+    const right = IMAGE_MIME_TYPES.some((type) => type === inline.mimeType)
+      ? header.mimeType
+      : IMAGE_MIME_TYPES.join(", ");
+    return wrong("mime_type", `is ${JSON.stringify(inline.mimeType)}; it should be ${right}`);
+  }
+  return toReference(spec, data, header, { data }, report);
+}
+
+function toReference(
+  spec: ReferenceSpec,
+  data: Buffer,
+  header: ImageHeader,
+  source: PromptReference["source"],
+  report: Report,
+): PromptReference | null {
+  const pixels = (header.widthPx ?? 0) * (header.heightPx ?? 0);
+  if (pixels > FIXED_LIMITS.referencePixels) {
+    report(spec.field, `has ${pixels} pixels; at most ${FIXED_LIMITS.referencePixels} are allowed`);
+    return null;
+  }
+  const { mimeType } = header;
+  const labels = {
+    ...(spec.id === undefined ? {} : { id: spec.id }),
+    ...(spec.type === undefined ? {} : { type: spec.type }),
+  };
+  return { ...labels, mimeType, sha256: sha256Hex(data), bytes: data.length, pixels, source };
+}
+
+function tooLarge(bytes: number, maxBytes: number): string {
+  return `has ${bytes} bytes; at most ${maxBytes} are allowed`;
+}

@@ -1,0 +1,103 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { saving } from "../client/saving.ts";
+import type { CreateBatchBody, CreateItemBody } from "../contract/create-batch.ts";
+import { expandedCustomIds } from "../contract/text-rules.ts";
+import { writeFileDurably } from "../kernel/durable-file.ts";
+import type { Chunk, PlannedItem, RunRequest } from "./plan.ts";
+import type { PromptReference } from "./prompts/prompt-item.ts";
+import { readReference, referencePath } from "./references.ts";
+
+export const INPUT_FILE = "input.jsonl";
+
+/** A line of `input.jsonl`: what was sent, in the form of a prompt file, reference images by their hash. */
+export interface InputLine {
+  custom_id?: string;
+  prompt: string;
+  output_count?: number;
+  reference_images?: { path: string; id?: string; type?: string }[];
+}
+
+export async function writeRunInput(dir: string, items: readonly PlannedItem[]): Promise<void> {
+  const path = join(dir, INPUT_FILE);
+  await saving(path, () => writeFileDurably(path, toJsonLines(items.map(toInputLine))));
+}
+
+/** The input of a run, by the id of each image; empty when the directory has none (a mere download). */
+export async function readRunInput(dir: string): Promise<Map<string, InputLine>> {
+  const text = await readFile(join(dir, INPUT_FILE), "utf8").catch(() => "");
+  return inputByImageId(readJsonLines<InputLine>(text));
+}
+
+/** Each image that a line asks for, with the line that would make this one alone. */
+export function inputByImageId(lines: readonly InputLine[]): Map<string, InputLine> {
+  const byId = new Map<string, InputLine>();
+  for (const line of lines) {
+    const { output_count = 1, custom_id = "", ...rest } = line;
+    for (const id of expandedCustomIds(custom_id, output_count)) byId.set(id, { custom_id: id, ...rest });
+  }
+  return byId;
+}
+
+export function toInputLine(item: PlannedItem): InputLine {
+  const references = item.references.map((reference) => ({
+    path: referencePath(reference.sha256),
+    ...labelsOf(reference),
+  }));
+  return {
+    custom_id: item.customId,
+    prompt: item.prompt,
+    ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
+    ...(references.length === 0 ? {} : { reference_images: references }),
+  };
+}
+
+/** The JSON text of the create request of a chunk; reads the reference images from the run's directory. */
+export async function createRequestText(dir: string, request: RunRequest, chunk: Chunk): Promise<string> {
+  const items: CreateItemBody[] = [];
+  for (const item of chunk.items) items.push(await toCreateItem(dir, item));
+  const body: CreateBatchBody = {
+    model: request.model,
+    ...(request.name === null ? {} : { task_name: request.name }),
+    ...(request.parentId === null ? {} : { parent_batch_id: request.parentId }),
+    ...(request.metadata === null ? {} : { metadata: request.metadata }),
+    response_mime_type: request.mimeType,
+    items,
+  };
+  return JSON.stringify(body);
+}
+
+async function toCreateItem(dir: string, item: PlannedItem): Promise<CreateItemBody> {
+  const { customId, prompt, outputCount, references } = item;
+  const images = [];
+  for (const reference of references) {
+    const data = (await readReference(dir, reference.sha256)).toString("base64");
+    images.push({ ...labelsOf(reference), mime_type: reference.mimeType, data });
+  }
+  return {
+    custom_id: customId,
+    prompt,
+    ...(outputCount === 1 ? {} : { output_count: outputCount }),
+    ...(images.length === 0 ? {} : { reference_images: images }),
+  };
+}
+
+function labelsOf({ id, type }: PromptReference): { id?: string; type?: string } {
+  return { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
+}
+
+/** One value a line. */
+export function toJsonLines(values: readonly unknown[]): string {
+  return values.map((value) => `${JSON.stringify(value)}\n`).join("");
+}
+
+/** The lines of a file that this program wrote; a line that is no JSON is left out. */
+export function readJsonLines<T>(text: string): T[] {
+  return text.split("\n").flatMap((line) => {
+    try {
+      return line === "" ? [] : [JSON.parse(line) as T];
+    } catch {
+      return [];
+    }
+  });
+}

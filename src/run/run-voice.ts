@@ -1,0 +1,9 @@
+/** How a run tells what it does. */
+export interface RunVoice {
+  /** Something to remember: a line that stays. */
+  note(line: string): void;
+  /** For those who want to know more. */
+  detail(line: string): void;
+  /** How far it is; the next one replaces it. */
+  progress(text: string): void;
+}

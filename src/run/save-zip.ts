@@ -1,0 +1,123 @@
+import { rm } from "node:fs/promises";
+import { downloadFile } from "../client/download.ts";
+import type { Http } from "../client/http.ts";
+import type { Batch } from "../client/read-batch.ts";
+import type { BatchItem } from "../client/read-lists.ts";
+import { saving } from "../client/saving.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { DEFAULT_LIMITS } from "../contract/limits.ts";
+import { routes } from "../contract/routes.ts";
+import { inspect, type Placed } from "./place-file.ts";
+import type { ResultFile } from "./results.ts";
+import type { RunVoice } from "./run-voice.ts";
+import { readContents, type ZippedImage } from "./zip-contents.ts";
+import { openZip } from "./zip-reader.ts";
+
+export interface ZipJob {
+  http: Http;
+  batch: Batch;
+  items: readonly BatchItem[];
+  /** Where the ZIP goes. */
+  target: string;
+  signal?: AbortSignal | undefined;
+  voice: RunVoice;
+}
+
+/** The file name of a batch's ZIP. */
+export function zipName(batchId: string): string {
+  return `${batchId.replace(/[^A-Za-z0-9_-]/g, "_")}.zip`;
+}
+
+/** Downloads the ZIP of a batch, resuming what is there of it; nothing in it is checked yet. Answers its size. */
+export async function fetchZip({ http, batch, items, target, signal, voice }: ZipJob): Promise<number> {
+  // A batch larger than the usual limit must be asked for in full.
+  const query = items.length > DEFAULT_LIMITS.zipItems ? `?max_items=${items.length}` : "";
+  const { bytes } = await downloadFile({
+    http,
+    path: routes.download(batch.id) + query,
+    target,
+    signal,
+    onProgress: (done, total) => {
+      voice.progress(`downloading ${megabytes(done)}${total === null ? "" : ` of ${megabytes(total)}`}`);
+    },
+  });
+  return bytes;
+}
+
+/** How to take an image out of a ZIP: `index` counts the images of its item. Answers what it found. */
+export type TakeImage<T> = (image: ZippedImage, index: number) => Promise<T>;
+
+/**
+ * Takes the images of a ZIP one by one, in the order of each item's images. What is wrong with some does not keep the
+ * others from being taken; then `VERIFY_FAILED` says all of it.
+ */
+export async function takeImages<T>(
+  path: string,
+  items: readonly BatchItem[],
+  take: TakeImage<T>,
+  signal?: AbortSignal,
+): Promise<Map<string, T[]>> {
+  const zip = await openZip(path);
+  try {
+    const taken = new Map<string, T[]>();
+    const wrong: string[] = [];
+    for (const image of await readContents(zip, items)) {
+      signal?.throwIfAborted();
+      const before = taken.get(image.customId) ?? [];
+      try {
+        taken.set(image.customId, [...before, await take(image, before.length)]);
+      } catch (error) {
+        if (!(error instanceof ImgbatchError) || error.code !== "VERIFY_FAILED") throw error;
+        wrong.push(error.message);
+      }
+    }
+    if (wrong.length > 0) throw wrongFiles(wrong);
+    return taken;
+  } finally {
+    zip.close();
+  }
+}
+
+/** An image inside a ZIP that is kept. */
+export interface ZippedFile {
+  file: ResultFile;
+  verified: Placed["verified"];
+}
+
+/** Checks an image without unpacking it; `zip` is how the result names the ZIP. */
+export async function checkInPlace(zip: string, { entry, sha256, bytes }: ZippedImage): Promise<ZippedFile> {
+  const { file, verified } = await inspect(
+    await entry.read(),
+    { sha256, bytes, crc32: entry.crc32 },
+    entry.name,
+  );
+  return { file: { path: zip, entry: entry.name, ...file }, verified };
+}
+
+/** Saves the ZIP of a batch and checks every image in it, and that no item's is absent. One that fails is removed. */
+export async function saveZip(job: ZipJob): Promise<{ images: ResultFile[]; bytes: number }> {
+  const { target, items, signal } = job;
+  const bytes = await fetchZip(job);
+  try {
+    const checked = await takeImages(target, items, (image) => checkInPlace(target, image), signal);
+    const absent = items.filter(
+      (item) => item.status === "success" && (checked.get(item.customId)?.length ?? 0) < item.imageCount,
+    );
+    if (absent.length > 0)
+      throw wrongFiles(absent.map((item) => `the ZIP lacks an image of ${JSON.stringify(item.customId)}`));
+    return { images: [...checked.values()].flat().map(({ file }) => file), bytes };
+  } catch (error) {
+    await saving(target, () => rm(target, { force: true }));
+    throw error;
+  }
+}
+
+function wrongFiles(wrong: readonly string[]): ImgbatchError {
+  if (wrong.length === 1) return new ImgbatchError("VERIFY_FAILED", wrong[0]);
+  const message = `${wrong.length} downloaded files are not what they should be.`;
+  return new ImgbatchError("VERIFY_FAILED", message, { details: wrong });
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,39 @@
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { join } from "node:path";
+import type { ResultFile, ResultLine } from "./results.ts";
+import { IMAGES_FOLDER } from "./run-directory.ts";
+
+/** Whether the file on disk is the one that the results name, by its hash: dates and sizes prove nothing. */
+export async function isSound(dir: string, file: ResultFile): Promise<boolean> {
+  if (file.entry !== undefined || !isImagePath(file.path)) return false;
+  return (await hashFile(join(dir, file.path))) === file.sha256;
+}
+
+/** Whether every file of a result is on disk, unchanged. */
+export async function isWholeResult(dir: string, line: ResultLine): Promise<boolean> {
+  if (line.files.length === 0) return false;
+  for (const file of line.files) if (!(await isSound(dir, file))) return false;
+  return true;
+}
+
+/** SHA-256 of a file; null when it cannot be read. */
+export async function hashFile(path: string): Promise<string | null> {
+  const hash = createHash("sha256");
+  try {
+    for await (const chunk of createReadStream(path)) hash.update(chunk);
+    return hash.digest("hex");
+  } catch {
+    return null;
+  }
+}
+
+/** A results file can be edited by anybody: a path from it is only used when it is a name directly below `images/`. */
+export function isImagePath(path: unknown): boolean {
+  return (
+    typeof path === "string" &&
+    path.startsWith(`${IMAGES_FOLDER}/`) &&
+    /^[^/\\\0]+$/.test(path.slice(IMAGES_FOLDER.length + 1)) &&
+    !/^\.{1,2}$/.test(path.slice(IMAGES_FOLDER.length + 1))
+  );
+}

@@ -1,0 +1,36 @@
+import type { ExitName } from "../contract/exit-codes.ts";
+import type { RunOutcome } from "./collect-run.ts";
+
+/** How many failed images a run may have and still count as done: a number, or a share of all. */
+export type Allowance = { count: number } | { share: number };
+
+/** Reads `3` or `5%`; null when it is neither. */
+export function parseAllowance(text: string): Allowance | null {
+  const [, digits, percent] = /^(\d+(?:\.\d+)?)(%?)$/.exec(text.trim()) ?? [];
+  const value = Number(digits);
+  if (digits === undefined || (percent === "%" ? value > 100 : !Number.isInteger(value))) return null;
+  return percent === "%" ? { share: value / 100 } : { count: value };
+}
+
+export interface Counts {
+  total: number;
+  success: number;
+  failed: number;
+}
+
+export function countImages({ lines }: Pick<RunOutcome, "lines">): Counts {
+  const success = lines.filter((line) => line.files.length > 0).length;
+  return { total: lines.length, success, failed: lines.length - success };
+}
+
+/** What an ended run means for the process that asked for it. */
+export function verdict(
+  counts: Counts,
+  statuses: readonly string[],
+  allowance: Allowance = { count: 0 },
+): Extract<ExitName, "ok" | "someFailed" | "noImages"> {
+  if (counts.success === 0) return "noImages";
+  if (statuses.some((status) => status === "failed" || status === "cancelled")) return "someFailed";
+  const allowed = "count" in allowance ? allowance.count : allowance.share * counts.total;
+  return counts.failed > allowed ? "someFailed" : "ok";
+}

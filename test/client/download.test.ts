@@ -1,0 +1,122 @@
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { downloadFile } from "../../src/client/download.ts";
+import { createHttp } from "../../src/client/http.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const BYTES = Buffer.from(Array.from({ length: 200_000 }, (_, i) => (i * 7919) % 251));
+const ETAG = '"v1"';
+
+interface Seen {
+  range: string | undefined;
+  ifRange: string | undefined;
+}
+
+/** A file server that cuts its first answers short, `cuts` bytes into each. */
+async function fileServer(
+  cuts: number[],
+  options: { etag?: string | null; listener?: RequestListener } = {},
+) {
+  const seen: Seen[] = [];
+  const state = { etag: options.etag === undefined ? ETAG : options.etag };
+  const serve: RequestListener = (request, response) => {
+    const { range, "if-range": ifRange } = request.headers as Record<string, string | undefined>;
+    seen.push({ range, ifRange });
+    const start = range !== undefined && ifRange === state.etag ? Number(/\d+/.exec(range)?.[0]) : 0;
+    const part = BYTES.subarray(start);
+    const headers = { "content-length": part.length, ...(state.etag === null ? {} : { etag: state.etag }) };
+    const contentRange = { "content-range": `bytes ${start}-${BYTES.length - 1}/${BYTES.length}` };
+    response.writeHead(start > 0 ? 206 : 200, start > 0 ? { ...headers, ...contentRange } : headers);
+    const cut = cuts.shift();
+    if (cut === undefined) response.end(part);
+    else response.write(part.subarray(0, cut), () => setImmediate(() => request.socket.destroy()));
+  };
+  const server = createServer(options.listener ?? serve);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const http = createHttp({
+    baseUrl,
+    apiKey: "k",
+    clock: new InstantClock(),
+    random: () => 0,
+    timeoutMs: 2_000,
+  });
+  const dir = await tempDir();
+  const target = join(dir, "batch.zip");
+  return { seen, state, http, dir, target, get: () => downloadFile({ http, path: "/file", target }) };
+}
+
+it("[HTTP-19] a broken download goes on where it stopped, and the file is whole under its name", async () => {
+  const { seen, dir, target, get } = await fileServer([70_000, 50_000]);
+  expect(await get()).toMatchObject({ bytes: BYTES.length, etag: ETAG });
+  expect(await readFile(target)).toEqual(BYTES);
+  expect(await readdir(dir)).toEqual(["batch.zip"]);
+  expect(seen[0]).toEqual({ range: undefined, ifRange: undefined });
+  expect(seen.slice(1).every((each) => each.ifRange === ETAG && /^bytes=\d+-$/.test(each.range ?? ""))).toBe(
+    true,
+  );
+});
+
+it("[HTTP-19] a later process resumes the part of an earlier one", async () => {
+  const { seen, dir, target, get } = await fileServer([]);
+  await writeFile(`${target}.part`, BYTES.subarray(0, 123_456));
+  await writeFile(`${target}.part.etag`, ETAG);
+  await get();
+  expect(seen).toEqual([{ range: "bytes=123456-", ifRange: ETAG }]);
+  expect(await readFile(target)).toEqual(BYTES);
+  expect(await readdir(dir)).toEqual(["batch.zip"]);
+});
+
+it("[HTTP-20] other bytes under the same address are never joined to the old part", async () => {
+  const { state, target, get } = await fileServer([]);
+  await writeFile(`${target}.part`, "of another version");
+  await writeFile(`${target}.part.etag`, ETAG);
+  state.etag = '"v2"';
+  await get();
+  expect(await readFile(target)).toEqual(BYTES);
+});
+
+it("[HTTP-20] without a strong ETag every attempt starts at the beginning", async () => {
+  for (const etag of [null, 'W/"weak"']) {
+    const { seen, target, get } = await fileServer([1000], { etag });
+    await get();
+    expect(seen.every((each) => each.range === undefined)).toBe(true);
+    expect(await readFile(target)).toEqual(BYTES);
+  }
+});
+
+it("[HTTP-20] a range that cannot be satisfied starts again", async () => {
+  let requests = 0;
+  const listener: RequestListener = (request, response) => {
+    requests++;
+    if (request.headers.range === undefined) response.end(BYTES);
+    else response.writeHead(416).end();
+  };
+  const { target, get } = await fileServer([], { listener });
+  await writeFile(`${target}.part`, "x");
+  await writeFile(`${target}.part.etag`, ETAG);
+  await get();
+  expect(await readFile(target)).toEqual(BYTES);
+  expect(requests).toBe(2);
+});
+
+it("[HTTP-21] a download that keeps breaking ends as NETWORK and leaves its part for the next time", async () => {
+  const { dir, get } = await fileServer([10_000, 10_000, 10_000, 10_000]);
+  await expect(get()).rejects.toMatchObject({ code: "NETWORK" });
+  expect((await readdir(dir)).sort()).toEqual(["batch.zip.part", "batch.zip.part.etag"]);
+});
+
+it("[HTTP-21] a disk that refuses is SAVE_FAILED and not tried again", async () => {
+  const { http, dir, seen } = await fileServer([]);
+  const target = join(dir, "not", "there", "batch.zip");
+  await expect(downloadFile({ http, path: "/file", target })).rejects.toMatchObject({ code: "SAVE_FAILED" });
+  expect(seen).toHaveLength(1);
+});

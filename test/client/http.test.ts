@@ -1,0 +1,244 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, it, onTestFinished } from "vitest";
+import { createBatch, getBatch, listItems, listModels } from "../../src/client/batches.ts";
+import { createHttp, type Http } from "../../src/client/http.ts";
+import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+
+interface Wire {
+  fake: FakeService;
+  http: Http;
+  clock: InstantClock;
+}
+
+async function wire(options: FakeOptions = {}, apiKey = FAKE_KEY): Promise<Wire> {
+  const fake = await startFakeService(options);
+  onTestFinished(() => fake.close());
+  const clock = new InstantClock();
+  const http = createHttp({ baseUrl: fake.url, apiKey, clock, random: () => 0.5, timeoutMs: 100 });
+  return { fake, http, clock };
+}
+
+const BODY = JSON.stringify({ model: "m", items: [{ custom_id: "a", prompt: "a" }] });
+const create = (http: Http) => createBatch(http, BODY, "key-1");
+const look = (http: Http) => getBatch(http, "imgbatch_none");
+const error = (status: number, headers: Record<string, string> = {}) => ({
+  status,
+  headers,
+  body: { error: { type: "api_error", code: "SOMETHING", message: "Busy." } },
+});
+
+for (const status of [429, 502, 503, 504]) {
+  it(`[HTTP-1] ${status} is tried again at most three times, with exponential backoff and full jitter`, async () => {
+    const { fake, http, clock } = await wire();
+    fake.fault(/^GET/, error(status), error(status), error(status), error(status), error(status));
+    await expect(listModels(http)).rejects.toMatchObject({
+      httpStatus: status,
+      message: "Busy. (SOMETHING)",
+    });
+    expect(fake.requests).toHaveLength(4);
+    expect(clock.sleepsMs).toEqual([250, 500, 1000]);
+  });
+}
+
+for (const status of [400, 401, 402, 403, 404, 409, 410, 413, 500]) {
+  it(`[HTTP-1] ${status} is not tried again`, async () => {
+    const { fake, http, clock } = await wire();
+    fake.fault(/^GET/, error(status));
+    await expect(listModels(http)).rejects.toMatchObject({ httpStatus: status });
+    expect(fake.requests).toHaveLength(1);
+    expect(clock.sleepsMs).toEqual([]);
+  });
+}
+
+it("[HTTP-2] a Retry-After is followed exactly, as seconds and as a date", async () => {
+  const { fake, http, clock } = await wire();
+  const date = new Date(clock.nowMs() + 7_000 + 90_000).toUTCString();
+  fake.fault(/^GET/, error(429, { "retry-after": "7" }), error(503, { "retry-after": date }));
+  await listModels(http);
+  expect(clock.sleepsMs).toEqual([7_000, 90_000]);
+});
+
+it("[HTTP-2] a Retry-After of many minutes is told to the caller instead of waited for", async () => {
+  const { fake, http, clock } = await wire();
+  fake.fault(/^GET/, error(429, { "retry-after": "3600" }));
+  await expect(listModels(http)).rejects.toMatchObject({ code: "RATE_LIMITED", retryAfterMs: 3_600_000 });
+  expect(clock.sleepsMs).toEqual([]);
+});
+
+it("[HTTP-3] a message that all tokens are out of use stops the retries", async () => {
+  const { fake, http } = await wire();
+  const message = "All available tokens are currently cooling down";
+  fake.fault(/^GET/, { status: 503, body: { error: { code: "X", message } } });
+  await expect(listModels(http)).rejects.toThrow("cooling down");
+  expect(fake.requests).toHaveLength(1);
+});
+
+it("[HTTP-4] a broken connection and silence are tried again", async () => {
+  const { fake, http } = await wire();
+  fake.fault(/^GET/, { reset: "before" }, { silent: true }, { cutAt: 5 });
+  expect(await listModels(http)).toHaveLength(2);
+  expect(fake.requests).toHaveLength(4);
+});
+
+it("[HTTP-5] an error of the service keeps its code, its status, its request id and its parameter", async () => {
+  const { fake, http } = await wire();
+  const body = { error: { code: "BATCH_IMAGE_INVALID_ITEMS", message: "items[0]: no", param: "items[0]" } };
+  fake.fault(/^GET/, { status: 400, body });
+  await expect(look(http)).rejects.toMatchObject({
+    code: "BATCH_IMAGE_INVALID_ITEMS",
+    httpStatus: 400,
+    requestId: "req_fake",
+    param: "items[0]",
+    message: "items[0]: no",
+  });
+});
+
+it("[HTTP-5] a foreign code is understood by its status and kept in the message", async () => {
+  const { fake, http } = await wire();
+  fake.fault(
+    /^GET/,
+    { status: 402, body: { error: { code: "BROKE", message: "Pay first" } } },
+    { status: 401, body: "<html>" },
+  );
+  await expect(look(http)).rejects.toMatchObject({
+    code: "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+    message: "Pay first (BROKE)",
+  });
+  await expect(look(http)).rejects.toMatchObject({ code: "INVALID_API_KEY", httpStatus: 401 });
+});
+
+it("[HTTP-6] an answer that is no JSON, or not what was asked for, is BAD_RESPONSE", async () => {
+  const { fake, http } = await wire();
+  fake.fault(
+    /^GET/,
+    { status: 200, body: "<html>" },
+    { status: 200, body: { hello: 1 } },
+    { status: 200, body: [] },
+  );
+  await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+  await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+  await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+});
+
+it("[HTTP-7] a refused connection on create says that nothing was sent", async () => {
+  const { fake, http } = await wire();
+  await fake.close();
+  await expect(create(http)).rejects.toMatchObject({
+    code: "NETWORK",
+    message: expect.stringContaining("Could not connect"),
+  });
+});
+
+it("[HTTP-7] a create that may have arrived without an answer is SUBMISSION_UNKNOWN", async () => {
+  const doubtful = [
+    { reset: "after" },
+    { silent: true },
+    { status: 504, body: "gateway" },
+    { status: 500, body: "" },
+    { status: 200, body: "?" },
+  ] as const;
+  for (const fault of doubtful) {
+    const { fake, clock } = await wire();
+    const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0 });
+    fake.fault(/^POST/, fault, fault, fault, fault);
+    const attempt = http.json({
+      method: "POST",
+      path: "/v1/images/batches",
+      body: BODY,
+      submits: true,
+      timeoutMs: 50,
+    });
+    await expect(attempt).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
+  }
+});
+
+it("[HTTP-7] a refusal in the service's own words is no unknown outcome, whatever went before", async () => {
+  const { fake, http } = await wire();
+  const busy = { error: { code: "BATCH_IMAGE_QUEUE_FAILED", message: "No workers." } };
+  fake.fault(/^POST/, ...Array.from({ length: 4 }, () => ({ status: 502, body: busy })));
+  await expect(create(http)).rejects.toMatchObject({ code: "BATCH_IMAGE_QUEUE_FAILED" });
+  const broke = { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "Too low." } };
+  fake.fault(/^POST/, { reset: "before" }, { status: 402, body: broke });
+  await expect(create(http)).rejects.toMatchObject({ code: "BATCH_IMAGE_INSUFFICIENT_BALANCE" });
+});
+
+it("[HTTP-8] a create whose answer was lost is asked again with the same key and finds its batch", async () => {
+  const { fake, http } = await wire();
+  fake.fault(/^POST/, { reset: "after" });
+  expect(await create(http)).toMatchObject({ replayed: true });
+  expect(fake.batches).toHaveLength(1);
+  expect(fake.requests.map((request) => request.headers["idempotency-key"])).toEqual(["key-1", "key-1"]);
+});
+
+it("[HTTP-9] the key goes into the authorization header and into no error", async () => {
+  const { http } = await wire({}, "secret-key");
+  const thrown = await listModels(http).catch((caught) => caught);
+  expect(thrown.code).toBe("INVALID_API_KEY");
+  expect(JSON.stringify([thrown, thrown.message, thrown.stack])).not.toContain("secret-key");
+});
+
+it("[HTTP-10] an aborted request ends with the reason of the signal, also in a pause and in the middle of a body", async () => {
+  const { fake, http } = await wire();
+  const reason = new Error("stop");
+  fake.fault(/^GET/, { silent: true });
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(reason), 10);
+  await expect(listModels(http, stop.signal)).rejects.toBe(reason);
+  await expect(listModels(http, AbortSignal.abort(reason))).rejects.toBe(reason);
+});
+
+it("[HTTP-11] a redirect of a POST is not followed but told", async () => {
+  const { fake, http } = await wire();
+  fake.fault(/^POST/, { status: 307, headers: { location: "https://new.example/" } });
+  await expect(create(http)).rejects.toMatchObject({
+    code: "BAD_RESPONSE",
+    message: expect.stringContaining("https://new.example/"),
+  });
+});
+
+it("[HTTP-12] items are read over all pages, by cursor and by offset", async () => {
+  for (const foreign of [false, true]) {
+    const { http } = await wire({ itemPage: 2, foreign });
+    const items = Array.from({ length: 5 }, (_, i) => ({ custom_id: `i${i}`, prompt: "p" }));
+    const { batch } = await createBatch(http, JSON.stringify({ model: "m", items }), "k");
+    const found = await listItems(http, batch.id);
+    expect(found.map((item) => item.customId)).toEqual(["i0", "i1", "i2", "i3", "i4"]);
+    expect(found.every((item) => item.status === "success")).toBe(true);
+  }
+});
+
+it("[HTTP-12] pages that never end are an error and no endless loop", async () => {
+  const page = {
+    object: "list",
+    data: [{ custom_id: "a", status: "success" }],
+    has_more: true,
+    next_cursor: "x",
+  };
+  const server = createServer((_, response) => response.end(JSON.stringify(page)));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close());
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const http = createHttp({ baseUrl, apiKey: "k", clock: new InstantClock(), random: Math.random });
+  await expect(listItems(http, "b")).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+  server.closeAllConnections();
+});
+
+it("[HTTP-13] a batch that says little is read: absent fields are null, unknown ones are kept, other names are known", async () => {
+  const { fake, http } = await wire();
+  fake.fault(/^GET/, {
+    status: 200,
+    body: { id: "b", status: "submitting", extra: { x: 1 }, item_count: "many" },
+  });
+  const { batch } = await look(http);
+  expect(batch).toMatchObject({
+    id: "b",
+    status: "queued",
+    isDone: false,
+    itemCount: null,
+    name: null,
+    successCount: 0,
+  });
+  expect(batch.raw.extra).toEqual({ x: 1 });
+});

@@ -1,0 +1,116 @@
+import { expect, it, onTestFinished } from "vitest";
+import { createBatch } from "../../src/client/batches.ts";
+import { createHttp } from "../../src/client/http.ts";
+import { deadline, localPace, pollUntilDone, remotePace } from "../../src/client/poll.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { FAKE_KEY, type FakeOptions, startFakeService } from "../support/fake-service.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+
+async function bench(options: FakeOptions = {}) {
+  const fake = await startFakeService(options);
+  onTestFinished(() => fake.close());
+  const clock = new InstantClock();
+  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0, timeoutMs: 100 });
+  const body = JSON.stringify({ model: "m", items: [{ custom_id: "a", prompt: "a" }] });
+  const { batch } = await createBatch(http, body, "k");
+  const poll = (more: object = {}) =>
+    pollUntilDone(batch.id, { http, clock, random: () => 0.5, isLocal: false, ...more });
+  return { fake, clock, batch, poll };
+}
+
+const looksAfter = (elapsedMs: number, random = 0) => remotePace(elapsedMs, 0, () => random);
+
+it("[HTTP-14] a remote service is asked every 10 to 15 s for two minutes, then every 30 s, rising to 60 s", () => {
+  expect(looksAfter(0)).toBe(10_000);
+  expect(looksAfter(119_999, 1)).toBe(15_000);
+  expect(looksAfter(120_000, 1)).toBe(30_000);
+  expect(looksAfter(600_000)).toBe(30_000);
+  expect(looksAfter(1_200_000)).toBe(45_000);
+  expect(looksAfter(1_800_000)).toBe(60_000);
+  expect(looksAfter(86_400_000)).toBe(60_000);
+});
+
+it("[HTTP-14] a service on this machine is asked soon, and never more than twice a second later", () => {
+  const paces = Array.from({ length: 30 }, (_, looks) => localPace(0, looks, () => 0));
+  expect(paces[0]).toBe(150);
+  expect(Math.max(...paces)).toBe(500);
+});
+
+it("[HTTP-15] polling ends with a terminal status, and an unknown one is never the end", async () => {
+  const { clock, poll } = await bench({
+    statuses: ["queued", "dreaming", "running", "settling", "completed"],
+  });
+  const seen: string[] = [];
+  const batch = await poll({ onLook: (look: { status: string }) => seen.push(look.status) });
+  expect(batch.status).toBe("completed");
+  expect(seen).toEqual(["queued", "dreaming", "running", "settling", "completed"]);
+  expect(clock.sleepsMs).toEqual([12_500, 12_500, 12_500, 12_500]);
+});
+
+it("[HTTP-15] failed, cancelled and deleted batches end the polling too", async () => {
+  for (const status of ["failed", "cancelled", "output_deleted"]) {
+    const { poll } = await bench({ statuses: [status] });
+    expect((await poll()).status).toBe(status);
+  }
+});
+
+it("[HTTP-16] what may pass is waited out without a new submission, and a Retry-After beats the pace", async () => {
+  const { fake, clock, poll } = await bench({ statuses: ["completed"] });
+  const retry = { status: 429, headers: { "retry-after": "90" }, body: "" };
+  fake.fault(/^GET/, { reset: "before" }, { status: 503, body: "" }, retry);
+  await poll();
+  expect(clock.sleepsMs).toEqual([12_500, 12_500, 90_000]);
+  expect(fake.count(/^POST/)).toBe(1);
+});
+
+it("[HTTP-16] what will not pass ends the polling, and so do too many failures in a row", async () => {
+  const { fake, poll } = await bench();
+  fake.fault(/^GET/, { status: 401, body: "" });
+  await expect(poll()).rejects.toMatchObject({ code: "INVALID_API_KEY" });
+  fake.fault(/^GET/, ...Array.from({ length: 30 }, () => ({ status: 503, body: "" })));
+  await expect(poll()).rejects.toMatchObject({ httpStatus: 503 });
+  expect(fake.count(/^GET/)).toBe(22);
+});
+
+it("[HTTP-17] a fixed interval replaces the pace", async () => {
+  const { clock, poll } = await bench({ statuses: ["running", "running", "completed"] });
+  await poll({ intervalMs: 40 });
+  expect(clock.sleepsMs).toEqual([40, 40]);
+});
+
+it("[HTTP-18] the deadline ends a sleep and a silent request with TIMEOUT", async () => {
+  const { fake, batch } = await bench({ statuses: ["running"] });
+  const http = createHttp({
+    baseUrl: fake.url,
+    apiKey: FAKE_KEY,
+    clock: new InstantClock(),
+    random: () => 0,
+  });
+  for (const isSilent of [false, true]) {
+    const clock = new FakeClock();
+    const limit = deadline(clock, 5_000);
+    if (isSilent) fake.fault(/^GET/, { silent: true });
+    const polling = pollUntilDone(batch.id, {
+      http,
+      clock,
+      random: () => 0,
+      isLocal: false,
+      signal: limit.signal,
+    });
+    const outcome = expect(polling).rejects.toMatchObject({ code: "TIMEOUT" });
+    await expect.poll(() => fake.count(/^GET/) > 0 && (isSilent || clock.sleeperCount === 2)).toBe(true);
+    clock.advance(5_000);
+    await outcome;
+    limit.stop();
+    fake.requests.length = 0;
+  }
+});
+
+it("[HTTP-18] a deadline that is stopped leaves nothing waiting", async () => {
+  const clock = new FakeClock();
+  const limit = deadline(clock, 1_000);
+  limit.stop();
+  await Promise.resolve();
+  expect(clock.sleeperCount).toBe(0);
+  expect(limit.signal.aborted).toBe(false);
+});

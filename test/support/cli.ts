@@ -1,0 +1,77 @@
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
+
+const BIN = fileURLToPath(new URL("../../bin/imgbatch.mjs", import.meta.url));
+
+export interface CliResult {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+  /** The one document of `--json`; throws when stdout is anything else. */
+  json(): Record<string, unknown> & { error?: { code: string; message: string; details?: string[] } };
+}
+
+export interface Cli {
+  fake: FakeService;
+  cwd: string;
+  run(args: readonly string[], options?: CliOptions): Promise<CliResult>;
+  start(args: readonly string[], options?: CliOptions): RunningCli;
+}
+
+export interface CliOptions {
+  stdin?: string;
+  env?: Record<string, string>;
+}
+
+export interface RunningCli {
+  child: ChildProcessWithoutNullStreams;
+  ended: Promise<CliResult>;
+}
+
+/** The real program in a process of its own, talking to a fake service. */
+export async function createCli(options: FakeOptions = {}): Promise<Cli> {
+  const fake = await startFakeService({ statuses: ["completed"], ...options });
+  const cwd = await mkdtemp(join(tmpdir(), "imgbatch-cli-"));
+  const children = new Set<ChildProcessWithoutNullStreams>();
+  onTestFinished(async () => {
+    for (const child of children) child.kill("SIGKILL");
+    await fake.close();
+    await rm(cwd, { recursive: true, force: true, maxRetries: 3 });
+  });
+  const start = (args: readonly string[], { stdin = "", env = {} }: CliOptions = {}): RunningCli => {
+    const child = spawn(process.execPath, [BIN, ...args], {
+      cwd,
+      env: {
+        PATH: process.env.PATH,
+        HOME: cwd,
+        IMGBATCH_BASE_URL: fake.url,
+        IMGBATCH_API_KEY: FAKE_KEY,
+        IMGBATCH_DATA: join(cwd, "data"),
+        ...env,
+      },
+    });
+    children.add(child);
+    child.stdin.on("error", () => {});
+    child.stdin.end(stdin);
+    const text = { stdout: "", stderr: "" };
+    child.stdout.on("data", (data) => {
+      text.stdout += data;
+    });
+    child.stderr.on("data", (data) => {
+      text.stderr += data;
+    });
+    const ended = new Promise<CliResult>((resolve) => {
+      child.on("close", (code) => {
+        children.delete(child);
+        resolve({ code, ...text, json: () => JSON.parse(text.stdout) });
+      });
+    });
+    return { child, ended };
+  };
+  return { fake, cwd, start, run: (args, runOptions) => start(args, runOptions).ended };
+}

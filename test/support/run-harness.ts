@@ -1,0 +1,144 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { createHttp, type Http } from "../../src/client/http.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../src/contract/limits.ts";
+import { awaitBatches } from "../../src/run/await-run.ts";
+import { collectRun, type RunOutcome } from "../../src/run/collect-run.ts";
+import type { Ledger } from "../../src/run/ledger.ts";
+import { type Plan, planRun, type RunRequest } from "../../src/run/plan.ts";
+import { readPromptFiles } from "../../src/run/prompts/prompt-files.ts";
+import type { ResultLine } from "../../src/run/results.ts";
+import { keyFingerprint, type RunService } from "../../src/run/service-identity.ts";
+import { startRun } from "../../src/run/start-run.ts";
+import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
+import { InstantClock } from "./instant-clock.ts";
+
+/** A run against a fake service, in a directory of its own. */
+export interface Bench {
+  fake: FakeService;
+  root: string;
+  dir: string;
+  clock: InstantClock;
+  service: RunService;
+  http: Http;
+  notes: string[];
+  /** From prompt lines to files; the lines are objects or raw text. */
+  submit(
+    lines: readonly (object | string)[],
+    options?: SubmitOptions,
+  ): Promise<RunOutcome & { replayed: boolean }>;
+  path(name: string): string;
+  read(name: string): Promise<string>;
+  ledger(): Promise<Ledger>;
+  results(): Promise<ResultLine[]>;
+}
+
+export interface SubmitOptions {
+  isNew?: boolean;
+  explicit?: string;
+  keepZip?: boolean;
+  request?: Partial<RunRequest>;
+  limits?: Partial<Limits>;
+  signal?: AbortSignal;
+  /** Stop after the batches were made. */
+  onlyStart?: boolean;
+}
+
+export async function createBench(options: FakeOptions = {}): Promise<Bench> {
+  const fake = await startFakeService(options);
+  const root = await mkdtemp(join(tmpdir(), "imgbatch-run-"));
+  onTestFinished(async () => {
+    await fake.close();
+    await rm(root, { recursive: true, force: true });
+  });
+  const clock = new InstantClock(Date.now());
+  const http = createHttp({
+    baseUrl: fake.url,
+    apiKey: FAKE_KEY,
+    clock,
+    random: () => 0.5,
+    timeoutMs: 5_000,
+  });
+  const service = {
+    http,
+    identity: fake.url,
+    keyFingerprint: keyFingerprint(FAKE_KEY),
+    isLocal: true,
+    isBorrowed: false,
+  };
+  const notes: string[] = [];
+  const voice = { note: (line: string) => void notes.push(line), detail() {}, progress() {} };
+  const dir = join(root, "out");
+  const bench: Bench = {
+    fake,
+    root,
+    dir,
+    clock,
+    service,
+    http,
+    notes,
+    path: (name) => join(dir, name),
+    read: (name) => readFile(join(dir, name), "utf8"),
+    ledger: async () => JSON.parse(await bench.read("imgbatch.json")),
+    results: async () =>
+      (await bench.read("results.jsonl"))
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line)),
+    submit: async (
+      lines,
+      { isNew = false, explicit = null, keepZip = false, signal, onlyStart, ...rest } = {},
+    ) => {
+      const plan = await planOf(root, lines, rest.request, rest.limits);
+      const keys = { isNew, explicit };
+      const { ledger, batches, replayed } = await startRun({
+        plan,
+        dir,
+        service,
+        keys,
+        clock,
+        voice,
+        signal,
+      });
+      if (onlyStart) return { dir, batches, lines: [], fetchedCount: 0, hasRetry: false, replayed };
+      const ended = await awaitBatches(batches, { service, clock, random: () => 0.5, signal, voice });
+      const outcome = await collectRun({
+        dir,
+        ledger,
+        batches: ended,
+        service,
+        keepZip,
+        clock,
+        voice,
+        signal,
+      });
+      return { ...outcome, replayed };
+    },
+  };
+  return bench;
+}
+
+/** The plan for prompt lines, read through a real file in `root`. */
+export async function planOf(
+  root: string,
+  lines: readonly (object | string)[],
+  request: Partial<RunRequest> = {},
+  limits: Partial<Limits> = {},
+): Promise<Plan> {
+  const text = lines.map((line) => (typeof line === "string" ? line : JSON.stringify(line))).join("\n");
+  await writeFile(join(root, "prompts.jsonl"), text);
+  const rules = { limits: DEFAULT_LIMITS, defaultCount: 1 };
+  const source = { name: "prompts.jsonl", cwd: root, readStdin: async () => new Uint8Array() };
+  const items = await readPromptFiles([source], rules);
+  const defaults: RunRequest = {
+    model: "vendorx-3.1-flash-image",
+    name: null,
+    parentId: null,
+    mimeType: "image/png",
+    metadata: null,
+    items,
+  };
+  return planRun({ ...defaults, ...request, items }, { ...DEFAULT_LIMITS, ...limits });
+}
