@@ -1,3 +1,4 @@
+import { Chalk } from "chalk";
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { systemClock } from "../kernel/clock.ts";
@@ -20,7 +21,7 @@ export async function runCli(argv: readonly string[], terminal: Terminal): Promi
   const fail = (thrown: unknown, verbose: boolean, color: boolean) => {
     const error = toImgbatchError(thrown);
     if (wantsJson) print(errorDocument(error));
-    const red = color ? (text: string) => `\u001b[31m${text}\u001b[39m` : (text: string) => text;
+    const { red } = new Chalk({ level: color ? 1 : 0 });
     terminal.stderr.write(
       errorLines(error, { verbose, red })
         .map((line) => `${line}\n`)

@@ -22,7 +22,9 @@ describe("the README", () => {
   });
 
   it("[REPO-6] lists every command", () => {
-    const names = COMMANDS.flatMap(({ name, commands }) => commands?.map((c) => `${name} ${c.name}`) ?? [name]);
+    const names = COMMANDS.flatMap(
+      ({ name, commands }) => commands?.map((c) => `${name} ${c.name}`) ?? [name],
+    );
     for (const name of names) expect(readme).toContain(`| \`imgbatch ${name}`);
   });
 });
