@@ -24,11 +24,13 @@ import { buildExpressApp } from "./server/express-app.ts";
 import { type Listening, listen } from "./server/listen.ts";
 import { acquireDataLock } from "./storage/data-lock.ts";
 import type { WorkerDeps } from "./workers/deps.ts";
+import { startRetention } from "./workers/retention-sweep.ts";
 import { offerOf, Scheduler } from "./workers/scheduler.ts";
 
 /** Given on the first start when only drawings are made, so that everything can be tried. Not real money. */
 const PLAY_MONEY_USD = 1000;
 const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
 
 export interface ServiceOptions {
   config: Config;
@@ -106,6 +108,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
       instance,
+      cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated: (batchId) => {
         feed.publish({ type: "batch", batchId, status: "queued" });
         scheduler.wake(batchId);
@@ -115,6 +118,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     if (withWorkers) {
       undo.push(() => scheduler.stop(graceMs));
       await scheduler.start();
+      const { inputHours, sweepMinutes } = config.retention;
+      undo.push(
+        startRetention(workerDeps, {
+          inputRetentionMs: inputHours * HOUR_MS,
+          everyMs: sweepMinutes * MINUTE_MS,
+        }),
+      );
     }
     const listening = await listen(app, options.address);
     undo.push(() => listening.close(graceMs));

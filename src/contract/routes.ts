@@ -8,6 +8,8 @@ export const routes = {
   batch: (id: string) => `${BATCHES}/${part(id)}`,
   items: (id: string) => `${BATCHES}/${part(id)}/items`,
   content: (id: string, customId: string) => `${BATCHES}/${part(id)}/items/${part(customId)}/content`,
+  cancel: (id: string) => `${BATCHES}/${part(id)}/cancel`,
+  outputs: (id: string) => `${BATCHES}/${part(id)}/outputs`,
   download: (id: string) => `${BATCHES}/${part(id)}/download`,
   ready: "/readyz",
   health: "/healthz",

@@ -5,6 +5,12 @@ import { keyRecord } from "./keys.ts";
 import type { Repositories } from "./ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord } from "./records.ts";
 
+/** The account of the key for this machine, and of every key that names no other. */
+export const DEFAULT_ACCOUNT = "default";
+
+/** The default account's first balance when only drawings are made, so that everything can be tried. Not real money. */
+const PLAY_MONEY_MICRO_USD = 1_000_000_000;
+
 interface Deps {
   clock: Clock;
   ids: Ids;
@@ -22,6 +28,14 @@ export function openAccount(
   if (account.balanceMicroUsd > 0) topUp(tx, deps, id, account.balanceMicroUsd);
   const { name, balanceMicroUsd } = account;
   return { id, name, balanceMicroUsd, heldMicroUsd: 0, createdAtMs };
+}
+
+/** The account `default`, made when it is missing: with play money when nothing but drawings is made here. */
+export function ensureDefaultAccount(tx: Repositories, deps: Deps, onlyDraws: boolean): AccountRecord {
+  const balanceMicroUsd = onlyDraws ? PLAY_MONEY_MICRO_USD : 0;
+  return (
+    tx.accounts.byName(DEFAULT_ACCOUNT) ?? openAccount(tx, deps, { name: DEFAULT_ACCOUNT, balanceMicroUsd })
+  );
 }
 
 /** Adds money to an account. */
@@ -42,4 +56,12 @@ export function issueKey(
   const { sha256, ...record } = keyRecord(key, { ...facts, id, createdAtMs: deps.clock.nowMs() });
   tx.keys.insert({ ...record, sha256 });
   return { ...record, key };
+}
+
+/** Whether a key is accepted, and if not, why. A key that was disabled is called so even when it has also expired. */
+export type KeyState = "active" | "disabled" | "expired";
+
+export function keyState(key: ApiKeyRecord, nowMs: number): KeyState {
+  if (key.disabledAtMs !== null) return "disabled";
+  return key.expiresAtMs !== null && key.expiresAtMs <= nowMs ? "expired" : "active";
 }

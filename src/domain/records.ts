@@ -95,6 +95,9 @@ export interface BatchRecord {
   /** When retention may delete the outputs; null while the batch works, or when they are kept. */
   outputsExpireAtMs: number | null;
   recordDeletedAtMs: number | null;
+  /** When the files were really gone, which is after the status said so. */
+  outputsPurgedAtMs: number | null;
+  inputsPurgedAtMs: number | null;
   error: BatchError | null;
 }
 

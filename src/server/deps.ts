@@ -1,5 +1,6 @@
 import type { Limits } from "../contract/limits.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
+import type { Feed } from "../domain/feed.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { Log } from "../kernel/log.ts";
@@ -18,6 +19,9 @@ export interface ApiDeps extends CreateBatchDeps {
   instance: string;
   /** False when the service only serves what is there. */
   workersExpected: boolean;
+  feed: Feed;
+  /** Cancels a batch and stops its work. Throws `BATCH_IMAGE_CANCEL_FAILED` when an upstream could not be told. */
+  cancel(batchId: string): Promise<void>;
   /** Told after a batch was accepted. */
   onBatchCreated(batchId: string): void;
 }

@@ -56,6 +56,8 @@ export interface BatchesTable {
   api_key_id: string;
   account_id: string;
   task_name: string;
+  /** In lower case, for the search. */
+  task_name_folded: string;
   status: string;
   model: string;
   mime_type: string;
@@ -77,6 +79,8 @@ export interface BatchesTable {
   output_deleted_at_ms: number | null;
   outputs_expire_at_ms: number | null;
   record_deleted_at_ms: number | null;
+  outputs_purged_at_ms: number | null;
+  inputs_purged_at_ms: number | null;
   error: string | null;
 }
 

@@ -50,7 +50,7 @@ export class ItemLane implements WorkLane {
     this.#turns.delete(batchId);
   }
 
-  abort(batchId: string): void {
+  async abort(batchId: string): Promise<void> {
     for (const controller of this.#turns.get(batchId)?.running ?? []) controller.abort();
   }
 

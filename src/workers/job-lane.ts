@@ -1,4 +1,5 @@
 import PQueue from "p-queue";
+import { ImgbatchError } from "../contract/errors.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
 import type { JobProvider } from "../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../domain/records.ts";
@@ -8,6 +9,7 @@ import { runJob } from "./run-job.ts";
 import type { WorkLane } from "./work-lane.ts";
 
 const TROUBLE_DELAY_MS = 5000;
+const CANCEL_TIMEOUT_MS = 10_000;
 
 /** Hands batches to a provider that works on whole batches, never more jobs at once than it takes. */
 export class JobLane implements WorkLane {
@@ -39,8 +41,19 @@ export class JobLane implements WorkLane {
     this.#jobs.get(batchId)?.abort();
   }
 
-  abort(batchId: string): void {
+  async abort(batchId: string): Promise<void> {
     this.remove(batchId);
+    const name = this.#deps.stores.read.upstreamJobs.ofBatch(batchId)?.upstreamName;
+    if (!name || this.#deps.stores.read.batches.byId(batchId)?.provider !== this.provider.name) return;
+    try {
+      await this.provider.cancel(name, AbortSignal.timeout(CANCEL_TIMEOUT_MS));
+    } catch (cause) {
+      this.#deps.log.error("the upstream could not be told to cancel", {
+        batch: batchId,
+        error: String(cause),
+      });
+      throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause });
+    }
   }
 
   /** Jobs go on upstream; the next start finds them by their names. */

@@ -15,8 +15,9 @@ export async function recover(deps: WorkerDeps): Promise<string[]> {
     "processing_results",
     "settling",
   ]);
+  const stopped = deps.stores.read.batches.withStatus(["cancelled", "failed"]);
   let orphans = 0;
-  for (const { id } of batches) {
+  for (const { id } of [...batches, ...stopped]) {
     const known = new Set(deps.stores.read.outputs.ofBatch(id).map((output) => output.blobKey));
     for (const key of await deps.blobs.list(outputsPrefix(id))) {
       if (known.has(key)) continue;

@@ -1,4 +1,5 @@
 import { isTerminal } from "../contract/statuses.ts";
+import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { ProviderOffer } from "../domain/batches/create-batch.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
@@ -62,9 +63,15 @@ export class Scheduler {
     this.#work.add(work);
   }
 
-  /** Stops items of a batch that are being made, after it was cancelled. */
-  abort(batchId: string): void {
-    for (const lane of this.#lanes.values()) lane.abort(batchId);
+  /**
+   * Cancels a batch and stops what runs for it; an ended batch stays as it is. The batch is cancelled in any case:
+   * `BATCH_IMAGE_CANCEL_FAILED` says that an upstream's job could not be told, and goes on there.
+   */
+  async cancel(batchId: string): Promise<void> {
+    if (!(await cancelBatch(this.#deps.stores, batchId, endOf(this.#deps)))) return;
+    this.#deps.feed.publish({ type: "batch", batchId, status: "cancelled" });
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.abort(batchId)));
+    this.#forget(batchId);
   }
 
   /** Takes no more work, gives what runs `graceMs` to end, parks the rest for the next start. */

@@ -8,8 +8,8 @@ export interface WorkLane {
   add(batch: BatchRecord): void;
   /** Forgets a batch that has ended. */
   remove(batchId: string): void;
-  /** Stops what runs for the batch. */
-  abort(batchId: string): void;
+  /** Stops what runs for the batch, which was cancelled. Does not wait for it to end. */
+  abort(batchId: string): Promise<void>;
   /** Takes no more work; what runs gets `graceMs` where ending it helps, the rest is parked for the next start. */
   stop(graceMs: number): Promise<void>;
 }

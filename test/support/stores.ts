@@ -55,6 +55,8 @@ export async function openBatchRecord(stores: Stores, itemCount = 5): Promise<Ba
       outputDeletedAtMs: null,
       outputsExpireAtMs: null,
       recordDeletedAtMs: null,
+      outputsPurgedAtMs: null,
+      inputsPurgedAtMs: null,
       error: null,
     };
     openBatch(tx, batch, 1);

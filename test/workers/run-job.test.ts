@@ -20,7 +20,7 @@ describe("a provider that takes whole batches", () => {
     const service = await startTestService({ providers: [upstream], clock });
     const { id } = await service.submit({ model: MODEL, items: items(3) });
     for (const polls of [1, 2]) {
-      await expect.poll(() => [upstream.polls, clock.sleeperCount]).toEqual([polls, 1]);
+      await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([polls, upstream.pollMs]);
       clock.advance(upstream.pollMs);
     }
     expect(await service.until(id)).toMatchObject({ status: "completed", fail_count: 3 });
@@ -57,7 +57,7 @@ describe("a provider that takes whole batches", () => {
     upstream.status = () => ({ state: "running" });
     const first = await startTestService({ providers: [upstream], clock });
     const { id } = await first.submit({ model: MODEL, items: items(2) });
-    await expect.poll(() => [upstream.polls, clock.sleeperCount]).toEqual([1, 1]);
+    await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, upstream.pollMs]);
     await first.close(0);
     upstream.status = () => ({ state: "succeeded" });
     const second = await startTestService({ data: first.data, providers: [upstream] });

@@ -86,6 +86,8 @@ export async function createBatch(
     outputDeletedAtMs: null,
     outputsExpireAtMs: null,
     recordDeletedAtMs: null,
+    outputsPurgedAtMs: null,
+    inputsPurgedAtMs: null,
     error: null,
   };
   refuseUnaffordable(deps.stores.read, batch);

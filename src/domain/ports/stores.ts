@@ -66,9 +66,32 @@ export interface LedgerRepository {
   list(filter: { accountId?: string; batchId?: string }): LedgerEntry[];
 }
 
+export interface BatchPage {
+  apiKeyId: string;
+  status?: BatchStatus;
+  /** Anywhere in the name, upper and lower case alike. */
+  taskName?: string;
+  isDownloaded?: boolean;
+  /** Created at or after, in ms. */
+  fromMs?: number;
+  /** Created before, in ms. */
+  beforeMs?: number;
+  /** Those that come after this one in the list. */
+  after?: { createdAtMs: number; seq: number };
+  /** Without the first `offset` (default 0) of them. */
+  offset?: number;
+  limit: number;
+}
+
 export interface BatchRepository {
   insert(batch: BatchRecord): void;
   byId(id: string): BatchRecord | null;
+  /** The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. */
+  page(filter: BatchPage): (BatchRecord & { seq: number })[];
+  /** Ended batches whose outputs are due to go: their time has come, or their status says they are gone already. */
+  outputsDue(nowMs: number, limit: number): BatchRecord[];
+  /** Batches that ended before the time and whose inputs are still there. */
+  inputsDue(endedBeforeMs: number, limit: number): BatchRecord[];
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
   /** Changes the status if it still is `from`; answers whether it was. Only the lifecycle calls this. */
@@ -133,6 +156,8 @@ export interface ReferenceRepository {
 export interface IdempotencyRepository {
   find(apiKeyId: string, key: string): IdempotencyRecord | null;
   insert(record: IdempotencyRecord): void;
+  /** Forgets the keys of batches whose records were deleted before the time; answers how many. */
+  removeOfRecordsDeletedBefore(ms: number): number;
 }
 
 export interface UpstreamJobRepository {

@@ -3,11 +3,15 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { ApiDeps } from "../deps.ts";
 import { authenticate, requireBatchGroup } from "../middleware/authenticate.ts";
 import { methodNotAllowed } from "../middleware/errors.ts";
+import { cancel } from "./cancel.ts";
 import { content } from "./content.ts";
 import { create } from "./create.ts";
+import { deleteOutputs } from "./delete-outputs.ts";
+import { deleteRecord } from "./delete-record.ts";
 import { download } from "./download.ts";
 import { get } from "./get.ts";
 import { items } from "./items.ts";
+import { list } from "./list.ts";
 import { models } from "./models.ts";
 
 /** The batch API, to be mounted at `/v1/images/batches`. Every operation is a file beside this one. */
@@ -20,15 +24,21 @@ export function batchRoutes(deps: ApiDeps): Router {
   router.get("/models", featureOn, group, models(deps));
   router.all("/models", methodNotAllowed(["GET", "HEAD"]));
   router.post("/", featureOn, group, create(deps));
-  router.all("/", methodNotAllowed(["POST"]));
+  router.get("/", group, list(deps));
+  router.all("/", methodNotAllowed(["GET", "HEAD", "POST"]));
   router.get("/:id", group, get(deps));
-  router.all("/:id", methodNotAllowed(["GET", "HEAD"]));
+  router.delete("/:id", group, deleteRecord(deps));
+  router.all("/:id", methodNotAllowed(["GET", "HEAD", "DELETE"]));
   router.get("/:id/items", group, items(deps));
   router.all("/:id/items", methodNotAllowed(["GET", "HEAD"]));
   router.get("/:id/items/:custom_id/content", group, content(deps));
   router.all("/:id/items/:custom_id/content", methodNotAllowed(["GET", "HEAD"]));
   router.get("/:id/download", group, download(deps));
   router.all("/:id/download", methodNotAllowed(["GET", "HEAD"]));
+  router.post("/:id/cancel", group, cancel(deps));
+  router.all("/:id/cancel", methodNotAllowed(["POST"]));
+  router.delete("/:id/outputs", group, deleteOutputs(deps));
+  router.all("/:id/outputs", methodNotAllowed(["DELETE"]));
   return router;
 }
 

@@ -36,6 +36,7 @@ export const foundation: Migration = {
       .addColumn("api_key_id", "text", (c) => required(c).references("api_keys.id"))
       .addColumn("account_id", "text", (c) => required(c).references("accounts.id"))
       .addColumn("task_name", "text", required)
+      .addColumn("task_name_folded", "text", required)
       .addColumn("status", "text", required)
       .addColumn("model", "text", required)
       .addColumn("mime_type", "text", required)
@@ -57,6 +58,8 @@ export const foundation: Migration = {
       .addColumn("output_deleted_at_ms", "bigint")
       .addColumn("outputs_expire_at_ms", "bigint")
       .addColumn("record_deleted_at_ms", "bigint")
+      .addColumn("outputs_purged_at_ms", "bigint")
+      .addColumn("inputs_purged_at_ms", "bigint")
       .addColumn("error", "text"),
     schema.createIndex("batches_by_key").on("batches").columns(["api_key_id", "created_at_ms", "seq"]),
     schema.createIndex("batches_by_status").on("batches").columns(["status", "seq"]),

@@ -31,6 +31,8 @@ const COLUMNS = {
   outputDeletedAtMs: "output_deleted_at_ms",
   outputsExpireAtMs: "outputs_expire_at_ms",
   recordDeletedAtMs: "record_deleted_at_ms",
+  outputsPurgedAtMs: "outputs_purged_at_ms",
+  inputsPurgedAtMs: "inputs_purged_at_ms",
   error: "error",
 } as const satisfies Record<keyof BatchRecord, keyof BatchesTable>;
 
@@ -47,7 +49,8 @@ export function toBatchColumns(fields: Partial<BatchRecord>): Updateable<Batches
 }
 
 export function toBatchRow(batch: BatchRecord): Insertable<BatchesTable> {
-  return toBatchColumns(batch) as Insertable<BatchesTable>;
+  const columns = { ...toBatchColumns(batch), task_name_folded: batch.taskName.toLowerCase() };
+  return columns as Insertable<BatchesTable>;
 }
 
 export function toBatchRecord(row: Selectable<BatchesTable>): BatchRecord {
@@ -77,6 +80,8 @@ export function toBatchRecord(row: Selectable<BatchesTable>): BatchRecord {
     outputDeletedAtMs: row.output_deleted_at_ms,
     outputsExpireAtMs: row.outputs_expire_at_ms,
     recordDeletedAtMs: row.record_deleted_at_ms,
+    outputsPurgedAtMs: row.outputs_purged_at_ms,
+    inputsPurgedAtMs: row.inputs_purged_at_ms,
     error: row.error === null ? null : JSON.parse(row.error),
   };
 }

@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import type { BatchStatus } from "../../contract/statuses.ts";
 import type { BatchRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
@@ -12,6 +13,49 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
     byId: (id) => {
       const row = first(batches().where("id", "=", id));
       return row && toBatchRecord(row);
+    },
+    page: (filter) => {
+      let query = batches()
+        .where("api_key_id", "=", filter.apiKeyId)
+        .where("record_deleted_at_ms", "is", null);
+      const { status, taskName, isDownloaded, fromMs, beforeMs, after } = filter;
+      if (status !== undefined) query = query.where("status", "=", status);
+      if (taskName !== undefined) {
+        // A function that both databases have, and that knows no wildcards.
+        const position = sql<number>`instr(task_name_folded, ${taskName.toLowerCase()})`;
+        query = query.where(position, ">", 0);
+      }
+      if (isDownloaded !== undefined) {
+        query = query.where("downloaded_at_ms", isDownloaded ? "is not" : "is", null);
+      }
+      if (fromMs !== undefined) query = query.where("created_at_ms", ">=", fromMs);
+      if (beforeMs !== undefined) query = query.where("created_at_ms", "<", beforeMs);
+      if (after !== undefined) {
+        query = query.where((eb) =>
+          eb(eb.refTuple("created_at_ms", "seq"), "<", eb.tuple(after.createdAtMs, after.seq)),
+        );
+      }
+      const ordered = query.orderBy("created_at_ms", "desc").orderBy("seq", "desc");
+      const rows = all(ordered.limit(filter.limit).offset(filter.offset ?? 0));
+      return rows.map((row) => ({ ...toBatchRecord(row), seq: row.seq }));
+    },
+    outputsDue: (nowMs, limit) => {
+      const due = batches().where((eb) =>
+        eb.or([
+          eb.and([
+            eb("status", "in", ["completed", "failed", "cancelled"]),
+            eb("outputs_expire_at_ms", "<=", nowMs),
+          ]),
+          eb.and([eb("status", "=", "output_deleted"), eb("outputs_purged_at_ms", "is", null)]),
+        ]),
+      );
+      return all(due.orderBy("seq").limit(limit)).map(toBatchRecord);
+    },
+    inputsDue: (endedBeforeMs, limit) => {
+      const due = batches()
+        .where("ended_at_ms", "<=", endedBeforeMs)
+        .where("inputs_purged_at_ms", "is", null);
+      return all(due.orderBy("seq").limit(limit)).map(toBatchRecord);
     },
     withStatus: (statuses) =>
       all(

@@ -10,6 +10,10 @@ export function idempotencyRepository({ build, first, run }: SqlSession): Idempo
       const { request_hash: requestHash, batch_id: batchId, created_at_ms: createdAtMs } = row;
       return { apiKeyId, key, requestHash, batchId, createdAtMs };
     },
+    removeOfRecordsDeletedBefore: (ms) => {
+      const gone = build.selectFrom("batches").select("id").where("record_deleted_at_ms", "<", ms);
+      return run(build.deleteFrom("idempotency_keys").where("batch_id", "in", gone));
+    },
     insert: ({ apiKeyId, key, requestHash, batchId, createdAtMs }) => {
       const scope = { api_key_id: apiKeyId, key };
       const claim = { request_hash: requestHash, batch_id: batchId, created_at_ms: createdAtMs };

@@ -1,0 +1,15 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { isTerminal } from "../../contract/statuses.ts";
+import type { Stores } from "../ports/stores.ts";
+
+/**
+ * Hides the record of an ended batch from its key for good. The files go later, when their time comes.
+ * Throws `BATCH_IMAGE_RECORD_DELETE_NOT_READY` for a batch that has not ended.
+ */
+export function deleteRecord(stores: Stores, batchId: string, nowMs: number): Promise<void> {
+  return stores.write((tx) => {
+    const now = tx.batches.byId(batchId);
+    if (!now || !isTerminal(now.status)) throw new ImgbatchError("BATCH_IMAGE_RECORD_DELETE_NOT_READY");
+    if (now.recordDeletedAtMs === null) tx.batches.update(batchId, { recordDeletedAtMs: nowMs });
+  });
+}

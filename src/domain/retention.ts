@@ -1,0 +1,52 @@
+import { inputsPrefix } from "./batches/create-batch.ts";
+import { deleteOutputs, purgeOutputs } from "./batches/delete-outputs.ts";
+import type { BlobStore } from "./ports/blob-store.ts";
+import type { Stores } from "./ports/stores.ts";
+
+/** A sweep looks at this many batches of a kind at a time; the rest waits for the next one. */
+const SWEEP_LIMIT = 200;
+/** Idempotency keys are kept this long after the record of their batch was deleted. */
+const KEY_RETENTION_MS = 24 * 3_600_000;
+
+export interface SweepReport {
+  /** Batches that are `output_deleted` because of this sweep. */
+  outputsDeleted: string[];
+  inputsDeleted: number;
+  /** What could not be deleted, and will be tried again. */
+  failures: { batchId: string; error: unknown }[];
+}
+
+/**
+ * Deletes what is past its time: outputs that have expired, files whose batch says that they are gone already, the
+ * reference images of batches that ended `inputRetentionMs` ago (0 keeps them), and old idempotency keys.
+ * Records stay. What fails does not stop the rest.
+ */
+export async function sweep(
+  deps: { stores: Stores; blobs: BlobStore },
+  options: { nowMs: number; inputRetentionMs: number },
+): Promise<SweepReport> {
+  const { stores, blobs } = deps;
+  const { nowMs, inputRetentionMs } = options;
+  const report: SweepReport = { outputsDeleted: [], inputsDeleted: 0, failures: [] };
+  for (const { id } of stores.read.batches.outputsDue(nowMs, SWEEP_LIMIT)) {
+    try {
+      if (await deleteOutputs(stores, id, nowMs)) report.outputsDeleted.push(id);
+      await purgeOutputs(deps, id, nowMs);
+    } catch (error) {
+      report.failures.push({ batchId: id, error });
+    }
+  }
+  const due =
+    inputRetentionMs === 0 ? [] : stores.read.batches.inputsDue(nowMs - inputRetentionMs, SWEEP_LIMIT);
+  for (const { id } of due) {
+    try {
+      await blobs.deleteAll(inputsPrefix(id));
+      await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: nowMs }));
+      report.inputsDeleted++;
+    } catch (error) {
+      report.failures.push({ batchId: id, error });
+    }
+  }
+  await stores.write((tx) => tx.idempotency.removeOfRecordsDeletedBefore(nowMs - KEY_RETENTION_MS));
+  return report;
+}

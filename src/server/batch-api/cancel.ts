@@ -1,0 +1,15 @@
+import type { Request, Response } from "express";
+import { batchView } from "../../domain/batches/batch-view.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+import { findBatch } from "./find-batch.ts";
+
+/** `POST …/{id}/cancel`: stops the batch; an ended one stays as it is. */
+export function cancel(deps: ApiDeps) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = callerOf(response);
+    const { id } = findBatch(deps.stores, caller, request.params.id);
+    await deps.cancel(id);
+    response.json(batchView(findBatch(deps.stores, caller, id)));
+  };
+}

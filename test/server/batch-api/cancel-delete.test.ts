@@ -1,0 +1,160 @@
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { FakeJobProvider } from "../../support/fake-job-provider.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
+import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const post = { method: "POST" };
+const remove = { method: "DELETE" };
+const codeOf = async (answer: Response) => ((await answer.json()) as { error: { code: string } }).error.code;
+
+/** A service whose provider makes `picture 1` and then waits at `picture 2` until it is let go, or aborted. */
+async function halfDone(options: { obeysAbort: boolean }) {
+  const second = gate();
+  const letGo = gate();
+  const provider = new FakeProvider({ concurrency: 1 });
+  provider.answer = async ({ prompt }, signal) => {
+    if (prompt === "picture 2") {
+      second.open();
+      if (options.obeysAbort) signal.addEventListener("abort", () => letGo.fail(signal.reason));
+      await letGo.promise;
+    }
+    return made(await tinyPng());
+  };
+  const service = await startTestService({ providers: [provider] });
+  const { id } = await service.submit({ model: MODEL, items: items(3) });
+  await second.promise;
+  await expect.poll(async () => (await service.batch(id)).success_count).toBe(1);
+  return { service, provider, id, letGo };
+}
+
+describe("cancelling", () => {
+  it("[CANCEL-1] keeps and bills what is finished, fails the rest, and gives the rest of the hold back", async () => {
+    const { service, provider, id } = await halfDone({ obeysAbort: true });
+    const answer = await service.ask(`/${id}/cancel`, post);
+    expect(answer.status).toBe(200);
+    expect(await answer.json()).toMatchObject({
+      status: "cancelled",
+      success_count: 1,
+      fail_count: 2,
+      pending_count: 0,
+      actual_cost: 0.0335,
+      settled_at: expect.any(Number),
+      expires_at: expect.any(Number),
+    });
+    await expect.poll(() => provider.running).toBe(0);
+    expect(provider.requests).toHaveLength(2);
+    const list = (await (await service.ask(`/${id}/items?status=failed`)).json()) as object;
+    const error = { code: "CANCELLED", source: "service" };
+    expect(list).toMatchObject({ data: [{ error }, { error }] });
+    expect((await service.ask(`/${id}/items/i1/content`)).status).toBe(200);
+    expect((await service.ask(`/${id}/download`)).status).toBe(200);
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[CANCEL-2] drops the result of work that comes too late, and its file", async () => {
+    const { service, id, letGo } = await halfDone({ obeysAbort: false });
+    await service.ask(`/${id}/cancel`, post);
+    letGo.open();
+    await service.close(5000);
+    const { stores, blobs } = await openBeside(service.data);
+    expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 1, failCount: 2 });
+    expect(await blobs.list(`outputs/${id}/`)).toHaveLength(1);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[CANCEL-3] an ended batch changes nothing", async () => {
+    const service = await startTestService();
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const ended = await service.until(id);
+    const again = await service.ask(`/${id}/cancel`, post);
+    expect([again.status, await again.json()]).toEqual([200, ended]);
+  });
+
+  it("[CANCEL-3] racing completion ends in one of both, paid for what was made", async () => {
+    const service = await startTestService();
+    const ids = [];
+    for (let i = 0; i < 15; i++) {
+      const { id } = await service.submit({ model: MODEL, items: items(2) });
+      ids.push(id);
+      if (i % 3 > 0) await new Promise((done) => setImmediate(done));
+      await service.ask(`/${id}/cancel`, post);
+    }
+    for (const id of ids) {
+      const batch = await service.until(id);
+      expect(["completed", "cancelled"]).toContain(batch.status);
+      expect(batch.actual_cost).toBe(batch.success_count * 0.0335);
+    }
+    await service.close(5000);
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[CANCEL-4] says when an upstream's job could not be told; the batch is cancelled all the same", async () => {
+    const upstream = new FakeJobProvider();
+    upstream.status = () => ({ state: "running" });
+    upstream.cancel = () => Promise.reject(new Error("no"));
+    const service = await startTestService({ providers: [upstream] });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => upstream.polls).toBe(1);
+    const answer = await service.ask(`/${id}/cancel`, post);
+    expect([answer.status, await codeOf(answer)]).toEqual([502, "BATCH_IMAGE_CANCEL_FAILED"]);
+    expect(await service.batch(id)).toMatchObject({ status: "cancelled", actual_cost: 0 });
+  });
+});
+
+describe("deleting", () => {
+  it("[DELETE-1] outputs removes the files, keeps the record and what was paid, and can be repeated", async () => {
+    const service = await startTestService();
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await service.until(id);
+    const answer = await service.ask(`/${id}/outputs`, remove);
+    const gone = { status: "output_deleted", actual_cost: 0.067, output_deleted_at: expect.any(Number) };
+    expect([answer.status, await answer.json()]).toEqual([200, expect.objectContaining(gone)]);
+    expect((await service.ask(`/${id}/outputs`, remove)).status).toBe(200);
+    for (const path of [`/${id}/download`, `/${id}/items/i1/content`]) {
+      const refused = await service.ask(path);
+      expect([refused.status, await codeOf(refused)]).toEqual([410, "BATCH_IMAGE_OUTPUT_DELETED"]);
+    }
+    const { blobs } = await openBeside(service.data);
+    expect(await blobs.list("outputs/")).toEqual([]);
+  });
+
+  it("[DELETE-2] the record hides the batch from every path and list, and leaves its files", async () => {
+    const service = await startTestService();
+    const key = { "idempotency-key": "k" };
+    const { id } = await service.submit({ model: MODEL, items: items(1) }, key);
+    await service.until(id);
+    const answer = await service.ask(`/${id}`, remove);
+    expect([answer.status, await answer.text()]).toEqual([204, ""]);
+    for (const [path, init] of [
+      [`/${id}`, {}],
+      [`/${id}`, remove],
+      [`/${id}/items`, {}],
+      [`/${id}/items/i1/content`, {}],
+      [`/${id}/download`, {}],
+      [`/${id}/cancel`, post],
+      [`/${id}/outputs`, remove],
+    ] as const) {
+      const hidden = await service.ask(path, init);
+      expect([hidden.status, await codeOf(hidden)]).toEqual([404, "BATCH_IMAGE_NOT_FOUND"]);
+    }
+    expect(await (await service.ask("")).json()).toMatchObject({ data: [] });
+    const replay = await service.create({ model: MODEL, items: items(1) }, key);
+    expect([replay.status, await codeOf(replay)]).toEqual([409, "BATCH_IMAGE_IDEMPOTENCY_CONFLICT"]);
+    const { blobs } = await openBeside(service.data);
+    expect(await blobs.list("outputs/")).toHaveLength(1);
+  });
+
+  it("[DELETE-3] is refused before the batch has ended", async () => {
+    const { service, id, letGo } = await halfDone({ obeysAbort: true });
+    const outputs = await service.ask(`/${id}/outputs`, remove);
+    expect([outputs.status, await codeOf(outputs)]).toEqual([409, "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY"]);
+    const record = await service.ask(`/${id}`, remove);
+    expect([record.status, await codeOf(record)]).toEqual([409, "BATCH_IMAGE_RECORD_DELETE_NOT_READY"]);
+    letGo.open();
+    await service.until(id);
+  });
+});
