@@ -1,0 +1,67 @@
+import type { SizePx } from "../contract/image-sizes.ts";
+import type { ImageMimeType } from "../contract/image-types.ts";
+import { addExifToJpeg, addExifToWebp } from "./add-exif.ts";
+import { exifBlock } from "./exif.ts";
+import { addPngText } from "./png-text.ts";
+
+/** How a picture was made, as it is written into its file. */
+export interface PictureMetadata {
+  /** The program that made it, and what kind of picture that is. */
+  software: string;
+  prompt: string;
+  model: string;
+  seed: number;
+  /** How the settings line names the method and the version. */
+  sampler: string;
+  version: string;
+  /** Goes as JSON into the program's own chunk; PNG only. */
+  details: Record<string, unknown>;
+}
+
+/**
+ * Writes the metadata into an encoded picture: text chunks of a PNG, EXIF of JPEG and WebP. The settings are in the
+ * form that image viewers and prompt readers know: the prompt, then one line of `Name: value` pairs.
+ */
+export function addMetadata(
+  image: Buffer,
+  mimeType: ImageMimeType,
+  size: SizePx,
+  metadata: PictureMetadata,
+): Buffer {
+  if (mimeType === "image/png") {
+    const parameters = parametersText(metadata, size);
+    return addPngText(image, [
+      ["parameters", parameters],
+      ["Software", metadata.software],
+      ["imgbatch", JSON.stringify(metadata.details)],
+    ]);
+  }
+  const exif = exifBlock({
+    software: metadata.software,
+    description: beginning(metadata.prompt, MAX_DESCRIPTION),
+    comment: parametersText({ ...metadata, prompt: beginning(metadata.prompt, MAX_COMMENT) }, size),
+  });
+  return mimeType === "image/jpeg" ? addExifToJpeg(image, exif) : addExifToWebp(image, exif, size);
+}
+
+/** A JPEG takes 64 KiB of EXIF; these many UTF-16 units of prompt always leave room for the rest. */
+const MAX_COMMENT = 16_000;
+const MAX_DESCRIPTION = 2000;
+
+function beginning(text: string, units: number): string {
+  if (text.length <= units) return text;
+  return `${text.slice(0, units - 1).replace(/[\ud800-\udbff]$/, "")}…`;
+}
+
+function parametersText(metadata: PictureMetadata, size: SizePx): string {
+  const settings = [
+    "Steps: 1",
+    `Sampler: ${metadata.sampler}`,
+    "CFG scale: 1",
+    `Seed: ${metadata.seed}`,
+    `Size: ${size.widthPx}x${size.heightPx}`,
+    `Model: ${metadata.model.replaceAll(/[,\s]+/g, " ")}`,
+    `Version: ${metadata.version}`,
+  ];
+  return `${metadata.prompt}\n${settings.join(", ")}`;
+}

@@ -1,0 +1,82 @@
+import { type ImageMimeType, sniffImageType } from "../contract/image-types.ts";
+import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
+import { missingEnd } from "./file-end.ts";
+import { sharp } from "./sharp-config.ts";
+
+const NAMES: Record<ImageMimeType, string> = {
+  "image/png": "PNG",
+  "image/jpeg": "JPEG",
+  "image/webp": "WebP",
+};
+
+interface Header {
+  widthPx: number;
+  heightPx: number;
+  frames: number;
+}
+
+/**
+ * Decodes with libvips on its own threads. Width and height are those of the stored pixels: an EXIF orientation is
+ * not applied. An animated WebP is taken as an image of its frame size; all its frames are decoded and their pixels
+ * count together.
+ */
+export const sharpInspector: ImageInspector = {
+  async inspect(bytes, limits): Promise<ImageFacts> {
+    const mimeType = sniffImageType(bytes);
+    if (mimeType === null) {
+      throw new InvalidImageError(
+        bytes.length === 0 ? "the image is empty" : "the bytes are not a PNG, JPEG or WebP image",
+      );
+    }
+    const name = NAMES[mimeType];
+    const header = await readHeader(bytes, name);
+    const pixels = header.widthPx * header.heightPx * header.frames;
+    if (pixels > limits.maxPixels) {
+      const frames = header.frames > 1 ? ` in ${header.frames} frames` : "";
+      throw new InvalidImageError(
+        `the ${name} image has ${header.widthPx}x${header.heightPx} pixels${frames}, more than the ${limits.maxPixels} allowed`,
+      );
+    }
+    const missing = missingEnd(bytes, mimeType);
+    if (missing !== null) throw new InvalidImageError(`the ${name} image is truncated: ${missing}`);
+    await decodeAll(bytes, name, header, limits.maxPixels);
+    return { mimeType, widthPx: header.widthPx, heightPx: header.heightPx };
+  },
+};
+
+async function readHeader(bytes: Buffer, name: string): Promise<Header> {
+  try {
+    // No pixel limit here: this reads the header only, and the caller words the refusal with the real size.
+    const { width, height, pages } = await sharp(bytes, {
+      limitInputPixels: false,
+      failOn: "none",
+    }).metadata();
+    return { widthPx: width, heightPx: height, frames: pages ?? 1 };
+  } catch (error) {
+    throw new InvalidImageError(`the ${name} image has no readable header: ${reason(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * Reads the last row of the last frame: that decodes everything before it, without holding the whole picture in
+ * memory.
+ */
+async function decodeAll(bytes: Buffer, name: string, header: Header, maxPixels: number): Promise<void> {
+  const lastFrame = header.frames > 1 ? { page: header.frames - 1 } : {};
+  try {
+    await sharp(bytes, { failOn: "warning", limitInputPixels: maxPixels, ...lastFrame })
+      .extract({ left: 0, top: header.heightPx - 1, width: header.widthPx, height: 1 })
+      .raw()
+      .toBuffer();
+  } catch (error) {
+    throw new InvalidImageError(`the ${name} image does not decode: ${reason(error)}`, { cause: error });
+  }
+}
+
+/** The first line of the library's message, without its internal prefixes. */
+function reason(error: unknown): string {
+  const line = error instanceof Error ? (error.message.trim().split("\n")[0] ?? "") : String(error);
+  return line.replace(/^(Input buffer |\w+: )+/, "").slice(0, 160) || "the decoder gave no reason";
+}

@@ -1,0 +1,78 @@
+import type { ImageRequest } from "../../domain/ports/image-provider.ts";
+import { encodePicture } from "../../imaging/encode.ts";
+import { addMetadata } from "../../imaging/picture-metadata.ts";
+import { sharp } from "../../imaging/sharp-config.ts";
+import { short } from "./canvas.ts";
+import { drawScene, unitOf } from "./draw-scene.ts";
+import { createPalette } from "./palette.ts";
+import { pictureSeed, planScene } from "./plan-scene.ts";
+import { layOut, pageOf, printSvg } from "./print.ts";
+import { createRandom } from "./random.ts";
+import { loadCards, nameCard } from "./references.ts";
+import { repaint } from "./repaint.ts";
+
+/** Changes whenever the same request would give other pixels. */
+export const DRAWING_VERSION = "1";
+
+const SOFTWARE = "imgbatch procedural (a drawing computed locally, not the output of an image model)";
+/** Further pictures for one request take indexes that no request asks for. */
+const IMAGE_STRIDE = 1000;
+const TIER_FACTORS = { "1K": 1, "2K": 2, "4K": 4 } as const;
+
+/** A request with the text to draw, and which of several pictures for it this is. */
+export interface Drawing extends ImageRequest {
+  text: string;
+  image: number;
+}
+
+/** Draws the picture and encodes it with its metadata. Rejects with the signal's reason when aborted. */
+export async function drawPicture(drawing: Drawing, signal: AbortSignal): Promise<Buffer> {
+  const { size, model, text, mimeType } = drawing;
+  const seed = pictureSeed(model, text, drawing.outputIndex + drawing.image * IMAGE_STRIDE);
+  const svg = await documentOf(drawing, seed, signal);
+  signal.throwIfAborted();
+  const encoded = await encodePicture(
+    sharp(Buffer.from(svg), { limitInputPixels: false, unlimited: true }),
+    mimeType,
+  );
+  signal.throwIfAborted();
+  return addMetadata(encoded, mimeType, size, {
+    software: SOFTWARE,
+    prompt: drawing.prompt,
+    model,
+    seed,
+    sampler: "procedural",
+    version: `imgbatch procedural/${DRAWING_VERSION}`,
+    details: {
+      provider: "procedural",
+      version: DRAWING_VERSION,
+      prompt: drawing.prompt,
+      model,
+      seed,
+      index: drawing.outputIndex,
+      references: drawing.references.length + drawing.storedReferences.length,
+    },
+  });
+}
+
+/** The whole picture as one SVG document of the drawing's size. */
+export async function documentOf(drawing: Drawing, seed: number, signal: AbortSignal): Promise<string> {
+  const { size, text, model } = drawing;
+  const factor = TIER_FACTORS[drawing.tier];
+  const plan = planScene(text, seed);
+  const random = createRandom(seed);
+  const palette = createPalette(plan, random.fork("palette"));
+  const cards = [
+    ...(await loadCards(drawing.references, plan, factor, signal)),
+    ...drawing.storedReferences.map(({ uri }) => nameCard(uri)),
+  ];
+  const page = pageOf(size, factor);
+  const layout = layOut(page, text, `procedural · local drawing · no. ${drawing.outputIndex + 1} · ${model}`);
+  const { x, y, w, h } = layout.scene;
+  const drawn = drawScene(plan, palette, w, h, cards);
+  signal.throwIfAborted();
+  const art = await repaint(drawn, plan.style, { w, h, unit: unitOf(w, h) }, random.fork("repaint"));
+  const { under, over } = printSvg(layout, palette);
+  const box = `x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}"`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${short(page.w)} ${short(page.h)}"><defs>${art.defs}</defs>${under}<svg ${box}>${art.body}</svg>${over}</svg>`;
+}

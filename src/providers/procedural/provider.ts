@@ -1,0 +1,61 @@
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provider.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { parseDirectives } from "./directives.ts";
+import { DRAWING_VERSION, drawPicture } from "./draw.ts";
+import { directedFailure, type Simulation, simulatedFailure } from "./failures.ts";
+
+export interface ProceduralOptions {
+  /** The provider's name in the configuration. */
+  name: string;
+  concurrency: number;
+  /** Which model ids it answers for. */
+  models: (model: string) => boolean;
+  clock: Clock;
+  simulate?: Simulation;
+}
+
+/**
+ * Draws pictures on this machine, from the words of the prompt: no model, no network, no cost. The same request gives
+ * the same bytes. Directives in the prompt make it wait, fail or misbehave on purpose.
+ */
+export function createProceduralProvider(options: ProceduralOptions): ItemProvider {
+  const { clock, simulate } = options;
+  return {
+    kind: "item",
+    name: options.name,
+    concurrency: options.concurrency,
+    serves: options.models,
+    async generate(request, signal) {
+      signal.throwIfAborted();
+      const { text, directives } = parseDirectives(request.prompt);
+      const waitMs = directives.delayMs + (simulate?.latencyMs ?? 0);
+      if (waitMs > 0) await clock.sleep(waitMs, signal);
+      signal.throwIfAborted();
+      const failure =
+        directedFailure(directives, request) ?? (simulate && simulatedFailure(simulate, request));
+      if (failure) throw failure;
+      const images: Buffer[] = [];
+      for (let image = 0; image < directives.imageCount; image++) {
+        images.push(
+          directives.badBytes
+            ? badBytes(request.mimeType)
+            : await drawPicture({ ...request, text, image }, signal),
+        );
+      }
+      return { images, modelVersion: `procedural/${DRAWING_VERSION}` };
+    },
+    close: async () => {},
+  };
+}
+
+const HEADS: Record<ImageMimeType, Buffer> = {
+  "image/png": Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
+  "image/jpeg": Buffer.from([0xff, 0xd8, 0xff, 0xe0]),
+  "image/webp": Buffer.from("RIFF\x20\0\0\0WEBPVP8 ", "latin1"),
+};
+
+/** Begins as the type does, and is no image. */
+function badBytes(mimeType: ImageRequest["mimeType"]): Buffer {
+  return Buffer.concat([HEADS[mimeType], Buffer.from("these bytes are not an image, on purpose")]);
+}

@@ -1,0 +1,42 @@
+/** A repeatable source of numbers. */
+export interface Random {
+  /** At least 0, below 1. */
+  next(): number;
+  between(low: number, high: number): number;
+  /** A whole number from `low` to `high`, both included. */
+  int(low: number, high: number): number;
+  chance(probability: number): boolean;
+  pick<T>(choices: readonly [T, ...T[]]): T;
+  /** Another source, decided by this one's seed and the name: it does not matter how much either was used. */
+  fork(name: string): Random;
+}
+
+/** A 32-bit number from the parts (FNV-1a with a final mix); the order and the borders of the parts count. */
+export function hashSeed(...parts: readonly (string | number)[]): number {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(parts.map((part) => `${String(part).length}:${part}`).join("|"), "utf8")) {
+    hash = Math.imul(hash ^ byte, 0x01000193);
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}
+
+/** mulberry32. */
+export function createRandom(seed: number): Random {
+  let state = seed >>> 0;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  return {
+    next,
+    between: (low, high) => low + (high - low) * next(),
+    int: (low, high) => low + Math.floor((high - low + 1) * next()),
+    chance: (probability) => next() < probability,
+    pick: (choices) => choices[Math.floor(next() * choices.length)] ?? choices[0],
+    fork: (name) => createRandom(hashSeed(seed, name)),
+  };
+}

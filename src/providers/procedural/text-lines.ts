@@ -1,0 +1,102 @@
+import { advanceOf, hasGlyph } from "./font.ts";
+
+/** A text broken into lines that fit. */
+export interface FittedText {
+  lines: readonly string[];
+  /** The height of the letters' em square. */
+  size: number;
+  /** From one baseline to the next. */
+  leading: number;
+}
+
+const LEADING = 1.24;
+/** No caption holds more, however small its letters. */
+const MAX_CHARACTERS = 700;
+const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+
+/** The characters that can be shown: no controls, no halves of pairs, whitespace made single spaces. */
+export function printable(text: string): string {
+  return text
+    .replaceAll(/\s+/gu, " ")
+    .replaceAll(/[\p{Cc}\p{Cs}\p{Co}\p{Cn}\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]/gu, "")
+    .trim();
+}
+
+/**
+ * Breaks a text into lines of at most `width`, in the largest letters between `sizes` that fit into `height`.
+ * What does not fit in the smallest is cut with an ellipsis.
+ */
+export function fitText(
+  text: string,
+  box: { width: number; height: number },
+  sizes: { largest: number; smallest: number },
+): FittedText {
+  const characters = [...segmenter.segment(text.slice(0, MAX_CHARACTERS * 4))].map(({ segment }) => segment);
+  const shown = characters.slice(0, MAX_CHARACTERS);
+  const cut = shown.length < characters.length || text.length > MAX_CHARACTERS * 4;
+  for (let size = sizes.largest; ; size *= 0.92) {
+    const last = size <= sizes.smallest;
+    const used = last ? sizes.smallest : size;
+    const room = Math.max(1, Math.floor((box.height / used - 1) / LEADING + 1.001));
+    const lines = breakLines(shown, box.width / used);
+    const fits = lines.length <= room && !cut;
+    if (fits || last) {
+      return {
+        lines: fits ? lines : shorten(lines.slice(0, room), box.width / used),
+        size: used,
+        leading: used * LEADING,
+      };
+    }
+  }
+}
+
+/** The width of a character in ems: measured in the packaged font, estimated for any other. */
+export function widthOf(character: string): number {
+  if (hasGlyph(character)) return advanceOf(character);
+  return WIDE.test(character) ? 1.04 : 0.74;
+}
+
+const WIDE =
+  /[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uff60]|\p{Extended_Pictographic}|\p{Regional_Indicator}/u;
+const IDEOGRAPH = /[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uff60]/u;
+
+function breakLines(characters: readonly string[], width: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  let lineWidth = 0;
+  /** Where the line can be broken: behind this many of its code units, of this width. */
+  let breakAt = 0;
+  let widthAtBreak = 0;
+  for (const character of characters) {
+    if (character === " " && line === "") continue;
+    if (character === " " || IDEOGRAPH.test(character)) {
+      breakAt = line.length;
+      widthAtBreak = lineWidth;
+    }
+    const own = widthOf(character);
+    if (lineWidth + own > width && line !== "") {
+      const at = breakAt > 0 ? breakAt : line.length;
+      const kept = line.slice(at);
+      const rest = kept.trimStart();
+      lines.push(line.slice(0, at).trimEnd());
+      lineWidth =
+        rest === ""
+          ? 0
+          : lineWidth - (breakAt > 0 ? widthAtBreak : lineWidth) - (kept.length - rest.length) * widthOf(" ");
+      line = rest;
+      breakAt = 0;
+      if (character === " " && line === "") continue;
+    }
+    line += character;
+    lineWidth += own;
+  }
+  if (line.trim() !== "") lines.push(line.trimEnd());
+  return lines;
+}
+
+function shorten(lines: readonly string[], width: number): string[] {
+  const last = [...segmenter.segment(lines.at(-1) ?? "")].map(({ segment }) => segment);
+  let total = last.reduce((sum, character) => sum + widthOf(character), widthOf("…"));
+  while (last.length > 1 && total > width) total -= widthOf(last.pop() ?? "");
+  return [...lines.slice(0, -1), `${last.join("").replace(/[\s.,;:]+$/, "")}…`];
+}

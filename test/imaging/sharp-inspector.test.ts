@@ -1,0 +1,164 @@
+import { crc32, deflateSync } from "node:zlib";
+import fc from "fast-check";
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-types.ts";
+import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
+import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+
+const limits = { maxPixels: 64_000_000 };
+const inspect = (bytes: Buffer) => sharpInspector.inspect(bytes, limits);
+
+/** A picture with enough detail that its bytes are spread over its rows. */
+async function picture(mimeType: ImageMimeType, width = 160, height = 120): Promise<Buffer> {
+  const data = Buffer.from(
+    Array.from({ length: width * height * 3 }, (_, i) => (i * 7919 + (i >> 5) * 31) % 256),
+  );
+  const image = sharp(data, { raw: { width, height, channels: 3 } });
+  if (mimeType === "image/png") return image.png().toBuffer();
+  return mimeType === "image/jpeg" ? image.jpeg().toBuffer() : image.webp().toBuffer();
+}
+
+/** A PNG that announces these dimensions and has next to no data. */
+function floodPng(width: number, height: number): Buffer {
+  const chunk = (type: string, data: Buffer) => {
+    const body = Buffer.concat([Buffer.from(type, "latin1"), data]);
+    const out = Buffer.alloc(body.length + 8);
+    out.writeUInt32BE(data.length, 0);
+    body.copy(out, 4);
+    out.writeUInt32BE(crc32(body), body.length + 4);
+    return out;
+  };
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(width, 0);
+  header.writeUInt32BE(height, 4);
+  header.set([8, 2, 0, 0, 0], 8);
+  const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+  return Buffer.concat([
+    signature,
+    chunk("IHDR", header),
+    chunk("IDAT", deflateSync(Buffer.alloc(10))),
+    chunk("IEND", Buffer.alloc(0)),
+  ]);
+}
+
+describe("the image inspector", () => {
+  it.each(IMAGE_MIME_TYPES)("[IMG-1] says type, width and height of a whole %s", async (mimeType) => {
+    expect(await inspect(await picture(mimeType))).toEqual({ mimeType, widthPx: 160, heightPx: 120 });
+  });
+
+  it("[IMG-1] takes grey, transparent, 16-bit, interlaced and progressive images", async () => {
+    const source = sharp(await picture("image/png"));
+    const images = [
+      source.clone().greyscale().png(),
+      source.clone().ensureAlpha(0.5).png(),
+      source.clone().toColourspace("rgb16").png(),
+      source.clone().png({ progressive: true }),
+      source.clone().png({ palette: true }),
+      source.clone().jpeg({ progressive: true }),
+      source.clone().toColourspace("cmyk").jpeg(),
+      source.clone().webp({ lossless: true }),
+    ];
+    for (const image of images)
+      expect(await inspect(await image.toBuffer())).toMatchObject({ widthPx: 160, heightPx: 120 });
+  });
+
+  it.each<[string, Buffer]>([
+    ["an empty file", Buffer.alloc(0)],
+    ["text", Buffer.from("hello")],
+    ["a GIF", Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64")],
+    ["an SVG", Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')],
+    [
+      "an SVG behind an XML line",
+      Buffer.from('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'),
+    ],
+    ["a TIFF", Buffer.from("II*\0\x08\0\0\0", "latin1")],
+    ["a PDF", Buffer.from("%PDF-1.7")],
+    ["a RIFF that is no WebP", Buffer.from("RIFF\x10\0\0\0WAVEfmt ", "latin1")],
+  ])("[IMG-2] refuses %s by its first bytes", async (_, bytes) => {
+    await expect(inspect(bytes)).rejects.toThrow(InvalidImageError);
+    await expect(inspect(bytes)).rejects.toThrow(/not a PNG, JPEG or WebP image|is empty/);
+  });
+
+  it.each(IMAGE_MIME_TYPES)("[IMG-3] refuses a %s that was cut anywhere", async (mimeType) => {
+    const whole = await picture(mimeType);
+    const cuts = [0.05, 0.3, 0.5, 0.8, 0.97].map((part) => Math.floor(whole.length * part));
+    for (const length of [...cuts, whole.length - 1, whole.length - 4]) {
+      await expect(inspect(whole.subarray(0, length)), `${length} of ${whole.length}`).rejects.toThrow(
+        InvalidImageError,
+      );
+    }
+  });
+
+  it("[IMG-3] refuses a PNG whose middle was overwritten", async () => {
+    const bytes = Buffer.from(await picture("image/png"));
+    bytes.fill(0, Math.floor(bytes.length * 0.3), Math.floor(bytes.length * 0.6));
+    await expect(inspect(bytes)).rejects.toThrow(InvalidImageError);
+  });
+
+  it("[IMG-3] refuses a magic number with something else behind it", async () => {
+    const whole = await picture("image/png");
+    for (const head of [
+      whole.subarray(0, 8),
+      Buffer.from([0xff, 0xd8, 0xff, 0xe0]),
+      Buffer.from("RIFF\x20\0\0\0WEBPVP8 ", "latin1"),
+    ]) {
+      await expect(inspect(Buffer.concat([head, Buffer.from("<svg/>".repeat(20))]))).rejects.toThrow(
+        InvalidImageError,
+      );
+    }
+  });
+
+  it("[IMG-3] takes bytes behind the end of an image, as cameras append", async () => {
+    for (const mimeType of IMAGE_MIME_TYPES) {
+      const bytes = Buffer.concat([await picture(mimeType), Buffer.from("appended")]);
+      expect(await inspect(bytes)).toMatchObject({ mimeType });
+    }
+  });
+
+  it("[IMG-4] refuses too many pixels by the header, and says the size", async () => {
+    await expect(inspect(floodPng(60_000, 60_000))).rejects.toThrow(
+      /60000x60000 pixels, more than the 64000000 allowed/,
+    );
+    const bytes = await picture("image/webp");
+    await expect(sharpInspector.inspect(bytes, { maxPixels: 160 * 120 - 1 })).rejects.toThrow(
+      InvalidImageError,
+    );
+    await expect(sharpInspector.inspect(bytes, { maxPixels: 160 * 120 })).resolves.toMatchObject({
+      widthPx: 160,
+    });
+  });
+
+  it("[IMG-5] counts all frames of an animation, decodes them, and answers the size of one", async () => {
+    const frames = [
+      await picture("image/png"),
+      await sharp(await picture("image/png"))
+        .negate()
+        .png()
+        .toBuffer(),
+    ];
+    const bytes = await sharp(frames, { join: { animated: true } })
+      .webp()
+      .toBuffer();
+    expect(await inspect(bytes)).toEqual({ mimeType: "image/webp", widthPx: 160, heightPx: 120 });
+    await expect(sharpInspector.inspect(bytes, { maxPixels: 160 * 120 + 1 })).rejects.toThrow(/2 frames/);
+    await expect(inspect(bytes.subarray(0, bytes.length - 200))).rejects.toThrow(InvalidImageError);
+  });
+
+  it("[IMG-3] any bytes behind a magic number are an image or an invalid image, nothing else", async () => {
+    const heads = [
+      [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a],
+      [0xff, 0xd8, 0xff],
+      [...Buffer.from("RIFF\x20\0\0\0WEBP", "latin1")],
+    ];
+    const bytes = fc.tuple(fc.constantFrom(...heads), fc.uint8Array({ maxLength: 200 }));
+    await fc.assert(
+      fc.asyncProperty(bytes, async ([head, rest]) => {
+        await inspect(Buffer.from([...head, ...rest])).catch((error) =>
+          expect(error).toBeInstanceOf(InvalidImageError),
+        );
+      }),
+      { numRuns: 80 },
+    );
+  });
+});

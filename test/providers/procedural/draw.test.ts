@@ -1,0 +1,145 @@
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { promisify } from "node:util";
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/image-sizes.ts";
+import { IMAGE_MIME_TYPES } from "../../../src/contract/image-types.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { STYLES } from "../../../src/providers/procedural/vocabulary.ts";
+import { difference, pixels, type Region, share } from "./pixels.ts";
+import { draw, request } from "./requests.ts";
+
+const BUILT = resolve(import.meta.dirname, "../../../dist/providers/procedural/provider.js");
+const maxPixels = 64_000_000;
+const digest = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
+
+describe("a drawing", () => {
+  it("[DRAW-1] the same request gives the same bytes, for every type", async () => {
+    for (const mimeType of IMAGE_MIME_TYPES) {
+      const [first, second] = [
+        await draw("a fox in the snow", { mimeType }),
+        await draw("a fox in the snow", { mimeType }),
+      ];
+      expect(digest(first)).toBe(digest(second));
+    }
+  });
+
+  it("[DRAW-1] pictures drawn at the same time do not disturb one another", async () => {
+    const prompts = ["a fox", "a ship at sea", "abstract tiles", "a fox"];
+    const together = await Promise.all(prompts.map((prompt) => draw(prompt)));
+    for (const [i, prompt] of prompts.entries())
+      expect(digest(together[i] ?? Buffer.alloc(0))).toBe(digest(await draw(prompt)));
+  });
+
+  it.skipIf(!existsSync(BUILT))(
+    "[DRAW-1] the built program in a process of its own draws the same bytes",
+    async () => {
+      const prompt = "a red fox in a snowy forest at night";
+      const { stdout } = await promisify(execFile)(
+        process.execPath,
+        [
+          "--input-type=module",
+          "-e",
+          `const { createProceduralProvider } = await import(${JSON.stringify(BUILT)});
+         const clock = { nowMs: () => 0, sleep: async () => {} };
+         const provider = createProceduralProvider({ name: "p", concurrency: 1, models: () => true, clock });
+         const { images } = await provider.generate(${JSON.stringify(request(prompt))}, new AbortController().signal);
+         process.stdout.write(images[0]);`,
+        ],
+        { encoding: "buffer", maxBuffer: 50_000_000 },
+      );
+      expect(digest(stdout)).toBe(digest(await draw(prompt)));
+    },
+  );
+
+  it.each(EXTENDED_RATIOS)("[DRAW-2] at %s the picture has exactly the pixels of its size", async (ratio) => {
+    const size = imageSizePx("1K", ratio);
+    const facts = await sharpInspector.inspect(await draw("mountains and a lake", { ratio }), { maxPixels });
+    expect(facts).toEqual({ mimeType: "image/png", ...size });
+  });
+
+  it("[DRAW-2] a larger tier is the same picture with more pixels", async () => {
+    const [small, large] = [await draw("a fox in a forest"), await draw("a fox in a forest", { tier: "2K" })];
+    expect(await sharp(large).metadata()).toMatchObject({ width: 2048, height: 2048 });
+    expect(await difference(small, large)).toBeLessThan(3);
+  });
+
+  it.each(IMAGE_MIME_TYPES)(
+    "[DRAW-2] asked for %s, the picture is of that type and decodes",
+    async (mimeType) => {
+      const facts = await sharpInspector.inspect(await draw("a red boat", { mimeType }), { maxPixels });
+      expect(facts.mimeType).toBe(mimeType);
+    },
+  );
+
+  it("[DRAW-3] another prompt, index or model gives a visibly different picture", async () => {
+    const base = await draw("a castle in the mountains");
+    for (const other of [
+      await draw("a sailboat at sea"),
+      await draw("a castle in the mountains", { outputIndex: 1 }),
+      await draw("a castle in the mountains", { model: "another" }),
+    ]) {
+      expect(await difference(base, other)).toBeGreaterThan(6);
+    }
+  });
+
+  it("[DRAW-4] colours that the prompt names are in the picture", async () => {
+    const tests: [string, (r: number, g: number, b: number) => boolean][] = [
+      ["a red apple", (r, g, b) => r > 130 && r > g * 1.7 && r > b * 1.7],
+      ["a blue car", (r, g, b) => b > 120 && b > r * 1.6 && b > g * 1.2],
+      ["abstract green shapes", (r, g, b) => g > r * 1.3 && g > b * 1.2],
+      ["a purple sky over the sea", (r, g, b) => b > g * 1.25 && r > g * 1.05],
+      ["yellow flowers, abstract yellow", (r, g, b) => r > 170 && g > 130 && b < g * 0.75],
+    ];
+    for (const [prompt, test] of tests)
+      expect(await share(await draw(prompt), test), prompt).toBeGreaterThan(0.025);
+  });
+
+  it("[DRAW-4] the colour goes to the thing that it stands with", async () => {
+    const middle = { left: 400, top: 480, width: 220, height: 160 };
+    const mean = async (prompt: string) => {
+      const all = await pixels(await draw(prompt), 16, middle);
+      return [0, 1, 2].map(
+        (channel) => all.reduce((sum, pixel) => sum + (pixel[channel] ?? 0), 0) / all.length,
+      );
+    };
+    const [red, blue] = [await mean("a red cup"), await mean("a blue cup")];
+    expect((red[0] ?? 0) - (red[2] ?? 0)).toBeGreaterThan(40);
+    expect((blue[2] ?? 0) - (blue[0] ?? 0)).toBeGreaterThan(40);
+  });
+
+  it("[DRAW-5] night is darker than day, and winter's ground is lighter than summer's", async () => {
+    const light = async (prompt: string, region?: Region) => {
+      const all = (await pixels(await draw(prompt), 32, region)).flat();
+      return all.reduce((sum, value) => sum + value, 0) / all.length;
+    };
+    expect(await light("a forest at night")).toBeLessThan((await light("a forest at noon")) * 0.6);
+    const ground = { left: 40, top: 700, width: 940, height: 110 };
+    const [winter, summer] = [
+      await light("a meadow in winter at noon", ground),
+      await light("a meadow in summer at noon", ground),
+    ];
+    expect(winter).toBeGreaterThan(summer + 40);
+  });
+
+  it("[DRAW-5] every style draws another picture of the same scene", async () => {
+    const words: Record<string, string> = {
+      lowpoly: "low-poly",
+      dots: "pointillism",
+      line: "line art",
+      pixel: "pixel art",
+      flat: "",
+    };
+    const images = await Promise.all(
+      STYLES.map((style) => draw(`${words[style] ?? style} fox in a forest at noon`)),
+    );
+    for (const [i, image] of images.entries()) {
+      const { width, height } = await sharp(image).metadata();
+      expect([width, height]).toEqual([1024, 1024]);
+      for (const other of images.slice(i + 1)) expect(await difference(image, other)).toBeGreaterThan(2);
+    }
+  });
+});

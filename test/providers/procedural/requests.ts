@@ -1,0 +1,57 @@
+import { type AspectRatio, imageSizePx, type SizeTier } from "../../../src/contract/image-sizes.ts";
+import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
+import type { Clock } from "../../../src/kernel/clock.ts";
+import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+
+/** A request for a 1K square PNG. */
+export function request(prompt: string, changes: Partial<ImageRequest> = {}): ImageRequest {
+  const tier: SizeTier = changes.tier ?? "1K";
+  const ratio: AspectRatio = changes.ratio ?? "1:1";
+  return {
+    model: "test-model",
+    prompt,
+    outputIndex: 0,
+    tier,
+    ratio,
+    size: imageSizePx(tier, ratio),
+    mimeType: "image/png",
+    references: [],
+    storedReferences: [],
+    attempt: 1,
+    isRetryBatch: false,
+    ...changes,
+  };
+}
+
+/** Sleeps are noted and are over at once. */
+export function notingClock(): Clock & { slept: number[] } {
+  const slept: number[] = [];
+  return {
+    slept,
+    nowMs: () => 0,
+    sleep: (ms, signal) => {
+      slept.push(ms);
+      return signal?.aborted ? Promise.reject(signal.reason) : Promise.resolve();
+    },
+  };
+}
+
+export const provider = createProceduralProvider({
+  name: "local",
+  concurrency: 2,
+  models: () => true,
+  clock: notingClock(),
+});
+
+/** Generates with the plain provider. */
+export function generate(prompt: string, changes: Partial<ImageRequest> = {}) {
+  return provider.generate(request(prompt, changes), new AbortController().signal);
+}
+
+/** The one image of a prompt. */
+export async function draw(prompt: string, changes: Partial<ImageRequest> = {}): Promise<Buffer> {
+  const { images } = await generate(prompt, changes);
+  const [image] = images;
+  if (image === undefined) throw new Error("no image came");
+  return image;
+}
