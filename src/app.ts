@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm } from "node:fs/promises";
+import { mkdir, readFile, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
 import {
@@ -8,7 +8,7 @@ import {
   type ServerFile,
 } from "./contract/data-directory.ts";
 import { openDataDirectory } from "./data.ts";
-import { issueKey, openAccount } from "./domain/accounts.ts";
+import { ensureDefaultAccount, issueKey } from "./domain/accounts.ts";
 import { Feed } from "./domain/feed.ts";
 import type { ImageProvider } from "./domain/ports/image-provider.ts";
 import type { Stores } from "./domain/ports/stores.ts";
@@ -17,7 +17,6 @@ import { type Clock, systemClock } from "./kernel/clock.ts";
 import { writeFileDurably } from "./kernel/durable-file.ts";
 import { type Ids, randomIds, sha256Hex } from "./kernel/ids.ts";
 import type { Log } from "./kernel/log.ts";
-import { numberToMicros } from "./kernel/money.ts";
 import { createProviders } from "./providers/registry.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
@@ -27,8 +26,6 @@ import type { WorkerDeps } from "./workers/deps.ts";
 import { startRetention } from "./workers/retention-sweep.ts";
 import { offerOf, Scheduler } from "./workers/scheduler.ts";
 
-/** Given on the first start when only drawings are made, so that everything can be tried. Not real money. */
-const PLAY_MONEY_USD = 1000;
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 
@@ -100,6 +97,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const app = buildExpressApp({
       ...workerDeps,
       limits: config.limits,
+      storageUriPrefixes: config.storageUriPrefixes,
       models: config.models,
       groups: config.groups,
       features: config.features,
@@ -107,6 +105,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       offer: (model) => offerOf(providers, rates, model),
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
+      freeDiskBytes: () => freeBytesOf(dataDirectory),
       instance,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated: (batchId) => {
@@ -147,6 +146,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   }
 }
 
+async function freeBytesOf(directory: string): Promise<number> {
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize;
+}
+
 /** The key for clients on this machine: made with the default account on the first start. */
 async function ensureCredentials(
   options: ServiceOptions,
@@ -174,10 +178,8 @@ async function makeFirstKey(
   deps: { stores: Stores; clock: Clock; ids: Ids },
 ): Promise<string> {
   const onlyDraws = config.providers.every((provider) => provider.type === "procedural");
-  const balanceMicroUsd = onlyDraws ? numberToMicros(PLAY_MONEY_USD) : 0;
   const { key } = await deps.stores.write((tx) => {
-    const account =
-      tx.accounts.byName("default") ?? openAccount(tx, deps, { name: "default", balanceMicroUsd });
+    const account = ensureDefaultAccount(tx, deps, onlyDraws);
     const group = config.groups[0]?.name ?? "default";
     return issueKey(tx, deps, { name: "local", accountId: account.id, group, expiresAtMs: null });
   });

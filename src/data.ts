@@ -1,9 +1,6 @@
-import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DATA_FILES } from "./contract/data-directory.ts";
-import { ImgbatchError } from "./contract/errors.ts";
-import { type CheckReport, checkInvariants } from "./domain/check-invariants.ts";
 import type { BlobStore } from "./domain/ports/blob-store.ts";
 import type { Stores } from "./domain/ports/stores.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
@@ -37,19 +34,4 @@ export async function openDataDirectory(directory: string, clock: Clock = system
     integrityProblems: () => database.integrityProblems(),
     close: () => database.close(),
   };
-}
-
-/** Verifies a data directory, also while a service runs on it. Throws `USAGE` when the directory is none. */
-export async function checkDataDirectory(directory: string): Promise<CheckReport> {
-  if (!existsSync(join(directory, DATA_FILES.database))) {
-    const message = `${directory} is no data directory: it has no ${DATA_FILES.database}`;
-    throw new ImgbatchError("USAGE", message);
-  }
-  const data = await openDataDirectory(directory);
-  try {
-    const report = await checkInvariants(data.stores, data.blobs);
-    return { ...report, problems: [...data.integrityProblems(), ...report.problems] };
-  } finally {
-    data.close();
-  }
 }

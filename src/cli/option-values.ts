@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { parseDuration } from "../kernel/durations.ts";
-import { numberToMicros } from "../kernel/money.ts";
+import { parseUsd } from "../kernel/money.ts";
 
 /** The options of a command, by camel-case name, as they were typed. */
 export type TypedOptions = Readonly<Record<string, unknown>>;
@@ -22,9 +22,7 @@ export function durationOption(options: TypedOptions, name: string, flag: string
 
 /** An amount in micro-dollars. */
 export function usdOption(options: TypedOptions, name: string, flag: string): number | undefined {
-  return readOption(options, name, flag, "write an amount in US dollars such as 5 or 0.25", (text) =>
-    /^\d+(\.\d{1,6})?$/.test(text) ? numberToMicros(Number(text)) : null,
-  );
+  return readOption(options, name, flag, "write an amount in US dollars such as 5 or 0.25", parseUsd);
 }
 
 export function wholeOption(

@@ -153,9 +153,11 @@ export interface ReferenceRecord {
   referenceId: string | null;
   type: string | null;
   mimeType: ImageMimeType;
-  blobKey: string;
-  sizeBytes: number;
-  sha256: string;
+  /** Null for a reference that is kept elsewhere. */
+  blobKey: string | null;
+  sha256: string | null;
+  /** Where the provider finds it, when it is kept elsewhere. */
+  storageUri: string | null;
 }
 
 export type NewReference = ReferenceRecord & { sourceIndex: number };

@@ -11,6 +11,17 @@ export function numberToMicros(amount: number): number {
   return Math.round(amount * MICROS);
 }
 
+/**
+ * Micros of an amount that somebody typed: `5`, `0.25`, digits with at most six decimals. Null for anything else, and
+ * for more than a number can hold exactly. Reads the digits themselves, so nothing is ever rounded.
+ */
+export function parseUsd(text: string): number | null {
+  const [, whole, fraction = ""] = /^([0-9]+)(?:\.([0-9]{1,6}))?$/.exec(text) ?? [];
+  if (whole === undefined) return null;
+  const micros = BigInt(whole + fraction.padEnd(6, "0"));
+  return micros <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(micros) : null;
+}
+
 /** `$6.70`, `$0.0335`: at least two decimals, at most six, no trailing zeros beyond the cents. */
 export function formatUsd(micros: number): string {
   const sign = micros < 0 ? "-" : "";

@@ -9,6 +9,7 @@ import type { DownloadSlots } from "./download-slots.ts";
 /** What the handlers of the API work with. */
 export interface ApiDeps extends CreateBatchDeps {
   limits: Limits;
+  storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
   features: { batchImages: boolean };
@@ -19,6 +20,8 @@ export interface ApiDeps extends CreateBatchDeps {
   instance: string;
   /** False when the service only serves what is there. */
   workersExpected: boolean;
+  /** Bytes that may still be written where the data is kept. */
+  freeDiskBytes(): Promise<number>;
   feed: Feed;
   /** Cancels a batch and stops its work. Throws `BATCH_IMAGE_CANCEL_FAILED` when an upstream could not be told. */
   cancel(batchId: string): Promise<void>;

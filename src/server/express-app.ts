@@ -2,6 +2,7 @@ import express, { type Express } from "express";
 import { routes } from "../contract/routes.ts";
 import { batchRoutes } from "./batch-api/routes.ts";
 import type { ApiDeps } from "./deps.ts";
+import { createMetrics } from "./metrics.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requestId } from "./middleware/request-id.ts";
@@ -16,7 +17,9 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.enable("strict routing");
   app.use(requestId(deps.ids));
   app.use(accessLog(deps.log));
-  app.use(operationsRoutes(deps));
+  const metrics = createMetrics(deps);
+  app.use(metrics.observe);
+  app.use(operationsRoutes(deps, metrics));
   // A router would take its mount path with a trailing slash for the path itself.
   app.all(`${routes.batches}/`, notFound);
   app.use(routes.batches, batchRoutes(deps));

@@ -11,23 +11,25 @@ export interface Download {
   mimeType: string;
   /** The name that a browser saves it under. */
   fileName: string;
-  /** Bytes `start` to `end`, inclusive. */
-  open(range: { start: number; end: number }): Readable;
+  /** Bytes `start` to `end`, inclusive. What it throws is still answered as an error. */
+  open(range: { start: number; end: number }): Promise<Readable> | Readable;
 }
 
 /**
  * Answers a download: the whole, or one range of it (`Range`, `If-Range`), or that it has not changed
- * (`If-None-Match`), or its headers (`HEAD`). Answers whether the last byte of the download was sent.
+ * (`If-None-Match`), or its headers (`HEAD`). `takePlace` is called before bytes are sent, and what it answers
+ * afterwards. Answers whether the last byte of the download was sent.
  */
 export async function sendDownload(
   request: Request,
   response: Response,
   download: Download,
+  takePlace: () => () => void,
 ): Promise<boolean> {
   const { sizeBytes } = download;
   const etag = `"${download.etag}"`;
   response.setHeader("Content-Type", download.mimeType);
-  response.setHeader("Content-Disposition", contentDisposition(download.fileName));
+  response.setHeader("Content-Disposition", dispositionOf(download.fileName));
   response.setHeader("ETag", etag);
   response.setHeader("Accept-Ranges", "bytes");
   response.setHeader("Cache-Control", "private, max-age=300");
@@ -49,17 +51,29 @@ export async function sendDownload(
     response.status(200).end();
     return false;
   }
+  const leavePlace = takePlace();
   try {
+    const bytes = await download.open({ start, end });
     if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
     response.setHeader("Content-Length", end - start + 1);
     response.status(range ? 206 : 200);
-    await pipeline(download.open({ start, end }), response);
+    await pipeline(bytes, response);
     return end === sizeBytes - 1;
   } catch (error) {
     // The reader went away: nothing is wrong with us.
     if (request.socket.destroyed && isAbort(error)) return false;
     throw error;
+  } finally {
+    leavePlace();
   }
+}
+
+/** Always in both forms, the plain one and the one for names of any script. */
+function dispositionOf(fileName: string): string {
+  const header = contentDisposition(fileName);
+  return header.includes("filename*=")
+    ? header
+    : `${header}; filename*=UTF-8''${encodeURIComponent(fileName)}`;
 }
 
 function isAbort(error: unknown): boolean {

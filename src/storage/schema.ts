@@ -132,9 +132,9 @@ interface ReferenceImagesTable {
   reference_id: string | null;
   type: string | null;
   mime_type: string;
-  blob_key: string;
-  size_bytes: number;
-  sha256: string;
+  blob_key: string | null;
+  sha256: string | null;
+  storage_uri: string | null;
 }
 
 interface IdempotencyKeysTable {

@@ -1,6 +1,6 @@
 import { DEFAULT_RATIO, imageSizePx } from "../contract/image-sizes.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
-import type { BatchRecord, ItemRecord } from "../domain/records.ts";
+import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
@@ -12,6 +12,7 @@ export async function buildImageRequest(
   batch: BatchRecord,
   item: ItemRecord,
 ): Promise<ImageRequest> {
+  const references = deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
   return {
     model: batch.model,
     prompt: item.prompt,
@@ -20,18 +21,22 @@ export async function buildImageRequest(
     ratio: DEFAULT_RATIO,
     size: imageSizePx("1K", DEFAULT_RATIO),
     mimeType: batch.mimeType,
-    references: await readReferences(deps, item),
+    references: await readReferences(deps, references),
+    storedReferences: references.flatMap(({ storageUri, mimeType }) =>
+      storageUri === null ? [] : [{ uri: storageUri, mimeType }],
+    ),
     attempt: item.attempts + 1,
     isRetryBatch: batch.parentBatchId !== null,
   };
 }
 
 async function readReferences(
-  deps: Pick<WorkerDeps, "stores" | "blobs">,
-  item: ItemRecord,
+  deps: Pick<WorkerDeps, "blobs">,
+  references: readonly ReferenceRecord[],
 ): Promise<ReferenceImage[]> {
   const images: ReferenceImage[] = [];
-  for (const { blobKey, mimeType } of deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
+  for (const { blobKey, mimeType } of references) {
+    if (blobKey === null) continue;
     const bytes = await deps.blobs.read(blobKey);
     if (bytes === null) {
       throw new ProviderError("RESULT_MISSING", "A reference image is gone.", { source: "service" });

@@ -65,6 +65,7 @@ async function drawAll(texts) {
         size: imageSizePx("1K", "1:1"),
         mimeType: "image/png",
         references: [],
+        storedReferences: [],
         attempt: 1,
         isRetryBatch: false,
       };

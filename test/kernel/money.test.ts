@@ -1,6 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { formatUsd, microsToNumber, multiplyToMicros, numberToMicros } from "../../src/kernel/money.ts";
+import {
+  formatUsd,
+  microsToNumber,
+  multiplyToMicros,
+  numberToMicros,
+  parseUsd,
+} from "../../src/kernel/money.ts";
 
 describe("money", () => {
   it("[MONEY-1] multiplies decimals exactly and rounds half up once", () => {
@@ -30,5 +36,45 @@ describe("money", () => {
       "$0.00",
       "-$2.50",
     ]);
+  });
+
+  it("[MONEY-1] is read from what people type, digit by digit", () => {
+    const typed = ["5", "0.25", "0.000001", "0", "007", "1.10", "9007199254.740991"];
+    expect(typed.map(parseUsd)).toEqual([
+      5_000_000,
+      250_000,
+      1,
+      0,
+      7_000_000,
+      1_100_000,
+      Number.MAX_SAFE_INTEGER,
+    ]);
+    fc.assert(
+      fc.property(fc.maxSafeNat(), (micros) => {
+        const digits = String(micros).padStart(7, "0");
+        expect(parseUsd(`${digits.slice(0, -6)}.${digits.slice(-6)}`)).toBe(micros);
+      }),
+    );
+  });
+
+  it("[MONEY-1] is not guessed from what is no amount, or more than can be counted exactly", () => {
+    const wrong = [
+      "",
+      "-1",
+      "+1",
+      "1.",
+      ".5",
+      "1.0000001",
+      "1e3",
+      "1,000",
+      "$5",
+      " 5",
+      "5\n",
+      "0x10",
+      "NaN",
+      "٣",
+    ];
+    const tooLarge = ["9007199254.740992", "9007199255", "9".repeat(400)];
+    expect([...wrong, ...tooLarge].filter((text) => parseUsd(text) !== null)).toEqual([]);
   });
 });

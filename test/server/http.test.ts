@@ -34,8 +34,8 @@ describe("every answer", () => {
     ["GET", "/V1/images/batches/models", 404, "NOT_FOUND", null],
     ["GET", "/v1/images/batches/x/nothing", 404, "NOT_FOUND", null],
     ["GET", "/v1/images/batches/%zz", 404, "NOT_FOUND", null],
-    ["PUT", "/v1/images/batches", 405, "METHOD_NOT_ALLOWED", "POST"],
-    ["POST", "/v1/images/batches/x", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"],
+    ["PUT", "/v1/images/batches", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, POST"],
+    ["POST", "/v1/images/batches/x", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, DELETE"],
   ])("[API-3] %s %s is %i", async (method, path, status, code, allow) => {
     const service = await startTestService({ workers: false });
     const authorization = `Bearer ${service.credentials.api_key}`;
@@ -86,6 +86,27 @@ describe("bodies", () => {
     const init = { method: "POST", body, headers: { "content-type": "application/json", ...headers } };
     const answer = await service.ask("", init as RequestInit);
     expect([answer.status, (await errorOf(answer)).code]).toEqual([status, code]);
+  });
+
+  it("[API-4] a large body is parsed aside, with the same answers", async () => {
+    const service = await startTestService();
+    const prompts = Array.from({ length: 200 }, (_, i) => ({ prompt: `${i} ${"é".repeat(7900)}` }));
+    const pad = "x".repeat(3 * 1024 * 1024);
+    const good = await service.submit({ model: MODEL, items: prompts, pad });
+    expect(good.item_count).toBe(200);
+    await service.ask(`/${good.id}/cancel`, { method: "POST" });
+    const large = " ".repeat(5 * 1024 * 1024);
+    for (const [body, message] of [
+      [`${large}{`, "not valid JSON"],
+      [large + "[".repeat(100), "nested deeper"],
+      [Buffer.concat([Buffer.from(large), Buffer.from([0xff])]), "not valid UTF-8"],
+    ] as const) {
+      const headers = { "content-type": "application/json" };
+      const answer = await service.ask("", { method: "POST", body, headers });
+      const error = await errorOf(answer);
+      expect([answer.status, error.code]).toEqual([400, "INVALID_JSON"]);
+      expect(error.message).toContain(message);
+    }
   });
 
   it("[API-5] a body above the limit is answered with 413, announced or not", async () => {

@@ -9,17 +9,21 @@ import { writeFileDurably } from "../../kernel/durable-file.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import { createLog, LOG_LEVELS, type LogLevel } from "../../kernel/pino-log.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
+import { durationOption, flagOption, textOption, wholeOption } from "../option-values.ts";
 
-const DEFAULT_GRACE = "10s";
+const DEFAULT_GRACE_MS = 10_000;
 
 /** `imgbatch serve`: the service, until it is told to stop. */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, global, options, output } = context;
-  const config = withSimulation(loadConfig({ file: global.config, cwd }), text(options.simulate));
-  const graceMs = readDuration("--grace", text(options.grace) ?? DEFAULT_GRACE);
-  const address = { host: text(options.host) ?? config.server.host, port: readPort(options.port, config) };
+  const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
+  const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
+  const address = {
+    host: textOption(options, "host") ?? config.server.host,
+    port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? config.server.port,
+  };
   const log = createLog({
-    level: readLogLevel(text(options.logLevel)),
+    level: readLogLevel(textOption(options, "logLevel")),
     forPeople: Boolean(process.stderr.isTTY),
     write: (line) => process.stderr.write(line),
   });
@@ -29,18 +33,19 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     );
     output.note("warning: put a proxy with TLS in front of it, or API keys travel readable.");
   }
-  const isEphemeral = options.ephemeral === true;
+  const readyFile = textOption(options, "readyFile");
+  const isEphemeral = flagOption(options, "ephemeral");
   const dataDirectory = isEphemeral
     ? await mkdtemp(join(tmpdir(), "imgbatch-"))
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
     const start = { config, dataDirectory, address, log, workers: true, announceUrl: true };
     const service = await startService(start);
-    await announce(service, { cwd, dataDirectory, readyFile: text(options.readyFile) });
+    await announce(service, { cwd, dataDirectory, readyFile });
     await aborted(context.signal);
     log.info("stopping", { grace_ms: graceMs });
     await service.close(graceMs);
-    if (options.readyFile) await rm(resolve(cwd, String(options.readyFile)), { force: true });
+    if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
   } finally {
     if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
   }
@@ -75,7 +80,7 @@ function withSimulation(config: Config, spec: string | undefined): Config {
   const simulate: Record<string, number> = { ...config.simulate };
   for (const pair of spec.split(",")) {
     const [name = "", value = ""] = pair.split("=", 2);
-    if (name === "latency") simulate.latencyMs = readDuration("--simulate latency", value);
+    if (name === "latency") simulate.latencyMs = readLatency(value);
     else if (name === "fail" || name === "seed") simulate[name] = value === "" ? Number.NaN : Number(value);
     else throw usage(`--simulate: ${JSON.stringify(name)} is none of latency, fail, seed`);
   }
@@ -86,18 +91,10 @@ function withSimulation(config: Config, spec: string | undefined): Config {
   }
 }
 
-function readPort(flag: unknown, config: Config): number {
-  if (flag === undefined) return config.server.port;
-  const port = Number(flag);
-  if (/^\d+$/.test(String(flag)) && port <= 65535) return port;
-  throw usage(`--port: ${JSON.stringify(flag)} is not 0 to 65535`);
-}
-
-function readDuration(name: string, value: string): number {
+function readLatency(value: string): number {
   const ms = parseDuration(value);
-  if (ms === null)
-    throw usage(`${name}: ${JSON.stringify(value)} is not a duration such as 500ms, 10s or 2m`);
-  return ms;
+  if (ms !== null) return ms;
+  throw usage(`--simulate: latency ${JSON.stringify(value)}: write a time such as 500ms or 2s`);
 }
 
 function readLogLevel(value: string | undefined): LogLevel {
@@ -108,10 +105,6 @@ function readLogLevel(value: string | undefined): LogLevel {
 
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || host.startsWith("127.");
-}
-
-function text(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
 }
 
 function usage(message: string): ImgbatchError {

@@ -1,4 +1,5 @@
 import type { CommandSpec, OptionSpec } from "../command.ts";
+import { admin } from "./admin/table.ts";
 
 /**
  * Every command: what it is called, what it takes, and where its work is. Importing this file must stay cheap,
@@ -118,18 +119,6 @@ const serve: CommandSpec = {
   ],
   json: false,
   load: () => import("./serve.ts"),
-};
-
-const admin: CommandSpec = {
-  name: "admin",
-  summary: "look after a data directory",
-  commands: [
-    {
-      name: "check",
-      summary: "verify that money, batches and files agree",
-      load: () => import("./admin/check.ts"),
-    },
-  ],
 };
 
 export const COMMANDS: readonly CommandSpec[] = [submit, status, wait, download, models, serve, admin];

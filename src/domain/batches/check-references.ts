@@ -1,3 +1,5 @@
+import type { z } from "zod";
+import { referenceImageSchema } from "../../contract/create-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
@@ -5,36 +7,34 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { fail } from "./request-problems.ts";
+import { fail, schemaProblem } from "./request-problems.ts";
 
+/** Either the bytes of an image, or where the provider finds it. */
 export interface CheckedReference {
   id: string | null;
   type: string | null;
   mimeType: ImageMimeType;
-  bytes: Buffer;
-  sha256: string;
+  /** Null for a reference by `storageUri`. */
+  bytes: Buffer | null;
+  sha256: string | null;
+  storageUri: string | null;
 }
 
-interface ReferenceBody {
-  id?: string | null | undefined;
-  type?: string | null | undefined;
-  mime_type: string;
-  data?: string | null | undefined;
-  storage_uri?: string | null | undefined;
-}
+type ReferenceBody = z.infer<typeof referenceImageSchema>;
 
 interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
   model: ModelEntry | null;
   limits: Limits;
   inspector: ImageInspector;
+  storageUriPrefixes: readonly string[];
 }
 
 /**
  * Checks the reference images of all items: count, Base64, size, and that the bytes really are an image of the type
  * that the request says. Equal bytes are decoded once. Throws the code of the first failure.
  */
-export async function checkReferences<T extends { outputCount: number; reference_images: ReferenceBody[] }>(
+export async function checkReferences<T extends { outputCount: number; reference_images: unknown[] }>(
   items: readonly T[],
   rules: Rules,
 ): Promise<(Omit<T, "reference_images"> & { references: CheckedReference[] })[]> {
@@ -46,15 +46,16 @@ export async function checkReferences<T extends { outputCount: number; reference
     const references: CheckedReference[] = [];
     for (const [j, body] of item.reference_images.entries()) {
       const at = `items[${i}].reference_images[${j}]`;
-      const reference = readReference(body, at, rules.limits);
+      const reference = readReference(parseReference(body, at), at, rules);
+      references.push(reference);
+      if (reference.bytes === null) continue;
       totalBytes += reference.bytes.length;
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
         const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;
         throw fail("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
-      await checkImage(reference, at, pixels, rules.inspector);
-      references.push(reference);
+      await checkImage(reference, reference.bytes, at, pixels, rules.inspector);
     }
     const { reference_images: _, ...rest } = item;
     checked.push({ ...rest, references });
@@ -81,13 +82,45 @@ function refuseTooMany(
   }
 }
 
-function readReference(body: ReferenceBody, at: string, limits: Limits): CheckedReference {
+function parseReference(body: unknown, at: string): ReferenceBody {
+  const parsed = referenceImageSchema.safeParse(body);
+  if (parsed.success) return parsed.data;
+  throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
+}
+
+function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedReference {
   const { mime_type: mimeType, data } = body;
   if (!isImageMimeType(mimeType)) {
     throw invalid(`${at}.mime_type`, "must be image/png, image/jpeg or image/webp");
   }
-  if (body.storage_uri != null) throw invalid(`${at}.storage_uri`, "is not enabled here; send `data`");
+  const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
+  const tags = {
+    id: checkTag(body.id, `${at}.id`, referenceIdChars),
+    type: checkTag(body.type, `${at}.type`, referenceTypeChars),
+    mimeType,
+  };
+  if (body.storage_uri != null) {
+    const storageUri = checkStorageUri(body, at, rules.storageUriPrefixes);
+    return { ...tags, storageUri, bytes: null, sha256: null };
+  }
   if (data == null || data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
+  const bytes = readBase64(data, at, rules.limits);
+  return { ...tags, storageUri: null, bytes, sha256: sha256Hex(bytes) };
+}
+
+/** The service never opens it: a provider that knows the storage does. */
+function checkStorageUri(body: ReferenceBody, at: string, prefixes: readonly string[]): string {
+  const uri = body.storage_uri ?? "";
+  if (body.data != null) throw invalid(`${at}.storage_uri`, "cannot be given together with `data`");
+  if (prefixes.length === 0) throw invalid(`${at}.storage_uri`, "is not enabled here; send `data`");
+  const isTidy = !hasUnstorableText(uri) && !/\s|\\|(^|\/)\.\.?(\/|$)|%2e/i.test(uri);
+  if (!isTidy || !prefixes.some((prefix) => uri.startsWith(prefix) && uri.length > prefix.length)) {
+    throw invalid(`${at}.storage_uri`, "is not in a storage that is allowed here");
+  }
+  return uri;
+}
+
+function readBase64(data: string, at: string, limits: Limits): Buffer {
   if (data.length > Math.ceil(limits.referenceImageBytes / 3) * 4) {
     const mib = limits.referenceImageBytes / 1024 / 1024;
     throw invalid(`${at}.data`, `is larger than ${mib} MiB`);
@@ -100,14 +133,7 @@ function readReference(body: ReferenceBody, at: string, limits: Limits): Checked
   if (bytes.length > limits.referenceImageBytes) {
     throw invalid(`${at}.data`, `is larger than ${limits.referenceImageBytes / 1024 / 1024} MiB`);
   }
-  const { referenceIdChars, referenceTypeChars } = FIXED_LIMITS;
-  return {
-    id: checkTag(body.id, `${at}.id`, referenceIdChars),
-    type: checkTag(body.type, `${at}.type`, referenceTypeChars),
-    mimeType,
-    bytes,
-    sha256: sha256Hex(bytes),
-  };
+  return bytes;
 }
 
 function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
@@ -120,6 +146,7 @@ function checkTag(text: string | null | undefined, at: string, maxChars: number)
 
 async function checkImage(
   reference: CheckedReference,
+  bytes: Buffer,
   at: string,
   pixels: Map<string, number>,
   inspector: ImageInspector,
@@ -127,7 +154,7 @@ async function checkImage(
   const known = `${reference.sha256} ${reference.mimeType}`;
   if (pixels.has(known)) return;
   try {
-    const facts = await inspector.inspect(reference.bytes, { maxPixels: FIXED_LIMITS.referencePixels });
+    const facts = await inspector.inspect(bytes, { maxPixels: FIXED_LIMITS.referencePixels });
     if (facts.mimeType !== reference.mimeType) {
       throw invalid(`${at}.mime_type`, `says ${reference.mimeType}, the bytes are ${facts.mimeType}`);
     }

@@ -1,4 +1,5 @@
-import { createBatchSchema } from "../../contract/create-batch.ts";
+import { z } from "zod";
+import { createBatchSchema, createItemSchema } from "../../contract/create-batch.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
@@ -37,7 +38,16 @@ export interface RequestRules {
   models: readonly ModelEntry[];
   group: GroupEntry;
   inspector: ImageInspector;
+  /** A `storage_uri` must begin with one of these; none are taken when it is empty. */
+  storageUriPrefixes: readonly string[];
 }
+
+/** References are only counted here: what is wrong inside them is told after everything about the items. */
+const bodySchema = createBatchSchema.extend({
+  items: z
+    .array(createItemSchema.extend({ reference_images: z.array(z.unknown()).nullish() }))
+    .min(1, "needs at least one item"),
+});
 
 /**
  * Checks and normalises the body of a create request. The order is fixed and the first failure is answered:
@@ -48,8 +58,8 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   if (typeof modelId !== "string" || modelId === "") {
     throw fail("BATCH_IMAGE_INVALID_MODEL", "model", "is required: name a model from the batch model list");
   }
-  const parsed = createBatchSchema.safeParse(body);
-  if (!parsed.success) throw schemaProblem(parsed.error);
+  const parsed = bodySchema.safeParse(body);
+  if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
   const request = parsed.data;
   const { limits } = rules;
   if (request.items.length > limits.itemsPerBatch) {
@@ -79,7 +89,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fail("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const model = rules.models.find((m) => m.id === modelId) ?? null;
-  const checkedItems = await checkReferences(items, { model, limits, inspector: rules.inspector });
+  const checkedItems = await checkReferences(items, { ...rules, model });
   const images = items.reduce((sum, item) => sum + item.outputCount, 0);
   if (images > limits.outputImagesPerBatch) {
     const problem = `ask for ${images} images; a batch makes at most ${limits.outputImagesPerBatch}`;
@@ -99,7 +109,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   return { ...checked, hash: hashOf(checked) };
 }
 
-type ItemBody = ReturnType<typeof createBatchSchema.parse>["items"][number];
+type ItemBody = z.infer<typeof bodySchema>["items"][number];
 
 function checkItem(item: ItemBody, index: number, limits: Limits) {
   const at = `items[${index}]`;
@@ -144,9 +154,10 @@ function hashOf(request: Omit<CheckedRequest, "hash">): string {
     customId,
     prompt,
     outputCount,
-    references: references.map(({ id, type, mimeType, sha256 }) => ({ id, type, mimeType, sha256 })),
+    references: references.map(({ bytes: _, ...facts }) => ({ ...facts })),
   }));
-  const { taskName, parentBatchId, mimeType, metadata } = request;
+  const { taskName, parentBatchId, mimeType } = request;
+  const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
   const asked = { model: request.model.id, taskName, parentBatchId, mimeType, metadata, items };
   return sha256Hex(canonicalJson(asked));
 }

@@ -174,12 +174,14 @@ async function storeReferences(
   const stored = new Set<string>();
   const references: NewReference[] = [];
   for (const [sourceIndex, item] of request.items.entries()) {
-    for (const [ordinal, { id, type, mimeType, bytes, sha256 }] of item.references.entries()) {
-      const blobKey = `${inputsPrefix(batchId)}${sha256}`;
-      if (!stored.has(sha256)) await blobs.put(blobKey, bytes);
-      stored.add(sha256);
-      const sizeBytes = bytes.length;
-      references.push({ sourceIndex, ordinal, referenceId: id, type, mimeType, blobKey, sizeBytes, sha256 });
+    for (const [ordinal, reference] of item.references.entries()) {
+      const { id: referenceId, type, mimeType, bytes, sha256, storageUri } = reference;
+      const blobKey = sha256 === null ? null : `${inputsPrefix(batchId)}${sha256}`;
+      if (bytes !== null && blobKey !== null && !stored.has(blobKey)) {
+        await blobs.put(blobKey, bytes);
+        stored.add(blobKey);
+      }
+      references.push({ sourceIndex, ordinal, referenceId, type, mimeType, blobKey, sha256, storageUri });
     }
   }
   return references;

@@ -8,32 +8,23 @@ export function fail(code: ServiceErrorCode, param: string, problem: string): Im
   return new ImgbatchError(code, `${param}: ${problem}`, { param });
 }
 
-/** The first type error of a body, under the code that belongs to the field it is in. */
-export function schemaProblem(error: ZodError): ImgbatchError {
-  const issues = error.issues.map((issue) => ({
-    path: issue.path,
-    message: issue.message,
-  }));
-  // Wrong types of ordinary fields come first: references are checked after items.
-  const issue = issues.find((i) => !isReferencePath(i.path)) ?? issues[0];
+/** The first type error of a body, or of the part of it that `prefix` names. */
+export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = ""): ImgbatchError {
+  const issue = error.issues[0];
   const path = issue?.path ?? [];
   const param = path.reduce<string>((text, part) => {
     if (typeof part === "number") return `${text}[${part}]`;
     return text === "" ? String(part) : `${text}.${String(part)}`;
   }, "");
-  const code = isReferencePath(path) ? "BATCH_IMAGE_INVALID_REFERENCE_IMAGE" : "BATCH_IMAGE_INVALID_ITEMS";
-  return fail(code, param || "body", lowerFirst(issue?.message ?? "is not valid"));
-}
-
-function isReferencePath(path: readonly PropertyKey[]): boolean {
-  return path[2] === "reference_images" && path.length > 3;
+  const at = [prefix, param].filter((part) => part !== "").join(".");
+  return fail(code, at || "body", lowerFirst(issue?.message ?? "is not valid"));
 }
 
 function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1);
 }
 
-/** Metadata within its limits; an empty object counts as none. */
+/** Metadata within its limits. */
 export function checkMetadata(metadata: Record<string, string> | null): Record<string, string> | null {
   if (metadata === null) return null;
   const pairs = Object.entries(metadata);
@@ -52,5 +43,5 @@ export function checkMetadata(metadata: Record<string, string> | null): Record<s
       throw invalid(`metadata.${key}`, `must have at most ${metadataValueChars} characters`);
     }
   }
-  return pairs.length === 0 ? null : metadata;
+  return metadata;
 }

@@ -17,6 +17,8 @@ export interface ImageRequest {
   mimeType: ImageMimeType;
   /** Already checked: they decode, and are of the type that they say. */
   references: readonly ReferenceImage[];
+  /** References that are kept in a storage which the provider can read, and the service does not. */
+  storedReferences: readonly { uri: string; mimeType: ImageMimeType }[];
   /** 1 for the first try of this item. */
   attempt: number;
   /** True when the batch of the item links a parent batch, as a retry of failed items does. */

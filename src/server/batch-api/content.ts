@@ -23,23 +23,19 @@ export function content(deps: ApiDeps) {
     const imageIndex = readImageIndex(request);
     const output = deps.stores.read.outputs.ofItem(item.id).find((o) => o.imageIndex === imageIndex);
     if (!output) throw indexOutOfRange(item.imageCount);
-    const free = request.method === "HEAD" ? () => {} : deps.slots.take(caller.key.id);
-    try {
-      const bytes = await readIntact(deps.blobs, output);
-      const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
-      const { sizeBytes, sha256, mimeType } = output;
-      const download = {
-        sizeBytes,
-        etag: sha256,
-        mimeType,
-        fileName: `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`,
-        open: ({ start, end }: { start: number; end: number }) =>
-          Readable.from([bytes.subarray(start, end + 1)]),
-      };
-      await sendDownload(request, response, download);
-    } finally {
-      free();
-    }
+    const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
+    const { sizeBytes, sha256, mimeType } = output;
+    const download = {
+      sizeBytes,
+      etag: sha256,
+      mimeType,
+      fileName: `${safeFileName(name)}.${IMAGE_EXTENSIONS[mimeType]}`,
+      open: async ({ start, end }: { start: number; end: number }) => {
+        const bytes = await readIntact(deps.blobs, output);
+        return Readable.from([bytes.subarray(start, end + 1)]);
+      },
+    };
+    await sendDownload(request, response, download, () => deps.slots.take(caller.key.id));
   };
 }
 

@@ -15,8 +15,7 @@ export function create(deps: ApiDeps) {
     const caller = callerOf(response);
     const body = await readJsonBody(request, response, deps.limits.createBodyBytes);
     const idempotencyKey = idempotencyKeyOf(request);
-    const { limits, models, inspector } = deps;
-    const checked = await checkRequest(body, { limits, models, inspector, group: caller.group });
+    const checked = await checkRequest(body, { ...deps, group: caller.group });
     const { batch, replayed } = await createBatch(deps, caller, checked, idempotencyKey);
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);

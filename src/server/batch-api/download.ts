@@ -27,20 +27,16 @@ export function download(deps: ApiDeps) {
     if (filter !== "failed" && bytes > deps.limits.zipBytes) {
       throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_TOO_LARGE");
     }
-    const free = request.method === "HEAD" ? () => {} : deps.slots.take(caller.key.id);
-    try {
-      const zip = await planBatchZip(deps.blobs, batch, { items: all, outputs, filter });
-      const isWholeSent = await sendDownload(request, response, {
-        sizeBytes: zip.sizeBytes,
-        etag: zip.etag,
-        mimeType: "application/zip",
-        fileName: `${safeFileName(batch.taskName)}.zip`,
-        open: (range) => sliceOfStream(zip.open(), range),
-      });
-      if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);
-    } finally {
-      free();
-    }
+    const zip = await planBatchZip(deps.blobs, batch, { items: all, outputs, filter });
+    const wholeZip = {
+      sizeBytes: zip.sizeBytes,
+      etag: zip.etag,
+      mimeType: "application/zip",
+      fileName: `${safeFileName(batch.taskName)}.zip`,
+      open: (range: { start: number; end: number }) => sliceOfStream(zip.open(), range),
+    };
+    const isWholeSent = await sendDownload(request, response, wholeZip, () => deps.slots.take(caller.key.id));
+    if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);
   };
 }
 

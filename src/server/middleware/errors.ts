@@ -2,6 +2,16 @@ import type { ErrorRequestHandler, RequestHandler } from "express";
 import { errorBody, ImgbatchError } from "../../contract/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 
+/** What a download had announced before it failed. */
+const DOWNLOAD_HEADERS = [
+  "Accept-Ranges",
+  "Cache-Control",
+  "Content-Disposition",
+  "Content-Length",
+  "Content-Range",
+  "ETag",
+];
+
 /** The last handler: every error becomes the one error body, and nothing of our inside is told. */
 export function answerErrors(log: Log): ErrorRequestHandler {
   return (thrown, _request, response, _next) => {
@@ -17,6 +27,7 @@ export function answerErrors(log: Log): ErrorRequestHandler {
     if (error.retryAfterMs !== undefined) {
       response.setHeader("Retry-After", String(Math.ceil(error.retryAfterMs / 1000)));
     }
+    for (const header of DOWNLOAD_HEADERS) response.removeHeader(header);
     response.status(error.httpStatus).json(errorBody(error));
   };
 }

@@ -1,7 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { isNestedDeeperThan } from "../../kernel/json-depth.ts";
+import { parseJson } from "../parse-json.ts";
 
 /** How much of a refused body is read and dropped, so that ordinary clients get to see the answer. */
 const DISCARD_BYTES = 64 * 1024 * 1024;
@@ -12,22 +11,7 @@ export async function readJsonBody(request: Request, response: Response, maxByte
   if (request.get("content-type") !== undefined && !request.is(["json", "+json"])) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");
   }
-  const bytes = await readBytes(request, response, maxBytes);
-  if (isNestedDeeperThan(bytes, FIXED_LIMITS.jsonDepth)) {
-    const message = `The body is nested deeper than ${FIXED_LIMITS.jsonDepth} levels.`;
-    throw new ImgbatchError("INVALID_JSON", message);
-  }
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new ImgbatchError("INVALID_JSON", "The body is not valid UTF-8.");
-  }
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new ImgbatchError("INVALID_JSON");
-  }
+  return parseJson(await readBytes(request, response, maxBytes));
 }
 
 async function readBytes(request: Request, response: Response, maxBytes: number): Promise<Buffer> {

@@ -128,9 +128,9 @@ export const foundation: Migration = {
       .addColumn("reference_id", "text")
       .addColumn("type", "text")
       .addColumn("mime_type", "text", required)
-      .addColumn("blob_key", "text", required)
-      .addColumn("size_bytes", "bigint", required)
-      .addColumn("sha256", "text", required)
+      .addColumn("blob_key", "text")
+      .addColumn("sha256", "text")
+      .addColumn("storage_uri", "text")
       .addPrimaryKeyConstraint("references_key", ["batch_id", "source_index", "ordinal"]),
     schema
       .createTable("idempotency_keys")

@@ -63,6 +63,13 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
           .where("status", "in", [...statuses])
           .orderBy("seq"),
       ).map(toBatchRecord),
+    countByStatus: () => {
+      const query = build
+        .selectFrom("batches")
+        .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
+        .groupBy("status");
+      return Object.fromEntries(all(query).map(({ status, count }) => [status, count]));
+    },
     changeStatus: (id, from, to) => {
       const update = build.updateTable("batches").set({ status: to });
       return run(update.where("id", "=", id).where("status", "=", from)) === 1;

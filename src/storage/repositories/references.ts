@@ -15,8 +15,8 @@ export function referenceRepository({ build, all, run }: SqlSession): ReferenceR
             type: reference.type,
             mime_type: reference.mimeType,
             blob_key: reference.blobKey,
-            size_bytes: reference.sizeBytes,
             sha256: reference.sha256,
+            storage_uri: reference.storageUri,
           }),
         );
       }
@@ -34,8 +34,8 @@ export function referenceRepository({ build, all, run }: SqlSession): ReferenceR
         type: row.type,
         mimeType: row.mime_type as ImageMimeType,
         blobKey: row.blob_key,
-        sizeBytes: row.size_bytes,
         sha256: row.sha256,
+        storageUri: row.storage_uri,
       }));
     },
   };

@@ -135,6 +135,8 @@ describe("creating a batch", () => {
       ],
     };
     expect((await codeOf(await service.create(both))).code).toBe("BATCH_IMAGE_DUPLICATE_CUSTOM_ID");
+    const badReference = { ...both, items: both.items.map((i) => ({ ...i, reference_images: [{}] })) };
+    expect((await codeOf(await service.create(badReference))).code).toBe("BATCH_IMAGE_DUPLICATE_CUSTOM_ID");
     const long = { ...both, items: both.items.slice(0, 1) };
     expect((await codeOf(await service.create(long))).code).toBe("BATCH_IMAGE_PROMPT_TOO_LONG");
   });
@@ -151,6 +153,8 @@ describe("creating a batch", () => {
       async () => ({ mime_type: "image/png", data: (await tinyJpeg()).toString("base64") }),
     ],
     ["no image", () => ({ mime_type: "image/png", data: Buffer.from("<svg/>").toString("base64") })],
+    ["nothing", () => ({})],
+    ["no object", () => "image.png"],
     ["no data", () => ({ mime_type: "image/png" })],
     ["a storage reference", () => ({ mime_type: "image/png", storage_uri: "s3://bucket/x" })],
   ])("[BATCH-4] refuses a reference image that is %s", async (_, reference) => {
@@ -161,6 +165,27 @@ describe("creating a batch", () => {
     });
     expect(answer.status).toBe(400);
     expect((await codeOf(answer)).code).toBe("BATCH_IMAGE_INVALID_REFERENCE_IMAGE");
+  });
+
+  it("[BATCH-4] takes a storage reference only below a prefix that the operator allows, and hands it on unopened", async () => {
+    const provider = new FakeProvider();
+    const config = { storageUriPrefixes: ["s3://ours/"] };
+    const service = await startTestService({ providers: [provider], config });
+    const body = (storage_uri: string) => ({
+      model: MODEL,
+      items: [{ prompt: "a", reference_images: [{ mime_type: "image/png", storage_uri }] }],
+    });
+    for (const uri of ["s3://other/x", "s3://ours/", "s3://ours/../x", "s3://ours/%2e%2e/x"]) {
+      expect((await codeOf(await service.create(body(uri)))).code).toBe(
+        "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
+      );
+    }
+    const { id } = await service.submit(body("s3://ours/a.png"));
+    await service.until(id);
+    expect(provider.requests[0]).toMatchObject({
+      references: [],
+      storedReferences: [{ uri: "s3://ours/a.png", mimeType: "image/png" }],
+    });
   });
 
   it("[BATCH-5] hands reference images to the provider as they were sent, and limits their number by model", async () => {

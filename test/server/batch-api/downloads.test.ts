@@ -34,7 +34,7 @@ describe("one image", () => {
     expect(Object.fromEntries(answer.headers)).toMatchObject({
       "content-type": "image/png",
       "content-length": String(bytes.length),
-      "content-disposition": 'attachment; filename="i2.png"',
+      "content-disposition": "attachment; filename=\"i2.png\"; filename*=UTF-8''i2.png",
       etag: `"${sha256Hex(bytes)}"`,
       "cache-control": "private, max-age=300",
       "x-content-type-options": "nosniff",

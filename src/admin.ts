@@ -1,0 +1,159 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { DATA_FILES } from "./contract/data-directory.ts";
+import { ImgbatchError } from "./contract/errors.ts";
+import { type OpenData, openDataDirectory } from "./data.ts";
+import {
+  DEFAULT_ACCOUNT,
+  ensureDefaultAccount,
+  issueKey,
+  type KeyState,
+  keyState,
+  openAccount,
+  topUp,
+} from "./domain/accounts.ts";
+import { type CheckReport, checkInvariants } from "./domain/check-invariants.ts";
+import type { Repositories } from "./domain/ports/stores.ts";
+import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "./domain/records.ts";
+import { type Clock, systemClock } from "./kernel/clock.ts";
+import { type Ids, randomIds } from "./kernel/ids.ts";
+import { formatUsd } from "./kernel/money.ts";
+
+export { DEFAULT_ACCOUNT };
+export type Account = AccountRecord;
+export type Key = ApiKeyRecord & { accountName: string; state: KeyState };
+/** An entry with the balance of its account after it. */
+export type LedgerLine = LedgerEntry & { accountName: string; balanceMicroUsd: number };
+
+export interface NewKey {
+  name: string;
+  accountName: string;
+  group: string;
+  expiresAtMs: number | null;
+  /** Whether nothing but drawings is made: decides the first balance of a default account that this key needs. */
+  onlyDraws: boolean;
+}
+
+/** Looks after an open data directory. Names and ids that nobody has are answered with null. */
+export interface Admin {
+  /** The database was not there before. */
+  isNew: boolean;
+  accounts(): Account[];
+  account(name: string): Account | null;
+  /** Null when the name is taken. */
+  createAccount(account: { name: string; balanceMicroUsd: number }): Promise<Account | null>;
+  /** Throws `USAGE` when the account would have more than can be counted exactly. */
+  topUp(name: string, amountMicroUsd: number): Promise<Account | null>;
+  keys(): Key[];
+  /** Makes the account `default` too when the key is for it and it is missing, as the first start would. */
+  createKey(key: NewKey): Promise<(Key & { key: string }) | null>;
+  /** A running service obeys with its next request. Disabling again keeps the first moment. */
+  setKeyDisabled(id: string, isDisabled: boolean): Promise<Key | null>;
+  hasBatch(id: string): boolean;
+  /** In order of time. Entries of the given batches only, or all. */
+  ledger(filter: { accountId?: string | undefined; batchIds?: readonly string[] | undefined }): LedgerLine[];
+  check(): Promise<CheckReport>;
+  close(): void;
+}
+
+export interface AdminOptions {
+  directory: string;
+  /** Makes the database when there is none, for a directory that is prepared before its first start. */
+  mayCreate?: boolean;
+  /** For tests; what is left out is the real thing. */
+  clock?: Clock;
+  ids?: Ids;
+}
+
+/** A file is in the way, or the place may not be written. */
+const FILE_PROBLEMS = new Set(["EEXIST", "ENOTDIR", "EACCES", "EPERM", "EROFS", "SQLITE_CANTOPEN"]);
+
+/** Opens a data directory for administration, also while a service runs on it: no lock is taken. */
+export async function openAdmin(options: AdminOptions): Promise<Admin> {
+  const { directory, mayCreate = false, clock = systemClock, ids = randomIds } = options;
+  const isNew = !existsSync(join(directory, DATA_FILES.database));
+  if (isNew && !mayCreate) {
+    const message = `${directory} is no data directory: it has no ${DATA_FILES.database}`;
+    throw new ImgbatchError("USAGE", message);
+  }
+  const data = await openDataDirectory(directory, clock).catch((error: NodeJS.ErrnoException) => {
+    if (!isNew || !FILE_PROBLEMS.has(error.code ?? "")) throw error;
+    throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${error.message}`);
+  });
+  return { isNew, ...adminOf(data, { clock, ids }) };
+}
+
+function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {
+  const { stores, blobs } = data;
+  return {
+    accounts: () => stores.read.accounts.list(),
+    account: (name) => stores.read.accounts.byName(name),
+    createAccount: (account) =>
+      stores.write((tx) => (tx.accounts.byName(account.name) ? null : openAccount(tx, deps, account))),
+    topUp: (name, amountMicroUsd) =>
+      stores.write((tx) => {
+        const account = tx.accounts.byName(name);
+        if (!account) return null;
+        requireRoom(account, amountMicroUsd);
+        topUp(tx, deps, account.id, amountMicroUsd);
+        return tx.accounts.byId(account.id);
+      }),
+    keys: () => stores.snapshot((now) => now.keys.list().map((key) => describeKey(now, key, deps.clock))),
+    createKey: ({ accountName, onlyDraws, ...facts }) =>
+      stores.write((tx) => {
+        const isDefault = accountName === DEFAULT_ACCOUNT;
+        const account = isDefault
+          ? ensureDefaultAccount(tx, deps, onlyDraws)
+          : tx.accounts.byName(accountName);
+        if (!account) return null;
+        const { key, ...record } = issueKey(tx, deps, { ...facts, accountId: account.id });
+        return { ...describeKey(tx, record, deps.clock), key };
+      }),
+    setKeyDisabled: (id, isDisabled) =>
+      stores.write((tx) => {
+        const before = tx.keys.byId(id);
+        if (!before) return null;
+        const disabledAtMs = isDisabled ? (before.disabledAtMs ?? deps.clock.nowMs()) : null;
+        tx.keys.setDisabled(id, disabledAtMs);
+        return describeKey(tx, { ...before, disabledAtMs }, deps.clock);
+      }),
+    hasBatch: (id) => stores.read.batches.byId(id) !== null,
+    ledger: ({ accountId, batchIds }) =>
+      stores
+        .snapshot((now) => withBalances(now, now.ledger.list(accountId === undefined ? {} : { accountId })))
+        .filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId))),
+    check: async () => {
+      const report = await checkInvariants(stores, blobs);
+      return { ...report, problems: [...data.integrityProblems(), ...report.problems] };
+    },
+    close: () => data.close(),
+  };
+}
+
+/** What is held may come back, so both must fit together. */
+function requireRoom({ name, balanceMicroUsd, heldMicroUsd }: Account, amountMicroUsd: number): void {
+  const total = balanceMicroUsd + heldMicroUsd;
+  if (Number.isSafeInteger(total + amountMicroUsd)) return;
+  const room = formatUsd(Number.MAX_SAFE_INTEGER - total);
+  throw new ImgbatchError("USAGE", `<usd>: the account ${name} has room for ${room} more at most.`);
+}
+
+function describeKey(now: Repositories, key: ApiKeyRecord, clock: Clock): Key {
+  return { ...key, accountName: nameOf(now, key.accountId), state: keyState(key, clock.nowMs()) };
+}
+
+/** Needs every entry of each account from its first on. */
+function withBalances(now: Repositories, entries: readonly LedgerEntry[]): LedgerLine[] {
+  const balances = new Map<string, number>();
+  const names = new Map(now.accounts.list().map(({ id, name }) => [id, name]));
+  return entries.map((entry) => {
+    const balanceMicroUsd = (balances.get(entry.accountId) ?? 0) + entry.balanceChangeMicroUsd;
+    balances.set(entry.accountId, balanceMicroUsd);
+    return { ...entry, accountName: names.get(entry.accountId) ?? entry.accountId, balanceMicroUsd };
+  });
+}
+
+/** Every key has an account: the database sees to it. */
+function nameOf(now: Repositories, accountId: string): string {
+  return now.accounts.byId(accountId)?.name ?? accountId;
+}

@@ -1,0 +1,25 @@
+import type { Account } from "../../../../admin.ts";
+import { formatUsd, microsToNumber } from "../../../../kernel/money.ts";
+import { type Column, tableLines } from "../columns.ts";
+import { formatMoment, toSeconds } from "../moments.ts";
+
+/** An account in `--json`. `balance` is what can be spent now: what is held is already taken out. */
+export function accountView({ name, balanceMicroUsd, heldMicroUsd, createdAtMs }: Account): object {
+  return {
+    name,
+    balance: microsToNumber(balanceMicroUsd),
+    held: microsToNumber(heldMicroUsd),
+    created_at: toSeconds(createdAtMs),
+  };
+}
+
+const COLUMNS: readonly Column<Account>[] = [
+  { title: "name", of: ({ name }) => name },
+  { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
+  { title: "held", align: "right", of: ({ heldMicroUsd }) => formatUsd(heldMicroUsd) },
+  { title: "created", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
+];
+
+export function accountLines(accounts: readonly Account[]): string[] {
+  return tableLines(COLUMNS, accounts);
+}

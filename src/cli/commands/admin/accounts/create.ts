@@ -1,0 +1,16 @@
+import type { RunCommand } from "../../../command.ts";
+import { textOption } from "../../../option-values.ts";
+import { readName, readUsd, wrongArgument } from "../arguments.ts";
+import { done, withAdmin } from "../with-admin.ts";
+import { accountLines, accountView } from "./account-view.ts";
+
+/** `imgbatch admin accounts create`: opens an account, also in a directory that no service has used yet. */
+export const run: RunCommand = async (context) => {
+  const name = readName("<name>", context.arguments[0] ?? "");
+  const balanceMicroUsd = readUsd("--balance", textOption(context.options, "balance") ?? "0", 0);
+  return withAdmin(context, { mayCreate: true }, async (admin) => {
+    const account = await admin.createAccount({ name, balanceMicroUsd });
+    if (!account) throw wrongArgument("<name>", name, "an account has this name already; write another");
+    return done(accountView(account), accountLines([account]));
+  });
+};

@@ -1,0 +1,10 @@
+import type { RunCommand } from "../../../command.ts";
+import { done, withAdmin } from "../with-admin.ts";
+import { accountLines, accountView } from "./account-view.ts";
+
+/** `imgbatch admin accounts list`: every account, oldest first. */
+export const run: RunCommand = (context) =>
+  withAdmin(context, { mayCreate: false }, (admin) => {
+    const accounts = admin.accounts();
+    return done(accounts.map(accountView), accountLines(accounts));
+  });

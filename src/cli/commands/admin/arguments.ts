@@ -1,0 +1,43 @@
+import type { Admin } from "../../../admin.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { formatUsd, parseUsd } from "../../../kernel/money.ts";
+import { hasUnstorableText } from "../../../kernel/text.ts";
+
+const NAME_CHARS = 100;
+const NAMES_SHOWN = 10;
+
+/** The error for an argument that is not right: which one, what was typed, and what would be right. */
+export function wrongArgument(argument: string, text: string, advice: string): ImgbatchError {
+  const message = `${argument} ${JSON.stringify(text)}: ${advice}.`;
+  return new ImgbatchError("USAGE", message, { param: argument });
+}
+
+/** An amount in micro-dollars, of at least `minMicroUsd`. */
+export function readUsd(argument: string, text: string, minMicroUsd: 0 | 1): number {
+  const amount = parseUsd(text);
+  if (amount !== null && amount >= minMicroUsd) return amount;
+  const range = `from ${formatUsd(minMicroUsd)} to ${formatUsd(Number.MAX_SAFE_INTEGER)}`.replaceAll("$", "");
+  const advice = `write an amount in US dollars ${range}, with at most 6 decimals, such as 5 or 0.25`;
+  throw wrongArgument(argument, text, advice);
+}
+
+/** The name of something new. */
+export function readName(argument: string, text: string): string {
+  const length = Array.from(text).length;
+  const isPlain = !/\p{Cc}|^\s|\s$/u.test(text) && !hasUnstorableText(text);
+  if (length > 0 && length <= NAME_CHARS && isPlain) return text;
+  const advice = `write 1 to ${NAME_CHARS} characters, with no control characters and no space at the ends`;
+  throw wrongArgument(argument, text, advice);
+}
+
+/** What to write when something has none of the names that there are. */
+export function oneOf(names: readonly string[]): string {
+  const more = names.length > NAMES_SHOWN ? ", …" : "";
+  return `write one of ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
+}
+
+export function unknownAccount(argument: string, name: string, admin: Admin): ImgbatchError {
+  const names = admin.accounts().map((account) => account.name);
+  const advice = names.length > 0 ? oneOf(names) : "make it with imgbatch admin accounts create";
+  return wrongArgument(argument, name, `no account has this name; ${advice}`);
+}

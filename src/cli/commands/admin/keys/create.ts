@@ -1,0 +1,49 @@
+import { DEFAULT_ACCOUNT } from "../../../../admin.ts";
+import { type Config, loadConfig } from "../../../../config.ts";
+import { systemClock } from "../../../../kernel/clock.ts";
+import type { RunCommand } from "../../../command.ts";
+import { textOption } from "../../../option-values.ts";
+import { oneOf, readName, unknownAccount, wrongArgument } from "../arguments.ts";
+import { done, withAdmin } from "../with-admin.ts";
+import { parseExpiry } from "./expiry.ts";
+import { keyFacts } from "./key-view.ts";
+
+/**
+ * `imgbatch admin keys create`: makes a key and shows it, this once. For the default account it also works in a
+ * directory that no service has used yet.
+ */
+export const run: RunCommand = async (context) => {
+  const { options, global, cwd, output } = context;
+  const config = loadConfig({ file: global.config, cwd });
+  const accountName = textOption(options, "account") ?? DEFAULT_ACCOUNT;
+  const facts = {
+    name: readName("--name", textOption(options, "name") ?? "unnamed"),
+    accountName,
+    group: readGroup(textOption(options, "group") ?? "default", config),
+    expiresAtMs: readExpiry(textOption(options, "expires")),
+    onlyDraws: config.providers.every((provider) => provider.type === "procedural"),
+  };
+  return withAdmin(context, { mayCreate: accountName === DEFAULT_ACCOUNT }, async (admin) => {
+    const made = await admin.createKey(facts);
+    if (!made) throw unknownAccount("--account", accountName, admin);
+    const { id, name, ...rest } = keyFacts(made);
+    if (!global.json) output.note(`key ${id}: keep it now, it is not shown again`);
+    return done({ id, name, key: made.key, ...rest }, [made.key]);
+  });
+};
+
+function readGroup(name: string, { groups }: Config): string {
+  if (groups.some((group) => group.name === name)) return name;
+  const advice = `no group of the configuration has this name; ${oneOf(groups.map((group) => group.name))}`;
+  throw wrongArgument("--group", name, advice);
+}
+
+function readExpiry(text: string | undefined): number | null {
+  if (text === undefined) return null;
+  const ms = parseExpiry(text);
+  const shape = "write a day such as 2030-01-31 (to its end, UTC) or a time such as 2030-01-31T18:00:00Z";
+  if (ms === null) throw wrongArgument("--expires", text, shape);
+  if (ms <= systemClock.nowMs())
+    throw wrongArgument("--expires", text, `that is over; ${shape}, in the future`);
+  return ms;
+}

@@ -1,0 +1,5 @@
+import type { RunCommand } from "../../../command.ts";
+import { setDisabled } from "./set-disabled.ts";
+
+/** `imgbatch admin keys disable`: the key is refused from its next request on. */
+export const run: RunCommand = (context) => setDisabled(context, true);

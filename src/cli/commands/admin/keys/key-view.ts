@@ -1,0 +1,35 @@
+import type { Key } from "../../../../admin.ts";
+import { type Column, tableLines } from "../columns.ts";
+import { formatMoment, toSeconds } from "../moments.ts";
+
+/** What `--json` always says of a key. */
+export function keyFacts({ id, name, accountName, group, createdAtMs, expiresAtMs }: Key) {
+  return {
+    id,
+    name,
+    account: accountName,
+    group,
+    created_at: toSeconds(createdAtMs),
+    expires_at: expiresAtMs === null ? null : toSeconds(expiresAtMs),
+  };
+}
+
+/** A key that is there already, in `--json`: told apart by its first characters, since nobody has the rest. */
+export function keyView(key: Key): object {
+  return { ...keyFacts(key), prefix: key.prefix, state: key.state };
+}
+
+const COLUMNS: readonly Column<Key>[] = [
+  { title: "id", of: ({ id }) => id },
+  { title: "name", of: ({ name }) => name },
+  { title: "prefix", of: ({ prefix }) => prefix },
+  { title: "account", of: ({ accountName }) => accountName },
+  { title: "group", of: ({ group }) => group },
+  { title: "state", of: ({ state }) => state },
+  { title: "created", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
+  { title: "expires", of: ({ expiresAtMs }) => (expiresAtMs === null ? "never" : formatMoment(expiresAtMs)) },
+];
+
+export function keyLines(keys: readonly Key[]): string[] {
+  return tableLines(COLUMNS, keys);
+}

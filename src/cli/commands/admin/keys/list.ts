@@ -1,0 +1,10 @@
+import type { RunCommand } from "../../../command.ts";
+import { done, withAdmin } from "../with-admin.ts";
+import { keyLines, keyView } from "./key-view.ts";
+
+/** `imgbatch admin keys list`: every key, oldest first. */
+export const run: RunCommand = (context) =>
+  withAdmin(context, { mayCreate: false }, (admin) => {
+    const keys = admin.keys();
+    return done(keys.map(keyView), keyLines(keys));
+  });

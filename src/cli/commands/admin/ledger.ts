@@ -1,0 +1,62 @@
+import type { Admin, LedgerLine } from "../../../admin.ts";
+import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import type { RunCommand } from "../../command.ts";
+import { textOption } from "../../option-values.ts";
+import { resolveTarget } from "../../targets.ts";
+import { unknownAccount, wrongArgument } from "./arguments.ts";
+import { type Column, tableLines } from "./columns.ts";
+import { formatMoment, toSeconds } from "./moments.ts";
+import { done, withAdmin } from "./with-admin.ts";
+
+/** `imgbatch admin ledger`: every movement of money, oldest first. */
+export const run: RunCommand = (context) =>
+  withAdmin(context, { mayCreate: false }, async (admin) => {
+    const accountName = textOption(context.options, "account");
+    const batch = textOption(context.options, "batch");
+    const accountId = accountName === undefined ? undefined : accountIdOf(admin, accountName);
+    const batchIds = batch === undefined ? undefined : await batchIdsOf(admin, batch, context.cwd);
+    const entries = admin.ledger({ accountId, batchIds });
+    return done(entries.map(entryView), tableLines(COLUMNS, entries));
+  });
+
+function accountIdOf(admin: Admin, name: string): string {
+  const account = admin.account(name);
+  if (!account) throw unknownAccount("--account", name, admin);
+  return account.id;
+}
+
+async function batchIdsOf(admin: Admin, batch: string, cwd: string): Promise<string[]> {
+  const { ids } = await resolveTarget(batch, cwd);
+  const missing = ids.find((id) => !admin.hasBatch(id));
+  if (missing !== undefined)
+    throw wrongArgument("--batch", missing, "no batch of this directory has this id");
+  return ids;
+}
+
+function entryView(entry: LedgerLine): object {
+  return {
+    seq: entry.seq,
+    kind: entry.kind,
+    amount: microsToNumber(entry.amountMicroUsd),
+    balance_change: microsToNumber(entry.balanceChangeMicroUsd),
+    held_change: microsToNumber(entry.heldChangeMicroUsd),
+    account: entry.accountName,
+    batch_id: entry.batchId,
+    request_id: entry.requestId,
+    created_at: toSeconds(entry.createdAtMs),
+  };
+}
+
+const change = (micros: number) => (micros > 0 ? `+${formatUsd(micros)}` : formatUsd(micros));
+
+/** `balance` is the one of the entry's account after the entry, also where entries are left out. */
+const COLUMNS: readonly Column<LedgerLine>[] = [
+  { title: "seq", align: "right", of: ({ seq }) => String(seq) },
+  { title: "time", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
+  { title: "account", of: ({ accountName }) => accountName },
+  { title: "kind", of: ({ kind }) => kind },
+  { title: "change", align: "right", of: ({ balanceChangeMicroUsd }) => change(balanceChangeMicroUsd) },
+  { title: "held", align: "right", of: ({ heldChangeMicroUsd }) => change(heldChangeMicroUsd) },
+  { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
+  { title: "batch", of: ({ batchId }) => batchId ?? "" },
+];

@@ -1,0 +1,25 @@
+import { type Admin, openAdmin } from "../../../admin.ts";
+import { dataDirectoryOf, readEnvironment } from "../../../config.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import type { CommandContext, CommandResult } from "../../command.ts";
+
+/** Opens the data directory of a command for as long as the work takes. Only with `mayCreate` it is made. */
+export async function withAdmin(
+  context: CommandContext,
+  needs: { mayCreate: boolean },
+  work: (admin: Admin, directory: string) => Promise<CommandResult> | CommandResult,
+): Promise<CommandResult> {
+  const directory = dataDirectoryOf(context.global.data, readEnvironment(), context.cwd);
+  const admin = await openAdmin({ directory, ...needs });
+  try {
+    if (admin.isNew) context.output.note(`made a new data directory: ${directory}`);
+    return await work(admin, directory);
+  } finally {
+    admin.close();
+  }
+}
+
+/** The result of a command that did what it was asked for. */
+export function done(json: unknown, lines: readonly string[]): CommandResult {
+  return { exitCode: EXIT_CODES.ok.code, json, lines };
+}

@@ -1,0 +1,76 @@
+import { z } from "zod";
+import { batchObjectSchema } from "../contract/batches.ts";
+import { createBatchSchema, createItemSchema, referenceImageSchema } from "../contract/create-batch.ts";
+import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../contract/errors.ts";
+import { itemObjectSchema } from "../contract/items.ts";
+import type { Limits } from "../contract/limits.ts";
+import { batchModelSchema } from "../contract/models.ts";
+import { addFacts } from "./openapi-facts.ts";
+
+export type JsonSchema = { [keyword: string]: unknown };
+
+const listOf = <T extends z.ZodType>(element: T) =>
+  z.object({
+    object: z.literal("list"),
+    data: z.array(element),
+    has_more: z.boolean(),
+    next_cursor: z.string().nullable().describe("goes into `cursor` for the next page"),
+  });
+
+const CODES = Object.keys(SERVICE_ERRORS) as ServiceErrorCode[];
+const TYPES = [...new Set(CODES.map((code) => errorType(SERVICE_ERRORS[code].httpStatus)))];
+
+const errorSchema = z.object({
+  error: z.object({
+    type: z.enum(TYPES),
+    code: z.enum(CODES).describe("decide by this, never by the message"),
+    message: z.string(),
+    param: z.string().optional().describe("the field, parameter or header at fault, when it is one"),
+  }),
+});
+
+const healthSchema = z.object({
+  status: z.literal("ok"),
+  instance: z.string().describe("another one after every start"),
+});
+
+/** What `/readyz` answers. */
+export const readinessSchema = z.object({
+  status: z.enum(["ready", "not_ready"]),
+  problems: z.array(z.string()),
+});
+export type Readiness = z.infer<typeof readinessSchema>;
+
+const COMPONENTS: Record<string, z.ZodType> = {
+  Batch: batchObjectSchema,
+  BatchList: listOf(batchObjectSchema),
+  Item: itemObjectSchema,
+  ItemList: listOf(itemObjectSchema),
+  BatchModel: batchModelSchema,
+  BatchModelList: listOf(batchModelSchema),
+  CreateBatch: createBatchSchema,
+  CreateItem: createItemSchema,
+  ReferenceImage: referenceImageSchema,
+  Error: errorSchema,
+  Health: healthSchema,
+  Readiness: readinessSchema,
+  OpenApi: z.looseObject({ openapi: z.string(), info: z.looseObject({}), paths: z.looseObject({}) }),
+};
+
+/** The schemas of all bodies, by name, made from those that the service itself checks with. */
+export function componentSchemas(limits: Limits): Record<string, JsonSchema> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(COMPONENTS)) registry.add(schema, { id });
+  const { schemas } = z.toJSONSchema(registry, {
+    // Readers must bear fields that a later version adds, so objects stay open.
+    io: "input",
+    uri: (id) => `#/components/schemas/${id}`,
+    override: ({ jsonSchema }) => {
+      // What JavaScript can count to is no rule of the API.
+      if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+    },
+  });
+  const bare = Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => [name, schema]);
+  return addFacts(Object.fromEntries(bare), limits);
+}

@@ -1,0 +1,62 @@
+import { Worker } from "node:worker_threads";
+import PQueue from "p-queue";
+import { ImgbatchError } from "../contract/errors.ts";
+import { FIXED_LIMITS } from "../contract/limits.ts";
+import { isNestedDeeperThan } from "../kernel/json-depth.ts";
+
+/** Above this size parsing would hold up other requests for too long. */
+const OFF_THREAD_BYTES = 4 * 1024 * 1024;
+
+/** Large bodies need memory many times their size: one at a time. */
+const largeBodies = new PQueue({ concurrency: 1 });
+
+type Parsed = { value: unknown } | { problem: "depth" | "utf-8" | "json" };
+
+/** Parses JSON bytes; large ones off the main thread. Throws `INVALID_JSON`, also for text that is nested too deep. */
+export async function parseJson(bytes: Buffer): Promise<unknown> {
+  const parsed =
+    bytes.length > OFF_THREAD_BYTES
+      ? await largeBodies.add(() => parseInWorker(bytes))
+      : parseBytes(bytes, FIXED_LIMITS.jsonDepth, isNestedDeeperThan);
+  if ("value" in parsed) return parsed.value;
+  const messages = {
+    depth: `The body is nested deeper than ${FIXED_LIMITS.jsonDepth} levels.`,
+    "utf-8": "The body is not valid UTF-8.",
+    json: undefined,
+  };
+  throw new ImgbatchError("INVALID_JSON", messages[parsed.problem]);
+}
+
+/** Stands alone, so that its source can be sent to a worker: whatever it needs is a parameter. */
+function parseBytes(bytes: Uint8Array, maxDepth: number, isTooDeep: typeof isNestedDeeperThan): Parsed {
+  if (isTooDeep(bytes, maxDepth)) return { problem: "depth" };
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return { problem: "utf-8" };
+  }
+  try {
+    return { value: JSON.parse(text) };
+  } catch {
+    return { problem: "json" };
+  }
+}
+
+const WORKER_SOURCE = `
+  const { parentPort, workerData } = require("node:worker_threads");
+  const parseBytes = ${parseBytes.toString()};
+  const isTooDeep = ${isNestedDeeperThan.toString()};
+  parentPort.postMessage(parseBytes(workerData.bytes, workerData.maxDepth, isTooDeep));
+`;
+
+function parseInWorker(bytes: Buffer): Promise<Parsed> {
+  const own = Uint8Array.from(bytes);
+  const workerData = { bytes: own, maxDepth: FIXED_LIMITS.jsonDepth };
+  const worker = new Worker(WORKER_SOURCE, { eval: true, workerData, transferList: [own.buffer] });
+  return new Promise((resolve, reject) => {
+    worker.once("message", resolve);
+    worker.once("error", reject);
+    worker.once("exit", () => reject(new Error("the parser ended without an answer")));
+  });
+}

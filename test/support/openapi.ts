@@ -1,0 +1,69 @@
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { expect } from "vitest";
+
+export interface ApiDocument {
+  paths: Record<string, Record<string, DocumentedOperation>>;
+  components: { schemas: Record<string, object>; parameters: Record<string, { name: string; in: string }> };
+}
+
+export interface DocumentedOperation {
+  operationId: string;
+  parameters: { $ref: string }[];
+  requestBody?: { content: Record<string, { schema: object; example?: unknown }> };
+  responses: Record<string, DocumentedAnswer>;
+}
+
+interface DocumentedAnswer {
+  headers: Record<string, { $ref: string }>;
+  content?: Record<
+    string,
+    { schema: object; example?: unknown; examples?: Record<string, { value: unknown }> }
+  >;
+}
+
+/** Checks bodies and whole answers against a document, which it takes as exact: an unknown field is an error. */
+export class DocumentChecker {
+  readonly document: ApiDocument;
+  readonly #ajv = new Ajv2020({ strict: false, allErrors: true });
+
+  constructor(document: ApiDocument) {
+    this.document = structuredClone(document);
+    closeObjects(this.document.components.schemas);
+    this.#ajv.addSchema(this.document, "api");
+  }
+
+  /** What is wrong with a value, by the schema at a place of the document (`["paths", "/readyz", …]`). */
+  problems(place: readonly string[], value: unknown): string[] {
+    const parts = place.map((part) => part.replaceAll("~", "~0").replaceAll("/", "~1"));
+    const pointer = parts.map(encodeURIComponent).join("/");
+    const validate = this.#ajv.compile({ $ref: `api#/${pointer}` });
+    if (validate(value)) return [];
+    return (validate.errors ?? []).map((e) => `${place.join(" ")}: ${e.instancePath} ${e.message}`);
+  }
+
+  /** Fails the test unless the answer has a documented status, its headers, a documented type and a body that fits. */
+  async expectConforming(method: string, path: string, answer: Response): Promise<void> {
+    const place = ["paths", path, method, "responses", String(answer.status)];
+    const documented = this.document.paths[path]?.[method]?.responses[answer.status];
+    expect(documented, place.join(" ")).toBeDefined();
+    for (const name of Object.keys(documented?.headers ?? {})) {
+      const isOptional = name === "Idempotency-Replayed";
+      if (!isOptional) expect(answer.headers.get(name), `${place.join(" ")}: ${name}`).not.toBeNull();
+    }
+    const bytes = Buffer.from(await answer.clone().arrayBuffer());
+    const type = (answer.headers.get("content-type") ?? "").split(";")[0] ?? "";
+    if (documented?.content === undefined) return expect(bytes.length, place.join(" ")).toBe(0);
+    expect(Object.keys(documented.content), place.join(" ")).toContain(type);
+    if (type === "application/json") {
+      expect(this.problems([...place, "content", type, "schema"], JSON.parse(String(bytes)))).toEqual([]);
+    }
+  }
+}
+
+function closeObjects(node: unknown): void {
+  if (node === null || typeof node !== "object") return;
+  for (const value of Object.values(node)) closeObjects(value);
+  if ("properties" in node && !("additionalProperties" in node)) {
+    Object.assign(node, { additionalProperties: false });
+  }
+}
