@@ -30,7 +30,7 @@ export function fileBlobs(root: string): BlobStore {
     read: (key) => orNull(readFile(path(key))),
     sizeOf: async (key) => {
       const facts = await orNull(stat(path(key)));
-      return facts && facts.isFile() ? facts.size : null;
+      return facts?.isFile() ? facts.size : null;
     },
     stream: (key, range) => createReadStream(path(key), range ?? {}),
     list: async (prefix) => {
@@ -41,7 +41,7 @@ export function fileBlobs(root: string): BlobStore {
     delete: (key) => rm(path(key), { force: true }),
     deleteAll: async (prefix) => {
       const directory = path(prefix);
-      durableDirectories.delete(directory.replace(/[/\\]$/, ""));
+      durableDirectories.delete(directory);
       await rm(directory, { recursive: true, force: true });
     },
     removePartials: async () => {
