@@ -128,6 +128,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
 /**
  * Reads the configuration: the named file, else `imgbatch.config.json` of the working directory, else defaults.
  * Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every key that is unknown or of a wrong type.
+ * Rules: CONF-1, CONF-2, CONF-3.
  */
 export function loadConfig(options: { file?: string | undefined; cwd: string }): Config {
   const path = resolve(options.cwd, options.file ?? CONFIG_FILE);
@@ -160,7 +161,10 @@ export function parseConfig(value: unknown, source: string): Config {
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
 }
 
-/** The data directory: the flag, else the environment, else the user's own on this platform. */
+/**
+ * The data directory: the flag, else the environment, else the user's own on this platform.
+ * Rule: CONF-4.
+ */
 export function dataDirectoryOf(flag: string | undefined, environment: Environment, cwd: string): string {
   const named = flag ?? environment.dataDirectory;
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);

@@ -12,7 +12,10 @@ export interface CheckReport {
   problems: string[];
 }
 
-/** Verifies everything that must always be true of money, batches, items and files. Changes nothing. */
+/**
+ * Verifies everything that must always be true of money, batches, items and files. Changes nothing.
+ * Rule: CHECK-1.
+ */
 export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise<CheckReport> {
   const { outputs, ...report } = stores.snapshot((now) => {
     const accounts = now.accounts.list();

@@ -20,6 +20,7 @@ export interface SweepReport {
  * Deletes what is past its time: outputs that have expired, files whose batch says that they are gone already, the
  * reference images of batches that ended `inputRetentionMs` ago (0 keeps them), and old idempotency keys.
  * Records stay. What fails does not stop the rest.
+ * Rules: KEEP-1, KEEP-2, KEEP-3, KEEP-4.
  */
 export async function sweep(
   deps: { stores: Stores; blobs: BlobStore },

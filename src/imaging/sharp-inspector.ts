@@ -19,6 +19,7 @@ interface Header {
  * Decodes with libvips on its own threads. Width and height are those of the stored pixels: an EXIF orientation is
  * not applied. An animated WebP is taken as an image of its frame size; all its frames are decoded and their pixels
  * count together.
+ * Rules: IMG-1, IMG-2, IMG-3, IMG-4, IMG-5.
  */
 export const sharpInspector: ImageInspector = {
   async inspect(bytes, limits): Promise<ImageFacts> {

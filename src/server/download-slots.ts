@@ -2,7 +2,10 @@ import { ImgbatchError } from "../contract/errors.ts";
 
 const RETRY_AFTER_MS = 1000;
 
-/** Counts the downloads that run for each key, so that one caller cannot take all. */
+/**
+ * Counts the downloads that run for each key, so that one caller cannot take all.
+ * Rule: LIMIT-6.
+ */
 export class DownloadSlots {
   readonly #perKey: number;
   readonly #taken = new Map<string, number>();

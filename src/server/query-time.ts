@@ -12,7 +12,10 @@ export interface QueryTime {
   lastSecond: number;
 }
 
-/** A query parameter as a time: RFC 3339, `YYYY-MM-DD` or Unix seconds. Undefined when absent. */
+/**
+ * A query parameter as a time: RFC 3339, `YYYY-MM-DD` or Unix seconds. Undefined when absent.
+ * Rule: LIST-3.
+ */
 export function readTime(request: Request, name: string): QueryTime | undefined {
   // A plus that was not encoded arrives as a space; in a time it can only have been a plus.
   const text = queryText(request, name)?.replace(/ (?=\d{2}:\d{2}$)/, "+");

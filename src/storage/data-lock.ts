@@ -8,6 +8,7 @@ import { ImgbatchError } from "../contract/errors.ts";
  * Makes this process the owner of a data directory. The lock is an open exclusive transaction on a database of its own:
  * the operating system frees it the moment the process ends, however it ends. Answers the function that frees it.
  * Throws `DATA_DIRECTORY_IN_USE`, naming the owner, when another process has it.
+ * Rule: DATA-1.
  */
 export function acquireDataLock(directory: string): () => void {
   const lock = new Sqlite(join(directory, DATA_FILES.lock), { timeout: 0 });

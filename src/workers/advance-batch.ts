@@ -8,6 +8,7 @@ import type { WorkerDeps } from "./deps.ts";
  * Takes a batch as far as it goes without making images: `queued` to `running`, and from a `running` batch without
  * pending items through its results and its money to `completed`. Each step is a transaction of its own and is told
  * to the feed; a crash between two steps is continued here. Answers the status that was reached.
+ * Rules: LIFE-1, LIFE-5.
  */
 export async function advanceBatch(deps: WorkerDeps, batchId: string): Promise<BatchStatus | null> {
   const { stores, feed, clock } = deps;

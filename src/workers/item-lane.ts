@@ -18,6 +18,7 @@ interface ActiveBatch {
 /**
  * Makes the items of batches with one provider, never more at once than it takes. Batches take turns, an item each,
  * so that a large one does not hold up a small one that came later. See LEASES.md beside this file.
+ * Rules: WORK-2, WORK-3, LIFE-6.
  */
 export class ItemLane implements WorkLane {
   readonly provider: ItemProvider;

@@ -5,6 +5,7 @@ import type { WorkerDeps } from "./deps.ts";
  * What the start does before any work, when an earlier process may have been killed: half-written files go, and images
  * that were stored but never recorded (the process died in between; their items are made again); leases of the dead
  * are dropped. Answers the batches that are to be continued, oldest first.
+ * Rules: LIFE-5, DATA-4.
  */
 export async function recover(deps: WorkerDeps): Promise<string[]> {
   const partials = await deps.blobs.removePartials();

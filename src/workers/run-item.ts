@@ -38,7 +38,10 @@ export async function makeItem(
   }
 }
 
-/** Records what came of an attempt. Never rejects: trouble of our own gives the item back. */
+/**
+ * Records what came of an attempt. Never rejects: trouble of our own gives the item back.
+ * Rules: WORK-1, LIFE-6.
+ */
 export async function recordItem(
   deps: WorkerDeps,
   item: LeasedItem,

@@ -15,6 +15,7 @@ const TROUBLE_DELAY_MS = 1000;
 /**
  * Decides what is worked on: every batch that has not ended is either in a lane (its items are being made) or being
  * advanced (results, money). The database owns the truth; this only remembers which batches want attention.
+ * Rules: LIFE-5, LIFE-6, CANCEL-1, CANCEL-4.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;

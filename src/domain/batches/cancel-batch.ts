@@ -13,6 +13,7 @@ const CANCELLED: ItemError = {
  * Cancels a batch, in one transaction: what is not finished fails, what is finished is paid for and stays, the rest of
  * the hold goes back. Work that is under way loses its lease with it, so a late result is dropped. Answers whether
  * the batch was cancelled by this call; an ended batch stays as it is.
+ * Rules: CANCEL-1, CANCEL-2, CANCEL-3.
  */
 export function cancelBatch(
   stores: Stores,

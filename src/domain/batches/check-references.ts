@@ -33,6 +33,7 @@ interface Rules {
 /**
  * Checks the reference images of all items: count, Base64, size, and that the bytes really are an image of the type
  * that the request says. Equal bytes are decoded once. Throws the code of the first failure.
+ * Rules: BATCH-4, LIMIT-3, LIMIT-4.
  */
 export async function checkReferences<T extends { outputCount: number; reference_images: unknown[] }>(
   items: readonly T[],

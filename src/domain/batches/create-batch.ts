@@ -40,6 +40,7 @@ export interface CreatedBatch {
 /**
  * Accepts a checked request: reference images are stored first, then one transaction writes the batch, its items, its
  * idempotency key and its hold. Of two concurrent requests with one key, one makes the batch and both answer it.
+ * Rules: BATCH-1, BATCH-6, BATCH-7, IDEM-1, IDEM-2, IDEM-3.
  */
 export async function createBatch(
   deps: CreateBatchDeps,
@@ -118,7 +119,10 @@ export function inputsPrefix(batchId: string): string {
   return `inputs/${batchId}/`;
 }
 
-/** The items of a request, one per image: an item with several outputs becomes several, each with its own id. */
+/**
+ * The items of a request, one per image: an item with several outputs becomes several, each with its own id.
+ * Rule: BATCH-1.
+ */
 export function expandItems(request: CheckedRequest): NewItem[] {
   const expanded = request.items.flatMap((item, sourceIndex) =>
     expandedCustomIds(item.customId, item.outputCount).map((customId, outputIndex) => ({

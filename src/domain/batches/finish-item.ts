@@ -15,6 +15,7 @@ const MAX_OUTPUT_PIXELS = 100_000_000;
  * Stores what a provider made for an item and records its success. Every image is decoded once, so that no broken file
  * is ever called a success; the files are durable before the row names them. Answers the status of the item, or
  * null when it is no longer ours to finish (cancelled, or leased to somebody else): then the files are gone again.
+ * Rules: ITEM-3, ITEM-4, CANCEL-2.
  */
 export async function finishItem(
   deps: { stores: Stores; blobs: BlobStore; inspector: ImageInspector },

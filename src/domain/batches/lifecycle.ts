@@ -33,7 +33,10 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: ["completed", "failed", "cancelled"], to: "output_deleted", money: "none" },
 ];
 
-/** Writes a new batch as `queued`, with its hold and the first line of its history. */
+/**
+ * Writes a new batch as `queued`, with its hold and the first line of its history.
+ * Rules: LIFE-1, MONEY-3.
+ */
 export function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): void {
   tx.batches.insert({ ...batch, status: "queued" });
   tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
@@ -45,6 +48,7 @@ export function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): 
  * the move is allowed and that the batch still is where the caller saw it, appends to the history, and does what
  * the move does to the money. Answers false, without any change, when the batch has moved on meanwhile.
  * Throws for a move that is not in the table.
+ * Rules: LIFE-1, LIFE-2, LIFE-3.
  */
 export function moveBatch(
   tx: Repositories,

@@ -24,6 +24,7 @@ const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
  * Adds an entry and changes the account with it: the only writer of money. See LEDGER.md beside this file.
  * Repeating a movement (same request id) changes nothing. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE` when the balance
  * would fall below zero; the transaction around it then undoes the entry.
+ * Rules: MONEY-2, MONEY-6.
  */
 export function moveMoney(tx: Repositories, movement: Movement, nowMs: number): void {
   const { amountMicroUsd, accountId } = movement;
@@ -49,7 +50,10 @@ export function moveMoney(tx: Repositories, movement: Movement, nowMs: number): 
   );
 }
 
-/** Takes the hold of a new batch out of its account's balance. */
+/**
+ * Takes the hold of a new batch out of its account's balance.
+ * Rules: MONEY-2, MONEY-3.
+ */
 export function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): void {
   moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd: batch.holdMicroUsd }, nowMs);
 }
@@ -57,6 +61,7 @@ export function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): 
 /**
  * Ends the hold of a batch: the price of its successful images is captured, the rest goes back to the balance.
  * Answers the captured amount. Never captures more than was held.
+ * Rule: MONEY-4.
  */
 export function settleHold(
   tx: Repositories,

@@ -5,6 +5,7 @@ import type { PriceSnapshot } from "../records.ts";
 /**
  * What one image of a batch costs and what is held for it. One image's amounts are rounded to a micro-dollar
  * (half up) once; everything else multiplies them. Null when the model has no 1K price.
+ * Rules: MONEY-1, MONEY-5.
  */
 export function priceBatchImage(
   model: ModelEntry,

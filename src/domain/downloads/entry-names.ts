@@ -3,7 +3,10 @@ const DEVICE_NAME = /^(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)/i;
 const FORBIDDEN = /\p{Cc}|[/\\:*?"<>|]/gu;
 const MAX_NAME_BYTES = 120;
 
-/** A file name that every file system takes, from any text. Never empty, never hidden, never leads elsewhere. */
+/**
+ * A file name that every file system takes, from any text. Never empty, never hidden, never leads elsewhere.
+ * Rule: ZIP-5.
+ */
 export function safeFileName(text: string): string {
   const replaced = text
     .normalize("NFC")
@@ -24,6 +27,7 @@ interface NamedImage {
 /**
  * The names of images in the ZIP, in the order given: `images/<custom id>.png`, `…_2.png` for the second image of an
  * item. Names that a file system without upper and lower case would take for the same get `~2`, `~3`, …
+ * Rule: ZIP-5.
  */
 export function assignEntryNames(images: readonly NamedImage[]): string[] {
   const taken = new Set<string>();

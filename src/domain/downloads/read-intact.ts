@@ -3,7 +3,10 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { OutputRecord } from "../records.ts";
 
-/** The bytes of a stored image, compared with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when they are not those. */
+/**
+ * The bytes of a stored image, compared with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when they are not those.
+ * Rule: RESULT-2.
+ */
 export async function readIntact(blobs: BlobStore, output: OutputRecord): Promise<Buffer> {
   const bytes = await blobs.read(output.blobKey);
   if (bytes === null || bytes.length !== output.sizeBytes || sha256Hex(bytes) !== output.sha256) {

@@ -11,7 +11,10 @@ import { queryText } from "../query.ts";
 import { sendDownload } from "../send-download.ts";
 import { findBatch, findItem } from "./find-batch.ts";
 
-/** `GET …/{id}/items/{custom_id}/content`: the bytes of one image. */
+/**
+ * `GET …/{id}/items/{custom_id}/content`: the bytes of one image.
+ * Rules: CONTENT-1, CONTENT-3, CONTENT-4.
+ */
 export function content(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);

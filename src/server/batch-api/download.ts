@@ -11,7 +11,10 @@ import { sendDownload } from "../send-download.ts";
 import { sliceOfStream } from "../slice-of-stream.ts";
 import { findBatch } from "./find-batch.ts";
 
-/** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
+/**
+ * `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP.
+ * Rules: ZIP-1, ZIP-3, ZIP-4, LIMIT-5.
+ */
 export function download(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);

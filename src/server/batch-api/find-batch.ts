@@ -3,7 +3,10 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 
-/** The caller's batch. Another key's batch, a deleted record and an unknown id are one and the same error. */
+/**
+ * The caller's batch. Another key's batch, a deleted record and an unknown id are one and the same error.
+ * Rules: AUTH-3, DELETE-2.
+ */
 export function findBatch(stores: Stores, caller: Caller, id: unknown): BatchRecord {
   const batch = stores.read.batches.byId(String(id));
   if (batch?.apiKeyId === caller.key.id && batch.recordDeletedAtMs === null) return batch;

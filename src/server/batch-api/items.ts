@@ -8,7 +8,10 @@ import { callerOf } from "../middleware/authenticate.ts";
 import { invalidQuery, queryChoice, queryInteger, queryText } from "../query.ts";
 import { findBatch } from "./find-batch.ts";
 
-/** `GET …/{id}/items`: the items in request order, a page at a time. */
+/**
+ * `GET …/{id}/items`: the items in request order, a page at a time.
+ * Rules: ITEM-1, ITEM-2.
+ */
 export function items(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
     const batch = findBatch(deps.stores, callerOf(response), request.params.id);

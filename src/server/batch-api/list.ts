@@ -10,7 +10,10 @@ import { callerOf } from "../middleware/authenticate.ts";
 import { invalidQuery, queryChoice, queryInteger, queryText } from "../query.ts";
 import { readTime } from "../query-time.ts";
 
-/** `GET /v1/images/batches`: the batches of the key, newest first, a page at a time. */
+/**
+ * `GET /v1/images/batches`: the batches of the key, newest first, a page at a time.
+ * Rules: LIST-1, LIST-2, LIST-4.
+ */
 export function list(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
     const { key } = callerOf(response);

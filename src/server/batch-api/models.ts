@@ -7,7 +7,10 @@ import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 
-/** `GET /v1/images/batches/models`: what the caller can name in a batch now, with prices. */
+/**
+ * `GET /v1/images/batches/models`: what the caller can name in a batch now, with prices.
+ * Rule: MODEL-1.
+ */
 export function models(deps: ApiDeps) {
   return (_request: Request, response: Response): void => {
     const { group } = callerOf(response);

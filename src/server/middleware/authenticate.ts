@@ -4,7 +4,10 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
 
-/** Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks. */
+/**
+ * Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks.
+ * Rules: AUTH-1, AUTH-2.
+ */
 export function authenticate(deps: ApiDeps): RequestHandler {
   return (request, response, next) => {
     response.locals.key = authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());

@@ -12,7 +12,10 @@ const DOWNLOAD_HEADERS = [
   "ETag",
 ];
 
-/** The last handler: every error becomes the one error body, and nothing of our inside is told. */
+/**
+ * The last handler: every error becomes the one error body, and nothing of our inside is told.
+ * Rule: API-2.
+ */
 export function answerErrors(log: Log): ErrorRequestHandler {
   return (thrown, _request, response, _next) => {
     const error = toServiceError(thrown);
@@ -32,7 +35,10 @@ export function answerErrors(log: Log): ErrorRequestHandler {
   };
 }
 
-/** Behind the routes of a path: what is left is another method. `allow` lists those that the path takes. */
+/**
+ * Behind the routes of a path: what is left is another method. `allow` lists those that the path takes.
+ * Rule: API-3.
+ */
 export function methodNotAllowed(allow: readonly string[]): RequestHandler {
   return (_request, response) => {
     response.setHeader("Allow", allow.join(", "));

@@ -6,7 +6,10 @@ import { parseJson } from "../parse-json.ts";
 const DISCARD_BYTES = 64 * 1024 * 1024;
 const DISCARD_MS = 5000;
 
-/** Reads the body of a request as JSON. Throws `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE` or `INVALID_JSON`. */
+/**
+ * Reads the body of a request as JSON. Throws `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE` or `INVALID_JSON`.
+ * Rules: API-4, API-5, API-6.
+ */
 export async function readJsonBody(request: Request, response: Response, maxBytes: number): Promise<unknown> {
   if (request.get("content-type") !== undefined && !request.is(["json", "+json"])) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");

@@ -4,7 +4,10 @@ import type { Ids } from "../../kernel/ids.ts";
 
 const WELL_FORMED = /^[A-Za-z0-9._-]{1,128}$/;
 
-/** Gives every answer a request id: the caller's when it is well formed, else a new one. */
+/**
+ * Gives every answer a request id: the caller's when it is well formed, else a new one.
+ * Rule: API-1.
+ */
 export function requestId(ids: Ids): RequestHandler {
   return (request, response, next) => {
     const given = request.get(REQUEST_ID_HEADER);
