@@ -68,7 +68,10 @@ export interface AdminOptions {
 /** A file is in the way, or the place may not be written. */
 const FILE_PROBLEMS = new Set(["EEXIST", "ENOTDIR", "EACCES", "EPERM", "EROFS", "SQLITE_CANTOPEN"]);
 
-/** Opens a data directory for administration, also while a service runs on it: no lock is taken. */
+/**
+ * Opens a data directory for administration, also while a service runs on it: no lock is taken.
+ * Rules: ADMIN-1, ADMIN-4, ADMIN-5.
+ */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { directory, mayCreate = false, clock = systemClock, ids = randomIds } = options;
   const isNew = !existsSync(join(directory, DATA_FILES.database));

@@ -8,7 +8,10 @@ interface Stream {
   write(text: string): unknown;
 }
 
-/** Output on stderr in the form that fits: a live line on a terminal, plain lines elsewhere, nothing when quiet. */
+/**
+ * Output on stderr in the form that fits: a live line on a terminal, plain lines elsewhere, nothing when quiet.
+ * Rules: CLI-14, CLI-24.
+ */
 export async function createOutput(
   global: Pick<GlobalOptions, "quiet" | "verbose" | "progress" | "color">,
   stderr: NodeJS.WriteStream,

@@ -15,7 +15,10 @@ export function exitCodeOf(error: ImgbatchError): number {
   return EXIT_CODES[ERRORS[error.code].exit].code;
 }
 
-/** The one document of `--json` when a command failed. */
+/**
+ * The one document of `--json` when a command failed.
+ * Rule: CLI-2.
+ */
 export function errorDocument(error: ImgbatchError): object {
   const { code, message, param, requestId, details } = error;
   return {

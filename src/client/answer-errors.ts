@@ -21,7 +21,10 @@ const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
   429: "RATE_LIMITED",
 };
 
-/** The error that an answer outside 2xx stands for. `text` is its body. */
+/**
+ * The error that an answer outside 2xx stands for. `text` is its body.
+ * Rule: HTTP-5.
+ */
 export function answerError(response: Response, text: string, nowMs: number): ImgbatchError {
   const body = readErrorBody(text);
   const facts = {
@@ -80,7 +83,10 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-/** The pause that a `Retry-After` header asks for, in ms: seconds or a date. Null when there is none. */
+/**
+ * The pause that a `Retry-After` header asks for, in ms: seconds or a date. Null when there is none.
+ * Rule: HTTP-2.
+ */
 export function retryAfterMs(headers: Headers, nowMs: number): number | null {
   const value = headers.get("retry-after")?.trim();
   if (!value) return null;

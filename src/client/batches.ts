@@ -18,6 +18,7 @@ export interface CreatedBatch {
 /**
  * Makes a batch. `body` is the JSON text of the request, `key` its idempotency key: sending twice makes one batch.
  * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer; ask again with the same key.
+ * Rules: HTTP-7, HTTP-8.
  */
 export async function createBatch(
   http: Http,
@@ -55,7 +56,10 @@ export async function getBatch(
   return { batch: requireBatch(answer), retryAfterMs: retryAfterMs(answer.headers, nowMs) };
 }
 
-/** Every item of a batch, in request order, over as many pages as it takes. */
+/**
+ * Every item of a batch, in request order, over as many pages as it takes.
+ * Rule: HTTP-12.
+ */
 export async function listItems(http: Http, id: string, signal?: AbortSignal): Promise<BatchItem[]> {
   const items = new Map<string, BatchItem>();
   let cursor = "";

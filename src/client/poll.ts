@@ -44,6 +44,7 @@ export interface PollOptions {
 /**
  * Looks at a batch until it has ended, and answers it. What may pass (network, 429, 502–504) is waited out; a
  * `Retry-After` beats the pace. An unknown status is never the end. Never submits anything.
+ * Rules: HTTP-15, HTTP-16, HTTP-17.
  */
 export async function pollUntilDone(id: string, options: PollOptions): Promise<Batch> {
   const { http, clock, random, signal } = options;
@@ -76,7 +77,10 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
   }
 }
 
-/** A signal that is aborted with `TIMEOUT` when `limitMs` have passed. Call `stop` when the work is over. */
+/**
+ * A signal that is aborted with `TIMEOUT` when `limitMs` have passed. Call `stop` when the work is over.
+ * Rule: HTTP-18.
+ */
 export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; stop: () => void } {
   const over = new AbortController();
   const stopped = new AbortController();

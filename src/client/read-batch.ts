@@ -47,7 +47,10 @@ export interface Batch {
   raw: Record<string, unknown>;
 }
 
-/** Null when the value is no batch at all. */
+/**
+ * Null when the value is no batch at all.
+ * Rule: HTTP-13.
+ */
 export function readBatch(value: unknown): Batch | null {
   const parsed = batchSchema.safeParse(value);
   if (!parsed.success) return null;

@@ -14,7 +14,10 @@ export interface AwaitOptions {
   voice: RunVoice;
 }
 
-/** Polls until every batch has ended, one after the other, and answers them as they ended. */
+/**
+ * Polls until every batch has ended, one after the other, and answers them as they ended.
+ * Rules: HTTP-15, CLI-10.
+ */
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
   const { service, clock, random, intervalMs, signal, voice } = options;
   const states = [...batches];

@@ -43,6 +43,7 @@ export interface RunOutcome {
  * Brings the images of ended batches into the directory: fetches what is missing or damaged, verifies, and writes the
  * results. What cannot be had of one batch does not keep the others from being fetched; then the first error is thrown
  * and the results of the earlier run stay as they are.
+ * Rules: RUN-1, RUN-4, RUN-10, RUN-11.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, ledger, batches } = options;

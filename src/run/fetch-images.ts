@@ -29,6 +29,7 @@ const TOO_BIG_FOR_A_ZIP: readonly ErrorCode[] = [
  * Gets what is missing or damaged of a batch's images, and nothing else. When this resolves, every successful item has
  * its files, verified. Throws the service's errors (`BATCH_IMAGE_OUTPUT_DELETED` among them), `VERIFY_FAILED`,
  * `SAVE_FAILED`.
+ * Rules: RUN-4, RUN-19, RUN-20.
  */
 export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
   const wanted = job.items.filter((item) => item.status === "success" && item.imageCount > 0);

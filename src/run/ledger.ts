@@ -115,7 +115,10 @@ export async function readLedger(dir: string): Promise<Ledger | null> {
   }
 }
 
-/** On disk when this resolves, whole or not at all. */
+/**
+ * On disk when this resolves, whole or not at all.
+ * Rules: RUN-7, RUN-8.
+ */
 export async function writeLedger(dir: string, ledger: Ledger): Promise<void> {
   const path = join(dir, LEDGER_FILE);
   await saving(path, () => writeFileDurably(path, `${JSON.stringify(ledger, null, 2)}\n`));

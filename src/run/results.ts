@@ -40,7 +40,10 @@ export async function readResults(dir: string): Promise<ResultLine[]> {
   );
 }
 
-/** Writes `results.jsonl`, and `retry.jsonl` when images are missing whose input is known. Answers whether it is there. */
+/**
+ * Writes `results.jsonl`, and `retry.jsonl` when images are missing whose input is known. Answers whether it is there.
+ * Rules: RUN-1, RUN-10.
+ */
 export async function writeResults(
   dir: string,
   lines: readonly ResultLine[],

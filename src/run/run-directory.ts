@@ -21,6 +21,7 @@ export interface Owner {
 /**
  * Makes the directory when needed and answers its ledger, null when it is new. Throws `DIRECTORY_CONFLICT` when it
  * belongs to another input, service or key, or holds files that a run would mix with its own.
+ * Rules: RUN-5, RUN-6.
  */
 export async function claimDirectory(dir: string, owner: Owner): Promise<Ledger | null> {
   await saving(dir, () => mkdir(dir, { recursive: true }));
@@ -62,7 +63,10 @@ function conflict(dir: string, why: string): ImgbatchError {
 
 const LEFTOVER = new RegExp(`^\\..+\\.[0-9a-f]{12}\\${PARTIAL_SUFFIX}$`);
 
-/** Removes files that a crash left half written. Files of other names are nobody's business here. */
+/**
+ * Removes files that a crash left half written. Files of other names are nobody's business here.
+ * Rule: RUN-14.
+ */
 export async function removeLeftovers(dir: string): Promise<void> {
   for (const folder of [dir, join(dir, IMAGES_FOLDER)]) {
     const names = await readdir(folder).catch(() => []);

@@ -94,7 +94,10 @@ export async function checkInPlace(zip: string, { entry, sha256, bytes }: Zipped
   return { file: { path: zip, entry: entry.name, ...file }, verified };
 }
 
-/** Saves the ZIP of a batch and checks every image in it, and that no item's is absent. One that fails is removed. */
+/**
+ * Saves the ZIP of a batch and checks every image in it, and that no item's is absent. One that fails is removed.
+ * Rules: RUN-15, CLI-22.
+ */
 export async function saveZip(job: ZipJob): Promise<{ images: ResultFile[]; bytes: number }> {
   const { target, items, signal } = job;
   const bytes = await fetchZip(job);

@@ -35,6 +35,7 @@ export interface StartedRun {
 /**
  * Makes the batches of a run, or finds the ones that an earlier attempt made. The ledger names each batch's key on
  * disk before its request leaves, so that no crash makes a second one.
+ * Rules: RUN-2, RUN-3, RUN-8, RUN-9, RUN-12.
  */
 export async function startRun(options: StartOptions): Promise<StartedRun> {
   const { plan, dir, service, signal } = options;

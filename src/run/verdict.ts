@@ -23,7 +23,10 @@ export function countImages({ lines }: Pick<RunOutcome, "lines">): Counts {
   return { total: lines.length, success, failed: lines.length - success };
 }
 
-/** What an ended run means for the process that asked for it. */
+/**
+ * What an ended run means for the process that asked for it.
+ * Rule: CLI-4.
+ */
 export function verdict(
   counts: Counts,
   statuses: readonly string[],

@@ -32,7 +32,10 @@ export interface ZippedImage {
   bytes: number | null;
 }
 
-/** The images of a batch's ZIP in the order of each item's images: by the manifest, or by their names without one. */
+/**
+ * The images of a batch's ZIP in the order of each item's images: by the manifest, or by their names without one.
+ * Rules: RUN-16, RUN-18.
+ */
 export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZippedImage[]> {
   const manifest = await readManifest(zip);
   return manifest === null ? matchByName(zip, items) : matchByManifest(zip, manifest);

@@ -30,6 +30,7 @@ export interface ZipReader {
  * Opens a ZIP and checks its whole table of contents before anything is unpacked. Throws `VERIFY_FAILED` for one that
  * is damaged, or hostile: names that lead elsewhere, links, encryption, two names that are one on some file systems,
  * too many or too large files.
+ * Rule: RUN-18.
  */
 export async function openZip(path: string): Promise<ZipReader> {
   let zip: ZipFile;

@@ -22,7 +22,10 @@ export function openApi(limits: Limits): RequestHandler {
   };
 }
 
-/** The OpenAPI 3.1 document of a service with these limits. */
+/**
+ * The OpenAPI 3.1 document of a service with these limits.
+ * Rules: OPS-1, OPS-2, OPS-4.
+ */
 export function buildOpenApi(limits: Limits): Json {
   const paths: Record<string, Json> = {};
   for (const operation of OPERATIONS) {

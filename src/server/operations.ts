@@ -15,7 +15,10 @@ type OperationsDeps = Pick<
   "stores" | "limits" | "instance" | "workersExpected" | "workersRunning" | "freeDiskBytes"
 >;
 
-/** What operators ask: alive, ready to do work, numbers, and what the API is. No key is needed. */
+/**
+ * What operators ask: alive, ready to do work, numbers, and what the API is. No key is needed.
+ * Rules: OPS-7, OPS-8.
+ */
 export function operationsRoutes(deps: OperationsDeps, metrics: Metrics): Router {
   const router = Router({ caseSensitive: true, strict: true });
   router.get(routes.health, (_request, response) => {

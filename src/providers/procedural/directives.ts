@@ -26,6 +26,7 @@ const UNIT_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_00
  * Splits a prompt into the text to draw and its directives, written `[[name]]` or `[[name:value]]` anywhere in it.
  * Of the same directive twice, the last counts. Throws `ProviderError` `INVALID_ARGUMENT` for one that is unknown,
  * malformed, or not closed.
+ * Rules: DRAW-9, DRAW-10.
  */
 export function parseDirectives(prompt: string): { text: string; directives: Directives } {
   const directives: Directives = {

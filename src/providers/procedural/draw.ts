@@ -25,7 +25,10 @@ export interface Drawing extends ImageRequest {
   image: number;
 }
 
-/** Draws the picture and encodes it with its metadata. Rejects with the signal's reason when aborted. */
+/**
+ * Draws the picture and encodes it with its metadata. Rejects with the signal's reason when aborted.
+ * Rules: DRAW-1, DRAW-2, DRAW-3.
+ */
 export async function drawPicture(drawing: Drawing, signal: AbortSignal): Promise<Buffer> {
   const { size, model, text, mimeType } = drawing;
   const seed = pictureSeed(model, text, drawing.outputIndex + drawing.image * IMAGE_STRIDE);

@@ -39,7 +39,10 @@ function statusCode(status: number): ItemErrorCode {
   return status >= 500 ? "PROVIDER_ITEM_FAILED" : "INVALID_ARGUMENT";
 }
 
-/** The failure that the simulation draws for this request, or null. The same request and attempt: the same answer. */
+/**
+ * The failure that the simulation draws for this request, or null. The same request and attempt: the same answer.
+ * Rule: DRAW-14.
+ */
 export function simulatedFailure(simulation: Simulation, request: ImageRequest): ProviderError | null {
   const random = createRandom(
     hashSeed(simulation.seed, request.prompt, request.outputIndex, request.attempt),

@@ -24,7 +24,10 @@ export function pictureSeed(model: string, prompt: string, outputIndex: number):
   return hashSeed("picture", model, prompt, outputIndex);
 }
 
-/** Reads a prompt's words into a plan. Total: any text gives a plan, and the same text and seed the same plan. */
+/**
+ * Reads a prompt's words into a plan. Total: any text gives a plan, and the same text and seed the same plan.
+ * Rules: DRAW-3, DRAW-4, DRAW-5.
+ */
 export function planScene(prompt: string, seed: number): ScenePlan {
   const random = createRandom(seed).fork("plan");
   const found = readWords(wordsOf(prompt));

@@ -8,6 +8,7 @@ interface CsvRecord {
 /**
  * `.csv` and `.tsv`: the first row names the fields. Cells may be quoted, and then hold separators, line breaks and
  * doubled quotes. An empty cell is an absent field; several reference images in a cell are separated by `;`.
+ * Rule: FILE-9.
  */
 export function readCsv(text: string, separator: string, report: ReportLine): Row[] {
   const [header, ...records] = readRecords(text, separator, report);

@@ -9,6 +9,7 @@ const NEWLINE = 0x0a;
 /**
  * The text of a file: UTF-8 with or without a byte order mark. When it is not, the lines at fault are named and the
  * text has replacement characters in their place, so that the other lines can still be checked.
+ * Rule: FILE-3.
  */
 export function decodeText(bytes: Uint8Array): { text: string; bad: BadLine[] } {
   if ((bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)) {

@@ -12,6 +12,7 @@ const ACCEPTED = "must be a PNG, JPEG or WebP image";
 /**
  * Looks at a reference image: size, type by its bytes, hash. Null when something is wrong with it, which is reported.
  * The bytes of a file are not kept: hundreds of references would fill the memory.
+ * Rules: FILE-6, FILE-7.
  */
 export async function loadReference(
   spec: ReferenceSpec,

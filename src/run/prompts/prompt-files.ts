@@ -21,6 +21,7 @@ export interface PromptSource {
 /**
  * Reads and checks prompt files, in order. Throws `INVALID_INPUT` with every problem of every file, one a line
  * (`file:line: field: what is wrong, what would be right`); nothing is half accepted.
+ * Rules: FILE-1, FILE-2, FILE-5, FILE-10, FILE-11.
  */
 export async function readPromptFiles(
   sources: readonly PromptSource[],
