@@ -1,14 +1,17 @@
 import { outputsPrefix } from "../domain/batches/finish-item.ts";
 import type { WorkerDeps } from "./deps.ts";
 
+/** A worker that was killed while it stored an image of a batch that was just stopped left a file without a row. */
+const STOPPED_LATELY_MS = 24 * 3_600_000;
+
 /**
  * What the start does before any work, when an earlier process may have been killed: half-written files go, and images
  * that were stored but never recorded (the process died in between; their items are made again); leases of the dead
- * are dropped. Answers the batches that are to be continued, oldest first.
+ * are dropped. Only batches that were at work, or were stopped in the last day, are looked at. Answers the batches that
+ * are to be continued, oldest first.
  * Rules: LIFE-5, DATA-4.
  */
 export async function recover(deps: WorkerDeps): Promise<string[]> {
-  const partials = await deps.blobs.removePartials();
   const leases = await deps.stores.write((tx) => tx.items.dropLeases());
   const batches = deps.stores.read.batches.withStatus([
     "queued",
@@ -16,7 +19,7 @@ export async function recover(deps: WorkerDeps): Promise<string[]> {
     "processing_results",
     "settling",
   ]);
-  const stopped = deps.stores.read.batches.withStatus(["cancelled", "failed"]);
+  const stopped = deps.stores.read.batches.stoppedSince(deps.clock.nowMs() - STOPPED_LATELY_MS);
   let orphans = 0;
   for (const { id } of [...batches, ...stopped]) {
     const known = new Set(deps.stores.read.outputs.ofBatch(id).map((output) => output.blobKey));
@@ -27,8 +30,8 @@ export async function recover(deps: WorkerDeps): Promise<string[]> {
     }
   }
   await removeUnknownInputs(deps);
-  if (batches.length > 0 || partials > 0 || orphans > 0) {
-    deps.log.info("continuing after the last run", { batches: batches.length, leases, partials, orphans });
+  if (batches.length > 0 || orphans > 0) {
+    deps.log.info("continuing after the last run", { batches: batches.length, leases, orphans });
   }
   return batches.map((batch) => batch.id);
 }

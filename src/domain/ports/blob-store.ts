@@ -17,12 +17,10 @@ export interface BlobStore {
   sizeOf(key: string): Promise<number | null>;
   /** Bytes `start` to `end` (inclusive; default all). An unknown key is an error of the stream. */
   stream(key: string, range?: { start: number; end: number }): Readable;
-  /** The keys below a prefix that ends with `/`. */
+  /** The keys below a prefix that ends with `/`; names that a killed process left half written are among them. */
   list(prefix: string): Promise<string[]>;
   /** No error when the blob is not there. */
   delete(key: string): Promise<void>;
   /** Removes everything below a prefix that ends with `/`. */
   deleteAll(prefix: string): Promise<void>;
-  /** Removes what a killed process left half written; answers how many. Only for the start. */
-  removePartials(): Promise<number>;
 }

@@ -94,6 +94,8 @@ export interface BatchRepository {
   inputsDue(endedBeforeMs: number, limit: number): BatchRecord[];
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
+  /** Batches that failed or were cancelled after the time. */
+  stoppedSince(ms: number): BatchRecord[];
   /** How many batches have each status; one without batches is left out. */
   countByStatus(): Partial<Record<BatchStatus, number>>;
   /** Changes the status if it still is `from`; answers whether it was. Only the lifecycle calls this. */

@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
-import { PARTIAL_SUFFIX, syncDirectory, writeFileDurably } from "../../kernel/durable-file.ts";
+import { syncDirectory, writeFileDurably } from "../../kernel/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 
 /** Blobs as files below a directory: the key is the relative path. */
@@ -43,13 +43,6 @@ export function fileBlobs(root: string): BlobStore {
       const directory = path(prefix);
       durableDirectories.delete(directory);
       await rm(directory, { recursive: true, force: true });
-    },
-    removePartials: async () => {
-      await mkdir(root, { recursive: true });
-      const entries = await readdir(root, { recursive: true, withFileTypes: true });
-      const partials = entries.filter((entry) => entry.isFile() && entry.name.endsWith(PARTIAL_SUFFIX));
-      for (const file of partials) await rm(join(file.parentPath, file.name), { force: true });
-      return partials.length;
     },
   };
 }

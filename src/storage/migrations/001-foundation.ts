@@ -104,6 +104,11 @@ export const foundation: Migration = {
       .addColumn("finished_at_ms", "bigint")
       .addUniqueConstraint("items_custom_id", ["batch_id", "custom_id"])
       .addUniqueConstraint("items_position", ["batch_id", "position"]),
+    schema
+      .createIndex("items_leased")
+      .on("items")
+      .column("lease_token")
+      .where(sql.ref("lease_token"), "is not", null),
     schema.createIndex("items_by_status").on("items").columns(["batch_id", "status", "position"]),
     schema
       .createTable("outputs")

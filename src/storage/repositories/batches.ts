@@ -63,6 +63,10 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
           .where("status", "in", [...statuses])
           .orderBy("seq"),
       ).map(toBatchRecord),
+    stoppedSince: (ms) =>
+      all(batches().where("status", "in", ["failed", "cancelled"]).where("ended_at_ms", ">", ms)).map(
+        toBatchRecord,
+      ),
     countByStatus: () => {
       const query = build
         .selectFrom("batches")
