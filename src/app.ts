@@ -7,6 +7,7 @@ import {
   DATA_FILES,
   type ServerFile,
 } from "./contract/data-directory.ts";
+import { ImgbatchError } from "./contract/errors.ts";
 import { openDataDirectory } from "./data.ts";
 import { ensureDefaultAccount, issueKey } from "./domain/accounts.ts";
 import { Feed } from "./domain/feed.ts";
@@ -21,7 +22,7 @@ import { createProviders } from "./providers/registry.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { type Listening, listen } from "./server/listen.ts";
-import { acquireDataLock } from "./storage/data-lock.ts";
+import { acquireDataLockPatiently } from "./storage/data-lock.ts";
 import type { WorkerDeps } from "./workers/deps.ts";
 import { startRetention } from "./workers/retention-sweep.ts";
 import { offerOf, Scheduler } from "./workers/scheduler.ts";
@@ -69,7 +70,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   };
   try {
     await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
-    undo.push(acquireDataLock(dataDirectory));
+    undo.push(await acquireDataLockPatiently(dataDirectory, systemClock));
     const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock);
     undo.push(close);
 
@@ -159,7 +160,7 @@ async function ensureCredentials(
 ): Promise<Credentials> {
   const path = join(options.dataDirectory, DATA_FILES.credentials);
   const known = await readFile(path, "utf8").then(
-    (text) => credentialsSchema.parse(JSON.parse(text)),
+    (text) => parseCredentials(path, text),
     (error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return null;
       throw error;
@@ -171,6 +172,15 @@ async function ensureCredentials(
   const credentials = { base_url: listening.url, api_key };
   await writeFileDurably(path, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
   return credentials;
+}
+
+function parseCredentials(path: string, text: string): Credentials {
+  try {
+    return credentialsSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    const message = `${path} is damaged. Delete it to get a new key; batches belong to the key that made them.`;
+    throw new ImgbatchError("INVALID_CONFIG", message, { cause });
+  }
 }
 
 async function makeFirstKey(

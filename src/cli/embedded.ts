@@ -110,7 +110,7 @@ async function readCredentials(dataDirectory: string): Promise<Credentials> {
   try {
     return credentialsSchema.parse(JSON.parse(await readFile(path, "utf8")));
   } catch (cause) {
-    const message = `${path} cannot be read: it holds the key of the embedded service`;
+    const message = `${path} cannot be read: it holds the key of the embedded service. Restart the service to get a new one.`;
     throw new ImgbatchError("API_KEY_REQUIRED", message, { cause });
   }
 }

@@ -53,6 +53,7 @@ export const FIXED_LIMITS = {
   referencePixelsPerRequest: 400_000_000,
   promptPreviewChars: 120,
   jsonDepth: 64,
+  jsonElements: 200_000,
   batchPageDefault: 20,
   batchPageMax: 100,
   itemPageDefault: 100,

@@ -1,4 +1,5 @@
 import { isTerminal } from "../contract/statuses.ts";
+import { sha256Hex } from "../kernel/ids.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
@@ -32,11 +33,12 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     const outputs = kept.flatMap((batch) => now.outputs.ofBatch(batch.id));
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
-  for (const { batchId, blobKey, sizeBytes } of outputs) {
-    const size = await blobs.sizeOf(blobKey);
-    if (size === sizeBytes || stores.read.batches.byId(batchId)?.status === "output_deleted") continue;
+  for (const { batchId, blobKey, sha256 } of outputs) {
+    const bytes = await blobs.read(blobKey);
+    if (bytes !== null && sha256Hex(bytes) === sha256) continue;
+    if (stores.read.batches.byId(batchId)?.status === "output_deleted") continue;
     report.problems.push(
-      `batch ${batchId}: the image ${blobKey} is ${size === null ? "missing" : "damaged"}`,
+      `batch ${batchId}: the image ${blobKey} is ${bytes === null ? "missing" : "damaged"}`,
     );
   }
   return { ...report, images: outputs.length };

@@ -12,7 +12,13 @@ export class Feed {
   readonly #listeners = new Set<Listener>();
 
   publish(event: ServiceEvent): void {
-    for (const listener of this.#listeners) listener(event);
+    for (const listener of this.#listeners) {
+      try {
+        listener(event);
+      } catch {
+        // Who only watches must not stop the work.
+      }
+    }
   }
 
   /** Answers the function that ends the subscription. */

@@ -3,8 +3,8 @@ import { deleteOutputs, purgeOutputs } from "./batches/delete-outputs.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Stores } from "./ports/stores.ts";
 
-/** A sweep looks at this many batches of a kind at a time; the rest waits for the next one. */
-const SWEEP_LIMIT = 200;
+/** How many batches are looked up at a time. */
+const PAGE = 200;
 /** Idempotency keys are kept this long after the record of their batch was deleted. */
 const KEY_RETENTION_MS = 24 * 3_600_000;
 
@@ -29,7 +29,8 @@ export async function sweep(
   const { stores, blobs } = deps;
   const { nowMs, inputRetentionMs } = options;
   const report: SweepReport = { outputsDeleted: [], inputsDeleted: 0, failures: [] };
-  for (const { id } of stores.read.batches.outputsDue(nowMs, SWEEP_LIMIT)) {
+  const outputsDue = (afterSeq: number) => stores.read.batches.outputsDue(nowMs, { afterSeq, limit: PAGE });
+  for (const id of eachDue(outputsDue)) {
     try {
       if (await deleteOutputs(stores, id, nowMs)) report.outputsDeleted.push(id);
       await purgeOutputs(deps, id, nowMs);
@@ -37,9 +38,10 @@ export async function sweep(
       report.failures.push({ batchId: id, error });
     }
   }
-  const due =
-    inputRetentionMs === 0 ? [] : stores.read.batches.inputsDue(nowMs - inputRetentionMs, SWEEP_LIMIT);
-  for (const { id } of due) {
+  const endedBefore = nowMs - inputRetentionMs;
+  const inputsDue = (afterSeq: number) =>
+    stores.read.batches.inputsDue(endedBefore, { afterSeq, limit: PAGE });
+  for (const id of inputRetentionMs === 0 ? [] : eachDue(inputsDue)) {
     try {
       await blobs.deleteAll(inputsPrefix(id));
       await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: nowMs }));
@@ -50,4 +52,16 @@ export async function sweep(
   }
   await stores.write((tx) => tx.idempotency.removeOfRecordsDeletedBefore(nowMs - KEY_RETENTION_MS));
   return report;
+}
+
+/** Page after page, each behind the last batch of the one before: what cannot be deleted is passed, not met again. */
+function* eachDue(page: (afterSeq: number) => readonly { id: string; seq: number }[]): Generator<string> {
+  for (let afterSeq = 0; ; ) {
+    const found = page(afterSeq);
+    for (const { id, seq } of found) {
+      yield id;
+      afterSeq = seq;
+    }
+    if (found.length < PAGE) return;
+  }
 }

@@ -23,3 +23,23 @@ const CONTROLS = /\p{Cc}/gu;
 export function escapeControls(text: string): string {
   return text.replace(CONTROLS, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`);
 }
+
+/** `10 MiB`, `1000 bytes`: whole mebibytes where the number is one. */
+export function formatBytes(bytes: number): string {
+  const mib = bytes / 1024 / 1024;
+  return Number.isInteger(mib) ? `${mib} MiB` : `${bytes} bytes`;
+}
+
+/**
+ * Equal for file names that some file system takes for one: upper and lower case, composed and decomposed letters, and
+ * letters whose case is more than one letter (`Straße`, `STRASSE`) do not count.
+ */
+export function foldFileName(name: string): string {
+  return name
+    .normalize("NFC")
+    .toLowerCase()
+    .toUpperCase()
+    .toLowerCase()
+    .replaceAll("\u03c2", "\u03c3")
+    .normalize("NFC");
+}

@@ -1,5 +1,5 @@
+import { foldFileName } from "../kernel/text.ts";
 import { IMAGES_FOLDER } from "./run-directory.ts";
-import { foldName } from "./zip-reader.ts";
 
 /** Gives every file of a run a path of its own below `images/`. */
 export interface DiskNames {
@@ -13,15 +13,15 @@ export function createDiskNames(): DiskNames {
   const taken = new Set<string>();
   return {
     keep: (path) => {
-      taken.add(foldName(path));
+      taken.add(foldFileName(path));
     },
     take: (entryName) => {
       const name = entryName.replace(/^.*\//s, "").replace(/^\.+/, "_") || "image";
       const dot = name.lastIndexOf(".");
       const [stem, extension] = dot <= 0 ? [name, ""] : [name.slice(0, dot), name.slice(dot)];
       let path = `${IMAGES_FOLDER}/${name}`;
-      for (let n = 2; taken.has(foldName(path)); n++) path = `${IMAGES_FOLDER}/${stem}~${n}${extension}`;
-      taken.add(foldName(path));
+      for (let n = 2; taken.has(foldFileName(path)); n++) path = `${IMAGES_FOLDER}/${stem}~${n}${extension}`;
+      taken.add(foldFileName(path));
       return path;
     },
   };

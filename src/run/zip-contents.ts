@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { BatchItem } from "../client/read-lists.ts";
-import { foldName, type ZipEntry, type ZipReader } from "./zip-reader.ts";
+import { foldFileName } from "../kernel/text.ts";
+import type { ZipEntry, ZipReader } from "./zip-reader.ts";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 const MANIFEST = "manifest.json";
@@ -75,11 +76,11 @@ function matchByManifest(zip: ZipReader, manifest: z.infer<typeof manifestSchema
 
 /** `cat.png` is of item `cat`, and so is `cat_2.png` when no item is called `cat_2`. */
 function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[] {
-  const ids = new Map(items.map((item) => [foldName(safeName(item.customId)), item.customId]));
+  const ids = new Map(items.map((item) => [foldFileName(safeName(item.customId)), item.customId]));
   return zip.entries
     .toSorted((a, b) => (a.name < b.name ? -1 : 1))
     .flatMap((entry) => {
-      const stem = foldName(entry.name.replace(/^.*\//, "").replace(/\.[^.]*$/, ""));
+      const stem = foldFileName(entry.name.replace(/^.*\//, "").replace(/\.[^.]*$/, ""));
       const customId = ids.get(stem) ?? ids.get(stem.replace(/[_-]\d+$/, ""));
       return customId === undefined ? [] : [{ customId, entry, sha256: null, bytes: null }];
     });

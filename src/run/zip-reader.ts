@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { ImgbatchError } from "../contract/errors.ts";
+import { foldFileName } from "../kernel/text.ts";
 
 /** Bounds for a ZIP that somebody else made. Images hardly compress: what unpacks to far more is an attack. */
 const MAX_ENTRIES = 20_000;
@@ -47,7 +48,7 @@ export async function openZip(path: string): Promise<ZipReader> {
       if (entry.fileName.endsWith("/")) continue;
       const problem = entryProblem(entry, names);
       if (problem !== null) throw unusable(`${JSON.stringify(entry.fileName)} ${problem}`);
-      names.add(foldName(entry.fileName));
+      names.add(foldFileName(entry.fileName));
       total += entry.uncompressedSize;
       if (entries.length >= MAX_ENTRIES || total > MAX_TOTAL_BYTES) throw unusable("it holds too much");
       entries.push(toEntry(zip, entry));
@@ -59,11 +60,6 @@ export async function openZip(path: string): Promise<ZipReader> {
   }
 }
 
-/** Equal for names that some file system takes for one. */
-export function foldName(name: string): string {
-  return name.normalize("NFC").toLowerCase();
-}
-
 function entryProblem(entry: Entry, names: ReadonlySet<string>): string | null {
   const { fileName, uncompressedSize, compressedSize } = entry;
   const parts = fileName.split("/");
@@ -73,7 +69,7 @@ function entryProblem(entry: Entry, names: ReadonlySet<string>): string | null {
   if (parts.some((part) => Buffer.byteLength(part) > 255)) return "is too long a name";
   if (((entry.externalFileAttributes >>> 16) & FILE_TYPE_MASK) === SYMLINK) return "is a link";
   if (entry.isEncrypted()) return "is encrypted";
-  if (names.has(foldName(fileName))) return "is there twice";
+  if (names.has(foldFileName(fileName))) return "is there twice";
   if (uncompressedSize > MAX_ENTRY_BYTES) return "is too large";
   if (uncompressedSize > RATIO_FREE_BYTES + compressedSize * MAX_RATIO) return "unpacks to suspiciously much";
   return null;

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { Express } from "express";
 import { ImgbatchError } from "../contract/errors.ts";
 
-const CLOSE_CONNECTIONS_MS = 500;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface Listening {
   /** `http://127.0.0.1:8787`, without a trailing slash. */
@@ -29,7 +29,7 @@ export async function listen(app: Express, address: { host: string; port: number
 async function close(server: Server, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   server.closeIdleConnections();
-  const timer = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, CLOSE_CONNECTIONS_MS));
+  const timer = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, MAX_TIMER_MS));
   await closed;
   clearTimeout(timer);
 }

@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Registry } from "prom-client";
-import { BATCH_STATUSES, isTerminal } from "../contract/statuses.ts";
+import { BATCH_STATUSES } from "../contract/statuses.ts";
 import type { Feed } from "../domain/feed.ts";
-import type { Repositories, Stores } from "../domain/ports/stores.ts";
+import type { Stores } from "../domain/ports/stores.ts";
 import { microsToNumber } from "../kernel/money.ts";
 
 const OUTCOMES = ["success", "failed"] as const;
@@ -51,13 +51,8 @@ export function gaugeStores(registry: Registry, stores: Stores): () => void {
     stores.snapshot((now) => {
       const counts = now.batches.countByStatus();
       for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
-      pending.set(countPendingItems(now));
+      pending.set(now.batches.pendingItemCount());
       const heldMicroUsd = now.accounts.list().reduce((sum, account) => sum + account.heldMicroUsd, 0);
       held.set(microsToNumber(heldMicroUsd));
     });
-}
-
-function countPendingItems(now: Repositories): number {
-  const atWork = now.batches.withStatus(BATCH_STATUSES.filter((status) => !isTerminal(status)));
-  return atWork.reduce((sum, batch) => sum + batch.itemCount - batch.successCount - batch.failCount, 0);
 }

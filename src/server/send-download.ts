@@ -3,6 +3,8 @@ import { pipeline } from "node:stream/promises";
 import contentDisposition from "content-disposition";
 import type { Request, Response } from "express";
 
+const IDLE_READER_MS = 60_000;
+
 /** Something to download whose size and identity are known before the first byte. */
 export interface Download {
   sizeBytes: number;
@@ -58,6 +60,8 @@ export async function sendDownload(
     if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
     response.setHeader("Content-Length", end - start + 1);
     response.status(range ? 206 : 200);
+    // A reader that stands still gives its place back; any progress counts.
+    response.setTimeout(IDLE_READER_MS, () => response.destroy());
     await pipeline(bytes, response);
     return end === sizeBytes - 1;
   } catch (error) {
@@ -71,7 +75,7 @@ export async function sendDownload(
 
 /** Always in both forms, the plain one and the one for names of any script. */
 function dispositionOf(fileName: string): string {
-  const header = contentDisposition(fileName);
+  const header = contentDisposition(fileName, { fallback: fileName.replace(/[^\x20-\x7e]/gu, "_") });
   return header.includes("filename*=")
     ? header
     : `${header}; filename*=UTF-8''${encodeURIComponent(fileName)}`;

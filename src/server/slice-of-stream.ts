@@ -1,18 +1,18 @@
-import { type Readable, Transform } from "node:stream";
+import { Readable } from "node:stream";
 
-/** Bytes `start` to `end` (inclusive) of a stream that can only be read from its beginning. */
+/** Bytes `start` to `end` (inclusive) of a stream that can only be read from its beginning; the rest is not read. */
 export function sliceOfStream(source: Readable, range: { start: number; end: number }): Readable {
+  return Readable.from(slices(source, range), { objectMode: false });
+}
+
+async function* slices(source: Readable, range: { start: number; end: number }): AsyncGenerator<Buffer> {
   let position = 0;
-  const slice = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      const from = Math.max(0, range.start - position);
-      const to = Math.min(chunk.length, range.end + 1 - position);
-      position += chunk.length;
-      if (from < to) this.push(chunk.subarray(from, to));
-      done();
-    },
-  });
-  source.on("error", (error) => slice.destroy(error));
-  slice.on("close", () => source.destroy());
-  return source.pipe(slice);
+  // Leaving the loop destroys the source.
+  for await (const chunk of source as AsyncIterable<Buffer>) {
+    const from = Math.max(0, range.start - position);
+    const to = Math.min(chunk.length, range.end + 1 - position);
+    position += chunk.length;
+    if (from < to) yield chunk.subarray(from, to);
+    if (position > range.end) return;
+  }
 }

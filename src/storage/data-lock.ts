@@ -1,8 +1,12 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { DATA_FILES, type ServerFile, serverFileSchema } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import type { Clock } from "../kernel/clock.ts";
+
+const OWNER_PATIENCE_MS = 2000;
+const OWNER_POLL_MS = 50;
 
 /**
  * Makes this process the owner of a data directory. The lock is an open exclusive transaction on a database of its own:
@@ -21,7 +25,22 @@ export function acquireDataLock(directory: string): () => void {
     const who = owner ? ` (pid ${owner.pid}, ${owner.url})` : "";
     throw new ImgbatchError("DATA_DIRECTORY_IN_USE", `${directory} is in use by another imgbatch${who}.`);
   }
+  // What an owner that was killed wrote about itself is not true of this one.
+  rmSync(join(directory, DATA_FILES.server), { force: true });
   return () => lock.close();
+}
+
+/** Like `acquireDataLock`, but waits a moment for an owner that has just started to say who it is. */
+export async function acquireDataLockPatiently(directory: string, clock: Clock): Promise<() => void> {
+  for (let waitedMs = 0; ; waitedMs += OWNER_POLL_MS) {
+    try {
+      return acquireDataLock(directory);
+    } catch (error) {
+      const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
+      if (!isOwned || readServerFile(directory) || waitedMs >= OWNER_PATIENCE_MS) throw error;
+      await clock.sleep(OWNER_POLL_MS);
+    }
+  }
 }
 
 /** What the running service wrote about itself; null when there is nothing readable. */

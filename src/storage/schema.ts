@@ -104,7 +104,6 @@ export interface ItemsTable {
   attempts: Generated<number>;
   not_before_ms: Generated<number>;
   lease_token: string | null;
-  lease_expires_at_ms: number | null;
   mime_type: string | null;
   image_count: Generated<number>;
   error: string | null;

@@ -6,8 +6,6 @@ import type { WorkerDeps } from "./deps.ts";
 import { type ItemAttempt, makeItem, recordItem } from "./run-item.ts";
 import type { WorkLane } from "./work-lane.ts";
 
-/** Far longer than any item takes; a live worker never loses its lease to the clock. */
-const LEASE_MS = 3_600_000;
 const TROUBLE_DELAY_MS = 1000;
 
 interface ActiveBatch {
@@ -88,22 +86,21 @@ export class ItemLane implements WorkLane {
         if (batchId === undefined || active === undefined) break;
         this.#turns.delete(batchId);
         this.#turns.set(batchId, active);
-        const item = await this.#claim(batchId).catch((error) => this.#onTrouble(error));
-        if (item === "trouble") return;
-        if (item) {
-          turnsLeft = this.#turns.size;
-          this.#start(active, item);
-        } else this.#pause(active);
+        try {
+          const item = await this.#claim(batchId);
+          if (item) {
+            turnsLeft = this.#turns.size;
+            this.#start(active, item);
+          } else await this.#pause(active);
+        } catch (error) {
+          // The database cannot be used now (disk full, say): waits a little, then looks again.
+          this.#deps.log.error("no item could be claimed; trying again", { error: String(error) });
+          await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+          this.#fillAgain = true;
+          return;
+        }
       }
     }
-  }
-
-  /** The database cannot be written now (disk full, say): waits a little, then looks again. */
-  async #onTrouble(error: unknown): Promise<"trouble"> {
-    this.#deps.log.error("no item could be claimed; trying again", { error: String(error) });
-    await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-    this.#fillAgain = true;
-    return "trouble";
   }
 
   #hasFreePlace(): boolean {
@@ -120,7 +117,7 @@ export class ItemLane implements WorkLane {
     return this.#deps.stores.write((tx) => {
       // Asked inside the transaction: a batch that was cancelled a moment ago starts nothing any more.
       if (tx.batches.byId(batchId)?.status !== "running") return null;
-      const item = tx.items.claim(batchId, { token, nowMs, expiresAtMs: nowMs + LEASE_MS });
+      const item = tx.items.claim(batchId, { token, nowMs });
       return item && { ...item, leaseToken: token };
     });
   }
@@ -147,11 +144,18 @@ export class ItemLane implements WorkLane {
   }
 
   /** Nothing to claim: the batch is done here, or its items are being made, or they wait for their time. */
-  #pause(active: ActiveBatch): void {
+  async #pause(active: ActiveBatch): Promise<void> {
     if (active.running.size > 0) return;
     const batchId = active.batch.id;
+    const { items } = this.#deps.stores.read;
+    const dueMs = items.nextDueMs(batchId);
+    if (dueMs === null && items.countByStatus(batchId).pending > 0) {
+      // Nobody works on them here: their leases could not be given back.
+      await this.#deps.stores.write((tx) => tx.items.dropLeases(batchId));
+      this.#fillAgain = true;
+      return;
+    }
     this.#turns.delete(batchId);
-    const dueMs = this.#deps.stores.read.items.nextDueMs(batchId);
     if (dueMs === null) {
       this.#onBatchIdle(batchId);
       return;

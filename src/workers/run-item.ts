@@ -10,7 +10,7 @@ import { buildImageRequest } from "./image-request.ts";
 /** Tries of one item in all, the first included. */
 export const MAX_ATTEMPTS = 3;
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
-/** After trouble on our side (disk, database): the item did nothing wrong and keeps its attempts. */
+/** Between two tries to record, after trouble on our side (disk, database). */
 const TROUBLE_DELAY_MS = 1000;
 
 /** `retry`: the item waits for another try. `lost`: it is no longer this worker's. */
@@ -39,8 +39,9 @@ export async function makeItem(
 }
 
 /**
- * Records what came of an attempt. Never rejects: trouble of our own gives the item back.
- * Rules: WORK-1, LIFE-6.
+ * Records what came of an attempt. Never rejects: after trouble of our own (disk full, say) it tries to record the same
+ * image again, because making it again would cost again. `lost` when it was told to stop meanwhile.
+ * Rules: WORK-1, WORK-4, LIFE-6.
  */
 export async function recordItem(
   deps: WorkerDeps,
@@ -48,23 +49,14 @@ export async function recordItem(
   attempt: ItemAttempt,
   signal: AbortSignal,
 ): Promise<ItemOutcome> {
-  try {
-    if (attempt === "aborted") return await giveBack(deps, item, 0, item.attempts);
-    if (attempt instanceof ProviderError) return await recordFailure(deps, item, attempt);
-    return (await finishItem(deps, item, attempt.images, () => deps.clock.nowMs())) ?? "lost";
-  } catch (error) {
-    const facts = { batch: item.batchId, item: item.id, error: String(error) };
-    deps.log.error("item could not be recorded; it will be tried again", facts);
-    return giveBackAtLast(deps, item, signal);
-  }
-}
-
-/** An item that cannot even be given back would wait for its lease to expire; so this goes on until it can. */
-async function giveBackAtLast(deps: WorkerDeps, item: LeasedItem, signal: AbortSignal): Promise<ItemOutcome> {
   for (;;) {
     try {
-      return await giveBack(deps, item, TROUBLE_DELAY_MS, item.attempts);
-    } catch {
+      if (attempt === "aborted") return await giveBack(deps, item, 0, item.attempts);
+      if (attempt instanceof ProviderError) return await recordFailure(deps, item, attempt);
+      return (await finishItem(deps, item, attempt.images, () => deps.clock.nowMs())) ?? "lost";
+    } catch (error) {
+      const facts = { batch: item.batchId, item: item.id, error: String(error) };
+      deps.log.error("item could not be recorded; trying again", facts);
       if (signal.aborted) return "lost";
       await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
     }

@@ -5,7 +5,6 @@ import { backoffMs } from "../kernel/backoff.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { buildImageRequest } from "./image-request.ts";
 
-const LEASE_MS = 7 * 24 * 3_600_000;
 const MAX_SUBMISSIONS = 3;
 const SUBMIT_BACKOFF = { baseMs: 2000, capMs: 60_000 };
 const POLL_TROUBLE_LIMIT = 20;
@@ -37,7 +36,7 @@ function leaseAll(deps: WorkerDeps, batchId: string): Promise<LeasedItem[]> {
     const leased: LeasedItem[] = [];
     for (;;) {
       const token = deps.ids.leaseToken();
-      const item = tx.items.claim(batchId, { token, nowMs, expiresAtMs: nowMs + LEASE_MS });
+      const item = tx.items.claim(batchId, { token, nowMs });
       if (!item) return leased;
       leased.push({ ...item, leaseToken: token });
     }

@@ -11,6 +11,7 @@ import { recover } from "./recovery.ts";
 import type { WorkLane } from "./work-lane.ts";
 
 const TROUBLE_DELAY_MS = 1000;
+const WAKES_AT_ONCE = 20;
 
 /**
  * Decides what is worked on: every batch that has not ended is either in a lane (its items are being made) or being
@@ -43,7 +44,11 @@ export class Scheduler {
   async start(): Promise<void> {
     const unfinished = await recover(this.#deps);
     this.#isRunning = true;
-    for (const batchId of unfinished) this.wake(batchId);
+    for (const [i, batchId] of unfinished.entries()) {
+      this.wake(batchId);
+      // Thousands of batches must not keep the service from answering meanwhile.
+      if (i % WAKES_AT_ONCE === WAKES_AT_ONCE - 1) await new Promise((resume) => setImmediate(resume));
+    }
   }
 
   /** Says that a batch may have something to do: it is new, or an item of it has ended. */

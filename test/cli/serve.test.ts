@@ -21,7 +21,9 @@ describe("imgbatch serve", () => {
       base_url: line.url,
       api_key: expect.stringMatching(/^imgb_.{43}$/),
     });
-    expect(statSync(credentials).mode & 0o777).toBe(0o600);
+    for (const file of [credentials, join(data, "imgbatch.db"), join(data, "server.json")]) {
+      expect(statSync(file).mode & 0o777).toBe(0o600);
+    }
     expect((await fetch(`${line.url}/readyz`)).status).toBe(200);
     const authorization = `Bearer ${readJson(credentials).api_key}`;
     const models = await fetch(`${line.url}/v1/images/batches/models`, { headers: { authorization } });

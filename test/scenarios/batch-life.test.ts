@@ -1,3 +1,5 @@
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
@@ -105,6 +107,21 @@ describe("items", () => {
     expect(provider.requests).toHaveLength(1);
     clock.advance(1);
     expect((await service.until(id)).success_count).toBe(1);
+  });
+
+  it("[WORK-4] an image that cannot be stored now is stored later, and not made again", async () => {
+    const clock = new FakeClock();
+    const provider = new FakeProvider();
+    const service = await startTestService({ providers: [provider], clock });
+    const outputs = join(service.data, "blobs", "outputs");
+    await mkdir(join(service.data, "blobs"), { recursive: true });
+    await writeFile(outputs, "a file where the folder should be");
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => clock.nextWakeInMs).toBe(1000);
+    await rm(outputs);
+    clock.advance(1000);
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+    expect(provider.requests).toHaveLength(1);
   });
 
   it("[WORK-2] never runs more of a provider's requests at once than it takes", async () => {

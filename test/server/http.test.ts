@@ -49,6 +49,7 @@ describe("keys", () => {
   it.each([
     ["no key", {}, "API_KEY_REQUIRED"],
     ["an unknown key", { authorization: "Bearer imgb_unknown" }, "INVALID_API_KEY"],
+    ["more than a key", { authorization: "Bearer imgb_a imgb_b" }, "INVALID_API_KEY"],
     ["another scheme", { authorization: "Basic abc" }, "INVALID_API_KEY"],
     ["a key in another header", { "x-api-key": "abc" }, "API_KEY_REQUIRED"],
   ])("[AUTH-1] refuse a request with %s", async (_, headers, code) => {
@@ -79,6 +80,15 @@ describe("bodies", () => {
       415,
       "UNSUPPORTED_MEDIA_TYPE",
     ],
+    ["a list of a million", `[${"0,".repeat(1e6)}0]`, {}, 400, "INVALID_JSON"],
+    [
+      "items without end",
+      `{"model":"${MODEL}","items":[${"0,".repeat(150_000)}0]}`,
+      {},
+      400,
+      "BATCH_IMAGE_INVALID_ITEMS",
+    ],
+    ["nothing", undefined, {}, 400, "INVALID_JSON"],
     ["a list", "[]", {}, 400, "BATCH_IMAGE_INVALID_MODEL"],
     ["null", "null", {}, 400, "BATCH_IMAGE_INVALID_MODEL"],
   ])("[API-4] %s is refused", async (_, body, headers, status, code) => {
@@ -120,6 +130,18 @@ describe("bodies", () => {
     expect(chunked.status).toBe(413);
   });
 
+  it("[API-5] a client that sends everything before it reads gets to see the refusal", async () => {
+    const limits = { createBodyBytes: 1024 * 1024 };
+    const service = await startTestService({ workers: false, config: { limits } });
+    const key = service.credentials.api_key;
+    for (const authorization of [`Bearer ${key}`, "Bearer wrong"]) {
+      for (const framing of ["announced", "chunked"] as const) {
+        const answer = await sendThenRead(service.url, authorization, framing, 24);
+        expect(answer).toMatch(authorization.endsWith("wrong") ? /^HTTP\/1\.1 401 / : /^HTTP\/1\.1 413 /);
+      }
+    }
+  });
+
   it("[API-6] a client that waits for permission gets it only when the request may go on", async () => {
     const service = await startTestService({ workers: false });
     const refused = await rawExchange(service.url, ["Expect: 100-continue", "Content-Length: 100"]);
@@ -145,6 +167,44 @@ function rawExchange(url: string, headers: string[]): Promise<string> {
       resolve(String(data));
     });
     socket.once("error", reject);
+  });
+}
+
+/** Sends a body of so many MiB to its end, and only then reads the answer. */
+function sendThenRead(
+  url: string,
+  authorization: string,
+  framing: "announced" | "chunked",
+  mib: number,
+): Promise<string> {
+  const piece = Buffer.alloc(1024 * 1024, 32);
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(url).port), "127.0.0.1");
+    socket.once("error", reject);
+    socket.pause();
+    const length =
+      framing === "announced" ? `Content-Length: ${mib * piece.length}` : "Transfer-Encoding: chunked";
+    const head = [
+      "POST /v1/images/batches HTTP/1.1",
+      "Host: x",
+      `Authorization: ${authorization}`,
+      length,
+      "",
+      "",
+    ];
+    socket.write(head.join("\r\n"));
+    for (let i = 0; i < mib; i++) {
+      if (framing === "chunked") socket.write("100000\r\n");
+      socket.write(piece);
+      if (framing === "chunked") socket.write("\r\n");
+    }
+    socket.write(framing === "chunked" ? "0\r\n\r\n" : "", () => {
+      socket.once("data", (data) => {
+        socket.destroy();
+        resolve(String(data));
+      });
+      socket.resume();
+    });
   });
 }
 

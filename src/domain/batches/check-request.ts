@@ -42,8 +42,12 @@ export interface RequestRules {
   storageUriPrefixes: readonly string[];
 }
 
-/** References are only counted here: what is wrong inside them is told after everything about the items. */
+/**
+ * References are only counted here: what is wrong inside them is told after everything about the items. Metadata is
+ * checked by hand, because the schema would lose a key called `__proto__`.
+ */
 const bodySchema = createBatchSchema.extend({
+  metadata: z.unknown().optional(),
   items: z
     .array(createItemSchema.extend({ reference_images: z.array(z.unknown()).nullish() }))
     .min(1, "needs at least one item"),
@@ -59,16 +63,15 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   if (typeof modelId !== "string" || modelId === "") {
     throw fail("BATCH_IMAGE_INVALID_MODEL", "model", "is required: name a model from the batch model list");
   }
+  // Before the schema: it would describe every wrong element of a list of millions.
+  const given = (body as { items?: unknown }).items;
+  if (Array.isArray(given) && given.length > rules.limits.itemsPerBatch) {
+    throw invalid("items", `has ${given.length} items; a batch takes at most ${rules.limits.itemsPerBatch}`);
+  }
   const parsed = bodySchema.safeParse(body);
   if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
   const request = parsed.data;
   const { limits } = rules;
-  if (request.items.length > limits.itemsPerBatch) {
-    throw invalid(
-      "items",
-      `has ${request.items.length} items; a batch takes at most ${limits.itemsPerBatch}`,
-    );
-  }
   if (request.image_size != null && request.image_size !== "1K") {
     throw invalid("image_size", "batches make only `1K` images");
   }
@@ -76,7 +79,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   if (!isImageMimeType(mimeType)) {
     throw invalid("response_mime_type", "must be image/png, image/jpeg or image/webp");
   }
-  const metadata = checkMetadata(request.metadata ?? null);
+  const metadata = checkMetadata(request.metadata);
   const taskName = checkTaskName(request.task_name ?? null);
   const items = request.items.map((item, i) => ({
     ...checkItem(item, i, limits),

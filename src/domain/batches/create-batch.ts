@@ -88,7 +88,8 @@ export async function createBatch(
     outputsExpireAtMs: null,
     recordDeletedAtMs: null,
     outputsPurgedAtMs: null,
-    inputsPurgedAtMs: null,
+    // Without references there is nothing to purge.
+    inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
     error: null,
   };
   refuseUnaffordable(deps.stores.read, batch);

@@ -55,8 +55,10 @@ export async function finishItem(
     return true;
   });
   if (isOurs) return "success";
-  for (const { blobKey } of outputs) await deps.blobs.delete(blobKey);
-  return null;
+  // A commit whose answer was an error may have happened all the same: what a row names stays.
+  const named = new Set(deps.stores.read.outputs.ofItem(item.id).map((output) => output.blobKey));
+  for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);
+  return named.size > 0 ? "success" : null;
 }
 
 /** Records that an item has no image, for good. Answers null when it is no longer ours to finish. */

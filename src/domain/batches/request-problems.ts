@@ -24,14 +24,18 @@ function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1);
 }
 
-/** Metadata within its limits. */
-export function checkMetadata(metadata: Record<string, string> | null): Record<string, string> | null {
-  if (metadata === null) return null;
-  const pairs = Object.entries(metadata);
-  const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
+/** Metadata within its limits; null when there is none. Throws `BATCH_IMAGE_INVALID_ITEMS`. */
+export function checkMetadata(metadata: unknown): Record<string, string> | null {
   const invalid = (param: string, problem: string) => fail("BATCH_IMAGE_INVALID_ITEMS", param, problem);
+  if (metadata === null || metadata === undefined) return null;
+  if (typeof metadata !== "object" || Array.isArray(metadata)) {
+    throw invalid("metadata", "must be an object of texts");
+  }
+  const pairs = Object.entries(metadata as Record<string, unknown>);
+  const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
   if (pairs.length > metadataPairs) throw invalid("metadata", `has more than ${metadataPairs} pairs`);
   for (const [key, value] of pairs) {
+    if (typeof value !== "string") throw invalid(`metadata.${key}`, "must be text");
     if (hasUnstorableText(key) || hasUnstorableText(value)) {
       throw invalid("metadata", "must not hold NUL or half of a surrogate pair");
     }
@@ -43,5 +47,5 @@ export function checkMetadata(metadata: Record<string, string> | null): Record<s
       throw invalid(`metadata.${key}`, `must have at most ${metadataValueChars} characters`);
     }
   }
-  return metadata;
+  return metadata as Record<string, string>;
 }

@@ -1,5 +1,7 @@
+import { foldFileName } from "../../kernel/text.ts";
+
 /** Names of devices that Windows does not let a file have, with or without an extension. */
-const DEVICE_NAME = /^(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)/i;
+const DEVICE_NAME = /^(con|conin\$|conout\$|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)/i;
 const FORBIDDEN = /\p{Cc}|[/\\:*?"<>|]/gu;
 const MAX_NAME_BYTES = 120;
 
@@ -37,7 +39,7 @@ export function assignEntryNames(images: readonly NamedImage[]): string[] {
     for (let n = 1; ; n++) {
       const suffix = n === 1 ? "" : `~${n}`;
       const name = `${cutToBytes(safe, MAX_NAME_BYTES - suffix.length)}${suffix}.${extension}`;
-      const folded = name.normalize("NFC").toLowerCase();
+      const folded = foldFileName(name);
       if (taken.has(folded)) continue;
       taken.add(folded);
       return `images/${name}`;

@@ -11,7 +11,7 @@ export interface BlobFacts {
 export interface BlobStore {
   /** When this resolves, the bytes survive a power cut; until then the key does not exist. */
   put(key: string, bytes: Buffer): Promise<BlobFacts>;
-  /** Null when there is no such blob. */
+  /** Null when there is no such blob, or when its file cannot be read (a bad sector, say). */
   read(key: string): Promise<Buffer | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;

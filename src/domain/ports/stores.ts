@@ -83,19 +83,27 @@ export interface BatchPage {
   limit: number;
 }
 
+/** In the order in which batches were made, behind the one with this number. */
+export interface SweepPage {
+  afterSeq: number;
+  limit: number;
+}
+
 export interface BatchRepository {
   insert(batch: BatchRecord): void;
   byId(id: string): BatchRecord | null;
   /** The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. */
   page(filter: BatchPage): (BatchRecord & { seq: number })[];
   /** Ended batches whose outputs are due to go: their time has come, or their status says they are gone already. */
-  outputsDue(nowMs: number, limit: number): BatchRecord[];
+  outputsDue(nowMs: number, page: SweepPage): { id: string; seq: number }[];
   /** Batches that ended before the time and whose inputs are still there. */
-  inputsDue(endedBeforeMs: number, limit: number): BatchRecord[];
+  inputsDue(endedBeforeMs: number, page: SweepPage): { id: string; seq: number }[];
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
   /** Batches that failed or were cancelled after the time. */
   stoppedSince(ms: number): BatchRecord[];
+  /** Items without an outcome, of all batches that are at work. */
+  pendingItemCount(): number;
   /** How many batches have each status; one without batches is left out. */
   countByStatus(): Partial<Record<BatchStatus, number>>;
   /** Changes the status if it still is `from`; answers whether it was. Only the lifecycle calls this. */
@@ -123,8 +131,8 @@ export interface ItemRepository {
   page(batchId: string, filter: ItemPage): ItemRecord[];
   countByStatus(batchId: string): Record<ItemStatus, number>;
   /** Leases the first pending item that nobody holds and whose time has come; null when there is none. */
-  claim(batchId: string, lease: { token: string; nowMs: number; expiresAtMs: number }): ItemRecord | null;
-  /** When the next pending item may be tried (a lease must end first); null when no item is pending. */
+  claim(batchId: string, lease: { token: string; nowMs: number }): ItemRecord | null;
+  /** When the next pending item that nobody holds may be tried; null when there is none. */
   nextDueMs(batchId: string): number | null;
   /** Writes the outcome of a leased item, if the lease is still held and the item pending; answers whether. */
   finish(

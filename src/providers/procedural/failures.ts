@@ -40,18 +40,13 @@ function statusCode(status: number): ItemErrorCode {
 }
 
 /**
- * The failure that the simulation draws for this request, or null. The same request and attempt: the same answer.
+ * The failure that the simulation draws for this item, or null. The same item fails at every try, and the same ones in
+ * every run; a batch that retries them draws anew.
  * Rule: DRAW-14.
  */
 export function simulatedFailure(simulation: Simulation, request: ImageRequest): ProviderError | null {
-  const random = createRandom(
-    hashSeed(simulation.seed, request.prompt, request.outputIndex, request.attempt),
-  );
+  const { prompt, outputIndex, isRetryBatch } = request;
+  const random = createRandom(hashSeed(simulation.seed, prompt, outputIndex, isRetryBatch ? 1 : 0));
   if (!random.chance(simulation.fail)) return null;
-  const code = random.pick<ItemErrorCode>([
-    "PROVIDER_ITEM_FAILED",
-    "PROVIDER_RATE_LIMITED",
-    "PROVIDER_TIMEOUT",
-  ]);
-  return new ProviderError(code, `simulated failure of attempt ${request.attempt}`, { retryable: true });
+  return new ProviderError("PROVIDER_ITEM_FAILED", "a simulated failure", { retryable: false });
 }

@@ -35,7 +35,7 @@ export function callerOf(response: Response): Caller {
 function bearerToken(request: { get(name: string): string | undefined }): string | null {
   const header = request.get("authorization");
   if (header === undefined) return null;
-  const [scheme = "", token = ""] = header.trim().split(/ +/, 2);
-  if (scheme.toLowerCase() !== "bearer" || token === "") throw new ImgbatchError("INVALID_API_KEY");
+  const token = /^bearer +(\S+)$/i.exec(header.trim())?.[1];
+  if (token === undefined) throw new ImgbatchError("INVALID_API_KEY");
   return token;
 }

@@ -1,6 +1,7 @@
 import type { ErrorRequestHandler, RequestHandler } from "express";
 import { errorBody, ImgbatchError } from "../../contract/errors.ts";
 import type { Log } from "../../kernel/log.ts";
+import { answerUnread } from "../answer-unread.ts";
 
 /** What a download had announced before it failed. */
 const DOWNLOAD_HEADERS = [
@@ -17,8 +18,13 @@ const DOWNLOAD_HEADERS = [
  * Rule: API-2.
  */
 export function answerErrors(log: Log): ErrorRequestHandler {
-  return (thrown, _request, response, _next) => {
+  return (thrown, request, response, _next) => {
     const error = toServiceError(thrown);
+    // The caller went away while it sent: there is nobody to answer, and nothing is wrong here.
+    if (request.destroyed && !request.complete) {
+      response.destroy();
+      return;
+    }
     if (error.code === "INTERNAL_ERROR") {
       const facts = { request_id: response.locals.requestId, error: String(thrown?.stack ?? thrown) };
       log.error("unexpected error", facts);
@@ -31,7 +37,8 @@ export function answerErrors(log: Log): ErrorRequestHandler {
       response.setHeader("Retry-After", String(Math.ceil(error.retryAfterMs / 1000)));
     }
     for (const header of DOWNLOAD_HEADERS) response.removeHeader(header);
-    response.status(error.httpStatus).json(errorBody(error));
+    response.status(error.httpStatus);
+    answerUnread(request, response, errorBody(error));
   };
 }
 

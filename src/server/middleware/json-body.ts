@@ -1,48 +1,48 @@
 import type { Request, Response } from "express";
+import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { formatBytes } from "../../kernel/text.ts";
 import { parseJson } from "../parse-json.ts";
 
-/** How much of a refused body is read and dropped, so that ordinary clients get to see the answer. */
-const DISCARD_BYTES = 64 * 1024 * 1024;
-const DISCARD_MS = 5000;
+/** Bodies above this size, or of a size that is not announced, are read a few at a time: they wait in memory. */
+const LARGE_BODY_BYTES = 4 * 1024 * 1024;
+const largeBodies = new PQueue({ concurrency: 2 });
 
 /**
  * Reads the body of a request as JSON. Throws `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE` or `INVALID_JSON`.
  * Rules: API-4, API-5, API-6.
  */
 export async function readJsonBody(request: Request, response: Response, maxBytes: number): Promise<unknown> {
-  if (request.get("content-type") !== undefined && !request.is(["json", "+json"])) {
+  const isTyped = (request.get("content-type") ?? "").trim() !== "";
+  // Null means that there is no body at all, which is no matter of its type.
+  if (isTyped && request.is(["json", "+json"]) === false) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");
   }
-  return parseJson(await readBytes(request, response, maxBytes));
+  const isChunked = request.get("transfer-encoding") !== undefined;
+  const announced = isChunked ? Number.POSITIVE_INFINITY : Number(request.get("content-length") ?? 0);
+  if (announced <= LARGE_BODY_BYTES) return parseJson(await readBytes(request, response, maxBytes));
+  // An announced excess is refused without waiting for a place.
+  if (announced !== Number.POSITIVE_INFINITY && announced > maxBytes) throw tooLarge(maxBytes);
+  return largeBodies.add(async () => parseJson(await readBytes(request, response, maxBytes)));
 }
 
 async function readBytes(request: Request, response: Response, maxBytes: number): Promise<Buffer> {
   const announced = Number(request.get("content-length") ?? 0);
-  if (announced > maxBytes) throw refuse(request, response, maxBytes);
-  if (request.get("expect")?.toLowerCase() === "100-continue") response.writeContinue();
+  if (announced > maxBytes) throw tooLarge(maxBytes);
+  if (request.get("expect")?.toLowerCase() === "100-continue") {
+    response.locals.mayContinue = true;
+    response.writeContinue();
+  }
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     size += chunk.length;
-    if (size > maxBytes) throw refuse(request, response, maxBytes);
+    if (size > maxBytes) throw tooLarge(maxBytes);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
 }
 
-/** A connection closed at once would lose the answer: the rest is read and dropped, up to a bound, then it closes. */
-function refuse(request: Request, response: Response, maxBytes: number): ImgbatchError {
-  response.setHeader("Connection", "close");
-  let dropped = 0;
-  const timer = setTimeout(() => request.destroy(), DISCARD_MS);
-  request.on("data", (chunk: Buffer) => {
-    dropped += chunk.length;
-    if (dropped > DISCARD_BYTES) request.destroy();
-  });
-  request.on("close", () => clearTimeout(timer));
-  request.on("end", () => clearTimeout(timer));
-  request.on("error", () => {});
-  const mib = Math.floor(maxBytes / 1024 / 1024);
-  return new ImgbatchError("REQUEST_TOO_LARGE", `The request body is larger than ${mib} MiB.`);
+function tooLarge(maxBytes: number): ImgbatchError {
+  return new ImgbatchError("REQUEST_TOO_LARGE", `The request body is larger than ${formatBytes(maxBytes)}.`);
 }

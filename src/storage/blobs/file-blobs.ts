@@ -27,7 +27,7 @@ export function fileBlobs(root: string): BlobStore {
       await writeFileDurably(target, bytes, { mode: 0o600 });
       return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
     },
-    read: (key) => orNull(readFile(path(key))),
+    read: (key) => orNull(readFile(path(key)), [...ABSENT, ...UNREADABLE]),
     sizeOf: async (key) => {
       const facts = await orNull(stat(path(key)));
       return facts?.isFile() ? facts.size : null;
@@ -47,11 +47,15 @@ export function fileBlobs(root: string): BlobStore {
   };
 }
 
-async function orNull<T>(result: Promise<T>): Promise<T | null> {
+const ABSENT = ["ENOENT"];
+/** What reading again will not change; running out of file handles or memory is not among it. */
+const UNREADABLE = ["EIO", "EISDIR", "EACCES", "EPERM", "ENOTDIR", "ELOOP"];
+
+async function orNull<T>(result: Promise<T>, codes = ABSENT): Promise<T | null> {
   try {
     return await result;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    if (codes.includes((error as NodeJS.ErrnoException).code ?? "")) return null;
     throw error;
   }
 }

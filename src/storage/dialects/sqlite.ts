@@ -1,3 +1,4 @@
+import { closeSync, openSync } from "node:fs";
 import Sqlite from "better-sqlite3";
 import {
   type Compilable,
@@ -18,6 +19,8 @@ const BUSY_GIVE_UP_MS = 10_000;
 
 /** Opens (or makes) the database file. WAL with full sync: a commit that returned survives a power cut. */
 export function openSqlite(file: string, clock: Clock): SqlDatabase {
+  // Prompts are in it: a file that SQLite made itself could be read by others. Its companions get the same mode.
+  closeSync(openSync(file, "a", 0o600));
   const writing = new Sqlite(file, { timeout: BUSY_TIMEOUT_MS });
   writing.pragma("journal_mode = WAL");
   writing.pragma("synchronous = FULL");

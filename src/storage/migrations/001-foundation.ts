@@ -62,6 +62,11 @@ export const foundation: Migration = {
       .addColumn("inputs_purged_at_ms", "bigint")
       .addColumn("error", "text"),
     schema.createIndex("batches_by_key").on("batches").columns(["api_key_id", "created_at_ms", "seq"]),
+    schema
+      .createIndex("batches_by_key_and_status")
+      .on("batches")
+      .columns(["api_key_id", "status", "created_at_ms", "seq"]),
+    schema.createIndex("batches_by_end").on("batches").columns(["inputs_purged_at_ms", "ended_at_ms"]),
     schema.createIndex("batches_by_status").on("batches").columns(["status", "seq"]),
     schema
       .createTable("batch_events")
@@ -97,7 +102,6 @@ export const foundation: Migration = {
       .addColumn("attempts", "integer", zero)
       .addColumn("not_before_ms", "bigint", zero)
       .addColumn("lease_token", "text")
-      .addColumn("lease_expires_at_ms", "bigint")
       .addColumn("mime_type", "text")
       .addColumn("image_count", "integer", zero)
       .addColumn("error", "text")

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { BatchStatus } from "../../contract/statuses.ts";
+import { BATCH_STATUSES, type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import type { BatchRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
@@ -39,23 +39,28 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
       const rows = all(ordered.limit(filter.limit).offset(filter.offset ?? 0));
       return rows.map((row) => ({ ...toBatchRecord(row), seq: row.seq }));
     },
-    outputsDue: (nowMs, limit) => {
-      const due = batches().where((eb) =>
-        eb.or([
-          eb.and([
-            eb("status", "in", ["completed", "failed", "cancelled"]),
-            eb("outputs_expire_at_ms", "<=", nowMs),
+    outputsDue: (nowMs, { afterSeq, limit }) => {
+      const due = build
+        .selectFrom("batches")
+        .select(["id", "seq"])
+        .where((eb) =>
+          eb.or([
+            eb.and([
+              eb("status", "in", ["completed", "failed", "cancelled"]),
+              eb("outputs_expire_at_ms", "<=", nowMs),
+            ]),
+            eb.and([eb("status", "=", "output_deleted"), eb("outputs_purged_at_ms", "is", null)]),
           ]),
-          eb.and([eb("status", "=", "output_deleted"), eb("outputs_purged_at_ms", "is", null)]),
-        ]),
-      );
-      return all(due.orderBy("seq").limit(limit)).map(toBatchRecord);
+        );
+      return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
     },
-    inputsDue: (endedBeforeMs, limit) => {
-      const due = batches()
-        .where("ended_at_ms", "<=", endedBeforeMs)
-        .where("inputs_purged_at_ms", "is", null);
-      return all(due.orderBy("seq").limit(limit)).map(toBatchRecord);
+    inputsDue: (endedBeforeMs, { afterSeq, limit }) => {
+      const due = build
+        .selectFrom("batches")
+        .select(["id", "seq"])
+        .where("inputs_purged_at_ms", "is", null)
+        .where("ended_at_ms", "<=", endedBeforeMs);
+      return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
     },
     withStatus: (statuses) =>
       all(
@@ -67,6 +72,12 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
       all(batches().where("status", "in", ["failed", "cancelled"]).where("ended_at_ms", ">", ms)).map(
         toBatchRecord,
       ),
+    pendingItemCount: () => {
+      const pending = sql<number | null>`sum(item_count - success_count - fail_count)`;
+      const atWork = BATCH_STATUSES.filter((status) => !isTerminal(status));
+      const query = build.selectFrom("batches").select(pending.as("count")).where("status", "in", atWork);
+      return first(query)?.count ?? 0;
+    },
     countByStatus: () => {
       const query = build
         .selectFrom("batches")

@@ -40,45 +40,37 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       for (const { status, count } of all(query)) counts[status as ItemStatus] = count;
       return counts;
     },
-    claim: (batchId, { token, nowMs, expiresAtMs }) => {
+    claim: (batchId, { token, nowMs }) => {
       const free = items()
         .where("batch_id", "=", batchId)
         .where("status", "=", "pending")
         .where("not_before_ms", "<=", nowMs)
-        .where((eb) => eb.or([eb("lease_token", "is", null), eb("lease_expires_at_ms", "<=", nowMs)]))
+        .where("lease_token", "is", null)
         .orderBy("position")
         .limit(1);
       const row = first(free);
       if (!row) return null;
-      const lease = { lease_token: token, lease_expires_at_ms: expiresAtMs };
+      const lease = { lease_token: token };
       run(build.updateTable("items").set(lease).where("id", "=", row.id));
       return toRecord({ ...row, ...lease });
     },
     nextDueMs: (batchId) => {
       const query = build
         .selectFrom("items")
-        .select((eb) => {
-          const leaseEnd = eb.ref("lease_expires_at_ms");
-          const due = eb
-            .case()
-            .when("lease_token", "is", null)
-            .then(eb.ref("not_before_ms"))
-            .else(leaseEnd)
-            .end();
-          return eb.fn.min<number | null>(due).as("due");
-        })
+        .select((eb) => eb.fn.min<number | null>("not_before_ms").as("due"))
         .where("batch_id", "=", batchId)
-        .where("status", "=", "pending");
+        .where("status", "=", "pending")
+        .where("lease_token", "is", null);
       return first(query)?.due ?? null;
     },
     finish: (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs }) => {
       const outcome = { status, mime_type: mimeType, image_count: imageCount, finished_at_ms: finishedAtMs };
-      const noLease = { lease_token: null, lease_expires_at_ms: null };
+      const noLease = { lease_token: null };
       const text = error && JSON.stringify(error);
       return run(held(id, leaseToken).set({ ...outcome, ...noLease, error: text })) === 1;
     },
     giveBack: (id, leaseToken, { notBeforeMs, attempts }) => {
-      const noLease = { lease_token: null, lease_expires_at_ms: null };
+      const noLease = { lease_token: null };
       return run(held(id, leaseToken).set({ ...noLease, not_before_ms: notBeforeMs, attempts })) === 1;
     },
     fail: (id, error) => {
@@ -90,13 +82,12 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
         status: "failed",
         error: JSON.stringify(error),
         lease_token: null,
-        lease_expires_at_ms: null,
         finished_at_ms: nowMs,
       });
       return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
     },
     dropLeases: (batchId) => {
-      const noLease = { lease_token: null, lease_expires_at_ms: null };
+      const noLease = { lease_token: null };
       const leased = build.updateTable("items").set(noLease).where("lease_token", "is not", null);
       return run(batchId === undefined ? leased : leased.where("batch_id", "=", batchId));
     },

@@ -8,11 +8,19 @@ const names = (...ids: string[]) =>
 describe("names in the ZIP", () => {
   it("[ZIP-5] are safe on every file system", () => {
     expect(
-      ["cover:1", ".hidden", "a..b", "con", "Nul.txt", "end. ", "\u0007", "...", ""].map(safeFileName),
-    ).toEqual(["cover_1", "_hidden", "a_b", "_con", "_Nul.txt", "end", "_", "_", "_"]);
+      ["conin$", "cover:1", ".hidden", "a..b", "con", "Nul.txt", "end. ", "\u0007", "...", ""].map(
+        safeFileName,
+      ),
+    ).toEqual(["_conin$", "cover_1", "_hidden", "a_b", "_con", "_Nul.txt", "end", "_", "_", "_"]);
   });
 
   it("[ZIP-5] differ even where upper case and composed letters do not count", () => {
+    expect(names("Stra\u00dfe", "STRASSE", "\u03c3\u03b1\u03c2", "\u03c3\u03b1\u03c3")).toEqual([
+      "images/Stra\u00dfe.png",
+      "images/STRASSE~2.png",
+      "images/\u03c3\u03b1\u03c2.png",
+      "images/\u03c3\u03b1\u03c3~2.png",
+    ]);
     expect(names("A", "a", "\u00e9", "e\u0301")).toEqual([
       "images/A.png",
       "images/a~2.png",

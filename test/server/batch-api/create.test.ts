@@ -202,6 +202,26 @@ describe("creating a batch", () => {
     expect((await codeOf(await service.create(four))).code).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
   });
 
+  it("[BATCH-1] metadata comes back whole, whatever its keys are called", async () => {
+    const service = await startTestService();
+    const metadata = '{"__proto__":"x","constructor":"y"}';
+    const body = (text: string) => `{"model":"${MODEL}","items":[{"prompt":"a"}],"metadata":${text}}`;
+    const headers = { "content-type": "application/json", "idempotency-key": "k" };
+    const created = await service.ask("", { method: "POST", body: body(metadata), headers });
+    const text = await created.text();
+    expect(text).toContain(`"metadata":${metadata}`);
+    const { id } = JSON.parse(text);
+    const other = await service.ask("", {
+      method: "POST",
+      body: body(metadata.replace('"x"', '"w"')),
+      headers,
+    });
+    expect(other.status).toBe(409);
+    const nested = await service.ask("", { method: "POST", body: body('{"__proto__":{"a":"b"}}'), headers });
+    expect([nested.status, (await codeOf(nested)).code]).toEqual([400, "BATCH_IMAGE_INVALID_ITEMS"]);
+    await service.until(id);
+  });
+
   it("[BATCH-6] names the first ancestor as parent, and takes no parent of somebody else", async () => {
     const service = await startTestService();
     const first = await service.submit({ model: MODEL, items: items(1) });

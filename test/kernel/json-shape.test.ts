@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { isNestedDeeperThan } from "../../src/kernel/json-depth.ts";
+import { jsonExcess } from "../../src/kernel/json-shape.ts";
 
-const deeper = (text: string, max: number) => isNestedDeeperThan(Buffer.from(text), max);
+const deeper = (text: string, maxDepth: number) =>
+  jsonExcess(Buffer.from(text), { maxDepth, maxElements: 1e9 }) === "depth";
 
 describe("nesting of JSON", () => {
   it("[API-4] is counted in lists and objects, and not in texts", () => {
@@ -21,5 +22,14 @@ describe("nesting of JSON", () => {
         if (depth > 0) expect(deeper(text, depth - 1)).toBe(true);
       }),
     );
+  });
+
+  it("[API-4] elements are counted, and a text full of commas is one", () => {
+    const excess = (text: string, maxElements: number) =>
+      jsonExcess(Buffer.from(text), { maxDepth: 9, maxElements });
+    expect(excess("[0,0,0]", 3)).toBeNull();
+    expect(excess("[0,0,0]", 2)).toBe("elements");
+    expect(excess("[[],[],{}]", 5)).toBe("elements");
+    expect(excess(JSON.stringify([",,,,[[[["]), 1)).toBeNull();
   });
 });
