@@ -4,6 +4,7 @@ import { batchRoutes } from "./batch-api/routes.ts";
 import type { ApiDeps } from "./deps.ts";
 import { createMetrics } from "./metrics.ts";
 import { accessLog } from "./middleware/access-log.ts";
+import { refuseKeyInUrl } from "./middleware/authenticate.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requestId } from "./middleware/request-id.ts";
 import { operationsRoutes } from "./operations.ts";
@@ -19,6 +20,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(accessLog(deps.log));
   const metrics = createMetrics(deps);
   app.use(metrics.observe);
+  app.use(refuseKeyInUrl);
   app.use(operationsRoutes(deps, metrics));
   // A router would take its mount path with a trailing slash for the path itself.
   app.all(`${routes.batches}/`, notFound);

@@ -100,7 +100,7 @@ function requestedRange(
   if (header === undefined || request.method === "HEAD") return null;
   const condition = request.get("if-range");
   if (condition !== undefined && condition !== etag) return null;
-  const match = /^bytes=(\d*)-(\d*)$/.exec(header.trim());
+  const match = /^bytes=(\d*)-(\d*)$/i.exec(header.trim());
   const [, first = "", last = ""] = match ?? [];
   if (!match || (first === "" && last === "")) return null;
   if (first === "") {

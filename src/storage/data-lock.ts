@@ -1,4 +1,4 @@
-import { readFileSync, rmSync } from "node:fs";
+import { closeSync, openSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { DATA_FILES, type ServerFile, serverFileSchema } from "../contract/data-directory.ts";
@@ -15,7 +15,9 @@ const OWNER_POLL_MS = 50;
  * Rule: DATA-1.
  */
 export function acquireDataLock(directory: string): () => void {
-  const lock = new Sqlite(join(directory, DATA_FILES.lock), { timeout: 0 });
+  const file = join(directory, DATA_FILES.lock);
+  closeSync(openSync(file, "a", 0o600));
+  const lock = new Sqlite(file, { timeout: 0 });
   try {
     lock.exec("BEGIN EXCLUSIVE");
   } catch (error) {

@@ -61,6 +61,16 @@ describe("keys", () => {
     expect(await errorOf(answer)).toMatchObject({ type: "authentication_error", code });
   });
 
+  it("[AUTH-4] are refused in the URL, before anything else is looked at", async () => {
+    const service = await startTestService({ workers: false });
+    for (const path of ["/v1/images/batches", "/healthz", "/nowhere"]) {
+      const answer = await fetch(`${service.url}${path}?api_key=imgb_secret`);
+      const error = await errorOf(answer);
+      expect([answer.status, error.param]).toEqual([400, "api_key"]);
+      expect(error.message).not.toContain("secret");
+    }
+  });
+
   it("[AUTH-2] are asked for before the body is read", async () => {
     const service = await startTestService({ workers: false });
     const answer = await fetch(`${service.url}/v1/images/batches`, { method: "POST", body: "{broken" });

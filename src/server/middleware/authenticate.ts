@@ -15,6 +15,19 @@ export function authenticate(deps: ApiDeps): RequestHandler {
   };
 }
 
+/**
+ * Addresses end up in logs and histories: a key in one is refused on every path, whatever else the request says.
+ * Rule: AUTH-4.
+ */
+export const refuseKeyInUrl: RequestHandler = (request, _response, next) => {
+  if (request.query.api_key === undefined) {
+    next();
+    return;
+  }
+  const message = "api_key: keys are not taken from the URL; send `Authorization: Bearer <key>`";
+  throw new ImgbatchError("BATCH_IMAGE_INVALID_QUERY", message, { param: "api_key" });
+};
+
 /** Lets through keys whose group is of the native platform and may make batches. */
 export function requireBatchGroup(deps: ApiDeps): RequestHandler {
   return (_request, response, next) => {
