@@ -21,6 +21,7 @@ import type { Log } from "./kernel/log.ts";
 import { createProviders } from "./providers/registry.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
+import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
 import { type Listening, listen } from "./server/listen.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
 import type { WorkerDeps } from "./workers/deps.ts";
@@ -103,6 +104,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       groups: config.groups,
       features: config.features,
       slots: new DownloadSlots(config.limits.downloadsPerKey),
+      failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock),
       offer: (model) => offerOf(providers, rates, model),
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,

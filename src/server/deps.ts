@@ -5,6 +5,7 @@ import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./download-slots.ts";
+import type { FailedAuthLimit } from "./failed-auth-limit.ts";
 
 /** What the handlers of the API work with. */
 export interface ApiDeps extends CreateBatchDeps {
@@ -15,6 +16,7 @@ export interface ApiDeps extends CreateBatchDeps {
   features: { batchImages: boolean };
   inspector: ImageInspector;
   slots: DownloadSlots;
+  failedAuth: FailedAuthLimit;
   log: Log;
   /** Tells this run of the service from any other program that may get its address. */
   instance: string;

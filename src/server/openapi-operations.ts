@@ -37,6 +37,7 @@ export const WITH_KEY: readonly ServiceErrorCode[] = [
   "API_KEY_REQUIRED",
   "INVALID_API_KEY",
   "API_KEY_DISABLED",
+  "RATE_LIMITED",
   "BATCH_IMAGE_GROUP_DISABLED",
 ];
 

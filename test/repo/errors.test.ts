@@ -12,9 +12,7 @@ const readme = readFileSync(join(ROOT, "README.md"), "utf8");
 const CODES = Object.keys(SERVICE_ERRORS) as ServiceErrorCode[];
 
 /** Codes that nothing answers yet, and what they are kept for. */
-const RESERVED: Partial<Record<ServiceErrorCode, string>> = {
-  RATE_LIMITED: "limits.requestsPerMinute and limits.failedAuthPerMinute, which nothing enforces yet",
-};
+const RESERVED: Partial<Record<ServiceErrorCode, string>> = {};
 
 /** Codes that belong to no operation of the description. */
 const WITHOUT_OPERATION: Partial<Record<ServiceErrorCode, string>> = {

@@ -1,6 +1,7 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import type { ErrorBody } from "../../src/contract/errors.ts";
+import { FakeClock } from "../support/fake-clock.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 
 const errorOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error;
@@ -59,6 +60,24 @@ describe("keys", () => {
     });
     expect(answer.status).toBe(401);
     expect(await errorOf(answer)).toMatchObject({ type: "authentication_error", code });
+  });
+
+  it("[AUTH-5] that are wrong are limited by address and minute; a valid key always works", async () => {
+    const clock = new FakeClock();
+    const config = { limits: { failedAuthPerMinute: 3 } };
+    const service = await startTestService({ workers: false, config, clock });
+    const tryKey = async (authorization: string) => {
+      const answer = await fetch(`${service.url}/v1/images/batches/models`, { headers: { authorization } });
+      await answer.arrayBuffer();
+      return [answer.status, answer.headers.get("retry-after")];
+    };
+    const wrong = () => tryKey("Bearer imgb_guess");
+    for (let i = 0; i < 3; i++) expect(await wrong()).toEqual([401, null]);
+    clock.advance(20_000);
+    expect(await wrong()).toEqual([429, "40"]);
+    expect(await tryKey(`Bearer ${service.credentials.api_key}`)).toEqual([200, null]);
+    clock.advance(40_000);
+    expect(await wrong()).toEqual([401, null]);
   });
 
   it("[AUTH-4] are refused in the URL, before anything else is looked at", async () => {

@@ -10,7 +10,13 @@ import type { ApiDeps } from "../deps.ts";
  */
 export function authenticate(deps: ApiDeps): RequestHandler {
   return (request, response, next) => {
-    response.locals.key = authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());
+    try {
+      response.locals.key = authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());
+    } catch (error) {
+      const isWrongKey = error instanceof ImgbatchError && error.code !== "API_KEY_REQUIRED";
+      if (isWrongKey) deps.failedAuth.note(request.socket.remoteAddress ?? "");
+      throw error;
+    }
     next();
   };
 }
