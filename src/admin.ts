@@ -3,16 +3,9 @@ import { join } from "node:path";
 import { DATA_FILES } from "./contract/data-directory.ts";
 import { ImgbatchError } from "./contract/errors.ts";
 import { type OpenData, openDataDirectory } from "./data.ts";
-import {
-  DEFAULT_ACCOUNT,
-  ensureDefaultAccount,
-  issueKey,
-  type KeyState,
-  keyState,
-  openAccount,
-  topUp,
-} from "./domain/accounts.ts";
+import { DEFAULT_ACCOUNT, ensureDefaultAccount, issueKey, openAccount, topUp } from "./domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "./domain/check-invariants.ts";
+import { type KeyState, keyState } from "./domain/keys.ts";
 import type { Repositories } from "./domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "./domain/records.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";

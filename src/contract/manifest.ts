@@ -9,7 +9,6 @@ export const manifestFileSchema = z.object({
   size: z.int(),
   sha256: z.string(),
 });
-export type ManifestFile = z.infer<typeof manifestFileSchema>;
 
 /** `manifest.json` of a batch's ZIP. */
 export const manifestSchema = z.object({

@@ -57,11 +57,3 @@ export function issueKey(
   tx.keys.insert({ ...record, sha256 });
   return { ...record, key };
 }
-
-/** Whether a key is accepted, and if not, why. A key that was disabled is called so even when it has also expired. */
-export type KeyState = "active" | "disabled" | "expired";
-
-export function keyState(key: ApiKeyRecord, nowMs: number): KeyState {
-  if (key.disabledAtMs !== null) return "disabled";
-  return key.expiresAtMs !== null && key.expiresAtMs <= nowMs ? "expired" : "active";
-}

@@ -1,6 +1,6 @@
 import { isTerminal } from "../contract/statuses.ts";
-import { sha256Hex } from "../kernel/ids.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
+import { isIntact } from "./downloads/read-intact.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import type { AccountRecord, BatchRecord } from "./records.ts";
@@ -33,9 +33,10 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     const outputs = kept.flatMap((batch) => now.outputs.ofBatch(batch.id));
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
-  for (const { batchId, blobKey, sha256 } of outputs) {
+  for (const output of outputs) {
+    const { batchId, blobKey } = output;
     const bytes = await blobs.read(blobKey);
-    if (bytes !== null && sha256Hex(bytes) === sha256) continue;
+    if (isIntact(output, bytes)) continue;
     if (stores.read.batches.byId(batchId)?.status === "output_deleted") continue;
     report.problems.push(
       `batch ${batchId}: the image ${blobKey} is ${bytes === null ? "missing" : "damaged"}`,

@@ -22,7 +22,14 @@ export function authenticate(repositories: Repositories, key: string | null, now
   if (key === null) throw new ImgbatchError("API_KEY_REQUIRED");
   const record = repositories.keys.bySha256(sha256Hex(key));
   if (!record) throw new ImgbatchError("INVALID_API_KEY");
-  const isExpired = record.expiresAtMs !== null && record.expiresAtMs <= nowMs;
-  if (record.disabledAtMs !== null || isExpired) throw new ImgbatchError("API_KEY_DISABLED");
+  if (keyState(record, nowMs) !== "active") throw new ImgbatchError("API_KEY_DISABLED");
   return record;
+}
+
+/** Whether a key is accepted, and if not, why. A key that was disabled is called so even when it has also expired. */
+export type KeyState = "active" | "disabled" | "expired";
+
+export function keyState(key: ApiKeyRecord, nowMs: number): KeyState {
+  if (key.disabledAtMs !== null) return "disabled";
+  return key.expiresAtMs !== null && key.expiresAtMs <= nowMs ? "expired" : "active";
 }

@@ -14,7 +14,7 @@ const OWNER_POLL_MS = 50;
  * Throws `DATA_DIRECTORY_IN_USE`, naming the owner, when another process has it.
  * Rule: DATA-1.
  */
-export function acquireDataLock(directory: string): () => void {
+function acquireDataLock(directory: string): () => void {
   const file = join(directory, DATA_FILES.lock);
   closeSync(openSync(file, "a", 0o600));
   const lock = new Sqlite(file, { timeout: 0 });
@@ -46,7 +46,7 @@ export async function acquireDataLockPatiently(directory: string, clock: Clock):
 }
 
 /** What the running service wrote about itself; null when there is nothing readable. */
-export function readServerFile(directory: string): ServerFile | null {
+function readServerFile(directory: string): ServerFile | null {
   try {
     return serverFileSchema.parse(JSON.parse(readFileSync(join(directory, DATA_FILES.server), "utf8")));
   } catch {

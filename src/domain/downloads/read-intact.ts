@@ -9,8 +9,11 @@ import type { OutputRecord } from "../records.ts";
  */
 export async function readIntact(blobs: BlobStore, output: OutputRecord): Promise<Buffer> {
   const bytes = await blobs.read(output.blobKey);
-  if (bytes === null || bytes.length !== output.sizeBytes || sha256Hex(bytes) !== output.sha256) {
-    throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
-  }
+  if (!isIntact(output, bytes)) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
   return bytes;
+}
+
+/** Whether the bytes that were read are there, and are those that the row describes. */
+export function isIntact(output: OutputRecord, bytes: Buffer | null): bytes is Buffer {
+  return bytes !== null && bytes.length === output.sizeBytes && sha256Hex(bytes) === output.sha256;
 }

@@ -1,5 +1,3 @@
-import type { Readable } from "node:stream";
-
 export interface BlobFacts {
   sizeBytes: number;
   /** Lower-case hexadecimal. */
@@ -15,8 +13,6 @@ export interface BlobStore {
   read(key: string): Promise<Buffer | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
-  /** Bytes `start` to `end` (inclusive; default all). An unknown key is an error of the stream. */
-  stream(key: string, range?: { start: number; end: number }): Readable;
   /** The keys below a prefix that ends with `/`; names that a killed process left half written are among them. */
   list(prefix: string): Promise<string[]>;
   /** No error when the blob is not there. */

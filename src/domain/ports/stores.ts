@@ -62,7 +62,6 @@ export interface KeyRepository {
 export interface LedgerRepository {
   /** False when an entry with this request id is there already: then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): boolean;
-  byRequestId(requestId: string): LedgerEntry | null;
   list(filter: { accountId?: string; batchId?: string }): LedgerEntry[];
 }
 
@@ -125,7 +124,6 @@ export interface ItemPage {
 
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): void;
-  byId(id: number): ItemRecord | null;
   byCustomId(batchId: string, customId: string): ItemRecord | null;
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
   page(batchId: string, filter: ItemPage): ItemRecord[];

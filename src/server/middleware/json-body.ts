@@ -20,15 +20,13 @@ export async function readJsonBody(request: Request, response: Response, maxByte
   }
   const isChunked = request.get("transfer-encoding") !== undefined;
   const announced = isChunked ? Number.POSITIVE_INFINITY : Number(request.get("content-length") ?? 0);
-  if (announced <= LARGE_BODY_BYTES) return parseJson(await readBytes(request, response, maxBytes));
-  // An announced excess is refused without waiting for a place.
-  if (announced !== Number.POSITIVE_INFINITY && announced > maxBytes) throw tooLarge(maxBytes);
-  return largeBodies.add(async () => parseJson(await readBytes(request, response, maxBytes)));
+  // An announced excess is refused without reading, and without waiting for a place.
+  if (!isChunked && announced > maxBytes) throw tooLarge(maxBytes);
+  const read = async () => parseJson(await readBytes(request, response, maxBytes));
+  return announced <= LARGE_BODY_BYTES ? read() : largeBodies.add(read);
 }
 
 async function readBytes(request: Request, response: Response, maxBytes: number): Promise<Buffer> {
-  const announced = Number(request.get("content-length") ?? 0);
-  if (announced > maxBytes) throw tooLarge(maxBytes);
   if (request.get("expect")?.toLowerCase() === "100-continue") {
     response.locals.mayContinue = true;
     response.writeContinue();

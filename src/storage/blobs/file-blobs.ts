@@ -1,4 +1,3 @@
-import { createReadStream } from "node:fs";
 import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
@@ -32,7 +31,6 @@ export function fileBlobs(root: string): BlobStore {
       const facts = await orNull(stat(path(key)));
       return facts?.isFile() ? facts.size : null;
     },
-    stream: (key, range) => createReadStream(path(key), range ?? {}),
     list: async (prefix) => {
       const entries = await orNull(readdir(path(prefix), { recursive: true, withFileTypes: true }));
       const files = (entries ?? []).filter((entry) => entry.isFile());

@@ -22,7 +22,6 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
         run(build.insertInto("items").values({ ...place, custom_id: customId, prompt, status: "pending" }));
       }
     },
-    byId: (id) => toRecordOrNull(first(items().where("id", "=", id))),
     byCustomId: (batchId, customId) =>
       toRecordOrNull(first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
     page: (batchId, { status, afterPosition, offset = 0, limit }) => {

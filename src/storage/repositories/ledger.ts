@@ -4,7 +4,7 @@ import type { LedgerEntry, LedgerKind } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
 
-export function ledgerRepository({ build, first, all, run }: SqlSession): LedgerRepository {
+export function ledgerRepository({ build, all, run }: SqlSession): LedgerRepository {
   const entries = () => build.selectFrom("ledger_entries").selectAll();
   return {
     append: (entry) => {
@@ -22,10 +22,6 @@ export function ledgerRepository({ build, first, all, run }: SqlSession): Ledger
         })
         .onConflict((conflict) => conflict.column("request_id").doNothing());
       return run(insert) === 1;
-    },
-    byRequestId: (requestId) => {
-      const row = first(entries().where("request_id", "=", requestId));
-      return row && toRecord(row);
     },
     list: ({ accountId, batchId }) => {
       let query = entries().orderBy("seq");
