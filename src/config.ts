@@ -63,7 +63,8 @@ const DEFAULT_MODELS = [
 const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
   new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;
 
-const configSchema = z.strictObject({
+/** `imgbatch.config.json`, with every default. */
+export const configSchema = z.strictObject({
   $schema: z.string().optional(),
   baseUrl: z
     .url({ protocol: /^https?$/ })
@@ -168,4 +169,20 @@ export function parseConfig(value: unknown, source: string): Config {
 export function dataDirectoryOf(flag: string | undefined, environment: Environment, cwd: string): string {
   const named = flag ?? environment.dataDirectory;
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
+}
+
+/** The files that GitHub Actions reads after a step; null when this is no such step. */
+export function readActionsEnvironment(
+  env: NodeJS.ProcessEnv = process.env,
+): { summary: string | undefined; output: string | undefined } | null {
+  if (env.GITHUB_ACTIONS !== "true") return null;
+  return { summary: env.GITHUB_STEP_SUMMARY || undefined, output: env.GITHUB_OUTPUT || undefined };
+}
+
+/** This process's environment with more variables, for a child. */
+export function environmentWith(
+  extra: Readonly<Record<string, string>>,
+  env: NodeJS.ProcessEnv = process.env,
+): NodeJS.ProcessEnv {
+  return { ...env, ...extra };
 }

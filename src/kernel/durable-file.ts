@@ -7,11 +7,12 @@ export const PARTIAL_SUFFIX = ".partial";
 
 /**
  * Writes a file so that it is whole or absent, whatever happens: under a temporary name, synced, renamed, and the
- * directory synced. When this resolves, the bytes survive a power cut. `mode` applies to a new file (default 0644).
+ * directory synced. When this resolves, the bytes survive a power cut. Pieces are written as they come. `mode` applies
+ * to a new file (default 0644).
  */
 export async function writeFileDurably(
   path: string,
-  data: Uint8Array | string,
+  data: Uint8Array | string | AsyncIterable<string>,
   options: { mode?: number } = {},
 ): Promise<void> {
   const temporary = join(
@@ -21,7 +22,8 @@ export async function writeFileDurably(
   try {
     const file = await open(temporary, "wx", options.mode ?? 0o644);
     try {
-      await file.writeFile(data);
+      if (typeof data === "string" || data instanceof Uint8Array) await file.writeFile(data);
+      else for await (const piece of data) await file.appendFile(piece);
       await file.sync();
     } finally {
       await file.close();

@@ -22,6 +22,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   // The composition roots know everything below the command line.
   data: ["storage", "domain", "domain/ports", "contract", "kernel"],
   admin: ["data", "domain", "domain/ports", "contract", "kernel"],
+  checkup: ["storage", "imaging", "contract", "kernel"],
   app: [
     "data",
     "config",
@@ -39,7 +40,11 @@ const ALLOWED: Record<string, readonly string[]> = {
 
 /** The only files of the command line that may start a service or administer a data directory. */
 const MAY_COMPOSE: Record<string, RegExp> = {
-  app: /^cli\/(embedded|commands\/serve)\.ts$/,
+  app: /^cli\/(embedded|commands\/serve|exec\/service)\.ts$/,
+  checkup: /^cli\/doctor\/[a-z-]+\.ts$/,
+  // Loaded only when they are needed.
+  imaging: /^cli\/run-reports\.ts$/,
+  server: /^cli\/commands\/schema\.ts$/,
   admin: /^cli\/commands\/admin\/[a-z/-]+\.ts$/,
 };
 

@@ -2,14 +2,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Service, startService } from "../../app.ts";
-import { type Config, dataDirectoryOf, loadConfig, parseConfig, readEnvironment } from "../../config.ts";
+import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import type { ReadyFile } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/durable-file.ts";
-import { parseDuration } from "../../kernel/durations.ts";
 import { createLog, LOG_LEVELS, type LogLevel } from "../../kernel/pino-log.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { durationOption, flagOption, textOption, wholeOption } from "../option-values.ts";
+import { withSimulation } from "../simulation.ts";
 
 const DEFAULT_GRACE_MS = 10_000;
 
@@ -72,29 +72,6 @@ function aborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) done();
     else signal.addEventListener("abort", () => done(), { once: true });
   });
-}
-
-/** `latency=2s,fail=0.1,seed=7`, over what the configuration says. */
-function withSimulation(config: Config, spec: string | undefined): Config {
-  if (spec === undefined) return config;
-  const simulate: Record<string, number> = { ...config.simulate };
-  for (const pair of spec.split(",")) {
-    const [name = "", value = ""] = pair.split("=", 2);
-    if (name === "latency") simulate.latencyMs = readLatency(value);
-    else if (name === "fail" || name === "seed") simulate[name] = value === "" ? Number.NaN : Number(value);
-    else throw usage(`--simulate: ${JSON.stringify(name)} is none of latency, fail, seed`);
-  }
-  try {
-    return parseConfig({ ...config, simulate }, "--simulate");
-  } catch (error) {
-    throw usage(error instanceof Error ? error.message : "--simulate is not right");
-  }
-}
-
-function readLatency(value: string): number {
-  const ms = parseDuration(value);
-  if (ms !== null) return ms;
-  throw usage(`--simulate: latency ${JSON.stringify(value)}: write a time such as 500ms or 2s`);
 }
 
 function readLogLevel(value: string | undefined): LogLevel {

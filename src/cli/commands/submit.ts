@@ -12,6 +12,7 @@ import { type StartedRun, startRun } from "../../run/start-run.ts";
 import { createBudget, describeDryRun } from "../budget.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { describeRun } from "../describe-run.ts";
+import { readReportFlags, writeRunReports } from "../run-reports.ts";
 import { readSubmitOptions, type SubmitOptions } from "../submit-options.ts";
 import { type ConnectedService, explainStop, timeLimit, withService } from "../with-service.ts";
 
@@ -78,6 +79,13 @@ async function submit(
     });
     const outcome = await collectRun({ dir, ledger, batches, service, keepZip, clock, voice, signal });
     output.settle();
+    await writeRunReports(context, {
+      outcome,
+      shownDir: options.shownDir,
+      model: plan.request.model,
+      name: plan.request.name,
+      flags: readReportFlags(context),
+    });
     return describeRun(context, {
       outcome,
       replayed,

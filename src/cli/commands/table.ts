@@ -1,4 +1,5 @@
 import type { CommandSpec, OptionSpec } from "../command.ts";
+import { pipelineCommands, reportOptions } from "../specs/pipelines.ts";
 import { admin } from "./admin/table.ts";
 
 /**
@@ -53,6 +54,7 @@ const submit: CommandSpec = {
       description: "use this key instead of the one made from the content",
     },
     { flags: "--zip", description: "keep the ZIP, do not unpack it" },
+    ...reportOptions,
     {
       flags: "--allow-failures <n|p%>",
       description: "succeed with up to this many failed images",
@@ -121,4 +123,13 @@ const serve: CommandSpec = {
   load: () => import("./serve.ts"),
 };
 
-export const COMMANDS: readonly CommandSpec[] = [submit, status, wait, download, models, serve, admin];
+export const COMMANDS: readonly CommandSpec[] = [
+  submit,
+  status,
+  wait,
+  download,
+  models,
+  serve,
+  ...pipelineCommands(() => COMMANDS),
+  admin,
+];

@@ -1,0 +1,45 @@
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { nearest } from "../../run/prompts/nearest.ts";
+import { shellWord } from "../../run/reports/run-report.ts";
+import type { RunCommand } from "../command.ts";
+import { copyTemplates } from "../init/copy-templates.ts";
+import { TEMPLATES, type TemplateFile } from "../init/template-files.ts";
+import { flagOption } from "../option-values.ts";
+
+/**
+ * `imgbatch init`: files to start from, and the two commands to type next.
+ * Rules: INIT-1, INIT-2, INIT-3.
+ */
+export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
+  const files = filesOf(options.template);
+  const dir = resolve(cwd, named);
+  const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
+  for (const name of kept) output.note(`${name} is there already and stays as it is (--force replaces it)`);
+  const next = ["--dry-run", ""].map((flag) => `imgbatch submit prompts.jsonl ${flag}`.trim());
+  const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
+  output.note("next:");
+  for (const line of [...enter, ...next]) output.note(`  ${line}`);
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: { directory: dir, written, kept, next: [...enter, ...next] },
+    lines: written,
+  };
+};
+
+/** The files of the templates that were named, each once. */
+function filesOf(option: unknown): TemplateFile[] {
+  const names = Array.isArray(option) ? option.map(String) : ["starter"];
+  const files = names.flatMap((name) => {
+    const found = Object.hasOwn(TEMPLATES, name) ? TEMPLATES[name] : undefined;
+    if (found !== undefined) return found;
+    const known = Object.keys(TEMPLATES);
+    const meant = nearest(name, known);
+    const advice = meant === null ? `use ${known.join(", ")}` : `did you mean ${meant}?`;
+    throw new ImgbatchError("USAGE", `--template ${JSON.stringify(name)}: ${advice}`, {
+      param: "--template",
+    });
+  });
+  return [...new Set(files)];
+}

@@ -1,0 +1,91 @@
+import { access, constants, stat, statfs } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { isOwned } from "../../checkup.ts";
+import { DATA_FILES } from "../../contract/data-directory.ts";
+import { type Finding, fail, ok, warn } from "./finding.ts";
+
+const MIB = 1024 * 1024;
+/** With less the service says that it is not ready. */
+const NEEDED_BYTES = 100 * MIB;
+/** A full batch of large images takes about so much. */
+const COMFORTABLE_BYTES = 2048 * MIB;
+
+/** Free bytes for this user where `path` is. */
+export type FreeBytes = (path: string) => Promise<number>;
+
+const freeBytesOf: FreeBytes = async (path) => {
+  const { bavail, bsize } = await statfs(path);
+  return bavail * bsize;
+};
+
+/**
+ * Whether files can be made in a directory, which need not be there yet, and whether there is room for them.
+ * Rule: DOCTOR-3.
+ */
+export async function checkDirectory(
+  check: string,
+  directory: string,
+  freeBytes: FreeBytes = freeBytesOf,
+): Promise<Finding[]> {
+  const place = await nearestThere(directory);
+  try {
+    if (!(await stat(place)).isDirectory()) throw new Error("it is a file");
+    await access(place, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const reason =
+      code === undefined ? message : code === "EROFS" ? "read-only file system" : "no permission";
+    const advice = "give this user the right to write there, or choose another directory";
+    return [fail(check, "saving", `cannot write into ${place}: ${reason}`, advice)];
+  }
+  const free = await freeBytes(place);
+  const shown = `${Math.floor(free / MIB)} MiB free`;
+  const advice = "free some disk space, or choose another directory";
+  if (free < NEEDED_BYTES) return [fail(check, "saving", `${place}: only ${shown}`, advice)];
+  if (free < COMFORTABLE_BYTES) return [warn(check, `${place}: ${shown}`, advice)];
+  const isNew = place === directory ? "" : " (made when it is needed)";
+  return [ok(check, `${directory}${isNew}, ${shown}`)];
+}
+
+async function nearestThere(directory: string): Promise<string> {
+  for (let at = directory; ; at = dirname(at)) {
+    const isThere = await stat(at).then(
+      () => true,
+      ({ code }: NodeJS.ErrnoException) => code !== "ENOENT" && code !== "ENOTDIR",
+    );
+    if (isThere || at === dirname(at)) return at;
+  }
+}
+
+/** Whether others can read the key of the embedded service. */
+export async function checkSecrecy(dataDirectory: string): Promise<Finding[]> {
+  const path = join(dataDirectory, DATA_FILES.credentials);
+  const mode = await stat(path).then(
+    (stats) => stats.mode,
+    () => null,
+  );
+  if (mode === null || process.platform === "win32" || (mode & 0o077) === 0) return [];
+  return [warn("credentials", `${path} can be read by others`, `chmod 600 ${path}`)];
+}
+
+/**
+ * Whether a process owns the data directory without answering: commands would be refused.
+ * Rule: DOCTOR-3.
+ */
+export async function checkOwner(
+  dataDirectory: string,
+  isAnswering: boolean,
+  ask: (directory: string) => Promise<boolean> = isOwned,
+): Promise<Finding[]> {
+  if (isAnswering) return [];
+  try {
+    if (!(await ask(dataDirectory))) return [];
+  } catch {
+    // What keeps the lock from being read is another finding.
+    return [];
+  }
+  const message = `another process uses ${dataDirectory} and does not answer`;
+  return [
+    fail("data in use", "conflict", message, "wait until it has ended, or end it; or use another --data"),
+  ];
+}

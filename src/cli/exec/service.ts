@@ -1,0 +1,53 @@
+import { rmSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { type Service, startService } from "../../app.ts";
+import type { Config } from "../../config.ts";
+import type { Log } from "../../kernel/log.ts";
+
+/** A service in this process, for as long as one command runs. */
+export interface PassingService {
+  url: string;
+  apiKey: string;
+  dataDirectory: string;
+  /** Stops it and removes its directory, unless the caller named that. */
+  close(): Promise<void>;
+  /** For the moment of a hurried end, when nothing can be awaited: removes the directory. */
+  remove(): void;
+}
+
+/**
+ * Starts the service on a new directory, or on `dataDirectory`, which then stays.
+ * Rule: EXEC-4.
+ */
+export async function startPassingService(options: {
+  config: Config;
+  dataDirectory: string | undefined;
+  address: { host: string; port: number };
+  graceMs: number;
+  log: Log;
+}): Promise<PassingService> {
+  const { config, address, graceMs, log } = options;
+  const isOwn = options.dataDirectory === undefined;
+  const dataDirectory = resolve(options.dataDirectory ?? (await mkdtemp(join(tmpdir(), "imgbatch-exec-"))));
+  let service: Service;
+  try {
+    service = await startService({ config, dataDirectory, address, log, workers: true, announceUrl: true });
+  } catch (error) {
+    if (isOwn) await rm(dataDirectory, { recursive: true, force: true });
+    throw error;
+  }
+  return {
+    url: service.url,
+    apiKey: service.credentials.api_key,
+    dataDirectory,
+    close: async () => {
+      await service.close(graceMs);
+      if (isOwn) await rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });
+    },
+    remove: () => {
+      if (isOwn) rmSync(dataDirectory, { recursive: true, force: true });
+    },
+  };
+}

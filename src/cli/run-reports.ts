@@ -1,0 +1,68 @@
+import { resolve } from "node:path";
+import { readActionsEnvironment } from "../config.ts";
+import { systemClock } from "../kernel/clock.ts";
+import type { RunOutcome } from "../run/collect-run.ts";
+import { type Ledger, readLedger } from "../run/ledger.ts";
+import { buildReport } from "../run/reports/run-report.ts";
+import type { MakeThumbnail } from "../run/reports/small-pictures.ts";
+import { writeReports } from "../run/reports/write-reports.ts";
+import { readRunInput } from "../run/run-input.ts";
+import type { CommandContext } from "./command.ts";
+import { textOption } from "./option-values.ts";
+
+/** Which reports the caller wants, from the options of the command. */
+export interface ReportFlags {
+  junit: string | undefined;
+  markdown: string | undefined;
+  gallery: boolean;
+}
+
+/** Reads `--junit`, `--markdown` and `--no-gallery`; paths are taken from the working directory on. */
+export function readReportFlags({ options, cwd }: Pick<CommandContext, "options" | "cwd">): ReportFlags {
+  const path = (name: string) => {
+    const text = textOption(options, name);
+    return text === undefined ? undefined : resolve(cwd, text);
+  };
+  return { junit: path("junit"), markdown: path("markdown"), gallery: options.gallery !== false };
+}
+
+/**
+ * Writes the reports of a run that has ended: the contact sheet, what the flags name, and what GitHub Actions shows.
+ * `model` and `name` are what the batches were made with; null where that is not known.
+ * Rules: REPORT-1, REPORT-13.
+ */
+export async function writeRunReports(
+  context: Pick<CommandContext, "output" | "signal">,
+  run: {
+    outcome: Pick<RunOutcome, "dir" | "lines">;
+    shownDir: string;
+    model: string | null;
+    name: string | null;
+    flags: ReportFlags;
+  },
+): Promise<void> {
+  const { outcome, shownDir, model, name, flags } = run;
+  const { dir, lines } = outcome;
+  const ledger: Ledger | null = await readLedger(dir);
+  if (ledger === null) return;
+  const input = await readRunInput(dir);
+  const facts = { directory: shownDir, name, model, ledger, lines, input, nowMs: systemClock.nowMs() };
+  context.output.progress("writing the reports");
+  await writeReports(dir, buildReport(facts), {
+    ...flags,
+    actions: readActionsEnvironment(),
+    loadThumbnail,
+    say: context.output.note,
+    signal: context.signal,
+  });
+  context.output.settle();
+}
+
+/** The image library is large: it is loaded for a page that is written, and not missed where it cannot be. */
+async function loadThumbnail(): Promise<MakeThumbnail | null> {
+  try {
+    return (await import("../imaging/thumbnail.ts")).thumbnail;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,28 @@
+import { z } from "zod";
+
+interface PublishedSchema {
+  /** What the schema is of. */
+  title: string;
+  load(): Promise<object>;
+}
+
+/** Every schema that `imgbatch schema` prints, by its name. Each is loaded alone. */
+export const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
+  prompts: {
+    title: "A line of a prompt file",
+    load: async () => toJsonSchema((await import("../../run/prompts/prompt-schema.ts")).promptSchema),
+  },
+  config: {
+    title: "imgbatch.config.json",
+    load: async () => toJsonSchema((await import("../../config.ts")).configSchema),
+  },
+  result: {
+    title: "A line of results.jsonl",
+    load: async () => toJsonSchema((await import("../../run/result-schema.ts")).resultSchema),
+  },
+};
+
+/** JSON Schema 2020-12 of what may be written: what has a default may be left out. */
+function toJsonSchema(schema: z.ZodType): object {
+  return z.toJSONSchema(schema, { io: "input" });
+}

@@ -1,0 +1,35 @@
+/** Characters that no XML document may hold, and that no page can show. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
+const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffe\uffff]/g;
+const NAMES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+/** Text of others without what a document cannot hold: controls become pictures of themselves. */
+export function printable(text: string): string {
+  return text.toWellFormed().replace(CONTROLS, (c) => {
+    const code = c.charCodeAt(0);
+    return code < 0x20 ? String.fromCharCode(0x2400 + code) : "\ufffd";
+  });
+}
+
+/**
+ * For the text and the quoted attributes of HTML and XML alike.
+ * Rules: REPORT-2, REPORT-7.
+ */
+export function escapeMarkup(text: string): string {
+  return printable(text).replace(/[&<>"']/g, (c) => NAMES[c] ?? c);
+}
+
+/** For an XML attribute, where a plain line break would be read as a blank. */
+export function escapeAttribute(text: string): string {
+  return escapeMarkup(text).replace(/[\t\n\r]/g, (c) => `&#${c.charCodeAt(0)};`);
+}
+
+/**
+ * For one line of Markdown, inside a table too: nothing in it is formatting, a link, or a tag.
+ * Rule: REPORT-9.
+ */
+export function escapeMarkdown(text: string): string {
+  return printable(text)
+    .replace(/\s+/g, " ")
+    .replace(/[\\`*_{}[\]()#+!|~<>&@:-]/g, (c) => `&#${c.charCodeAt(0)};`);
+}

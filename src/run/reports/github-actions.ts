@@ -1,0 +1,66 @@
+import { randomBytes } from "node:crypto";
+import { appendFile } from "node:fs/promises";
+import { toMarkdown } from "./markdown.ts";
+import type { RunReport } from "./run-report.ts";
+
+/** The files through which a step of GitHub Actions answers; undefined where there is none. */
+export interface ActionsFiles {
+  summary: string | undefined;
+  output: string | undefined;
+}
+
+/** GitHub shows this many annotations of a step, and takes this much of a summary. */
+const MAX_ANNOTATIONS = 10;
+const MAX_SUMMARY_BYTES = 1_000_000;
+
+/**
+ * Appends the step's summary, and its outputs `batch_id` (several between blanks), `directory`, `success_count` and
+ * `fail_count`. A summary that the file has no room for is left out.
+ * Rules: REPORT-10, REPORT-11.
+ */
+export async function writeActionsFiles(report: RunReport, files: ActionsFiles): Promise<void> {
+  const summary = toMarkdown(report);
+  if (files.summary !== undefined && Buffer.byteLength(summary) <= MAX_SUMMARY_BYTES)
+    await appendFile(files.summary, `${summary}\n`);
+  if (files.output !== undefined) await appendFile(files.output, outputText(report));
+}
+
+function outputText({ batches, directory, images, failedCount }: RunReport): string {
+  const values = {
+    batch_id: batches.map(({ id }) => id).join(" "),
+    directory,
+    success_count: images.length - failedCount,
+    fail_count: failedCount,
+  };
+  // A value cannot end its own text early: it does not know the delimiter.
+  const end = `imgbatch_${randomBytes(16).toString("hex")}`;
+  return Object.entries(values)
+    .map(([name, value]) => `${name}<<${end}\n${value}\n${end}\n`)
+    .join("");
+}
+
+/**
+ * The failures as annotations, a line each; the last one counts those that there is no room for.
+ * Rule: REPORT-12.
+ */
+export function annotations({ images, failedCount, directory }: RunReport): string[] {
+  const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
+  const failed = images.filter((image) => image.error !== null).slice(0, shown);
+  const lines = failed.map(({ id, error }) => annotation(`${id}: ${error?.code}`, error?.message ?? ""));
+  const more = failedCount - shown;
+  return more > 0
+    ? [...lines, annotation("imgbatch", `${more} more images failed; see results.jsonl in ${directory}`)]
+    : lines;
+}
+
+function annotation(title: string, message: string): string {
+  return `::error title=${escapeProperty(title)}::${escapeData(message)}`;
+}
+
+function escapeData(text: string): string {
+  return text.replaceAll("%", "%25").replaceAll("\r", "%0D").replaceAll("\n", "%0A");
+}
+
+function escapeProperty(text: string): string {
+  return escapeData(text).replaceAll(":", "%3A").replaceAll(",", "%2C");
+}

@@ -1,0 +1,91 @@
+import { formatUsd } from "../../kernel/money.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
+import { escapeMarkdown, printable } from "./escape.ts";
+import { fileFacts, plural, shortDate } from "./facts.ts";
+import { fileHref, type ReportImage, type RunReport } from "./run-report.ts";
+
+/** So many rows of each kind are shown; the results have them all. */
+const MAX_FAILURES = 50;
+const MAX_IMAGES = 100;
+const MAX_CELL_CHARS = 160;
+
+/**
+ * The run in Markdown: how it went, what failed and how to go on, and the images.
+ * Rules: REPORT-8, REPORT-9.
+ */
+export function toMarkdown(report: RunReport): string {
+  const { images, failedCount, title, batches, model, costMicroUsd } = report;
+  const good = images.length - failedCount;
+  const sign = failedCount === 0 && good > 0 ? "✅" : good === 0 ? "❌" : "⚠️";
+  const outcome = [plural(good, "image"), ...(failedCount === 0 ? [] : [`**${failedCount} failed**`])];
+  const facts = [
+    ...(model === null ? [] : [code(model)]),
+    ...(costMicroUsd === null ? [] : [formatUsd(costMicroUsd)]),
+    shortDate(report.endedAt),
+    ...batches.map(({ id, status }) => `${code(id)} (${escapeMarkdown(status)})`),
+  ];
+  return [
+    `### ${sign} ${cell(title)}: ${outcome.join(", ")}`,
+    "",
+    facts.join(" · "),
+    "",
+    ...failureRows(report),
+    ...imageRows(report),
+    "",
+  ].join("\n");
+}
+
+function failureRows({ images, failedCount, retryCommand }: RunReport): string[] {
+  if (failedCount === 0) return [];
+  const failed = images.filter((image) => image.error !== null);
+  const rows = failed
+    .slice(0, MAX_FAILURES)
+    .map(({ id, error, prompt }) => row([id, error?.code ?? "", error?.message ?? "", prompt ?? ""]));
+  return [
+    "| failed | code | why | prompt |",
+    "|---|---|---|---|",
+    ...rows,
+    ...rest(failed.length - MAX_FAILURES),
+    "",
+    ...(retryCommand === null ? [] : ["Try these again:", "", "```sh", printable(retryCommand), "```", ""]),
+  ];
+}
+
+function imageRows({ images, directory }: RunReport): string[] {
+  const good = images.filter((image) => image.error === null);
+  if (good.length === 0) return [];
+  const rows = good.slice(0, MAX_IMAGES).map((image) => imageRow(image, directory));
+  return [
+    `<details><summary>${plural(good.length, "image")}</summary>`,
+    "",
+    "| image | size | prompt |",
+    "|---|---|---|",
+    ...rows,
+    ...rest(good.length - MAX_IMAGES),
+    "",
+    "</details>",
+  ];
+}
+
+function imageRow({ id, files, prompt }: ReportImage, directory: string): string {
+  const [file] = files;
+  const href = `${fileHref(directory.replace(/[\\/]+$/, ""))}/${fileHref(file?.path ?? "")}`;
+  const facts = file === undefined ? "" : fileFacts(file).join(", ");
+  return `| [${cell(id)}](<${href}>) | ${cell(facts)} | ${cell(prompt ?? "")} |`;
+}
+
+function rest(count: number): string[] {
+  return count > 0 ? ["", `… and ${count} more in \`results.jsonl\`.`] : [];
+}
+
+function row(cells: readonly string[]): string {
+  return `| ${cells.map(cell).join(" | ")} |`;
+}
+
+function cell(text: string): string {
+  return escapeMarkdown(truncateCodePoints(text, MAX_CELL_CHARS, "…"));
+}
+
+function code(text: string): string {
+  return `<code>${escapeMarkdown(text)}</code>`;
+}

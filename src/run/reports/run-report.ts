@@ -1,0 +1,100 @@
+import { TERMINAL_BATCH_STATUSES } from "../../contract/statuses.ts";
+import { numberToMicros } from "../../kernel/money.ts";
+import type { Ledger } from "../ledger.ts";
+import type { ResultFile, ResultLine } from "../results.ts";
+import type { InputLine } from "../run-input.ts";
+
+/** What the reports of a run tell, in whatever form. */
+export interface RunReport {
+  /** The name of the run, else that of its directory. */
+  title: string;
+  /** As the caller named it. */
+  directory: string;
+  /** Null where the run did not make its batches. */
+  model: string | null;
+  batches: ReportBatch[];
+  /** When the run began and ended, ISO 8601 in UTC. */
+  startedAt: string;
+  endedAt: string;
+  /** Null while a batch does not say what it cost. */
+  costMicroUsd: number | null;
+  /** One for each image that was asked for, in the order of the input. */
+  images: ReportImage[];
+  failedCount: number;
+  /** The command that makes the failed images again; null when there are none. */
+  retryCommand: string | null;
+}
+
+export interface ReportBatch {
+  id: string;
+  status: string;
+}
+
+export interface ReportImage {
+  id: string;
+  batchId: string;
+  /** Null where the input is not known. */
+  prompt: string | null;
+  files: readonly ResultFile[];
+  /** Why there is no image; null when there is one. */
+  error: { code: string; message: string } | null;
+}
+
+export interface ReportFacts {
+  directory: string;
+  name: string | null;
+  model: string | null;
+  ledger: Ledger;
+  lines: readonly ResultLine[];
+  /** By the id of each image, as `readRunInput` answers it. */
+  input: ReadonlyMap<string, Pick<InputLine, "prompt">>;
+  nowMs: number;
+}
+
+/** Puts together what is known of a run. An image counts as failed when no file of it is here. */
+export function buildReport(facts: ReportFacts): RunReport {
+  const { directory, ledger, lines, input } = facts;
+  const images = lines.map((line) => toImage(line, input.get(line.custom_id)?.prompt ?? null));
+  const failedCount = images.filter((image) => image.error !== null).length;
+  return {
+    title:
+      facts.name ?? (directory.split(/[\\/]/).findLast((part) => part !== "" && part !== ".") || "images"),
+    directory,
+    model: facts.model,
+    batches: ledger.batches.flatMap(({ id, status }) =>
+      id === null ? [] : [{ id, status: status ?? "unknown" }],
+    ),
+    startedAt: ledger.created_at,
+    endedAt: ledger.finished_at ?? new Date(facts.nowMs).toISOString(),
+    costMicroUsd: costOf(ledger),
+    images,
+    failedCount,
+    retryCommand: failedCount === 0 ? null : `imgbatch retry ${shellWord(directory)}`,
+  };
+}
+
+function toImage(line: ResultLine, prompt: string | null): ReportImage {
+  const { custom_id: id, batch_id: batchId, files, error, status } = line;
+  const reason = error ?? { code: "NO_IMAGE", message: `There is no file of this image (${status}).` };
+  return { id, batchId, prompt, files, error: files.length > 0 ? null : reason };
+}
+
+function costOf({ batches }: Ledger): number | null {
+  let sum = 0;
+  for (const { actual_cost, status } of batches) {
+    const hasEnded = TERMINAL_BATCH_STATUSES.some((each) => each === status);
+    if (actual_cost === null || !hasEnded) return null;
+    sum += numberToMicros(actual_cost);
+  }
+  return batches.length === 0 ? null : sum;
+}
+
+/** A word that a POSIX shell reads back as it is. */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** `images/a%20b.png`: a link from the directory of the run to one of its files. */
+export function fileHref(path: string): string {
+  return path.split("/").map(encodeURIComponent).join("/");
+}

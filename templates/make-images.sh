@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Makes the images of a prompt file: goes on after what passes by itself, and says what to do about the rest.
+# Usage: ./make-images.sh [prompts.jsonl] [directory]
+set -euo pipefail
+
+prompts=${1:-prompts.jsonl}
+directory=${2:-images-out}
+tries=${TRIES:-5}
+pause=${PAUSE:-30}
+
+for ((try = 1; ; try++)); do
+  code=0
+  imgbatch submit "$prompts" --output "$directory" --junit "$directory.xml" || code=$?
+  case $code in
+    0)
+      echo "done: $directory/index.html shows the images"
+      exit 0
+      ;;
+    7)
+      # The network, or too much load. The same command finds its batch again and pays nothing twice.
+      if ((try >= tries)); then
+        echo "still not through after $tries tries; run this script again later" >&2
+        exit "$code"
+      fi
+      echo "trying again in $pause s ($try of $tries)" >&2
+      sleep "$pause"
+      ;;
+    4)
+      echo "some images failed: $directory/retry.jsonl has their prompts, $directory/results.jsonl says why" >&2
+      exit "$code"
+      ;;
+    9)
+      echo "the images are made, but could not be saved here: free the disk and run this script again" >&2
+      exit "$code"
+      ;;
+    130 | 143)
+      echo "stopped; run this script again to go on" >&2
+      exit "$code"
+      ;;
+    *)
+      echo "imgbatch ended with $code; what it said above is the reason (imgbatch --help lists the codes)" >&2
+      exit "$code"
+      ;;
+  esac
+done

@@ -1,0 +1,134 @@
+import { existsSync, readdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { BIN, cleanEnvironment, imgbatch, type Running, startNode } from "../support/processes.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+/** Directories of passing services go where this says, so that a test sees its own only. */
+const inDir = (temp: string) => ({ env: cleanEnvironment({ TMPDIR: temp }) });
+const node = (script: string) => ["--", process.execPath, "-e", script];
+
+async function exec(...args: string[]) {
+  const temp = await tempDir();
+  const exit = await imgbatch(["exec", ...args], inDir(temp));
+  return { ...exit, left: readdirSync(temp) };
+}
+
+/** Resolves when the process is gone; the test times out when it stays. */
+async function gone(pid: number): Promise<void> {
+  for (;;) {
+    // An ended process whose parent did not look yet is no running one.
+    const state = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => ") Z");
+    if (state.split(") ")[1]?.startsWith("Z")) return;
+    await new Promise((done) => setTimeout(done, 20));
+  }
+}
+
+describe("imgbatch exec", () => {
+  it("[EXEC-1] gives the command a service that works, in the variables of this program and of the vendors' SDKs", async () => {
+    const script = `
+      const e = process.env;
+      const url = e.IMGBATCH_BASE_URL;
+      const ready = await fetch(url + "/readyz");
+      const models = await fetch(url + "/v1/images/batches/models", {
+        headers: { authorization: "Bearer " + e.IMGBATCH_API_KEY },
+      });
+      console.log(JSON.stringify({
+        ready: ready.status, models: models.status, loopback: new URL(url).hostname,
+        openai: e.OPENAI_BASE_URL === url + "/v1" && e.OPENAI_API_KEY === e.IMGBATCH_API_KEY,
+        gemini: e.GOOGLE_GEMINI_BASE_URL === url
+          && e.GEMINI_API_KEY === e.IMGBATCH_API_KEY && e.GOOGLE_API_KEY === e.IMGBATCH_API_KEY,
+        proxy: e.NO_PROXY,
+      }));`;
+    const { code, stdout, left } = await exec("--", process.execPath, "--input-type=module", "-e", script);
+    expect(JSON.parse(stdout)).toEqual({
+      ready: 200,
+      models: 200,
+      loopback: "127.0.0.1",
+      openai: true,
+      gemini: true,
+      proxy: "127.0.0.1",
+    });
+    expect({ code, left }).toEqual({ code: 0, left: [] });
+  });
+
+  it("[EXEC-2] adds nothing to the command's streams, and its arguments stay its own", async () => {
+    const script = `process.stdout.write(process.argv.slice(1).join()); process.stderr.write("err")`;
+    const { stdout, stderr, code } = await exec(...node(script), "--", "--json", "-v");
+    expect({ stdout, stderr, code }).toEqual({ stdout: "--json,-v", stderr: "err", code: 0 });
+  });
+
+  it("[EXEC-3] ends as the command ends: its code, or 128 and the signal", async () => {
+    expect((await exec(...node("process.exit(42)"))).code).toBe(42);
+    expect((await exec(...node("process.kill(process.pid, 'SIGKILL')"))).code).toBe(137);
+  });
+
+  it("[EXEC-3] says so when there is no such command, and ends as a shell would", async () => {
+    const { code, stderr, left } = await exec("--", "no-such-command-here");
+    expect(stderr).toContain("no-such-command-here: no such command");
+    expect({ code, left }).toEqual({ code: 127, left: [] });
+  });
+
+  it("[EXEC-3] has no --json, and needs a command", async () => {
+    expect((await exec("--json", "--", "true")).code).toBe(2);
+    expect((await exec()).code).toBe(2);
+  });
+
+  it("[EXEC-4] leaves no process behind, not even one that left the group", async () => {
+    const script = `
+      const { spawn } = require("node:child_process");
+      const forever = ["-e", "process.on('SIGTERM', () => {}); setInterval(() => {}, 1000); console.log(process.pid)"];
+      let started = 0;
+      for (const detached of [false, true])
+        spawn(process.execPath, forever, { detached, stdio: ["ignore", "pipe", "ignore"] })
+          .stdout.on("data", (text) => { process.stdout.write(text); if (++started === 2) process.exit(0); });`;
+    const { code, stdout, left } = await exec(...node(script));
+    expect({ code, left }).toEqual({ code: 0, left: [] });
+    const pids = stdout.trim().split("\n").map(Number);
+    expect(pids).toHaveLength(2);
+    for (const pid of process.platform === "linux" ? pids : pids.slice(0, 1)) await gone(pid);
+  });
+
+  const waiting = (script: string, temp: string): Running =>
+    startNode(
+      [BIN, "exec", ...node(`${script}; setInterval(() => {}, 1000); console.log(process.pid)`)],
+      inDir(temp),
+    );
+
+  it("[EXEC-4] passes a signal on, and ends as the command does with it", async () => {
+    const temp = await tempDir();
+    const running = waiting("process.on('SIGTERM', () => process.exit(9))", temp);
+    await running.line();
+    running.child.kill("SIGTERM");
+    expect((await running.exited).code).toBe(9);
+    expect(readdirSync(temp)).toEqual([]);
+  });
+
+  it.each(["SIGTERM", "SIGINT"] as const)(
+    "[EXEC-4] a second %s ends everything at once, also a command that will not",
+    async (signal) => {
+      const temp = await tempDir();
+      const running = waiting(
+        "for (const s of ['SIGTERM', 'SIGINT']) process.on(s, () => console.log(s))",
+        temp,
+      );
+      const pid = Number(await running.line());
+      running.child.kill(signal);
+      expect(await running.line()).toBe(signal);
+      running.child.kill(signal);
+      expect((await running.exited).code).toBe(signal === "SIGINT" ? 130 : 143);
+      await gone(pid);
+      expect(readdirSync(temp)).toEqual([]);
+    },
+  );
+
+  it("[EXEC-5] takes the options of serve, and keeps a data directory that was named", async () => {
+    const data = join(await tempDir(), "kept");
+    const { code, left } = await exec("--data", data, "--simulate", "latency=1ms,seed=3", ...node(""));
+    expect({ code, left }).toEqual({ code: 0, left: [] });
+    expect(existsSync(join(data, "imgbatch.db"))).toBe(true);
+    expect(existsSync(join(data, "server.json"))).toBe(false);
+    expect((await exec("--simulate", "speed=1", ...node(""))).code).toBe(2);
+  });
+});

@@ -1,0 +1,101 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { thumbnail } from "../../../src/imaging/thumbnail.ts";
+import { writeGallery } from "../../../src/run/reports/gallery.ts";
+import { CHROMIUM, dumpDom } from "../../support/chromium.ts";
+import { HOSTILE, reportOf } from "../../support/report.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const error = { code: "SAFETY_BLOCKED", message: "refused" };
+const ATTACKS = [...HOSTILE, '</p><iframe srcdoc="<script>parent.document.title=1</script>"></iframe>'];
+
+/** What a page would do that a test cannot click: written into a copy of it, where the policy lets it run. */
+const PROBE = `
+  const says = {};
+  const pics = document.querySelectorAll(".pic");
+  const dialog = document.querySelector("dialog");
+  const key = (name) => dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
+  const shown = () => document.querySelectorAll(".sheet > li:not([hidden])").length;
+  says.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  says.all = shown();
+  document.querySelector("[data-kind=fail]").click();
+  says.failed = shown();
+  document.querySelector("[data-kind=all]").click();
+  pics[0].click();
+  says.opened = dialog.open && dialog.querySelector(".stage img").getAttribute("src");
+  key("ArrowRight");
+  says.next = dialog.querySelector(".stage img").getAttribute("src");
+  key("End");
+  says.last = dialog.querySelector(".stage").textContent;
+  key("Home");
+  dialog.close();
+  setTimeout(() => {
+    says.focus = document.activeElement === pics[0];
+    const search = document.querySelector("input");
+    search.value = "RED fox";
+    search.dispatchEvent(new Event("input"));
+    setTimeout(() => {
+      says.found = shown();
+      says.small = document.querySelector(".pic img").naturalWidth;
+      says.broken = [...document.images].filter((each) => each.complete && each.naturalWidth === 0).length;
+      document.title = JSON.stringify(says);
+    }, 100);
+  }, 100);
+`;
+
+async function makePage(): Promise<{ dir: string; page: string; probed: string }> {
+  const dir = await tempDir();
+  await mkdir(join(dir, "images"));
+  const bytes = await sharp({ create: { width: 64, height: 48, channels: 3, background: "#2f5fd0" } })
+    .png()
+    .toBuffer();
+  const images = ["a red fox", ...ATTACKS].map((prompt, i) => ({ id: `i${i}`, prompt }));
+  for (const { id } of images) await writeFile(join(dir, "images", `${id}.png`), bytes);
+  const report = reportOf([...images, { id: "refused", prompt: "x", error }], { name: ATTACKS[0] ?? "" });
+  const page = await writeGallery(dir, report, { loadThumbnail: async () => thumbnail });
+  const html = await readFile(page, "utf8");
+  const probed = join(dir, "probed.html");
+  const open = html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, "");
+  await writeFile(probed, open.replace("</body>", `<script>${PROBE}</script></body>`));
+  return { dir, page, probed };
+}
+
+const titleOf = (dom: string) => /<title>([\s\S]*?)<\/title>/.exec(dom)?.[1] ?? "";
+
+describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 60_000 }, () => {
+  it("[REPORT-2] runs its own script from disk, and nothing that a prompt holds", async () => {
+    const { page } = await makePage();
+    const dom = await dumpDom(page, { width: 1440, height: 900 });
+    expect(titleOf(dom)).toBe("&lt;/script&gt;&lt;script&gt;document.title='owned'&lt;/script&gt;");
+    expect(dom).toContain('<div class="tools">');
+    expect(dom).not.toContain("<iframe");
+  });
+
+  it.each([390, 1440])(
+    "[REPORT-14] at %i pixels nothing hangs over, filters and keys work, and every picture is there",
+    async (width) => {
+      const { probed } = await makePage();
+      const said = JSON.parse(titleOf(await dumpDom(probed, { width, height: 900 })).replaceAll("&lt;", "<"));
+      const all = ATTACKS.length + 2;
+      expect(said).toEqual({
+        overflow: 0,
+        all,
+        failed: 1,
+        opened: "images/i0.png",
+        next: "images/i1.png",
+        last: "SAFETY_BLOCKED\nrefused",
+        focus: true,
+        found: 1,
+        small: 64,
+        broken: 0,
+      });
+    },
+  );
+});
+
+if (CHROMIUM === null)
+  process.stderr.write(
+    "skipped: the contact sheet in a browser, since there is no chromium on this machine\n",
+  );
