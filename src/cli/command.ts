@@ -25,6 +25,10 @@ export interface CommandSpec {
   options?: readonly OptionSpec[];
   /** Lines of example calls for the help. */
   examples?: readonly string[];
+  /** Lines at the end of the help. */
+  notes?: readonly string[];
+  /** Running it again makes and bills again: the advice after an error must not promise otherwise. */
+  paysAgain?: true;
   /** Commands below this one, as in `admin check`. */
   commands?: readonly CommandSpec[];
   /** Only where a command has no `--json`, because it is no question with one answer. */

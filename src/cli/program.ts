@@ -66,6 +66,7 @@ function addCommand(parent: Command, spec: CommandSpec, written: string[], onCho
   if (spec.examples !== undefined) {
     command.addHelpText("after", `\nExamples:\n${spec.examples.map((line) => `  $ ${line}`).join("\n")}`);
   }
+  if (spec.notes !== undefined) command.addHelpText("after", `\n${spec.notes.join("\n")}`);
   if (spec.load === undefined) return;
   const globals = spec.json === false ? GLOBAL_OPTIONS : [JSON_OPTION, ...GLOBAL_OPTIONS];
   for (const option of globals) command.addOption(toOption(option, "Global options:"));

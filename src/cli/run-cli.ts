@@ -18,12 +18,12 @@ export async function runCli(argv: readonly string[], terminal: Terminal): Promi
   ignoreClosedPipe(terminal.stderr);
   const wantsJson = isJsonWanted(argv);
   const print = (document: unknown) => terminal.stdout.write(`${JSON.stringify(document, null, 2)}\n`);
-  const fail = (thrown: unknown, verbose: boolean, color: boolean) => {
+  const fail = (thrown: unknown, verbose: boolean, color: boolean, paysAgain = false) => {
     const error = toImgbatchError(thrown);
     if (wantsJson) print(errorDocument(error));
     const { red } = new Chalk({ level: color ? 1 : 0 });
     terminal.stderr.write(
-      errorLines(error, { verbose, red })
+      errorLines(error, { verbose, red, paysAgain })
         .map((line) => `${line}\n`)
         .join(""),
     );
@@ -56,7 +56,8 @@ export async function runCli(argv: readonly string[], terminal: Terminal): Promi
     return result.exitCode;
   } catch (error) {
     const { verbose, color } = invocation.global;
-    return fail(error, verbose, mayColor(terminal.stderr, color));
+    const { paysAgain = false } = invocation.spec;
+    return fail(error, verbose, mayColor(terminal.stderr, color), paysAgain);
   }
 }
 

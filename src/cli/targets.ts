@@ -30,6 +30,10 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
 }
 
 function createdIds(argument: string, ledger: Ledger): string[] {
+  if (ledger.batches.length === 0) {
+    const message = `${argument} was made by \`imgbatch generate\`: it has no batch. Run that command again to go on.`;
+    throw new ImgbatchError("USAGE", message);
+  }
   return ledger.batches.map((batch) => {
     if (batch.id !== null) return batch.id;
     const message = `The submission of ${argument} was not finished: run its submit command again.`;

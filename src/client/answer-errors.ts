@@ -5,7 +5,11 @@ import {
   SERVICE_ERRORS,
   type ServiceErrorCode,
 } from "../contract/errors.ts";
+import { NATIVE_DETAILS } from "../contract/generate-content.ts";
 import { REQUEST_ID_HEADER } from "../contract/routes.ts";
+
+/** The `domain` of the codes that are of this catalogue. */
+const ERROR_DOMAIN = "imgbatch";
 
 /** The catalogue's code for a status whose body names none, or one that is not ours. */
 const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
@@ -21,6 +25,14 @@ const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
   429: "RATE_LIMITED",
 };
 
+/** The same for a native body. */
+const NATIVE_CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
+  ...CODE_BY_STATUS,
+  400: "REALTIME_INVALID_ARGUMENT",
+  402: "REALTIME_INSUFFICIENT_BALANCE",
+  404: "REALTIME_MODEL_NOT_FOUND",
+};
+
 /**
  * The error that an answer outside 2xx stands for. `text` is its body.
  * Rule: HTTP-5.
@@ -30,13 +42,14 @@ export function answerError(response: Response, text: string, nowMs: number): Im
   const facts = {
     httpStatus: response.status,
     requestId: response.headers.get(REQUEST_ID_HEADER) ?? undefined,
-    retryAfterMs: retryAfterMs(response.headers, nowMs) ?? undefined,
+    retryAfterMs: body?.retryDelayMs ?? retryAfterMs(response.headers, nowMs) ?? undefined,
     param: body?.param,
   };
   if (body?.code !== undefined && Object.hasOwn(SERVICE_ERRORS, body.code)) {
     return new ImgbatchError(body.code as ServiceErrorCode, body.message, facts);
   }
-  return new ImgbatchError(codeOf(response.status), describe(response, body), facts);
+  const codes = body?.isNative ? NATIVE_CODE_BY_STATUS : CODE_BY_STATUS;
+  return new ImgbatchError(codeOf(response.status, codes), describe(response, body), facts);
 }
 
 /** Whether the service itself refused: a gateway or a fault half-way leaves open what happened. */
@@ -44,10 +57,10 @@ export function isRefusal(error: ImgbatchError): boolean {
   return error.code !== "INTERNAL_ERROR" && ERRORS[error.code].httpStatus === error.httpStatus;
 }
 
-function codeOf(status: number): ErrorCode {
+function codeOf(status: number, codes: Record<number, ServiceErrorCode>): ErrorCode {
   if (status < 400) return "BAD_RESPONSE";
   if (status >= 500) return "INTERNAL_ERROR";
-  return CODE_BY_STATUS[status] ?? "BATCH_IMAGE_INVALID_ITEMS";
+  return codes[status] ?? "BATCH_IMAGE_INVALID_ITEMS";
 }
 
 function describe(response: Response, body: ForeignError | null): string {
@@ -61,12 +74,15 @@ interface ForeignError {
   code: string | undefined;
   message: string;
   param: string | undefined;
+  retryDelayMs: number | undefined;
+  /** Of the native API: its `code` is a number, and its `status` a word. */
+  isNative: boolean;
 }
 
-function readErrorBody(text: string): ForeignError | null {
+function readErrorBody(json: string): ForeignError | null {
   let body: unknown;
   try {
-    body = JSON.parse(text);
+    body = JSON.parse(json);
   } catch {
     return null;
   }
@@ -74,9 +90,41 @@ function readErrorBody(text: string): ForeignError | null {
   if (!isRecord(error) || typeof error.message !== "string" || error.message === "") return null;
   return {
     message: error.message,
-    code: typeof error.code === "string" ? error.code : undefined,
-    param: typeof error.param === "string" ? error.param : undefined,
+    code: codeIn(error),
+    param: text(error.param) ?? fieldIn(error.details),
+    retryDelayMs: delayIn(error.details),
+    isNative: typeof error.code === "number",
   };
+}
+
+/** Of a native error, the code of this kind of service when it gives one, else its status. */
+function codeIn(error: Record<string, unknown>): string | undefined {
+  const info = detail(error.details, NATIVE_DETAILS.errorInfo);
+  const reason = info?.domain === ERROR_DOMAIN ? text(info.reason) : undefined;
+  return reason ?? text(error.code) ?? text(error.status);
+}
+
+/** The first field that a native error blames. */
+function fieldIn(details: unknown): string | undefined {
+  const violations = detail(details, NATIVE_DETAILS.badRequest)?.fieldViolations;
+  const first: unknown = Array.isArray(violations) ? violations[0] : undefined;
+  return isRecord(first) ? text(first.field) : undefined;
+}
+
+/** The pause that a native error asks for: `"2s"`, also with a fraction. */
+function delayIn(details: unknown): number | undefined {
+  const delay = text(detail(details, NATIVE_DETAILS.retryInfo)?.retryDelay);
+  const [, seconds] = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "") ?? [];
+  return seconds === undefined ? undefined : Math.ceil(Number(seconds) * 1000);
+}
+
+function detail(details: unknown, type: string): Record<string, unknown> | undefined {
+  const list: unknown[] = Array.isArray(details) ? details : [];
+  return list.filter(isRecord).find((entry) => entry["@type"] === type);
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -34,6 +34,8 @@ export interface HttpRequest {
   signal?: AbortSignal | undefined;
   /** The request makes something: when it is not known whether it arrived, `SUBMISSION_UNKNOWN` says so. */
   submits?: boolean;
+  /** Errors that this request is sent again for, besides those of the policy and within its limits. */
+  alsoRetry?: (error: ImgbatchError) => boolean;
 }
 
 export interface JsonAnswer {
@@ -68,7 +70,8 @@ export function createHttp(options: HttpOptions): Http {
       mayHaveArrived ||= outcome.mayHaveArrived;
       const { error } = outcome;
       const delayMs = error.retryAfterMs ?? backoffMs(attempt, policy.backoff, options.random);
-      const again = mayPass(error, policy) && delayMs <= policy.longestPauseMs;
+      const isPassing = mayPass(error, policy) || request.alsoRetry?.(error) === true;
+      const again = isPassing && delayMs <= policy.longestPauseMs;
       if (!again || attempt > (request.maxRetries ?? policy.maxRetries)) {
         throw request.submits && mayHaveArrived && leavesDoubt(error) ? unknownOutcome(error) : error;
       }

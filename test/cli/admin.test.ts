@@ -228,7 +228,7 @@ describe("imgbatch admin ledger", () => {
     const { stdout } = await admin("ledger");
     expect(stdout.replaceAll(/\d{4}-\S+Z/g, "TIME")).toBe(
       [
-        "seq  time                  account  kind     change   held  balance  batch",
+        "seq  time                  account  kind     change   held  balance  for",
         "  1  TIME  team     top_up   +$5.00  $0.00    $5.00",
         "  2  TIME  team     top_up  +$10.25  $0.00   $15.25",
         "",
