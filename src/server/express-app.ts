@@ -5,6 +5,7 @@ import type { ApiDeps } from "./deps.ts";
 import { createMetrics } from "./metrics.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
+import { guardConnection } from "./middleware/connection-guard.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requestId } from "./middleware/request-id.ts";
 import { operationsRoutes } from "./operations.ts";
@@ -20,6 +21,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(accessLog(deps.log));
   const metrics = createMetrics(deps);
   app.use(metrics.observe);
+  app.use(guardConnection);
   app.use(refuseKeyInUrl);
   app.use(operationsRoutes(deps, metrics));
   // A router would take its mount path with a trailing slash for the path itself.

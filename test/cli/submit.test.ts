@@ -199,7 +199,7 @@ it("[CLI-9] the same command after a lost answer makes no second batch", async (
 
 it("[CLI-10] the time limit is exit 124 and says what becomes of the batch", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { code, json, stderr } = await cli.run(["submit", "pets.jsonl", "--timeout", "400ms", "--json"]);
+  const { code, json, stderr } = await cli.run(["submit", "pets.jsonl", "--timeout", "2s", "--json"]);
   expect(code).toBe(124);
   expect(json().error).toMatchObject({ code: "TIMEOUT" });
   expect(stderr).toMatch(/Time is up; imgbatch_\w+ goes on/);
