@@ -31,7 +31,10 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   BATCH_IMAGE_NOT_FOUND: "check the id and the key: a batch is only seen by the key that made it",
   BATCH_IMAGE_INVALID_MODEL: "imgbatch models lists what this key can use",
   BATCH_IMAGE_INSUFFICIENT_BALANCE: "top up the account, or submit fewer images",
+  DATA_DAMAGED:
+    "stop the service and put a backup of the data directory in place; `imgbatch admin check` verifies it",
   COST_LIMIT: "raise --max-cost, or submit fewer images",
+  STORAGE_FAILED: "look after the disk, then start again: what was accepted is kept, and goes on",
   SAVE_FAILED:
     "free the disk or fix the permission, then run the same command again: only what is missing is fetched",
   VERIFY_FAILED: "run the same command again: only what is missing or damaged is fetched",

@@ -78,7 +78,10 @@ async function runCommand(invocation: CommandInvocation, terminal: Terminal): Pr
       readStdin: () => readAll(terminal.stdin),
       connect: async (needs) => {
         const { connect } = await import("./connect.ts");
-        return connect(global, needs, output, watch.signal);
+        const connection = await connect(global, needs, output, watch.signal);
+        const { failed } = connection;
+        failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
+        return connection;
       },
     });
   } finally {

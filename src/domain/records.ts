@@ -180,6 +180,8 @@ export interface UpstreamJobRecord {
   /** The upstream's own name; null while it is not known whether the job arrived. */
   upstreamName: string | null;
   createdAtMs: number;
+  /** When the job was known to have ended, to be told to stop, or to be unknown upstream; null while it may run. */
+  closedAtMs: number | null;
 }
 
 /** What is held for a real-time request that is at work. The record goes when the hold ends. */

@@ -6,6 +6,7 @@ import { errorBodies } from "./error-style.ts";
 import { createMetrics } from "./metrics.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
+import { guardConnection } from "./middleware/connection-guard.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requestId } from "./middleware/request-id.ts";
 import { nativeRoutes } from "./native-api/routes.ts";
@@ -22,6 +23,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(accessLog(deps.log));
   const metrics = createMetrics(deps);
   app.use(metrics.observe);
+  app.use(guardConnection);
   app.use(refuseKeyInUrl);
   app.use(operationsRoutes(deps, metrics));
   // A router would take its mount path with a trailing slash for the path itself.

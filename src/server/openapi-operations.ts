@@ -96,6 +96,7 @@ export const OPERATIONS: readonly Operation[] = [
     errors: [
       "BATCH_IMAGE_DISABLED",
       "UNSUPPORTED_MEDIA_TYPE",
+      "REQUEST_TIMEOUT",
       "REQUEST_TOO_LARGE",
       "INVALID_JSON",
       "BATCH_IMAGE_INVALID_MODEL",
@@ -192,7 +193,7 @@ export const OPERATIONS: readonly Operation[] = [
     needsKey: true,
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch, cancelled; unchanged when it had ended already.") },
-    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED"],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED", "BATCH_IMAGE_QUEUE_FAILED"],
   },
   {
     id: "deleteOutputs",
@@ -202,7 +203,7 @@ export const OPERATIONS: readonly Operation[] = [
     needsKey: true,
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch without its outputs.") },
-    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY"],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
   },
   {
     id: "deleteBatch",
@@ -212,7 +213,7 @@ export const OPERATIONS: readonly Operation[] = [
     needsKey: true,
     parameters: ["BatchId"],
     answers: { 204: { description: "The record is hidden." } },
-    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_RECORD_DELETE_NOT_READY"],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_RECORD_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
   },
   ...NATIVE_OPERATIONS,
   {

@@ -151,6 +151,7 @@ interface UpstreamJobsTable {
   job_id: string;
   upstream_name: string | null;
   created_at_ms: number;
+  closed_at_ms: Generated<number | null>;
 }
 
 interface RealtimeHoldsTable {

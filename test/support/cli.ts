@@ -1,10 +1,9 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { onTestFinished } from "vitest";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
+import { watchEnvironment, watchText } from "./secrets.ts";
+import { tempDir } from "./temp-dir.ts";
 
 const BIN = fileURLToPath(new URL("../../bin/imgbatch.mjs", import.meta.url));
 
@@ -36,25 +35,22 @@ export interface RunningCli {
 /** The real program in a process of its own, talking to a fake service. */
 export async function createCli(options: FakeOptions = {}): Promise<Cli> {
   const fake = await startFakeService({ statuses: ["completed"], ...options });
-  const cwd = await mkdtemp(join(tmpdir(), "imgbatch-cli-"));
   const children = new Set<ChildProcessWithoutNullStreams>();
-  onTestFinished(async () => {
+  const cwd = await tempDir(async () => {
     for (const child of children) child.kill("SIGKILL");
     await fake.close();
-    await rm(cwd, { recursive: true, force: true, maxRetries: 3 });
   });
   const start = (args: readonly string[], { stdin = "", env = {} }: CliOptions = {}): RunningCli => {
-    const child = spawn(process.execPath, [BIN, ...args], {
-      cwd,
-      env: {
-        PATH: process.env.PATH,
-        HOME: cwd,
-        IMGBATCH_BASE_URL: fake.url,
-        IMGBATCH_API_KEY: FAKE_KEY,
-        IMGBATCH_DATA: join(cwd, "data"),
-        ...env,
-      },
-    });
+    const environment = {
+      PATH: process.env.PATH,
+      HOME: cwd,
+      IMGBATCH_BASE_URL: fake.url,
+      IMGBATCH_API_KEY: FAKE_KEY,
+      IMGBATCH_DATA: join(cwd, "data"),
+      ...env,
+    };
+    watchEnvironment(environment);
+    const child = spawn(process.execPath, [BIN, ...args], { cwd, env: environment });
     children.add(child);
     child.stdin.on("error", () => {});
     child.stdin.end(stdin);
@@ -68,6 +64,8 @@ export async function createCli(options: FakeOptions = {}): Promise<Cli> {
     const ended = new Promise<CliResult>((resolve) => {
       child.on("close", (code) => {
         children.delete(child);
+        watchText(text.stdout, `stdout of ${args[0]}`);
+        watchText(text.stderr, `stderr of ${args[0]}`);
         resolve({ code, ...text, json: () => JSON.parse(text.stdout) });
       });
     });

@@ -13,7 +13,7 @@ import { durationOption, flagOption, textOption, wholeOption } from "../option-v
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** `imgbatch serve`: the service, until it is told to stop. */
+/** `imgbatch serve`: the service, until it is told to stop or its disk fails (`STORAGE_FAILED`). */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, global, options, output } = context;
   const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
@@ -42,10 +42,11 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     const start = { config, dataDirectory, address, log, workers: true, announceUrl: true };
     const service = await startService(start);
     await announce(service, { cwd, dataDirectory, readyFile });
-    await aborted(context.signal);
-    log.info("stopping", { grace_ms: graceMs });
-    await service.close(graceMs);
+    await aborted(AbortSignal.any([context.signal, service.failed]));
+    log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
+    await service.close(service.failed.aborted ? 0 : graceMs);
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
+    service.failed.throwIfAborted();
   } finally {
     if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
   }

@@ -1,10 +1,12 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { referenceImageSchema } from "../../contract/create-batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { DecodedBase64 } from "../../kernel/decoded-base64.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { hasUnstorableText } from "../../kernel/text.ts";
+import { formatBytes, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
+import { turnTaker } from "../../kernel/turns.ts";
 import { decodeImage } from "../images/base64-image.ts";
 import { InputImages } from "../images/input-images.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
@@ -22,27 +24,30 @@ export interface CheckedReference {
   storageUri: string | null;
 }
 
-type ReferenceBody = z.infer<typeof referenceImageSchema>;
+/** Long Base64 comes decoded from a large body. */
+const bodySchema = referenceImageSchema.extend({
+  data: z.union([z.instanceof(DecodedBase64), referenceImageSchema.shape.data]),
+});
+type ReferenceBody = z.infer<typeof bodySchema>;
 
 interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
   model: ModelEntry | null;
   limits: Limits;
-  inspector: ImageInspector;
   storageUriPrefixes: readonly string[];
 }
 
 /**
- * Checks the reference images of all items: count, Base64, size, and that the bytes really are an image of the type
- * that the request says. Equal bytes are decoded once. Throws the code of the first failure.
+ * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
+ * code of the first failure.
  * Rules: BATCH-4, LIMIT-3, LIMIT-4.
  */
-export async function checkReferences<T extends { outputCount: number; reference_images: unknown[] }>(
+export async function readReferences<T extends { outputCount: number; reference_images: unknown[] }>(
   items: readonly T[],
   rules: Rules,
 ): Promise<(Omit<T, "reference_images"> & { references: CheckedReference[] })[]> {
   refuseTooMany(items, rules);
-  const images = new InputImages(rules.inspector);
+  const takeTurn = turnTaker();
   let totalBytes = 0;
   const checked = [];
   for (const [i, item] of items.entries()) {
@@ -53,17 +58,36 @@ export async function checkReferences<T extends { outputCount: number; reference
       references.push(reference);
       if (reference.bytes === null) continue;
       totalBytes += reference.bytes.length;
+      await takeTurn(reference.bytes.length);
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
         const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;
         throw fail("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
-      await checkImage(reference, reference.bytes, at, images);
     }
     const { reference_images: _, ...rest } = item;
     checked.push({ ...rest, references });
   }
   return checked;
+}
+
+/**
+ * Checks that the bytes of every reference really are an image of the type that the request says. Equal bytes are
+ * decoded once. Throws the code of the first failure.
+ * Rules: BATCH-4, LIMIT-4.
+ */
+export async function checkImages(
+  items: readonly { references: readonly CheckedReference[] }[],
+  inspector: ImageInspector,
+): Promise<void> {
+  const images = new InputImages(inspector);
+  for (const [i, { references }] of items.entries()) {
+    for (const [j, reference] of references.entries()) {
+      if (reference.bytes === null) continue;
+      const at = `items[${i}].reference_images[${j}]`;
+      await checkImage(reference, reference.bytes, at, images);
+    }
+  }
 }
 
 function refuseTooMany(
@@ -86,7 +110,7 @@ function refuseTooMany(
 }
 
 function parseReference(body: unknown, at: string): ReferenceBody {
-  const parsed = referenceImageSchema.safeParse(body);
+  const parsed = bodySchema.safeParse(body);
   if (parsed.success) return parsed.data;
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }
@@ -107,8 +131,14 @@ function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedRe
     return { ...tags, storageUri, bytes: null, sha256: null };
   }
   if (data == null || data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
-  const bytes = readBase64(data, at, rules.limits);
-  return { ...tags, storageUri: null, bytes, sha256: sha256Hex(bytes) };
+  const bytes = data instanceof DecodedBase64 ? data.bytes : readBase64(data, at, rules.limits);
+  if (bytes.length > rules.limits.referenceImageBytes) throw tooLarge(at, rules.limits);
+  return {
+    ...tags,
+    storageUri: null,
+    bytes,
+    sha256: data instanceof DecodedBase64 ? data.sha256 : sha256Hex(bytes),
+  };
 }
 
 /** The service never opens it: a provider that knows the storage does. */
@@ -129,9 +159,13 @@ function readBase64(data: string, at: string, limits: Limits): Buffer {
   return decoded;
 }
 
+function tooLarge(at: string, limits: Limits): ImgbatchError {
+  return invalid(`${at}.data`, `is larger than ${formatBytes(limits.referenceImageBytes)}`);
+}
+
 function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
   if (text == null) return null;
-  if (Array.from(text).length > maxChars || hasUnstorableText(text)) {
+  if (isLongerThan(text, maxChars) || hasUnstorableText(text)) {
     throw invalid(at, `must be text of at most ${maxChars} characters`);
   }
   return text;

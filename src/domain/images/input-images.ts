@@ -40,7 +40,7 @@ export class InputImages {
       return { about: "type", problem: `says ${declared.mimeType}, the bytes are ${facts.mimeType}` };
     }
     this.#seen.set(name, facts);
-    this.#pixels += facts.widthPx * facts.heightPx;
+    this.#pixels += facts.decodedPixels;
     if (this.#pixels > FIXED_LIMITS.referencePixelsPerRequest) {
       const megapixels = FIXED_LIMITS.referencePixelsPerRequest / 1e6;
       return { about: "amount", problem: `the input images exceed ${megapixels} megapixels in all` };

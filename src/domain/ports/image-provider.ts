@@ -80,13 +80,14 @@ export interface JobProvider extends ProviderBase {
   readonly kind: "job";
   /** Answers the upstream's own name of the job. Items come one at a time: their references can be large. */
   submit(jobId: string, items: AsyncIterable<JobItem>, signal: AbortSignal): Promise<string>;
-  /** The upstream's name of the job submitted under this id, or null when none arrived there. */
+  /** The upstream's name of the job submitted under this id, or null when none has arrived there. */
   find(jobId: string, signal: AbortSignal): Promise<string | null>;
   /** How the job stands. `pollMs` after it, it is asked again. */
   poll(upstreamName: string, signal: AbortSignal): Promise<JobStatus>;
   readonly pollMs: number;
   /** Results in any order, one at a time: a job's output can be gigabytes. */
   results(upstreamName: string, signal: AbortSignal): AsyncIterable<JobResult>;
+  /** Tells the upstream to stop the job; it may refuse for a job that has ended. */
   cancel(upstreamName: string, signal: AbortSignal): Promise<void>;
 }
 

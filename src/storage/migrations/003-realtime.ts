@@ -8,7 +8,7 @@ const amount = (c: ColumnDefinitionBuilder) => required(c).check(sql`amount_micr
 
 /** Holds of real-time requests at work, and what their images cost. */
 export const realtime: Migration = {
-  name: "002-realtime",
+  name: "003-realtime",
   statements: ({ build: { schema } }) => [
     schema
       .createTable("realtime_holds")
