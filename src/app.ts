@@ -13,6 +13,8 @@ import { ensureDefaultAccount, issueKey } from "./domain/accounts.ts";
 import { Feed } from "./domain/feed.ts";
 import type { ImageProvider } from "./domain/ports/image-provider.ts";
 import type { Stores } from "./domain/ports/stores.ts";
+import { Realtime } from "./domain/realtime/generate.ts";
+import { releaseDeadHolds } from "./domain/realtime/holds.ts";
 import { sharpInspector } from "./imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import { writeFileDurably } from "./kernel/durable-file.ts";
@@ -23,10 +25,12 @@ import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
 import { type Listening, listen } from "./server/listen.ts";
+import { RequestLimits } from "./server/request-limits.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
 import type { WorkerDeps } from "./workers/deps.ts";
 import { startRetention } from "./workers/retention-sweep.ts";
 import { offerOf, Scheduler } from "./workers/scheduler.ts";
+import { offerRealtime, shareProviders } from "./workers/shared-places.ts";
 
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
@@ -80,11 +84,12 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(async () => {
       for (const provider of providers) await provider.close();
     });
+    const shared = shareProviders(providers);
     const workerDeps: WorkerDeps = {
       stores,
       blobs,
       inspector: sharpInspector,
-      providers,
+      providers: shared.forBatches,
       clock,
       ids,
       random: options.random ?? Math.random,
@@ -94,6 +99,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
     const scheduler = new Scheduler(workerDeps);
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
+    const realtimeOffer = offerRealtime(shared.forRealtime, rates);
+    const realtime = new Realtime({
+      ...workerDeps,
+      offer: realtimeOffer,
+      timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
+    });
+    await releaseDeadHolds(stores, clock.nowMs());
     const withWorkers = options.workers && config.features.workers;
     const instance = ids.recordId("srv");
     const app = buildExpressApp({
@@ -103,6 +115,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       models: config.models,
       groups: config.groups,
       features: config.features,
+      keyHeaders: config.vendor.keyHeaders,
+      realtime,
+      realtimeOffer,
+      requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
       failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock),
       offer: (model) => offerOf(providers, rates, model),
@@ -128,6 +144,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         }),
       );
     }
+    undo.push(() => realtime.stop());
     const listening = await listen(app, options.address);
     undo.push(() => listening.close(graceMs));
     const credentials = await ensureCredentials(options, { stores, clock, ids }, listening);

@@ -1,7 +1,8 @@
+import { isOutOfCapacity } from "../client/retry-policy.ts";
 import { ERRORS, ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { escapeControls } from "../kernel/text.ts";
-import { adviceFor } from "./advice.ts";
+import { adviceFor, NO_CAPACITY_ADVICE } from "./advice.ts";
 import type { CommandResult } from "./command.ts";
 
 /** Anything that was thrown, as an error of the catalogue. */
@@ -43,9 +44,10 @@ export function resultDocument({ json, exitCode }: CommandResult): unknown {
 /** An error for people, on stderr; the last line says what to do. Text of others cannot move the cursor. */
 export function errorLines(
   error: ImgbatchError,
-  options: { verbose: boolean; red: (text: string) => string },
+  options: { verbose: boolean; red: (text: string) => string; paysAgain?: boolean },
 ): string[] {
-  const advice = error.advice ?? adviceFor(error.code);
+  const usual = isOutOfCapacity(error) ? NO_CAPACITY_ADVICE : adviceFor(error.code, options);
+  const advice = error.advice ?? usual;
   const stack = error.code === "INTERNAL" || options.verbose ? stackLines(error) : [];
   return [
     `${options.red("error:")} ${escapeControls(error.message)}`,

@@ -4,7 +4,7 @@ import { systemClock } from "../kernel/clock.ts";
 import { escapeControls } from "../kernel/text.ts";
 import type { CommandResult, Output, Results } from "./command.ts";
 import { COMMANDS } from "./commands/table.ts";
-import { createEnding, type Ending } from "./ending.ts";
+import { createEnding, type Ending, type ErrorStyle } from "./ending.ts";
 import { type EventSink, openEvents } from "./event-sink.ts";
 import { createOutput } from "./output.ts";
 import { type Invocation, readCommandLine } from "./program.ts";
@@ -55,8 +55,12 @@ async function runArguments(
   try {
     return { ending, code: await runCommand(invocation, terminal, ending, closed) };
   } catch (error) {
-    return { ending, code: ending.fail(error, invocation.global) };
+    return { ending, code: ending.fail(error, styleOf(invocation)) };
   }
+}
+
+function styleOf({ global, spec }: CommandInvocation): ErrorStyle {
+  return { ...global, paysAgain: spec.paysAgain ?? false };
 }
 
 async function runCommand(
@@ -78,7 +82,7 @@ async function runCommand(
   };
   const failed = (thrown: unknown) => {
     lines.settle();
-    const code = ending.fail(thrown, global);
+    const code = ending.fail(thrown, styleOf(invocation));
     const { code: errorCode, message } = toImgbatchError(thrown);
     sayEnd(events, code, { code: errorCode, message });
     return code;

@@ -1,6 +1,6 @@
+import { missingEnd } from "../contract/image-end.ts";
 import { type ImageMimeType, sniffImageType } from "../contract/image-types.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
-import { missingEnd } from "./file-end.ts";
 import { sharp } from "./sharp-config.ts";
 
 const NAMES: Record<ImageMimeType, string> = {

@@ -1,10 +1,12 @@
 import type { z } from "zod";
 import { referenceImageSchema } from "../../contract/create-batch.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import type { ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
+import { decodeImage } from "../images/base64-image.ts";
+import { InputImages } from "../images/input-images.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { fail, schemaProblem } from "./request-problems.ts";
@@ -40,7 +42,7 @@ export async function checkReferences<T extends { outputCount: number; reference
   rules: Rules,
 ): Promise<(Omit<T, "reference_images"> & { references: CheckedReference[] })[]> {
   refuseTooMany(items, rules);
-  const pixels = new Map<string, number>();
+  const images = new InputImages(rules.inspector);
   let totalBytes = 0;
   const checked = [];
   for (const [i, item] of items.entries()) {
@@ -56,7 +58,7 @@ export async function checkReferences<T extends { outputCount: number; reference
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;
         throw fail("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
-      await checkImage(reference, reference.bytes, at, pixels, rules.inspector);
+      await checkImage(reference, reference.bytes, at, images);
     }
     const { reference_images: _, ...rest } = item;
     checked.push({ ...rest, references });
@@ -122,19 +124,9 @@ function checkStorageUri(body: ReferenceBody, at: string, prefixes: readonly str
 }
 
 function readBase64(data: string, at: string, limits: Limits): Buffer {
-  if (data.length > Math.ceil(limits.referenceImageBytes / 3) * 4) {
-    const mib = limits.referenceImageBytes / 1024 / 1024;
-    throw invalid(`${at}.data`, `is larger than ${mib} MiB`);
-  }
-  const bytes = Buffer.from(data, "base64");
-  // Node skips what is not Base64; only a round trip shows it.
-  if (bytes.toString("base64") !== data) {
-    throw invalid(`${at}.data`, "must be strict Base64, without a data URL prefix");
-  }
-  if (bytes.length > limits.referenceImageBytes) {
-    throw invalid(`${at}.data`, `is larger than ${limits.referenceImageBytes / 1024 / 1024} MiB`);
-  }
-  return bytes;
+  const decoded = decodeImage(data, limits.referenceImageBytes, "strict");
+  if (typeof decoded === "string") throw invalid(`${at}.data`, decoded);
+  return decoded;
 }
 
 function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
@@ -146,29 +138,15 @@ function checkTag(text: string | null | undefined, at: string, maxChars: number)
 }
 
 async function checkImage(
-  reference: CheckedReference,
+  { sha256, mimeType }: CheckedReference,
   bytes: Buffer,
   at: string,
-  pixels: Map<string, number>,
-  inspector: ImageInspector,
+  images: InputImages,
 ): Promise<void> {
-  const known = `${reference.sha256} ${reference.mimeType}`;
-  if (pixels.has(known)) return;
-  try {
-    const facts = await inspector.inspect(bytes, { maxPixels: FIXED_LIMITS.referencePixels });
-    if (facts.mimeType !== reference.mimeType) {
-      throw invalid(`${at}.mime_type`, `says ${reference.mimeType}, the bytes are ${facts.mimeType}`);
-    }
-    pixels.set(known, facts.widthPx * facts.heightPx);
-  } catch (error) {
-    if (error instanceof ImgbatchError) throw error;
-    throw invalid(`${at}.data`, error instanceof Error ? error.message : "is no image");
-  }
-  const total = [...pixels.values()].reduce((a, b) => a + b, 0);
-  if (total > FIXED_LIMITS.referencePixelsPerRequest) {
-    const megapixels = FIXED_LIMITS.referencePixelsPerRequest / 1e6;
-    throw invalid(at, `the reference images exceed ${megapixels} megapixels in all`);
-  }
+  const found = await images.check(bytes, { sha256: sha256 ?? "", mimeType });
+  if (!("problem" in found)) return;
+  const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
+  throw invalid(fields[found.about], found.problem);
 }
 
 function invalid(param: string, problem: string): ImgbatchError {

@@ -4,7 +4,7 @@ import type { ErrorSource, ItemErrorCode } from "../../contract/item-errors.ts";
 
 /** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */
 export interface ImageRequest {
-  /** The model id that the caller asked for. */
+  /** The model that is to run: the one that the caller asked for, or the one that it stands for. */
   model: string;
   /** Trimmed, never empty. */
   prompt: string;
@@ -21,7 +21,10 @@ export interface ImageRequest {
   storedReferences: readonly { uri: string; mimeType: ImageMimeType }[];
   /** 1 for the first try of this item. */
   attempt: number;
-  /** True when the batch of the item links a parent batch, as a retry of failed items does. */
+  /**
+   * True when the batch of the item links a parent batch, as a retry of failed items does, and for a request outside
+   * any batch: what is to fail only in a first batch does not fail then.
+   */
   isRetryBatch: boolean;
 }
 
@@ -96,6 +99,8 @@ export class ProviderError extends Error {
   readonly retryable: boolean;
   /** How long the upstream asked to wait, in ms; null when it did not say. */
   readonly retryAfterMs: number | null;
+  /** The HTTP status that the upstream answered; null when it answered none. */
+  readonly upstreamStatus: number | null;
 
   constructor(
     code: ItemErrorCode,
@@ -104,6 +109,7 @@ export class ProviderError extends Error {
       source?: ErrorSource;
       retryable?: boolean;
       retryAfterMs?: number | null;
+      upstreamStatus?: number | null;
       cause?: unknown;
     } = {},
   ) {
@@ -113,5 +119,6 @@ export class ProviderError extends Error {
     this.source = options.source ?? "provider";
     this.retryable = options.retryable ?? (code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT");
     this.retryAfterMs = options.retryAfterMs ?? null;
+    this.upstreamStatus = options.upstreamStatus ?? null;
   }
 }

@@ -10,8 +10,10 @@ import type {
   NewItem,
   NewReference,
   OutputRecord,
+  RealtimeHoldRecord,
   ReferenceRecord,
   UpstreamJobRecord,
+  UsageRecord,
 } from "../records.ts";
 
 /**
@@ -40,6 +42,8 @@ export interface Repositories {
   references: ReferenceRepository;
   idempotency: IdempotencyRepository;
   upstreamJobs: UpstreamJobRepository;
+  realtimeHolds: RealtimeHoldRepository;
+  usage: UsageRepository;
 }
 
 export interface AccountRepository {
@@ -174,4 +178,19 @@ export interface UpstreamJobRepository {
   ofBatch(batchId: string): UpstreamJobRecord | null;
   insert(job: UpstreamJobRecord): void;
   setUpstreamName(batchId: string, name: string): void;
+}
+
+export interface RealtimeHoldRepository {
+  insert(hold: RealtimeHoldRecord): void;
+  /** Takes the record out and answers it; null when it is not there (any more). */
+  remove(id: string): RealtimeHoldRecord | null;
+  /** Oldest first. */
+  list(): RealtimeHoldRecord[];
+}
+
+export interface UsageRepository {
+  insertMany(records: readonly UsageRecord[]): void;
+  /** In the order in which they were written. */
+  list(filter: { accountId?: string }): UsageRecord[];
+  count(): number;
 }

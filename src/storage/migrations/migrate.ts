@@ -1,9 +1,10 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { SqlDatabase } from "../dialects/sql-session.ts";
 import { foundation } from "./001-foundation.ts";
+import { realtime } from "./002-realtime.ts";
 import type { Migration } from "./migration.ts";
 
-const MIGRATIONS: readonly Migration[] = [foundation];
+const MIGRATIONS: readonly Migration[] = [foundation, realtime];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
 export async function migrate(database: SqlDatabase): Promise<void> {
