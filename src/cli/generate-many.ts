@@ -4,13 +4,14 @@ import { isOutOfCapacity } from "../client/retry-policy.ts";
 import { ERRORS, type ErrorCode, type ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
-import { systemClock } from "../kernel/clock.ts";
+import { wallClock } from "../kernel/clock.ts";
 import { escapeControls } from "../kernel/text.ts";
 import { chooseRealtimeModel } from "../run/generate/choose-realtime-model.ts";
 import { planRealtimeRun } from "../run/generate/realtime-plan.ts";
 import { type RealtimeOutcome, runRealtime } from "../run/generate/realtime-run.ts";
 import { readPromptFiles, STDIN } from "../run/prompts/prompt-files.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
+import { withRunLock } from "../run/run-lock.ts";
 import { NO_CAPACITY_ADVICE } from "./advice.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import type { GenerateOptions } from "./generate-options.ts";
@@ -28,6 +29,7 @@ export async function generateMany(
 ): Promise<CommandResult> {
   const { cwd, readStdin, output: voice } = context;
   const shownDir = options.output ?? defaultDir(file);
+  const dir = resolve(cwd, shownDir);
   const read = await readPromptFiles([{ name: file, cwd, readStdin }], {
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
@@ -37,7 +39,7 @@ export async function generateMany(
   );
   const limit = timeLimit(context.signal, options.timeoutMs);
   const { signal } = limit;
-  const clock = systemClock;
+  const clock = wallClock;
   const pace = createPace(options.rpm, clock);
   try {
     return await withService(context, { workers: true }, async (service) => {
@@ -46,17 +48,17 @@ export async function generateMany(
       const wish = { model: options.model, aspectRatio, size, inputImages };
       const model = await chooseRealtimeModel(service.http, wish, signal);
       const plan = planRealtimeRun({ model, aspectRatio, size }, prompts);
-      const outcome = await runRealtime({
-        plan,
-        dir: resolve(cwd, shownDir),
-        service,
-        concurrency: jobs,
-        clock,
-        voice,
-        signal,
-        pace,
-        maxRetries: retries,
+      voice.event({
+        event: "run_planned",
+        directory: shownDir,
+        model,
+        item_count: plan.items.length,
+        image_count: plan.images.length,
+        batch_count: 0,
       });
+      const run = { plan, dir, service, concurrency: jobs, clock, voice, signal, pace, maxRetries: retries };
+      // Two in one directory would both pay for what is missing.
+      const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
       voice.settle();
       // A borrowed service that ended is replaced, and the run goes on.
       if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;

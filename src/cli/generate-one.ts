@@ -3,7 +3,7 @@ import { basename, extname, isAbsolute, relative } from "node:path";
 import { type GeneratedImage, generateImage } from "../client/generate.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
-import { systemClock } from "../kernel/clock.ts";
+import { wallClock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { escapeControls } from "../kernel/text.ts";
@@ -61,9 +61,8 @@ async function whileTelling<T>(
   model: string,
   work: () => Promise<T>,
 ): Promise<T> {
-  const startMs = systemClock.nowMs();
-  const tell = () =>
-    output.progress(`waiting for ${model}, ${formatDuration(systemClock.nowMs() - startMs)}`);
+  const startMs = wallClock.nowMs();
+  const tell = () => output.progress(`waiting for ${model}, ${formatDuration(wallClock.nowMs() - startMs)}`);
   output.progress(`waiting for ${model}`);
   const ticking = setInterval(tell, TICK_MS);
   try {
@@ -94,9 +93,11 @@ interface Made {
 function describe({ cwd, output }: CommandContext, { model, image, saved, target }: Made): CommandResult {
   const path = shownPath(cwd, saved.path);
   const { facts } = saved;
+  const { bytes, sha256 } = facts;
+  output.event({ event: "file_saved", batch_id: null, custom_id: null, path, bytes, sha256 });
   if (target.name !== null && basename(saved.path) !== target.name) {
     const isOtherType = extname(saved.path) !== extname(target.name).toLowerCase();
-    output.note(
+    output.warn(
       isOtherType
         ? `the image is ${facts.mime_type}: saved as ${path}, not ${target.name}`
         : `${target.name} was taken meanwhile: saved as ${path}`,
@@ -108,7 +109,7 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
   const ran = image.modelVersion?.startsWith(model)
     ? image.modelVersion
     : withVersion(model, image.modelVersion);
-  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${facts.bytes} bytes, by ${ran}`);
+  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}`);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {

@@ -52,7 +52,8 @@ export function errorLines(
   error: ImgbatchError,
   options: { verbose: boolean; red: (text: string) => string; paysAgain?: boolean },
 ): string[] {
-  const advice = isOutOfCapacity(error) ? NO_CAPACITY_ADVICE : adviceFor(error.code, options);
+  const usual = isOutOfCapacity(error) ? NO_CAPACITY_ADVICE : adviceFor(error.code, options);
+  const advice = error.advice ?? usual;
   const stack = error.code === "INTERNAL" || options.verbose ? stackLines(error) : [];
   return [
     `${options.red("error:")} ${safeLine(error.message)}`,

@@ -1,8 +1,7 @@
-import { ImgbatchError } from "../contract/errors.ts";
 import type { GenerateContentBody } from "../contract/generate-content.ts";
 import type { SizeTier } from "../contract/image-sizes.ts";
 import type { ImageMimeType } from "../contract/image-types.ts";
-import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
+import { routes } from "../contract/routes.ts";
 import type { Http, HttpRequest } from "./http.ts";
 import { type ReadImage, readGenerated } from "./read-generated.ts";
 
@@ -33,6 +32,9 @@ export interface GeneratedImage extends ReadImage {
 
 /** How long one attempt may take. */
 export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = { "1K": 120_000, "2K": 180_000, "4K": 300_000 };
+
+/** An image of 4K in Base64 has tens of megabytes, and interim images may come with it. */
+const MAX_ANSWER_BYTES = 192 * 1024 * 1024;
 
 /**
  * Makes one image. What may pass is tried again, and an answer without an image once; there is no idempotency key, so
@@ -66,9 +68,9 @@ export async function generateImage(
       attempts++;
       return call;
     },
-    async (response) => {
-      const requestId = response.headers.get(REQUEST_ID_HEADER) ?? undefined;
-      return { ...readGenerated(await readJson(response, requestId), requestId), requestId, attempts };
+    async (_response, _alive, read) => {
+      const { json, requestId } = await read(MAX_ANSWER_BYTES);
+      return { ...readGenerated(json, requestId), requestId, attempts };
     },
   );
 }
@@ -87,14 +89,4 @@ function toBody({ prompt, images, aspectRatio, size }: GenerateRequest): Generat
       },
     },
   };
-}
-
-async function readJson(response: Response, requestId: string | undefined): Promise<unknown> {
-  const text = await response.text();
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    const message = `The service answered HTTP ${response.status} with something that is not whole JSON. Is the base URL right?`;
-    throw new ImgbatchError("BAD_RESPONSE", message, { cause, requestId, httpStatus: response.status });
-  }
 }

@@ -4,6 +4,9 @@ import { routes } from "../contract/routes.ts";
 import { numberToMicros } from "../kernel/money.ts";
 import type { Http } from "./http.ts";
 
+/** A list with more pages is made up while it is read. */
+const MOST_PAGES = 1000;
+
 const texts = z.array(z.string()).nullish().catch(null);
 
 const modelSchema = z.looseObject({
@@ -36,24 +39,24 @@ export interface RealtimeModel {
 
 /**
  * The models that this key can make images with at once, over as many pages as it takes, in the service's order.
- * Models that only do other things are left out.
+ * Models that only do other things are left out. A list without an end is `BAD_RESPONSE`.
  */
 export async function listRealtimeModels(http: Http, signal?: AbortSignal): Promise<RealtimeModel[]> {
   const models = new Map<string, RealtimeModel>();
   const seen = new Set<string>();
-  for (let token = ""; ; ) {
-    const query = token === "" ? "" : `?pageToken=${encodeURIComponent(token)}`;
+  for (let cursor = ""; ; ) {
+    const query = cursor === "" ? "" : `?pageToken=${encodeURIComponent(cursor)}`;
     const answer = await http.json({ method: "GET", path: routes.nativeModels + query, signal });
     const page = listSchema.safeParse(answer.json);
     const next = page.data?.nextPageToken || null;
-    if (!page.success || (next !== null && seen.has(next))) {
+    if (!page.success || (next !== null && (seen.has(next) || seen.size >= MOST_PAGES))) {
       const { requestId } = answer;
       throw new ImgbatchError("BAD_RESPONSE", "The service's answer is not a list of models.", { requestId });
     }
     for (const model of (page.data.models ?? []).flatMap(readModel)) models.set(model.id, model);
     if (next === null) return [...models.values()];
     seen.add(next);
-    token = next;
+    cursor = next;
   }
 }
 

@@ -1,5 +1,6 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
+import { eventLineSchema } from "../../src/contract/events.ts";
 import { createInProcessCli, type InProcessCli } from "../support/cli-in-process.ts";
 import { type NativeAnswer, withImages } from "../support/fake-native.ts";
 import { png } from "../support/fake-service.ts";
@@ -204,7 +205,7 @@ const OUTCOMES: [string, NativeAnswer[], number, number, RegExp, RegExp][] = [
     /may have been billed/,
   ],
   ["500", [error(500)], 7, 1, /No\./, /may have been billed/],
-  ["broken JSON", [{ body: '{"candidates"' }], 7, 1, /not whole JSON/, /base-url/],
+  ["broken JSON", [{ body: '{"candidates"' }], 7, 1, /that is not JSON/, /base-url/],
   ["no image twice", times(2, { body: {} }), 5, 2, /without a usable image/, /say more clearly/],
   ["wrong Base64 twice", times(2, { body: withBase64("****") }), 5, 2, /does not decode/, /./],
   ["half an image twice", times(2, { images: [png("x").subarray(0, 60)] }), 5, 2, /not whole/, /./],
@@ -458,10 +459,59 @@ it("[GEN-11] a directory of other prompts, of another kind of run or of other fi
   mkdirSync(cli.path("theirs/images"), { recursive: true });
   writeFileSync(cli.path("theirs/images/x.png"), "x");
   expect((await cli.run(["generate", "--file", "p.jsonl", "-o", "theirs"])).code).toBe(6);
-  const wait = await cli.run(["wait", "out"]);
-  expect(wait.code).toBe(2);
-  expect(wait.stderr).toContain("was made by `imgbatch generate`");
   expect(cli.fake.requests).toHaveLength(1);
+});
+
+it("[GEN-11] the commands for batches say of such a directory that it has none", async () => {
+  const cli = await many(["cat"]);
+  await cli.run(RUN);
+  const commands = ["status", "wait", "watch", "items", "download", "cancel", "retry", "delete --outputs"];
+  for (const command of commands) {
+    const { code, stderr } = await cli.run([...command.split(" "), "out"]);
+    expect([command, code, stderr]).toEqual([
+      command,
+      2,
+      expect.stringContaining("was made by `imgbatch generate`"),
+    ]);
+  }
+});
+
+it("[GEN-10] [RUN-21] two that make the same run at once pay for each image once", async () => {
+  const cli = await many(["cat", "dog"]);
+  const both = await Promise.all([cli.run([...RUN, "--json"]), cli.run([...RUN, "--json"])]);
+  expect(both.map(({ code }) => code)).toEqual([0, 0]);
+  expect(both.map(({ json }) => json().made_count).sort()).toEqual([0, 2]);
+  expect(cli.fake.requests).toHaveLength(2);
+  expect(cli.list("out")).not.toContain(".imgbatch.lock");
+});
+
+it("[CLI-28] --events follows a run and a single image, each image without a batch", async () => {
+  const cli = await many(["cat", "bad dog"]);
+  const read = ({ stdout }: { stdout: string }) =>
+    stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => eventLineSchema.parse(JSON.parse(line)));
+  cli.fake.always(/bad/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
+  cli.fake.answer(/cat/, error(503));
+  expect(read(await cli.run([...RUN, "-j", "1", "--events", "-"]))).toMatchObject([
+    { event: "run_started", command: "generate" },
+    { event: "run_planned", directory: "out", item_count: 2, image_count: 2, batch_count: 0 },
+    { event: "retry", delay_ms: 0 },
+    { event: "file_saved", batch_id: null, custom_id: "cat", path: "images/cat.png" },
+    { event: "item_ended", batch_id: null, custom_id: "cat", status: "success", error: null },
+    { event: "item_ended", custom_id: "bad-dog", status: "failed", error: { code: "IMAGE_REFUSED" } },
+    { event: "run_ended", ok: false, exit_code: 4, error: { code: "ITEMS_FAILED" } },
+  ]);
+  const again = read(await cli.run([...RUN, "--events", "-"])).map(({ event }) => event);
+  expect(again).not.toContain("file_saved");
+  cli.fake.always(/fox/, { images: [JPEG] });
+  expect(read(await cli.run([...FOX, "--events", "-"]))).toMatchObject([
+    { event: "run_started" },
+    { event: "file_saved", batch_id: null, custom_id: null, path: "fox.jpg", bytes: JPEG.length },
+    { event: "warning", message: "the image is image/jpeg: saved as fox.jpg, not fox.png" },
+    { event: "run_ended", ok: true, exit_code: 0, error: null },
+  ]);
 });
 
 it("[GEN-13] without a service the embedded one draws: a verified PNG in a fresh directory", async () => {

@@ -1,3 +1,6 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { type GenerateRequest, generateImage, REALTIME_TIMEOUTS_MS } from "../../src/client/generate.ts";
 import { createHttp, type Http } from "../../src/client/http.ts";
@@ -260,6 +263,29 @@ it("[GEN-4] each attempt has the time that belongs to its size", async () => {
   expect(timeouts).toEqual([120_000, 120_000, 180_000, 300_000]);
 });
 
+it("[HTTP-9] [HTTP-22] an answer is read up to a bound, and the key that it repeats is taken out", async () => {
+  const words = { ...withImages([png("x")]), modelVersion: `for ${FAKE_KEY}` };
+  const { http } = await wire({ body: words });
+  expect((await generateImage(http, REQUEST)).modelVersion).toBe("for [API key]");
+  const bomb = gzipSync(Buffer.alloc(193 * 1024 * 1024, 32), { level: 1 });
+  const packed = createServer((_, response) => {
+    response.writeHead(200, { "content-encoding": "gzip" }).end(bomb);
+  });
+  await new Promise<void>((resolve) => packed.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void packed.close());
+  const baseUrl = `http://127.0.0.1:${(packed.address() as AddressInfo).port}`;
+  const other = createHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
+  await expect(generateImage(other, REQUEST)).rejects.toThrow("has no end");
+});
+
+it("[GEN-4] what a 4K image takes in Base64 is read", async () => {
+  const chunk = Buffer.alloc(40e6);
+  chunk.writeUInt32BE(chunk.length - 12);
+  const large = Buffer.concat([png("x").subarray(0, 33), chunk, png("x").subarray(33)]);
+  const { http } = await wire({ images: [large] });
+  expect((await generateImage(http, { ...REQUEST, size: "4K" })).data.equals(large)).toBe(true);
+});
+
 it("[GEN-5] in any minute at most so many requests leave, retries among them", async () => {
   const clock = new InstantClock(0);
   const pace = createPace(2, clock);
@@ -311,4 +337,17 @@ it("[GEN-6] the list of real-time models is read over all pages, without models 
       costsMicroUsd: { "1K": 67_000, "4K": 151_000 },
     },
   ]);
+});
+
+it("[GEN-6] a list of models without an end is given up", async () => {
+  let pages = 0;
+  const http: Http = {
+    baseUrl: "",
+    json: async () => {
+      const json = { models: [], nextPageToken: String(++pages) };
+      return { json, headers: new Headers(), requestId: undefined };
+    },
+    stream: async () => Promise.reject(new Error("unused")),
+  };
+  await expect(listRealtimeModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
 });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { startService } from "../../src/app.ts";
 import { parseConfig } from "../../src/config.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import { watchDirectory } from "../support/secrets.ts";
 
 export const MODEL = "gemini-3.1-flash-image";
 
@@ -39,6 +40,7 @@ export async function startSdkService(limits: object = {}): Promise<SdkService> 
     apiKey: service.credentials.api_key,
     close: async () => {
       await service.close(0);
+      await watchDirectory(data);
       await rm(data, { recursive: true, force: true, maxRetries: 3 });
     },
   };

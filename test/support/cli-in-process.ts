@@ -7,6 +7,7 @@ import { onTestFinished } from "vitest";
 import { runCli } from "../../src/cli/run-cli.ts";
 import { type FakeNative, startFakeNative } from "./fake-native.ts";
 import { FAKE_KEY } from "./fake-service.ts";
+import { allowKeyFile } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
 
 export interface InProcessResult {
@@ -14,7 +15,7 @@ export interface InProcessResult {
   stdout: string;
   stderr: string;
   /** The one document of `--json`; throws when stdout is anything else. */
-  json(): Record<string, unknown> & { error?: { code: string; message: string } };
+  json(): Record<string, unknown> & { error?: { code: string; message: string; details?: string[] } };
 }
 
 export interface InProcessCli {
@@ -36,27 +37,12 @@ export async function createInProcessCli(): Promise<InProcessCli> {
   const keyDir = await tempDir();
   const keyFile = join(keyDir, "key");
   await writeFile(keyFile, FAKE_KEY);
+  allowKeyFile(keyFile);
+  const service = ["--base-url", fake.url, "--api-key-file", keyFile, "--data", join(keyDir, "data")];
   let signals = new EventEmitter();
-  const run = async (
-    args: readonly string[],
-    { stdin = "" }: { stdin?: string | Buffer } = {},
-  ): Promise<InProcessResult> => {
+  const run = (args: readonly string[], { stdin = "" }: { stdin?: string | Buffer } = {}) => {
     signals = new EventEmitter();
-    const [stdout, stderr] = [sink(), sink()];
-    const service = ["--base-url", fake.url, "--api-key-file", keyFile, "--data", join(keyDir, "data")];
-    const code = await runCli([...args, ...service], {
-      stdin: (async function* () {
-        yield Buffer.from(stdin);
-      })(),
-      stdout: stdout.stream,
-      stderr: stderr.stream,
-      cwd,
-      signals: signals as unknown as NodeJS.Process,
-      exit: (exitCode) => {
-        throw new Error(`exit ${exitCode}`);
-      },
-    });
-    return { code, stdout: stdout.text(), stderr: stderr.text(), json: () => JSON.parse(stdout.text()) };
+    return runInProcess([...args, ...service], { cwd, stdin, signals });
   };
   return {
     fake,
@@ -66,6 +52,31 @@ export async function createInProcessCli(): Promise<InProcessCli> {
     path: (name) => join(cwd, name),
     list: (dir = ".") => readdirSync(join(cwd, dir)).sort(),
   };
+}
+
+/** Runs the command line inside the test's own process. */
+export async function runInProcess(
+  args: readonly string[],
+  {
+    cwd,
+    stdin = "",
+    signals = new EventEmitter(),
+  }: { cwd: string; stdin?: string | Buffer; signals?: EventEmitter },
+): Promise<InProcessResult> {
+  const [stdout, stderr] = [sink(), sink()];
+  const code = await runCli(args, {
+    stdin: (async function* () {
+      yield Buffer.from(stdin);
+    })(),
+    stdout: stdout.stream,
+    stderr: stderr.stream,
+    cwd,
+    signals: signals as unknown as NodeJS.Process,
+    exit: (exitCode) => {
+      throw new Error(`exit ${exitCode}`);
+    },
+  });
+  return { code, stdout: stdout.text(), stderr: stderr.text(), json: () => JSON.parse(stdout.text()) };
 }
 
 function sink(): { stream: NodeJS.WriteStream; text: () => string } {

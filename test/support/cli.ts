@@ -1,8 +1,10 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { runInProcess } from "./cli-in-process.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
-import { watchEnvironment, watchText } from "./secrets.ts";
+import { allowKeyFile, watchEnvironment, watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
 
 const BIN = fileURLToPath(new URL("../../bin/imgbatch.mjs", import.meta.url));
@@ -20,6 +22,8 @@ export interface Cli {
   cwd: string;
   run(args: readonly string[], options?: CliOptions): Promise<CliResult>;
   start(args: readonly string[], options?: CliOptions): RunningCli;
+  /** The same inside the test's own process: quicker, for what the process itself has no part in. */
+  here(args: readonly string[], options?: { stdin?: string }): Promise<CliResult>;
 }
 
 export interface CliOptions {
@@ -35,6 +39,7 @@ export interface RunningCli {
 /** The real program in a process of its own, talking to a fake service. */
 export async function createCli(options: FakeOptions = {}): Promise<Cli> {
   const fake = await startFakeService({ statuses: ["completed"], ...options });
+  const keyDir = await tempDir();
   const children = new Set<ChildProcessWithoutNullStreams>();
   const cwd = await tempDir(async () => {
     for (const child of children) child.kill("SIGKILL");
@@ -71,5 +76,12 @@ export async function createCli(options: FakeOptions = {}): Promise<Cli> {
     });
     return { child, ended };
   };
-  return { fake, cwd, start, run: (args, runOptions) => start(args, runOptions).ended };
+  const here: Cli["here"] = async (args, { stdin = "" } = {}) => {
+    const keyFile = join(keyDir, "key");
+    allowKeyFile(keyFile);
+    await writeFile(keyFile, FAKE_KEY);
+    const service = ["--base-url", fake.url, "--api-key-file", keyFile, "--data", join(keyDir, "data")];
+    return runInProcess([...args, ...service], { cwd, stdin });
+  };
+  return { fake, cwd, start, here, run: (args, runOptions) => start(args, runOptions).ended };
 }

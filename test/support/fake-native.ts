@@ -137,7 +137,7 @@ export function withImages(images: readonly Buffer[], mimeType = "image/png") {
 function refuse(response: ServerResponse, answer: Extract<NativeAnswer, { status: number }>): void {
   const { status, message = "No.", details = [], headers = {}, html } = answer;
   if (html !== undefined) {
-    response.writeHead(status, { "content-type": "text/html" }).end(html);
+    response.writeHead(status, { "content-type": "text/html", ...headers }).end(html);
     return;
   }
   const error = { code: status, message, status: STATUSES[status] ?? "UNAVAILABLE", details };

@@ -36,12 +36,22 @@ export async function openRealtimeDirectory(
   service: RunService,
   clock: Clock,
 ): Promise<Ledger> {
-  const { inputSha256 } = plan;
+  const { inputSha256, settings } = plan;
   const { identity } = service;
   const keyFingerprint = (await readLedger(dir))?.key_fingerprint ?? service.keyFingerprint;
   const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256 });
-  const facts = { baseUrl: identity, keyFingerprint, inputSha256, isFresh: false, nowMs: clock.nowMs() };
-  const ledger = earlier ?? { ...newLedger({ ...facts, batches: [] }), kind: "realtime", ...plan.settings };
+  const facts = {
+    baseUrl: identity,
+    keyFingerprint,
+    inputSha256,
+    isFresh: false,
+    request: null,
+    nowMs: clock.nowMs(),
+  };
+  const { model, aspectRatio: aspect_ratio, size } = settings;
+  const asked = { kind: "realtime" as const, model, aspect_ratio, size };
+  const fresh = { ...newLedger({ ...facts, batches: [] }), ...asked };
+  const ledger: Ledger = earlier ?? fresh;
   ledger.finished_at = null;
   await writeLedger(dir, ledger);
   await removeLeftovers(dir);

@@ -72,6 +72,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
     run.abandonedCount = run.underWay;
     halt(asError(signal?.reason));
   };
+  for (const line of lines.values()) tellEnded(voice, line);
   signal?.throwIfAborted();
   signal?.addEventListener("abort", onAbort, { once: true });
 
@@ -83,10 +84,14 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       lines.set(image.customId, line);
       run.failuresInARow = 0;
       await appendResult(dir, line);
+      tellSaved(voice, line);
+      tellEnded(voice, line);
     } catch (thrown) {
       const error = asError(thrown);
       if (signal?.aborted && error === signal.reason) return;
-      lines.set(image.customId, failedLine(image, error));
+      const line = failedLine(image, error);
+      lines.set(image.customId, line);
+      tellEnded(voice, line);
       const isOwn = OF_ONE_PROMPT.includes(error.code);
       run.failuresInARow = isOwn ? 0 : run.failuresInARow + 1;
       const mayPass = ERRORS[error.code].exit === "temporary" && !isOutOfCapacity(error);
@@ -140,6 +145,15 @@ function failedLine(image: PlannedImage, { code, message }: ImgbatchError): Real
 
 function pendingLine(image: PlannedImage): RealtimeLine {
   return { custom_id: image.customId, status: "pending", model_version: null, files: [] };
+}
+
+function tellSaved(voice: RunVoice, { custom_id, files }: RealtimeLine): void {
+  for (const { path, bytes, sha256 } of files)
+    voice.event?.({ event: "file_saved", batch_id: null, custom_id, path, bytes, sha256 });
+}
+
+function tellEnded(voice: RunVoice, { custom_id, status, error }: RealtimeLine): void {
+  voice.event?.({ event: "item_ended", batch_id: null, custom_id, status, error: error ?? null });
 }
 
 function countMade(lines: ReadonlyMap<string, RealtimeLine>): number {
