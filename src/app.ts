@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm, statfs } from "node:fs/promises";
+import { chmod, mkdir, readFile, rm, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
 import {
@@ -13,9 +13,11 @@ import { ensureDefaultAccount, issueKey } from "./domain/accounts.ts";
 import { Feed } from "./domain/feed.ts";
 import type { ImageProvider } from "./domain/ports/image-provider.ts";
 import type { Stores } from "./domain/ports/stores.ts";
+import { Realtime } from "./domain/realtime/generate.ts";
+import { releaseDeadHolds } from "./domain/realtime/holds.ts";
 import { sharpInspector } from "./imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
-import { writeFileDurably } from "./kernel/durable-file.ts";
+import { removePartialFiles, writeFileDurably } from "./kernel/durable-file.ts";
 import { type Ids, randomIds, sha256Hex } from "./kernel/ids.ts";
 import type { Log } from "./kernel/log.ts";
 import { createProviders } from "./providers/registry.ts";
@@ -23,10 +25,13 @@ import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
 import { type Listening, listen } from "./server/listen.ts";
+import { RequestLimits } from "./server/request-limits.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
+import { storageFailure } from "./storage/disk-trouble.ts";
 import type { WorkerDeps } from "./workers/deps.ts";
 import { startRetention } from "./workers/retention-sweep.ts";
 import { offerOf, Scheduler } from "./workers/scheduler.ts";
+import { offerRealtime, shareProviders } from "./workers/shared-places.ts";
 
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
@@ -55,24 +60,40 @@ export interface Service {
   credentialsFile: string;
   credentials: Credentials;
   feed: Feed;
+  /**
+   * Aborted with a `STORAGE_FAILED` when the disk fails under the database: nothing is written any more, and the owner
+   * is to close the service and end.
+   * Rule: DISK-3.
+   */
+  failed: AbortSignal;
   /** Stops in the reverse order of the start: no new requests, workers end or park, files are closed. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it. */
+/**
+ * Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
+ * `STORAGE_FAILED` when its disk is full or refuses.
+ */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, dataDirectory, log } = options;
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
   const undo: (() => Promise<void> | void)[] = [];
+  const failing = new AbortController();
+  const onBroken = (cause: Error) => {
+    const error = storageFailure(dataDirectory, cause);
+    log.error("the database cannot be used any more; stopping", { error: error.message });
+    failing.abort(error);
+  };
   const unwind = async () => {
     for (const step of undo.reverse()) await step();
   };
   try {
     await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
     undo.push(await acquireDataLockPatiently(dataDirectory, systemClock));
-    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock);
+    await removePartialFiles(dataDirectory);
+    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
     undo.push(close);
 
     const providers =
@@ -80,11 +101,12 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(async () => {
       for (const provider of providers) await provider.close();
     });
+    const shared = shareProviders(providers);
     const workerDeps: WorkerDeps = {
       stores,
       blobs,
       inspector: sharpInspector,
-      providers,
+      providers: shared.forBatches,
       clock,
       ids,
       random: options.random ?? Math.random,
@@ -94,6 +116,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
     const scheduler = new Scheduler(workerDeps);
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
+    const realtimeOffer = offerRealtime(shared.forRealtime, rates);
+    const realtime = new Realtime({
+      ...workerDeps,
+      offer: realtimeOffer,
+      timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
+    });
+    await releaseDeadHolds(stores, clock.nowMs());
     const withWorkers = options.workers && config.features.workers;
     const instance = ids.recordId("srv");
     const app = buildExpressApp({
@@ -103,6 +132,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       models: config.models,
       groups: config.groups,
       features: config.features,
+      keyHeaders: config.vendor.keyHeaders,
+      realtime,
+      realtimeOffer,
+      requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
       failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock),
       offer: (model) => offerOf(providers, rates, model),
@@ -128,7 +161,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         }),
       );
     }
-    const listening = await listen(app, options.address);
+    undo.push(() => realtime.stop());
+    const listening = await listen(app, options.address, { log });
     undo.push(() => listening.close(graceMs));
     const credentials = await ensureCredentials(options, { stores, clock, ids }, listening);
     await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, instance }, clock);
@@ -138,6 +172,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       credentialsFile: join(dataDirectory, DATA_FILES.credentials),
       credentials,
       feed,
+      failed: failing.signal,
       close: async (grace) => {
         graceMs = grace;
         await unwind();
@@ -145,7 +180,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
   } catch (error) {
     await unwind();
-    throw error;
+    throw storageFailure(dataDirectory, error);
   }
 }
 
@@ -165,15 +200,32 @@ async function ensureCredentials(
     (text) => parseCredentials(path, text),
     (error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return null;
-      throw error;
+      throw new ImgbatchError("INVALID_CONFIG", `${path} cannot be read (${error.code}).`, { cause: error });
     },
   );
+  await closeToOthers(path, options.log);
   const isKnownHere = known !== null && deps.stores.read.keys.bySha256(sha256Hex(known.api_key)) !== null;
   if (isKnownHere && (known.base_url === listening.url || !options.announceUrl)) return known;
   const api_key = isKnownHere ? known.api_key : await makeFirstKey(options, deps);
   const credentials = { base_url: listening.url, api_key };
   await writeFileDurably(path, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
   return credentials;
+}
+
+/**
+ * A copy or a restored backup can have a key file that every user of the machine reads.
+ * Rule: SECRET-7.
+ */
+async function closeToOthers(path: string, log: Log): Promise<void> {
+  if (process.platform === "win32") return;
+  const facts = await stat(path).catch(() => null);
+  if (facts === null || (facts.mode & 0o077) === 0) return;
+  const isClosed = await chmod(path, 0o600).then(
+    () => true,
+    () => false,
+  );
+  const what = isClosed ? "could be read by others; it is closed to them now" : "can be read by others";
+  log.warn(`the file with the key ${what}`, { file: DATA_FILES.credentials });
 }
 
 function parseCredentials(path: string, text: string): Credentials {

@@ -80,7 +80,13 @@ export const configSchema = z.strictObject({
       strictImageConfig: z.boolean().default(true),
     })
     .prefault({}),
-  vendor: z.strictObject({ keyHeaders: z.array(z.string()).default(["x-vendorx-api-key"]) }).prefault({}),
+  vendor: z
+    .strictObject({
+      keyHeaders: z
+        .array(z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header"))
+        .default(["x-vendorx-api-key"]),
+    })
+    .prefault({}),
   models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
   groups: z
     .array(groupSchema)
@@ -124,6 +130,11 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     apiKey: env.IMGBATCH_API_KEY || undefined,
     dataDirectory: env.IMGBATCH_DATA || undefined,
   };
+}
+
+/** Whether lines must not move even on a terminal: it cannot do it (`TERM=dumb`), or a CI system records it (`CI`). */
+export function isStillTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
+  return env.TERM === "dumb" || !["", "0", "false", undefined].includes(env.CI);
 }
 
 /**

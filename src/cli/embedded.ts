@@ -79,7 +79,8 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
     apiKey: service.credentials.api_key,
     kind: "own",
     isLocal: true,
-    close: () => service.close(GRACE_MS),
+    failed: service.failed,
+    close: () => service.close(service.failed.aborted ? 0 : GRACE_MS),
   };
 }
 
@@ -116,7 +117,7 @@ async function readCredentials(dataDirectory: string): Promise<Credentials> {
 }
 
 function sayOnce(output: Output): void {
-  output.note(
+  output.warn(
     "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one",
   );
 }

@@ -1,18 +1,18 @@
 import ora from "ora";
-import { escapeControls } from "../kernel/text.ts";
-import type { Output } from "./command.ts";
+import { safeLine } from "../kernel/api-keys.ts";
+import type { Lines } from "./command.ts";
 
 /** For a terminal: one line that moves, and lines above it that stay. */
 export function createLiveOutput(
   stderr: NodeJS.WriteStream,
   { verbose, hasColor }: { verbose: boolean; hasColor: boolean },
-): Output {
+): Lines {
   // Reading keys would keep the process alive and swallow Ctrl-C.
   const spinner = ora({ stream: stderr, discardStdin: false, color: hasColor ? "cyan" : false });
   const note = (line: string) => {
     const isSpinning = spinner.isSpinning;
     if (isSpinning) spinner.stop();
-    stderr.write(`${escapeControls(line)}\n`);
+    stderr.write(`${safeLine(line)}\n`);
     if (isSpinning) spinner.start();
   };
   return {
@@ -21,7 +21,7 @@ export function createLiveOutput(
       if (verbose) note(line);
     },
     progress: (text) => {
-      spinner.text = escapeControls(text);
+      spinner.text = safeLine(text);
       if (!spinner.isSpinning) spinner.start();
     },
     settle: () => {

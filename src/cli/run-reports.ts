@@ -1,9 +1,8 @@
 import { resolve } from "node:path";
 import { readActionsEnvironment } from "../config.ts";
 import { systemClock } from "../kernel/clock.ts";
-import type { RunOutcome } from "../run/collect-run.ts";
 import { type Ledger, readLedger } from "../run/ledger.ts";
-import { buildReport } from "../run/reports/run-report.ts";
+import { buildReport, type EndedImage } from "../run/reports/run-report.ts";
 import type { MakeThumbnail } from "../run/reports/small-pictures.ts";
 import { writeReports } from "../run/reports/write-reports.ts";
 import { readRunInput } from "../run/run-input.ts";
@@ -28,25 +27,27 @@ export function readReportFlags({ options, cwd }: Pick<CommandContext, "options"
 
 /**
  * Writes the reports of a run that has ended: the contact sheet, what the flags name, and what GitHub Actions shows.
- * `model` and `name` are what the batches were made with; null where that is not known.
+ * `model` and `name` are what the images were made with; null where that is not known. `retryCommand` makes the failed
+ * images again where `imgbatch retry` does not; null for none.
  * Rules: REPORT-1, REPORT-13.
  */
 export async function writeRunReports(
   context: Pick<CommandContext, "output" | "signal">,
   run: {
-    outcome: Pick<RunOutcome, "dir" | "lines">;
+    outcome: { dir: string; lines: readonly EndedImage[] };
     shownDir: string;
     model: string | null;
     name: string | null;
     flags: ReportFlags;
+    retryCommand?: string | null;
   },
 ): Promise<void> {
-  const { outcome, shownDir, model, name, flags } = run;
+  const { outcome, shownDir, flags, ...rest } = run;
   const { dir, lines } = outcome;
   const ledger: Ledger | null = await readLedger(dir);
   if (ledger === null) return;
   const input = await readRunInput(dir);
-  const facts = { directory: shownDir, name, model, ledger, lines, input, nowMs: systemClock.nowMs() };
+  const facts = { ...rest, directory: shownDir, ledger, lines, input, nowMs: systemClock.nowMs() };
   context.output.progress("writing the reports");
   await writeReports(dir, buildReport(facts), {
     ...flags,

@@ -1,10 +1,12 @@
 import { ImgbatchError } from "../contract/errors.ts";
-import { REQUEST_ID_HEADER } from "../contract/routes.ts";
+import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
+import { boundedText } from "./bounded-body.ts";
 import { networkError, Silence } from "./network-errors.ts";
 import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
+import { type StreamedBody, sendable } from "./streamed-body.ts";
 
 export interface HttpOptions {
   /** Without a trailing slash. */
@@ -21,12 +23,12 @@ export interface HttpOptions {
 }
 
 export interface HttpRequest {
-  method: "GET" | "POST";
+  method: "GET" | "POST" | "DELETE";
   /** From the base URL on, with the query. */
   path: string;
   headers?: Readonly<Record<string, string>>;
-  /** JSON text. */
-  body?: string;
+  /** JSON text, or what makes it. */
+  body?: string | StreamedBody;
   timeoutMs?: number;
   /** Default: as the policy says. */
   maxRetries?: number;
@@ -34,6 +36,10 @@ export interface HttpRequest {
   signal?: AbortSignal | undefined;
   /** The request makes something: when it is not known whether it arrived, `SUBMISSION_UNKNOWN` says so. */
   submits?: boolean;
+  /** The answer may come from another host that the service redirects to; the key is not sent there. */
+  elsewhere?: boolean;
+  /** Errors that this request is sent again for, besides those of the policy and within its limits. */
+  alsoRetry?: (error: ImgbatchError) => boolean;
 }
 
 export interface JsonAnswer {
@@ -42,8 +48,15 @@ export interface JsonAnswer {
   requestId: string | undefined;
 }
 
-/** Reads an answer of 2xx or 416. `alive` tells that bytes arrived, which restarts the clock of silence. */
-export type ReadAnswer<T> = (response: Response, alive: () => void) => Promise<T>;
+/**
+ * Reads an answer of 2xx or 416. `alive` tells that bytes arrived, which restarts the clock of silence. `json` reads a
+ * body of at most `maxBytes` as JSON, with the key taken out.
+ */
+export type ReadAnswer<T> = (
+  response: Response,
+  alive: () => void,
+  json: (maxBytes: number) => Promise<JsonAnswer>,
+) => Promise<T>;
 
 /** Sends requests to one service with one key. */
 export interface Http {
@@ -55,20 +68,27 @@ export interface Http {
 }
 
 const DEFAULT_TIMEOUT_MS = 60_000;
+/** Far more than the longest list; what goes on beyond is no answer. */
+const MAX_JSON_BYTES = 32 * 1024 * 1024;
+const MAX_ERROR_BYTES = 1024 * 1024;
+/** A shorter key would be found in ordinary words. */
+const SHORTEST_HIDDEN_KEY = 8;
 
 export function createHttp(options: HttpOptions): Http {
   const policy = options.retry ?? RETRY_POLICY;
+  const hide = hider(options.apiKey);
 
   async function stream<T>(next: () => Promise<HttpRequest>, read: ReadAnswer<T>): Promise<T> {
     let mayHaveArrived = false;
     for (let attempt = 1; ; attempt++) {
       const request = await next();
-      const outcome = await tryOnce(options, request, read);
+      const outcome = await tryOnce(options, request, read, hide);
       if ("value" in outcome) return outcome.value;
       mayHaveArrived ||= outcome.mayHaveArrived;
       const { error } = outcome;
       const delayMs = error.retryAfterMs ?? backoffMs(attempt, policy.backoff, options.random);
-      const again = mayPass(error, policy) && delayMs <= policy.longestPauseMs;
+      const isPassing = mayPass(error, policy) || request.alsoRetry?.(error) === true;
+      const again = isPassing && delayMs <= policy.longestPauseMs;
       if (!again || attempt > (request.maxRetries ?? policy.maxRetries)) {
         throw request.submits && mayHaveArrived && leavesDoubt(error) ? unknownOutcome(error) : error;
       }
@@ -80,7 +100,11 @@ export function createHttp(options: HttpOptions): Http {
   return {
     baseUrl: options.baseUrl,
     stream,
-    json: (request) => stream(async () => request, readJson),
+    json: (request) =>
+      stream(
+        async () => request,
+        (_response, _alive, read) => read(MAX_JSON_BYTES),
+      ),
   };
 }
 
@@ -90,27 +114,37 @@ async function tryOnce<T>(
   options: HttpOptions,
   request: HttpRequest,
   read: ReadAnswer<T>,
+  hide: Hide,
 ): Promise<Outcome<T>> {
   request.signal?.throwIfAborted();
   const silence = new AbortController();
   const limitMs = request.timeoutMs ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   const timer = setTimeout(() => silence.abort(new Silence(limitMs)), limitMs);
+  const body = sendable(request.body);
   try {
     const response = await fetch(options.baseUrl + request.path, {
       method: request.method,
-      headers: headersOf(options, request),
+      headers: { ...headersOf(options), ...body.headers, ...request.headers },
       // A redirected POST would lose its body without a word.
       redirect: request.method === "GET" ? "follow" : "manual",
       signal: request.signal ? AbortSignal.any([silence.signal, request.signal]) : silence.signal,
-      ...(request.body === undefined ? {} : { body: request.body }),
+      ...body.init,
     });
+    if (response.redirected && !request.elsewhere) requireSameOrigin(response, options.baseUrl);
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
-      return { value: await read(response, () => timer.refresh()) };
+      const asJson = (maxBytes: number) => readJson(response, maxBytes, hide);
+      return { value: await read(response, () => timer.refresh(), asJson) };
     }
-    const error = answerError(response, await response.text(), options.clock.nowMs());
+    const text = (await boundedText(response, MAX_ERROR_BYTES)) ?? "";
+    const isNative = request.path.startsWith(routes.nativeModels);
+    const asked = { hide, method: request.method, isNative };
+    const error = answerError(response, text, options.clock.nowMs(), asked);
     return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal(error) };
   } catch (thrown) {
     if (request.signal?.aborted) throw request.signal.reason;
+    const own = body.failure();
+    // It ended before its end, and no service takes half a request.
+    if (own !== null) throw own.reason;
     const broken = silence.signal.aborted ? silence.signal.reason : thrown;
     // An answer that was given up half-read would keep its connection.
     silence.abort();
@@ -119,29 +153,47 @@ async function tryOnce<T>(
     return networkError(broken, options.baseUrl);
   } finally {
     clearTimeout(timer);
+    body.stop();
   }
 }
 
-function headersOf(options: HttpOptions, request: HttpRequest): Record<string, string> {
+function headersOf(options: HttpOptions): Record<string, string> {
   return {
     authorization: `Bearer ${options.apiKey}`,
     accept: "application/json, */*;q=0.5",
     "user-agent": "imgbatch",
-    ...(request.body === undefined ? {} : { "content-type": "application/json" }),
-    ...request.headers,
   };
 }
 
-const readJson: ReadAnswer<JsonAnswer> = async (response) => {
-  const requestId = response.headers.get(REQUEST_ID_HEADER) ?? undefined;
-  const text = await response.text();
+/** Takes the key out of what a service says, so that one that repeats it does not bring it to a log or a file. */
+type Hide = (text: string) => string;
+
+function hider(apiKey: string): Hide {
+  if (apiKey.length < SHORTEST_HIDDEN_KEY) return (text) => text;
+  return (text) => text.replaceAll(apiKey, "[API key]");
+}
+
+async function readJson(response: Response, maxBytes: number, hide: Hide): Promise<JsonAnswer> {
+  const header = response.headers.get(REQUEST_ID_HEADER);
+  const requestId = header === null ? undefined : hide(header);
+  const facts = { requestId, httpStatus: response.status };
+  const text = await boundedText(response, maxBytes);
+  if (text === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
   try {
-    return { json: JSON.parse(text), headers: response.headers, requestId };
+    return { json: JSON.parse(hide(text)), headers: response.headers, requestId };
   } catch (cause) {
     const message = `The service answered HTTP ${response.status} with something that is not JSON. Is the base URL right?`;
-    throw new ImgbatchError("BAD_RESPONSE", message, { cause, requestId, httpStatus: response.status });
+    throw new ImgbatchError("BAD_RESPONSE", message, { cause, ...facts });
   }
-};
+}
+
+/** What another host says of batches is not the service's word, and it was asked without the key. */
+function requireSameOrigin(response: Response, baseUrl: string): void {
+  const { origin } = new URL(response.url);
+  if (origin === new URL(baseUrl).origin) return;
+  const message = `The service redirects to ${origin}: give that as the base URL if you trust it.`;
+  throw new ImgbatchError("BAD_RESPONSE", message, { httpStatus: response.status });
+}
 
 /** After a request that may have arrived, only a refusal of the request itself proves that nothing was made. */
 function leavesDoubt(error: ImgbatchError): boolean {

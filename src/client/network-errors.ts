@@ -15,6 +15,9 @@ const NOT_CONNECTED = new Set([
   "ERR_TLS_CERT_ALTNAME_INVALID",
 ]);
 
+/** What `fetch` says of a redirect that it was told not to follow. */
+const REDIRECT = "unexpected redirect";
+
 /** The reason that an attempt is aborted with when the service stays silent. */
 export class Silence extends Error {
   readonly silentMs: number;
@@ -29,6 +32,10 @@ export function networkError(
   thrown: unknown,
   baseUrl: string,
 ): { error: ImgbatchError; mayHaveArrived: boolean } {
+  if (messageOf(thrown) === REDIRECT) {
+    const message = `The service at ${baseUrl} redirects: give the address that it redirects to as the base URL.`;
+    return { error: new ImgbatchError("BAD_RESPONSE", message, { cause: thrown }), mayHaveArrived: false };
+  }
   const code = systemCode(thrown);
   const reason = thrown instanceof Silence ? thrown.message : (code ?? messageOf(thrown));
   const mayHaveArrived = code === null || !NOT_CONNECTED.has(code);

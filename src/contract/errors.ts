@@ -74,6 +74,20 @@ export const SERVICE_ERRORS = {
   BATCH_IMAGE_RESULT_MISSING: e(500, "internal", "A stored image is missing or damaged."),
   BATCH_IMAGE_CANCEL_FAILED: retryable(502, "temporary", "The upstream refused the cancellation."),
   BATCH_IMAGE_DOWNLOAD_LIMITED: retryable(429, "temporary", "Too many downloads at once."),
+  REALTIME_INVALID_ARGUMENT: e(400, "usage", "The request has an invalid field."),
+  REALTIME_GROUP_NOT_NATIVE: e(400, "auth", "The group of this key may not use the real-time API."),
+  REALTIME_MODEL_NOT_FOUND: e(404, "usage", "This key has no such model."),
+  REALTIME_INSUFFICIENT_BALANCE: e(402, "money", "The balance is too low for this image."),
+  REALTIME_NO_PROVIDER: retryable(503, "temporary", "Nothing can make images for this model now."),
+  REALTIME_PROVIDER_LIMITED: retryable(429, "temporary", "The upstream takes no more requests now."),
+  REALTIME_PROVIDER_FAILED: e(500, "temporary", "The upstream failed."),
+  REALTIME_PROVIDER_UNREACHABLE: retryable(502, "temporary", "The upstream did not answer as it should."),
+  REALTIME_PROVIDER_OVERLOADED: retryable(503, "temporary", "The upstream is overloaded."),
+  REALTIME_TIMEOUT: retryable(504, "temporary", "The image was not made in time."),
+  REALTIME_CANCELLED: e(499, "temporary", "The request was cancelled."),
+  MALFORMED_REQUEST: e(400, "usage", "This is not HTTP as the service speaks it."),
+  REQUEST_TIMEOUT: retryable(408, "temporary", "The request took too long to arrive."),
+  REQUEST_HEADERS_TOO_LARGE: e(431, "usage", "The headers of the request are too large."),
   REQUEST_TOO_LARGE: e(413, "usage", "The request body is too large."),
   UNSUPPORTED_MEDIA_TYPE: e(415, "usage", "Content-Type: send application/json."),
   INVALID_JSON: e(400, "usage", "The body is not valid JSON."),
@@ -90,14 +104,18 @@ export const LOCAL_ERRORS = {
   INVALID_INPUT: e(0, "usage", "The input is not right; nothing was sent."),
   INVALID_CONFIG: e(0, "usage", "The configuration is not right."),
   COST_LIMIT: e(0, "money", "The run would cost more than --max-cost."),
+  DATA_DAMAGED: e(0, "internal", "The database of this data directory is damaged."),
   DATA_DIRECTORY_IN_USE: e(0, "conflict", "Another process uses this data directory."),
   DIRECTORY_CONFLICT: e(0, "conflict", "This directory belongs to another run."),
+  DIRECTORY_IN_USE: e(0, "conflict", "Another process works in this directory."),
   ADDRESS_IN_USE: e(0, "conflict", "The port is taken."),
   NETWORK: retryable(0, "temporary", "The service could not be reached."),
   BAD_RESPONSE: e(0, "temporary", "The service answered something that is no answer of this API."),
   SUBMISSION_UNKNOWN: e(0, "temporary", "It is not known whether the service took the batch."),
   ITEMS_FAILED: e(0, "someFailed", "Some images failed."),
   NO_IMAGES: e(0, "noImages", "Not one image was made."),
+  IMAGE_REFUSED: e(0, "noImages", "The service refused to make this image."),
+  STORAGE_FAILED: e(0, "saving", "The data directory cannot be written."),
   SAVE_FAILED: e(0, "saving", "A file could not be saved."),
   VERIFY_FAILED: e(0, "saving", "A downloaded file is not what the service says it is."),
   TIMEOUT: e(0, "timeout", "Time is up; the batch goes on."),
@@ -122,6 +140,8 @@ export interface ErrorDetails {
   retryAfterMs?: number | undefined;
   /** More than one finding (a line each), as for a prompt file. */
   details?: readonly string[] | undefined;
+  /** What to do next, where the usual advice for the code does not fit. */
+  advice?: string | undefined;
 }
 
 /** The one error class of service, client and command line. Decide by `code`, never by the message. */
@@ -133,6 +153,7 @@ export class ImgbatchError extends Error {
   readonly requestId: string | undefined;
   readonly retryAfterMs: number | undefined;
   readonly details: readonly string[] | undefined;
+  readonly advice: string | undefined;
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
     super(message ?? ERRORS[code].message, { cause: details.cause });
@@ -143,6 +164,7 @@ export class ImgbatchError extends Error {
     this.requestId = details.requestId;
     this.retryAfterMs = details.retryAfterMs;
     this.details = details.details;
+    this.advice = details.advice;
   }
 }
 

@@ -1,12 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../client/saving.ts";
-import type { CreateBatchBody, CreateItemBody } from "../contract/create-batch.ts";
 import { expandedCustomIds } from "../contract/text-rules.ts";
 import { writeFileDurably } from "../kernel/durable-file.ts";
-import type { Chunk, PlannedItem, RunRequest } from "./plan.ts";
+import type { PlannedItem } from "./plan.ts";
 import type { PromptReference } from "./prompts/prompt-item.ts";
-import { readReference, referencePath } from "./references.ts";
+import { referencePath } from "./references.ts";
 
 export const INPUT_FILE = "input.jsonl";
 
@@ -49,36 +48,6 @@ export function toInputLine(item: PlannedItem): InputLine {
     prompt: item.prompt,
     ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
     ...(references.length === 0 ? {} : { reference_images: references }),
-  };
-}
-
-/** The JSON text of the create request of a chunk; reads the reference images from the run's directory. */
-export async function createRequestText(dir: string, request: RunRequest, chunk: Chunk): Promise<string> {
-  const items: CreateItemBody[] = [];
-  for (const item of chunk.items) items.push(await toCreateItem(dir, item));
-  const body: CreateBatchBody = {
-    model: request.model,
-    ...(request.name === null ? {} : { task_name: request.name }),
-    ...(request.parentId === null ? {} : { parent_batch_id: request.parentId }),
-    ...(request.metadata === null ? {} : { metadata: request.metadata }),
-    response_mime_type: request.mimeType,
-    items,
-  };
-  return JSON.stringify(body);
-}
-
-async function toCreateItem(dir: string, item: PlannedItem): Promise<CreateItemBody> {
-  const { customId, prompt, outputCount, references } = item;
-  const images = [];
-  for (const reference of references) {
-    const data = (await readReference(dir, reference.sha256)).toString("base64");
-    images.push({ ...labelsOf(reference), mime_type: reference.mimeType, data });
-  }
-  return {
-    custom_id: customId,
-    prompt,
-    ...(outputCount === 1 ? {} : { output_count: outputCount }),
-    ...(images.length === 0 ? {} : { reference_images: images }),
   };
 }
 

@@ -1,6 +1,5 @@
-import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
 import { join } from "node:path";
+import { hashFile } from "./hash-file.ts";
 import type { ResultFile, ResultLine } from "./results.ts";
 import { IMAGES_FOLDER } from "./run-directory.ts";
 
@@ -15,17 +14,6 @@ export async function isWholeResult(dir: string, line: ResultLine): Promise<bool
   if (line.files.length === 0) return false;
   for (const file of line.files) if (!(await isSound(dir, file))) return false;
   return true;
-}
-
-/** SHA-256 of a file; null when it cannot be read. */
-export async function hashFile(path: string): Promise<string | null> {
-  const hash = createHash("sha256");
-  try {
-    for await (const chunk of createReadStream(path)) hash.update(chunk);
-    return hash.digest("hex");
-  } catch {
-    return null;
-  }
 }
 
 /** A results file can be edited by anybody: a path from it is only used when it is a name directly below `images/`. */

@@ -2,6 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, imgbatch, type Running, startNode } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -53,14 +54,13 @@ describe("imgbatch exec", () => {
     expect({ code, left }).toEqual({ code: 0, left: [] });
   });
 
-  it("[EXEC-2] adds nothing to the command's streams, and its arguments stay its own", async () => {
-    const script = `process.stdout.write(process.argv.slice(1).join()); process.stderr.write("err")`;
+  it("[EXEC-2] [EXEC-3] adds nothing to the command's streams, ends with its code, and its arguments stay its own", async () => {
+    const script = `process.stdout.write(process.argv.slice(1).join()); process.stderr.write("err"); process.exitCode = 42`;
     const { stdout, stderr, code } = await exec(...node(script), "--", "--json", "-v");
-    expect({ stdout, stderr, code }).toEqual({ stdout: "--json,-v", stderr: "err", code: 0 });
+    expect({ stdout, stderr, code }).toEqual({ stdout: "--json,-v", stderr: "err", code: 42 });
   });
 
-  it("[EXEC-3] ends as the command ends: its code, or 128 and the signal", async () => {
-    expect((await exec(...node("process.exit(42)"))).code).toBe(42);
+  it("[EXEC-3] ends with 128 and the signal after a command that a signal ended", async () => {
     expect((await exec(...node("process.kill(process.pid, 'SIGKILL')"))).code).toBe(137);
   });
 
@@ -71,8 +71,9 @@ describe("imgbatch exec", () => {
   });
 
   it("[EXEC-3] has no --json, and needs a command", async () => {
-    expect((await exec("--json", "--", "true")).code).toBe(2);
-    expect((await exec()).code).toBe(2);
+    const cwd = await tempDir();
+    expect((await runInProcess(["exec", "--json", "--", "true"], { cwd })).code).toBe(2);
+    expect((await runInProcess(["exec"], { cwd })).code).toBe(2);
   });
 
   it("[EXEC-4] leaves no process behind, not even one that left the group", async () => {
@@ -129,6 +130,7 @@ describe("imgbatch exec", () => {
     expect({ code, left }).toEqual({ code: 0, left: [] });
     expect(existsSync(join(data, "imgbatch.db"))).toBe(true);
     expect(existsSync(join(data, "server.json"))).toBe(false);
-    expect((await exec("--simulate", "speed=1", ...node(""))).code).toBe(2);
+    const wrong = ["exec", "--data", data, "--simulate", "speed=1", ...node("")];
+    expect((await runInProcess(wrong, { cwd: data })).code).toBe(2);
   });
 });

@@ -23,13 +23,18 @@ describe("imgbatch ready", () => {
     const { code, stderr } = await cli.run(["ready"]);
     expect(code).toBe(7);
     expect(stderr).toContain("Not ready: the disk is full.");
-    expect((await cli.run(["ready", "--base-url", "http://127.0.0.1:1"])).code).toBe(7);
+    const down = await cli.run(["ready", "--base-url", "http://127.0.0.1:1"]);
+    expect(down.code).toBe(7);
+    expect(down.stderr).toContain("next: imgbatch ready --wait");
+    expect(down.stderr).not.toContain("paid");
   });
 
   it("[READY-1] asks the running service of the data directory, and starts none", async () => {
     const data = await tempDir();
     const env = cleanEnvironment({ IMGBATCH_DATA: data });
-    expect((await imgbatch(["ready"], { env })).code).toBe(7);
+    const none = await imgbatch(["ready"], { env });
+    expect(none.code).toBe(7);
+    expect(none.stderr).toContain("next: start `imgbatch serve`");
     const waiting = startNode([BIN, "ready", "--wait"], { env });
     const serve = startNode([BIN, "serve", "--port", "0"], { env });
     const { url } = JSON.parse(await serve.line());

@@ -1,7 +1,8 @@
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { createCli } from "../support/cli.ts";
+import { createInProcessCli } from "../support/cli-in-process.ts";
 
 const PROMPTS = `${["a cat", "a bad dog", "a hen"].map((prompt) => JSON.stringify({ prompt })).join("\n")}\n`;
 const submit = ["submit", "-", "--output", "out"];
@@ -9,7 +10,7 @@ const submit = ["submit", "-", "--output", "out"];
 describe("the reports of submit", () => {
   it("[REPORT-13] writes the contact sheet always, and what --junit and --markdown name", async () => {
     const cli = await createCli({ failing: /bad/ });
-    const { code, stdout } = await cli.run([...submit, "--junit", "j.xml", "--markdown", "m.md"], {
+    const { code, stdout } = await cli.here([...submit, "--junit", "j.xml", "--markdown", "m.md"], {
       stdin: PROMPTS,
     });
     expect({ code, stdout }).toEqual({ code: 4, stdout: "out\n" });
@@ -21,16 +22,16 @@ describe("the reports of submit", () => {
 
   it("[REPORT-13] --no-gallery leaves the contact sheet out", async () => {
     const cli = await createCli();
-    await cli.run([...submit, "--no-gallery"], { stdin: PROMPTS });
+    await cli.here([...submit, "--no-gallery"], { stdin: PROMPTS });
     await expect(readFile(join(cli.cwd, "out/index.html"))).rejects.toThrow("ENOENT");
   });
 
   it("[REPORT-13] a report that was asked for and cannot be written is exit 9; a contact sheet is only missed", async () => {
     const cli = await createCli();
-    const refused = await cli.run([...submit, "--junit", "no/such/place.xml"], { stdin: PROMPTS });
+    const refused = await cli.here([...submit, "--junit", "no/such/place.xml"], { stdin: PROMPTS });
     expect(refused.code).toBe(9);
     await mkdir(join(cli.cwd, "other/index.html"), { recursive: true });
-    const missed = await cli.run(["submit", "-", "--output", "other"], { stdin: PROMPTS });
+    const missed = await cli.here(["submit", "-", "--output", "other"], { stdin: PROMPTS });
     expect(missed.code).toBe(0);
     expect(missed.stderr).toContain("could not write the contact sheet");
   });
@@ -49,5 +50,42 @@ describe("the reports of submit", () => {
     expect(stderr).toMatch(/^::error title=.+::.+$/m);
     expect(await readFile(summary, "utf8")).toContain("**1 failed**");
     expect(await readFile(output, "utf8")).toMatch(/fail_count<<(\w+)\n1\n\1\n/);
+  });
+});
+
+describe("the reports of other commands", () => {
+  it("[REPORT-15] download writes them too, but not for a ZIP or a single image", async () => {
+    const cli = await createCli({ failing: /bad/ });
+    await cli.here([...submit, "--no-gallery"], { stdin: PROMPTS });
+    expect((await cli.here(["download", "out", "--junit", "j.xml"])).code).toBe(4);
+    expect(await readFile(join(cli.cwd, "j.xml"), "utf8")).toContain('tests="3" failures="1"');
+    expect(await readFile(join(cli.cwd, "out/index.html"), "utf8")).toContain("1 image failed");
+    for (const flags of [
+      ["--zip", "--junit", "z.xml"],
+      ["--item", "x", "--no-gallery"],
+    ])
+      expect((await cli.here(["download", "out", ...flags])).code).toBe(2);
+  });
+
+  it("[REPORT-15] generate --file writes them too, and names the command that makes its failed images", async () => {
+    const cli = await createInProcessCli();
+    cli.fake.always(/bad/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
+    await writeFile(cli.path("p.jsonl"), PROMPTS);
+    const generate = ["generate", "--file", "p.jsonl", "-o", "out", "--markdown", "m.md"];
+    expect((await cli.run(generate)).code).toBe(4);
+    expect(await readFile(cli.path("m.md"), "utf8")).toContain(
+      "imgbatch generate --file out/retry.jsonl --output out-retry",
+    );
+    const page = await readFile(cli.path("out/index.html"), "utf8");
+    expect(page).toContain("1 image failed");
+    expect(page).toContain("vendorx-3.1-flash-image");
+    expect((await cli.run(["generate", "a cat", "--junit", "j.xml"])).code).toBe(2);
+  });
+
+  it("[REPORT-15] retry writes them anew", async () => {
+    const cli = await createCli({ failing: /bad/ });
+    await cli.here(submit, { stdin: PROMPTS });
+    expect((await cli.here(["retry", "out", "--include-refused", "--junit", "j.xml"])).code).toBe(4);
+    expect(await readFile(join(cli.cwd, "j.xml"), "utf8")).toContain('tests="3" failures="1"');
   });
 });

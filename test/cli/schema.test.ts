@@ -7,12 +7,12 @@ import { SCHEMAS } from "../../src/cli/schemas/schemas.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { checkRow } from "../../src/run/prompts/check-row.ts";
 import { createCli } from "../support/cli.ts";
-import { imgbatch } from "../support/processes.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
 
 const TEMPLATES = join(import.meta.dirname, "../../templates");
 
 async function validatorOf(name: string) {
-  const { code, stdout } = await imgbatch(["schema", name]);
+  const { code, stdout } = await runInProcess(["schema", name], { cwd: TEMPLATES });
   expect(code).toBe(0);
   const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, validateFormats: false });
   return ajv.compile(JSON.parse(stdout));
@@ -69,20 +69,36 @@ describe("imgbatch schema", () => {
   it("[SCHEMA-1] result: takes every line that a run writes", async () => {
     const validate = await validatorOf("result");
     const cli = await createCli({ failing: /bad/ });
-    await cli.run(["submit", "-", "--output", "out"], { stdin: '{"prompt":"good"}\n{"prompt":"bad"}\n' });
+    await cli.here(["submit", "-", "--output", "out"], { stdin: '{"prompt":"good"}\n{"prompt":"bad"}\n' });
     const lines = jsonl(await readFile(join(cli.cwd, "out/results.jsonl"), "utf8"));
     expect(lines).toHaveLength(2);
     for (const line of lines) expect([line, validate(line), validate.errors]).toEqual([line, true, null]);
     expect(validate({ ...lines[0], files: [{ path: 1 }] })).toBe(false);
   });
 
+  it("[SCHEMA-1] event: takes every line of --events of a run", async () => {
+    const validate = await validatorOf("event");
+    const cli = await createCli({ failing: /bad/ });
+    const prompts = '{"prompt":"good"}\n{"prompt":"bad"}\n';
+    const { stdout } = await cli.here(["submit", "-", "--output", "out", "--events", "-"], {
+      stdin: prompts,
+    });
+    const lines = jsonl(stdout);
+    expect(lines.map(({ event }) => event)).toEqual(
+      expect.arrayContaining(["run_planned", "file_saved", "run_ended"]),
+    );
+    for (const line of lines) expect([line, validate(line), validate.errors]).toEqual([line, true, null]);
+    expect(validate({ ...lines[0], event: "run_begun" })).toBe(false);
+    expect(validate({ ...lines[0], schema_version: 2 })).toBe(false);
+  });
+
   it("[SCHEMA-2] openapi prints the description of the API; no name prints the names; a wrong one is exit 2", async () => {
     const cli = await createCli();
-    expect((await cli.run(["schema", "openapi"])).json()).toMatchObject({ openapi: "3.1.0" });
-    expect((await imgbatch(["schema"])).stdout.trim().split("\n")).toEqual([
+    expect((await cli.here(["schema", "openapi"])).json()).toMatchObject({ openapi: "3.1.0" });
+    expect((await cli.here(["schema"])).stdout.trim().split("\n")).toEqual([
       ...Object.keys(SCHEMAS),
       "openapi",
     ]);
-    expect((await imgbatch(["schema", "propmts"])).code).toBe(2);
+    expect((await cli.here(["schema", "propmts"])).code).toBe(2);
   });
 });

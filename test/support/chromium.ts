@@ -1,7 +1,5 @@
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { tempDir } from "./temp-dir.ts";
 
 /** The name under which a Chromium is installed here; null where there is none. */
 export const CHROMIUM =
@@ -23,18 +21,14 @@ const FLAGS = [
 
 /** Opens a page from disk, in a profile of its own, and answers its document after its script has run. */
 export async function dumpDom(page: string, size: { width: number; height: number }): Promise<string> {
-  const profile = await mkdtemp(join(tmpdir(), "imgbatch-chromium-"));
-  try {
-    const window = `--window-size=${size.width},${size.height}`;
-    const args = [...FLAGS, window, `--user-data-dir=${profile}`, "--dump-dom", `file://${page}`];
-    const child = spawn(CHROMIUM ?? "chromium", args, { stdio: ["ignore", "pipe", "ignore"] });
-    let dom = "";
-    child.stdout.setEncoding("utf8").on("data", (text) => {
-      dom += text;
-    });
-    await new Promise((done) => child.once("close", done));
-    return dom;
-  } finally {
-    await rm(profile, { recursive: true, force: true, maxRetries: 5 });
-  }
+  const profile = await tempDir();
+  const window = `--window-size=${size.width},${size.height}`;
+  const args = [...FLAGS, window, `--user-data-dir=${profile}`, "--dump-dom", `file://${page}`];
+  const child = spawn(CHROMIUM ?? "chromium", args, { stdio: ["ignore", "pipe", "ignore"] });
+  let dom = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    dom += text;
+  });
+  await new Promise((done) => child.once("close", done));
+  return dom;
 }

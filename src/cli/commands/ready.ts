@@ -12,6 +12,9 @@ const DEFAULT_TIMEOUT_MS = 30_000;
 /** Between two looks, in ms: short on this machine, fair elsewhere. */
 const LOCAL_PAUSE_MS = 250;
 const REMOTE_PAUSE_MS = 2000;
+const START = "start `imgbatch serve`, or name a service with --base-url; `imgbatch doctor` looks for more";
+const LATER = "imgbatch ready --wait; `imgbatch doctor` looks for what is wrong";
+const LONGER = "look at the service (`imgbatch doctor`), or allow more time with --timeout";
 
 /**
  * `imgbatch ready`: one look, or with `--wait` as many as it takes. A service that is not ready is exit 7, one that
@@ -32,14 +35,19 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       const probe: Probe = service === null ? NOT_RUNNING : await probeService(service, signal);
       if (probe.problems.length === 0 && service !== null) return ready(service.baseUrl);
       last = probe.problems.join("; ");
-      if (!isPatient) throw new ImgbatchError("NETWORK", `Not ready: ${last}.`);
+      if (!isPatient)
+        throw new ImgbatchError("NETWORK", `Not ready: ${last}.`, {
+          advice: service === null ? START : LATER,
+        });
       output.progress(`waiting: ${last}`);
       await systemClock.sleep(service?.isLocal === false ? REMOTE_PAUSE_MS : LOCAL_PAUSE_MS, signal);
     }
   } catch (error) {
     if (!limit.signal.aborted || context.signal.aborted) throw error;
     const why = last === "" ? "the service did not answer" : last;
-    throw new ImgbatchError("TIMEOUT", `Not ready after ${formatDuration(limitMs)}: ${why}.`);
+    throw new ImgbatchError("TIMEOUT", `Not ready after ${formatDuration(limitMs)}: ${why}.`, {
+      advice: LONGER,
+    });
   } finally {
     limit.stop();
     output.settle();

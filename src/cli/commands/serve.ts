@@ -4,16 +4,15 @@ import { join, resolve } from "node:path";
 import { type Service, startService } from "../../app.ts";
 import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import type { ReadyFile } from "../../contract/data-directory.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/durable-file.ts";
-import { createLog, LOG_LEVELS, type LogLevel } from "../../kernel/pino-log.ts";
+import { createLog, LOG_LEVELS } from "../../kernel/pino-log.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
-import { durationOption, flagOption, textOption, wholeOption } from "../option-values.ts";
+import { choiceOption, durationOption, flagOption, textOption, wholeOption } from "../option-values.ts";
 import { withSimulation } from "../simulation.ts";
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** `imgbatch serve`: the service, until it is told to stop. */
+/** `imgbatch serve`: the service, until it is told to stop or its disk fails (`STORAGE_FAILED`). */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, global, options, output } = context;
   const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
@@ -23,15 +22,15 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? config.server.port,
   };
   const log = createLog({
-    level: readLogLevel(textOption(options, "logLevel")),
+    level: choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "info",
     forPeople: Boolean(process.stderr.isTTY),
     write: (line) => process.stderr.write(line),
   });
   if (!isLoopback(address.host)) {
-    output.note(
+    output.warn(
       `warning: ${address.host} can be reached from other machines, and this service speaks plain HTTP;`,
     );
-    output.note("warning: put a proxy with TLS in front of it, or API keys travel readable.");
+    output.warn("warning: put a proxy with TLS in front of it, or API keys travel readable.");
   }
   const readyFile = textOption(options, "readyFile");
   const isEphemeral = flagOption(options, "ephemeral");
@@ -42,10 +41,11 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     const start = { config, dataDirectory, address, log, workers: true, announceUrl: true };
     const service = await startService(start);
     await announce(service, { cwd, dataDirectory, readyFile });
-    await aborted(context.signal);
-    log.info("stopping", { grace_ms: graceMs });
-    await service.close(graceMs);
+    await aborted(AbortSignal.any([context.signal, service.failed]));
+    log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
+    await service.close(service.failed.aborted ? 0 : graceMs);
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
+    service.failed.throwIfAborted();
   } finally {
     if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
   }
@@ -74,16 +74,6 @@ function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-function readLogLevel(value: string | undefined): LogLevel {
-  const level = LOG_LEVELS.find((known) => known === (value ?? "info"));
-  if (level) return level;
-  throw usage(`--log-level: ${JSON.stringify(value)} is none of ${LOG_LEVELS.join(", ")}`);
-}
-
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || host.startsWith("127.");
-}
-
-function usage(message: string): ImgbatchError {
-  return new ImgbatchError("USAGE", message);
 }

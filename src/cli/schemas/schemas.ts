@@ -20,6 +20,10 @@ export const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
     title: "A line of results.jsonl",
     load: async () => toJsonSchema((await import("../../run/result-schema.ts")).resultSchema),
   },
+  event: {
+    title: "A line of --events",
+    load: async () => toJsonSchema((await import("../../contract/events.ts")).eventLineSchema),
+  },
 };
 
 /** JSON Schema 2020-12 of what may be written: what has a default may be left out. */

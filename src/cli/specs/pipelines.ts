@@ -24,6 +24,7 @@ const exec: CommandSpec = {
   ],
   examples: ["imgbatch exec -- npm test", "imgbatch exec --simulate fail=0.1,seed=7 -- ./nightly.sh"],
   json: false,
+  exits: ["conflict"],
   load: () => import("../commands/exec.ts"),
 };
 
@@ -35,6 +36,7 @@ const ready: CommandSpec = {
     { flags: "--timeout <time>", description: "with --wait: give up after this time", default: "30s" },
   ],
   examples: ["imgbatch ready --wait --timeout 2m && imgbatch submit prompts.jsonl"],
+  exits: ["auth", "temporary", "timeout"],
   load: () => import("../commands/ready.ts"),
 };
 
@@ -52,6 +54,7 @@ const init: CommandSpec = {
     { flags: "--force", description: "replace files that are there" },
   ],
   examples: ["imgbatch init", "imgbatch init --template github"],
+  exits: ["saving"],
   load: () => import("../commands/init.ts"),
 };
 
@@ -68,6 +71,7 @@ const doctor: CommandSpec = {
   name: "doctor",
   summary: "look for what may keep runs from working: key, service, clock, disk; costs nothing",
   examples: ["imgbatch doctor", "imgbatch doctor --json"],
+  exits: ["auth", "conflict", "temporary", "saving"],
   load: () => import("../commands/doctor.ts"),
 };
 

@@ -3,7 +3,8 @@ import { resolve } from "node:path";
 import { IMAGE_MIME_TYPES } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { type ImageHeader, readImageHeader } from "../image-header.ts";
+import { readFacts } from "../hash-file.ts";
+import { HEADER_BYTES, type ImageHeader, readImageHeader } from "../image-header.ts";
 import type { ReferenceSpec } from "./check-row.ts";
 import type { PromptReference, Report } from "./prompt-item.ts";
 
@@ -23,23 +24,35 @@ export async function loadReference(
   if (spec.inline !== undefined) return inlineReference(spec, spec.inline, limits, report);
   if (spec.path === undefined) return null;
   const path = resolve(baseDir, spec.path);
-  const data = await readImageFile(path, limits.referenceImageBytes);
-  if (typeof data === "string") {
-    report(spec.field, `${spec.path} ${data}`);
+  const facts = await readImageFile(path, limits.referenceImageBytes);
+  if (typeof facts === "string") {
+    report(spec.field, `${spec.path} ${facts}`);
     return null;
   }
-  const header = readImageHeader(data);
+  const { header } = facts;
   if (header === null) report(spec.field, `${spec.path} ${ACCEPTED}; its first bytes are of no such type`);
-  return header === null ? null : toReference(spec, data, header, { path }, report);
+  return header === null ? null : toReference(spec, { ...facts, header, source: { path } }, report);
 }
 
-/** The bytes, or what is wrong. */
-async function readImageFile(path: string, maxBytes: number): Promise<Buffer | string> {
+interface ImageFacts {
+  sha256: string;
+  bytes: number;
+  /** Null when it is no image of a known type. */
+  header: ImageHeader | null;
+}
+
+/** What is to be known of a file, or what is wrong. */
+async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts | string> {
   try {
     const facts = await stat(path);
     if (!facts.isFile()) return "is not a file";
     if (facts.size > maxBytes) return tooLarge(facts.size, maxBytes);
-    return await readFile(path);
+    const { head, ...rest } = await readFacts(path, HEADER_BYTES);
+    if (rest.bytes > maxBytes) return tooLarge(rest.bytes, maxBytes);
+    const header = readImageHeader(head);
+    // What says its size so late has much before it: then all of it is read.
+    const isLate = header !== null && header.widthPx === null && rest.bytes > head.length;
+    return { ...rest, header: isLate ? readImageHeader(await readFile(path)) : header };
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     return code === "ENOENT"
@@ -72,14 +85,13 @@ function inlineReference(
       : IMAGE_MIME_TYPES.join(", ");
     return wrong("mime_type", `is ${JSON.stringify(inline.mimeType)}; it should be ${right}`);
   }
-  return toReference(spec, data, header, { data }, report);
+  const facts = { sha256: sha256Hex(data), bytes: data.length, header, source: { data } };
+  return toReference(spec, facts, report);
 }
 
 function toReference(
   spec: ReferenceSpec,
-  data: Buffer,
-  header: ImageHeader,
-  source: PromptReference["source"],
+  { sha256, bytes, header, source }: ImageFacts & { header: ImageHeader; source: PromptReference["source"] },
   report: Report,
 ): PromptReference | null {
   const pixels = (header.widthPx ?? 0) * (header.heightPx ?? 0);
@@ -92,7 +104,7 @@ function toReference(
     ...(spec.id === undefined ? {} : { id: spec.id }),
     ...(spec.type === undefined ? {} : { type: spec.type }),
   };
-  return { ...labels, mimeType, sha256: sha256Hex(data), bytes: data.length, pixels, source };
+  return { ...labels, mimeType, sha256, bytes, pixels, source };
 }
 
 function tooLarge(bytes: number, maxBytes: number): string {

@@ -32,7 +32,6 @@ export interface ReportBatch {
 
 export interface ReportImage {
   id: string;
-  batchId: string;
   /** Null where the input is not known. */
   prompt: string | null;
   files: readonly ResultFile[];
@@ -45,15 +44,21 @@ export interface ReportFacts {
   name: string | null;
   model: string | null;
   ledger: Ledger;
-  lines: readonly ResultLine[];
+  lines: readonly EndedImage[];
   /** By the id of each image, as `readRunInput` answers it. */
   input: ReadonlyMap<string, Pick<InputLine, "prompt">>;
   nowMs: number;
+  /** Instead of `imgbatch retry`, where that does not fit; null for none. */
+  retryCommand?: string | null;
 }
+
+/** A line of the results, of whatever kind of run. */
+export type EndedImage = Pick<ResultLine, "custom_id" | "status" | "files" | "error">;
 
 /** Puts together what is known of a run. An image counts as failed when no file of it is here. */
 export function buildReport(facts: ReportFacts): RunReport {
   const { directory, ledger, lines, input } = facts;
+  const { retryCommand = `imgbatch retry ${shellWord(directory)}` } = facts;
   const images = lines.map((line) => toImage(line, input.get(line.custom_id)?.prompt ?? null));
   const failedCount = images.filter((image) => image.error !== null).length;
   return {
@@ -69,14 +74,14 @@ export function buildReport(facts: ReportFacts): RunReport {
     costMicroUsd: costOf(ledger),
     images,
     failedCount,
-    retryCommand: failedCount === 0 ? null : `imgbatch retry ${shellWord(directory)}`,
+    retryCommand: failedCount === 0 ? null : retryCommand,
   };
 }
 
-function toImage(line: ResultLine, prompt: string | null): ReportImage {
-  const { custom_id: id, batch_id: batchId, files, error, status } = line;
+function toImage(line: EndedImage, prompt: string | null): ReportImage {
+  const { custom_id: id, files, error, status } = line;
   const reason = error ?? { code: "NO_IMAGE", message: `There is no file of this image (${status}).` };
-  return { id, batchId, prompt, files, error: files.length > 0 ? null : reason };
+  return { id, prompt, files, error: files.length > 0 ? null : reason };
 }
 
 function costOf({ batches }: Ledger): number | null {

@@ -1,10 +1,10 @@
 import type { Admin, LedgerLine } from "../../../admin.ts";
 import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { type Column, tableLines } from "../../columns.ts";
 import type { RunCommand } from "../../command.ts";
 import { textOption } from "../../option-values.ts";
 import { resolveTarget } from "../../targets.ts";
 import { unknownAccount, wrongArgument } from "./arguments.ts";
-import { type Column, tableLines } from "./columns.ts";
 import { formatMoment, toSeconds } from "./moments.ts";
 import { done, withAdmin } from "./with-admin.ts";
 
@@ -49,6 +49,11 @@ function entryView(entry: LedgerLine): object {
 
 const change = (micros: number) => (micros > 0 ? `+${formatUsd(micros)}` : formatUsd(micros));
 
+/** The batch, or the real-time request, whose money it is. */
+function whatFor({ batchId, kind, requestId }: LedgerLine): string {
+  return batchId ?? (kind === "top_up" ? "" : requestId.slice(requestId.indexOf(":") + 1));
+}
+
 /** `balance` is the one of the entry's account after the entry, also where entries are left out. */
 const COLUMNS: readonly Column<LedgerLine>[] = [
   { title: "seq", align: "right", of: ({ seq }) => String(seq) },
@@ -58,5 +63,5 @@ const COLUMNS: readonly Column<LedgerLine>[] = [
   { title: "change", align: "right", of: ({ balanceChangeMicroUsd }) => change(balanceChangeMicroUsd) },
   { title: "held", align: "right", of: ({ heldChangeMicroUsd }) => change(heldChangeMicroUsd) },
   { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
-  { title: "batch", of: ({ batchId }) => batchId ?? "" },
+  { title: "for", of: whatFor },
 ];
