@@ -99,6 +99,8 @@ export interface BatchRepository {
   inputsDue(endedBeforeMs: number, page: SweepPage): { id: string; seq: number }[];
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
+  /** The newest batches, at most `limit`, whose records are not deleted. */
+  latest(limit: number): BatchRecord[];
   /** Batches that failed or were cancelled after the time. */
   stoppedSince(ms: number): BatchRecord[];
   /** Items without an outcome, of all batches that are at work. */

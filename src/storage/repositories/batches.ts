@@ -68,6 +68,10 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
           .where("status", "in", [...statuses])
           .orderBy("seq"),
       ).map(toBatchRecord),
+    latest: (limit) =>
+      all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit)).map(
+        toBatchRecord,
+      ),
     stoppedSince: (ms) =>
       all(batches().where("status", "in", ["failed", "cancelled"]).where("ended_at_ms", ">", ms)).map(
         toBatchRecord,

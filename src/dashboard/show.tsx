@@ -1,0 +1,79 @@
+import chalk from "chalk";
+import { render, useInput } from "ink";
+import { Dashboard } from "./components/dashboard.tsx";
+import type { Key } from "./events.ts";
+import { FrameStream, Painter } from "./painter.ts";
+import { readKeys } from "./read-keys.ts";
+import { DashboardSession } from "./session.ts";
+import type { DashboardSource } from "./source.ts";
+import type { DashboardState } from "./state/state.ts";
+
+/** The only timer: how often what has happened is shown. Keys are shown at once. */
+const FRAME_MS = 500;
+
+/**
+ * Shows the live view until the person quits or `signal` is aborted, and gives the terminal back as it was, also
+ * when the process dies of an error. Needs a terminal on both streams.
+ */
+export async function showDashboard(
+  source: DashboardSource,
+  options: {
+    stdin: NodeJS.ReadStream;
+    stdout: NodeJS.WriteStream;
+    signal: AbortSignal;
+    hasColor: boolean;
+  },
+): Promise<void> {
+  const { stdin, stdout, signal } = options;
+  if (!options.hasColor) chalk.level = 0;
+  const painter = new Painter(stdout);
+  const frames = new FrameStream(stdout.columns, (frame) => painter.paint(frame));
+  let quit = () => {};
+  const left = new Promise<void>((resolve) => {
+    quit = resolve;
+  });
+  const restore = () => painter.close();
+  process.on("exit", restore);
+  painter.open();
+  const session = new DashboardSession(source, {
+    columns: stdout.columns,
+    rows: stdout.rows,
+    nowMs: Date.now,
+    show: (state) => ink.rerender(view(state)),
+    onQuit: quit,
+  });
+  const onKey = (key: Key) => session.now({ type: "key", key });
+  const view = (state: DashboardState) => <Screen state={state} onKey={onKey} />;
+  // Every frame comes whole, and the painter writes what is new of it: Ink's own way clears the scrollback when
+  // the window shrinks, and shows nothing where it believes itself in a pipeline.
+  const inkOptions = { stdin, debug: true, exitOnCtrlC: false, patchConsole: false };
+  const ink = render(view(session.state), { ...inkOptions, stdout: frames as unknown as NodeJS.WriteStream });
+  const onResize = () => {
+    frames.columns = stdout.columns;
+    painter.forget();
+    session.now({ type: "resize", columns: stdout.columns, rows: stdout.rows });
+  };
+  stdout.on("resize", onResize);
+  const timer = setInterval(() => session.frame(), FRAME_MS);
+  signal.addEventListener("abort", quit, { once: true });
+  if (signal.aborted) quit();
+  try {
+    session.frame();
+    await left;
+  } finally {
+    clearInterval(timer);
+    session.stop();
+    stdout.off("resize", onResize);
+    signal.removeEventListener("abort", quit);
+    painter.close();
+    ink.unmount();
+    process.off("exit", restore);
+  }
+}
+
+function Screen({ state, onKey }: { state: DashboardState; onKey: (key: Key) => void }) {
+  useInput((input, key) => {
+    for (const meaning of readKeys(input, key)) onKey(meaning);
+  });
+  return <Dashboard state={state} />;
+}
