@@ -168,7 +168,10 @@ function detailOf(stores: Stores, batchId: string) {
   return stores.snapshot((read) => {
     const batch = read.batches.byId(batchId);
     if (batch === null) return null;
-    const outputs = Map.groupBy(read.outputs.ofBatch(batchId), (output) => output.itemId);
+    const outputs = new Map<number, OutputRecord[]>();
+    for (const output of read.outputs.ofBatch(batchId)) {
+      outputs.set(output.itemId, [...(outputs.get(output.itemId) ?? []), output]);
+    }
     const items = read.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
     return {
       batchId,
