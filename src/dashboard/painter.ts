@@ -1,7 +1,9 @@
 import { EventEmitter } from "node:events";
 
-const ALTERNATE_SCREEN = "\x1b[?1049h\x1b[?25l";
-const NORMAL_SCREEN = "\x1b[?25h\x1b[?1049l";
+const SHOW_CURSOR = "\x1b[?25h";
+const HIDE_CURSOR = "\x1b[?25l";
+const ALTERNATE_SCREEN = `\x1b[?1049h${HIDE_CURSOR}`;
+const NORMAL_SCREEN = `${SHOW_CURSOR}\x1b[?1049l`;
 const BEGIN_UPDATE = "\x1b[?2026h";
 const END_UPDATE = "\x1b[?2026l";
 
@@ -65,8 +67,9 @@ export class FrameStream extends EventEmitter {
     this.#onFrame = onFrame;
   }
 
-  write(frame: string): boolean {
-    this.#onFrame(frame);
+  write(text: string): boolean {
+    // Ink shows and hides the cursor through the same stream; the painter does that.
+    if (text !== SHOW_CURSOR && text !== HIDE_CURSOR) this.#onFrame(text);
     return true;
   }
 }

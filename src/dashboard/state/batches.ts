@@ -17,13 +17,18 @@ export function forgetBatch(state: DashboardState, id: string): DashboardState {
   const index = shown.findIndex((row) => row.id === id);
   const batches = new Map(state.batches);
   batches.delete(id);
-  const isOpen = state.detail?.batchId === id;
+  const isOpen = isLookedAt(state, id);
   const next = isOpen
     ? { ...state, batches, detail: null, view: { ...state.view, screen: "batches" as const } }
     : { ...state, batches };
   if (state.view.selectedId !== id) return next;
   const neighbour = shown[index + 1] ?? shown[index - 1];
   return { ...next, view: { ...next.view, selectedId: neighbour?.id ?? null } };
+}
+
+function isLookedAt(state: DashboardState, id: string): boolean {
+  const { screen } = state.view;
+  return (screen === "detail" || screen === "picture") && selectedBatch(state)?.id === id;
 }
 
 /** The batches that the filter lets through, in the chosen order. */
