@@ -125,6 +125,11 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
   };
 }
 
+/** Whether lines must not move even on a terminal: it cannot do it (`TERM=dumb`), or a CI system records it (`CI`). */
+export function isStillTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
+  return env.TERM === "dumb" || !["", "0", "false", undefined].includes(env.CI);
+}
+
 /**
  * Reads the configuration: the named file, else `imgbatch.config.json` of the working directory, else defaults.
  * Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every key that is unknown or of a wrong type.

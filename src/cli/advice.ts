@@ -31,6 +31,7 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   SAVE_FAILED:
     "free the disk or fix the permission, then run the same command again: only what is missing is fetched",
   VERIFY_FAILED: "run the same command again: only what is missing or damaged is fetched",
+  DIRECTORY_IN_USE: "wait until the other one has ended, then run the same command again",
   INVALID_INPUT: "fix the lines above and run the same command again",
 };
 

@@ -12,8 +12,10 @@ import type { SubmitOptions } from "./submit-options.ts";
 export interface Budget {
   /** Null when nobody says what an image costs. */
   estimate(chunks: readonly Chunk[]): number | null;
+  estimateImages(images: number): number | null;
   /** Throws `COST_LIMIT` when these batches may cost more than allowed. */
   approve(chunks: readonly Chunk[]): void;
+  approveImages(images: number): void;
 }
 
 /** Throws `USAGE` when there is a limit but no price to compare it with. */
@@ -27,15 +29,18 @@ export function createBudget(
     const message = `The service does not say what an image of ${model.id} costs: add --unit-cost for --max-cost.`;
     throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
   }
-  const estimate = (chunks: readonly Chunk[]) => (unit === null ? null : unit * imagesOf(chunks));
+  const estimateImages = (images: number) => (unit === null ? null : unit * images);
+  const approveImages = (images: number) => {
+    const cost = estimateImages(images);
+    if (max === undefined || cost === null || cost <= max) return;
+    const message = `${images} images would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
+    throw new ImgbatchError("COST_LIMIT", message);
+  };
   return {
-    estimate,
-    approve: (chunks) => {
-      const cost = estimate(chunks);
-      if (max === undefined || cost === null || cost <= max) return;
-      const message = `${imagesOf(chunks)} images would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
-      throw new ImgbatchError("COST_LIMIT", message);
-    },
+    estimateImages,
+    approveImages,
+    estimate: (chunks) => estimateImages(imagesOf(chunks)),
+    approve: (chunks) => approveImages(imagesOf(chunks)),
   };
 }
 

@@ -1,3 +1,5 @@
+import type { ExitName } from "../contract/exit-codes.ts";
+import type { RunVoice } from "../run/run-voice.ts";
 import type { ServiceConnection } from "./service-connection.ts";
 
 /** An option of a command, as commander takes it. */
@@ -25,6 +27,8 @@ export interface CommandSpec {
   options?: readonly OptionSpec[];
   /** Lines of example calls for the help. */
   examples?: readonly string[];
+  /** How it can end, besides done, used wrongly and broken inside. For the help. */
+  exits?: readonly ExitName[];
   /** Commands below this one, as in `admin check`. */
   commands?: readonly CommandSpec[];
   /** Only where a command has no `--json`, because it is no question with one answer. */
@@ -44,6 +48,8 @@ export interface GlobalOptions {
   apiKeyStdin: boolean;
   data?: string;
   config?: string;
+  /** Where the events of a run go: a file, or `-` for standard output. */
+  events?: string;
 }
 
 /** What a command may touch. Tests give their own. */
@@ -57,6 +63,7 @@ export interface CommandContext {
   /** Aborted by the first SIGINT or SIGTERM; the reason is an `ImgbatchError` (INTERRUPTED, TERMINATED). */
   signal: AbortSignal;
   output: Output;
+  results: Results;
   /** All of standard input. */
   readStdin(): Promise<Uint8Array>;
   /** Finds or starts the service. Call `close` at the end. */
@@ -73,8 +80,8 @@ export interface CommandResult {
 
 export type RunCommand = (context: CommandContext) => Promise<CommandResult>;
 
-/** Where a command says things while it works: always stderr. */
-export interface Output {
+/** How lines are said on stderr. */
+export interface Lines {
   /** A line that stays. */
   note(line: string): void;
   /** A line only with `--verbose`. */
@@ -83,4 +90,22 @@ export interface Output {
   progress(text: string): void;
   /** Ends the live line; nothing of it stays. */
   settle(): void;
+}
+
+/** Where a command says things while it works: stderr for people, `--events` for programs. */
+export interface Output extends Lines, Required<RunVoice> {
+  /** A line that stays, and an event. */
+  warn(line: string): void;
+}
+
+/** Standard output, for commands whose result comes bit by bit or looks different on a terminal. */
+export interface Results {
+  /** Whether people read it: a terminal, and neither `--json` nor `--events -`. */
+  isForPeople: boolean;
+  /** The width of the terminal; 80 elsewhere. */
+  columns: number;
+  /** A line of the result now; nothing with `--json` and `--events -`. */
+  line(text: string): void;
+  /** Aborted when nobody reads any more. */
+  closed: AbortSignal;
 }

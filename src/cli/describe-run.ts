@@ -1,8 +1,8 @@
 import { formatUsd, microsToNumber } from "../kernel/money.ts";
-import { escapeControls } from "../kernel/text.ts";
 import type { RunOutcome } from "../run/collect-run.ts";
+import { isRefused } from "../run/plan-retry.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
-import { type Allowance, countImages } from "../run/verdict.ts";
+import { type Allowance, type Counts, countImages } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { batchProblems, judge } from "./ended.ts";
 
@@ -20,12 +20,13 @@ const SHOWN_FAILURES = 5;
 /** Says how a run ended: on stderr for people, and as the command's result. */
 export function describeRun({ output }: CommandContext, run: EndedRun): CommandResult {
   const { outcome, shownDir, replayed } = run;
-  const { batches, lines, fetchedCount, hasRetry } = outcome;
+  const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
   const counts = countImages(outcome);
-  const { exitCode, error } = judge(counts, batches, run.allowance);
+  const { exitCode, error } = judge(counts, deciding, run.allowance);
   const cost = actualCost(outcome);
   for (const line of failureLines(outcome)) output.note(line);
-  for (const problem of batchProblems(batches)) output.note(problem);
+  for (const problem of batchProblems(deciding))
+    output.note(`${problem}; submit --new generates all of it again`);
   for (const batch of batches) {
     if (batch.status === "output_deleted")
       output.note(`the service has deleted the images of ${batch.id}; they are all here`);
@@ -36,7 +37,7 @@ export function describeRun({ output }: CommandContext, run: EndedRun): CommandR
     ...repairNote(run, counts.success),
   ];
   output.note([...parts, ...(cost === null ? [] : [formatUsd(cost)])].join(", "));
-  output.note(`next: ${nextStep(run, counts.success, hasRetry)}`);
+  output.note(`next: ${nextStep(run, counts)}`);
   return {
     exitCode,
     json: {
@@ -83,12 +84,12 @@ function failureLines({ lines }: RunOutcome): string[] {
     : shown;
 }
 
-function nextStep({ shownDir, outcome }: EndedRun, successCount: number, hasRetry: boolean): string {
-  const failedIn = outcome.lines.find((line) => line.files.length === 0)?.batch_id;
-  if (hasRetry && failedIn !== undefined) {
-    return `imgbatch submit ${shownDir}/${RETRY_FILE} --parent ${escapeControls(failedIn)} --output ${shownDir}-retry`;
-  }
-  return successCount === 0
-    ? `look into ${shownDir}/${RESULTS_FILE}`
-    : `look into ${shownDir}/images (the same command again repairs, --new generates again)`;
+function nextStep({ shownDir, outcome }: EndedRun, counts: Counts): string {
+  const failed = outcome.lines.filter((line) => line.files.length === 0);
+  const refused = failed.filter(isRefused).length;
+  if (outcome.hasRetry && refused < failed.length) return `imgbatch retry ${shownDir}`;
+  if (outcome.hasRetry)
+    return `change the prompts that were refused in ${shownDir}/${RETRY_FILE} and submit that file`;
+  if (failed.length > 0 || counts.success === 0) return `look into ${shownDir}/${RESULTS_FILE}`;
+  return `look into ${shownDir}/images (the same command again repairs)`;
 }

@@ -116,7 +116,7 @@ async function readCredentials(dataDirectory: string): Promise<Credentials> {
 }
 
 function sayOnce(output: Output): void {
-  output.note(
+  output.warn(
     "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one",
   );
 }

@@ -1,7 +1,9 @@
 import type { Batch } from "../client/read-batch.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { lastRound } from "../run/ledger.ts";
 import { type Allowance, type Counts, verdict } from "../run/verdict.ts";
+import type { Target } from "./targets.ts";
 
 /** The exit code of ended batches, and the error that the JSON document carries when it is not 0. */
 export function judge(
@@ -26,16 +28,36 @@ export function batchProblems(batches: readonly Batch[]): string[] {
   return batches.flatMap(({ id, status, error }) => {
     if (status !== "failed" && status !== "cancelled") return [];
     const reason = error === null ? "" : ` (${error.code}: ${error.message})`;
-    return [`${id} ${status === "failed" ? "failed" : "was cancelled"}${reason}, --new generates again`];
+    return [`${id} ${status === "failed" ? "failed" : "was cancelled"}${reason}`];
   });
 }
 
-/** What the batches themselves count. */
-export function countOf(batches: readonly Batch[]): Counts {
+/** The batches of some targets, as they ended. */
+export interface EndedBatches {
+  counts: Counts;
+  /** The ones that decide: of a run that was retried, those of its last retry. */
+  deciding: Batch[];
+}
+
+/** What the batches themselves count. An image that was retried counts once. */
+export function countTargets(targets: readonly Target[], batches: readonly Batch[]): EndedBatches {
+  const retries = new Set<string | null>();
+  const superseded = new Set<string | null>();
+  for (const { run } of targets) {
+    if (run === null) continue;
+    const last = lastRound(run.ledger);
+    for (const { id, round } of run.ledger.batches) {
+      if (round > 0) retries.add(id);
+      if (round < last) superseded.add(id);
+    }
+  }
   const sum = (value: (batch: Batch) => number) => batches.reduce((total, batch) => total + value(batch), 0);
   const success = sum((batch) => batch.successCount);
-  const total = sum((batch) => batch.itemCount ?? batch.successCount + batch.failCount);
-  return { total, success, failed: total - success };
+  const total = sum((batch) =>
+    retries.has(batch.id) ? 0 : (batch.itemCount ?? batch.successCount + batch.failCount),
+  );
+  const counts = { total, success, failed: total - success };
+  return { counts, deciding: batches.filter((batch) => !superseded.has(batch.id)) };
 }
 
 /** Throws `BATCH_IMAGE_OUTPUT_DELETED` when images of a batch are gone. */

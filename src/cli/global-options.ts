@@ -1,4 +1,6 @@
+import { ImgbatchError } from "../contract/errors.ts";
 import type { GlobalOptions, OptionSpec } from "./command.ts";
+import { choiceOption } from "./option-values.ts";
 
 export const JSON_OPTION: OptionSpec = {
   flags: "--json",
@@ -10,6 +12,10 @@ export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
   { flags: "-q, --quiet", description: "say nothing but errors" },
   { flags: "-v, --verbose", description: "say more" },
   { flags: "--no-color", description: "no colours (also NO_COLOR)" },
+  {
+    flags: "--events <file>",
+    description: "write what happens, one JSON object a line; - for standard output",
+  },
   { flags: "--progress <kind>", description: "auto, plain or none", default: "auto" },
   {
     flags: "--base-url <url>",
@@ -23,13 +29,20 @@ export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
 
 type Parsed = Record<string, unknown>;
 
-/** Puts together what was said before and after the command's name; null when `--progress` is none of its values. */
-export function mergeGlobals(before: Parsed, after: Parsed): GlobalOptions | null {
+const PROGRESS = ["auto", "plain", "none"] as const;
+
+/** Puts together what was said before and after the command's name. Throws `USAGE` for what does not go together. */
+export function mergeGlobals(before: Parsed, after: Parsed): GlobalOptions {
   const merged = { ...before, ...after };
-  const progress = merged.progress ?? "auto";
-  if (progress !== "auto" && progress !== "plain" && progress !== "none") return null;
+  const progress = choiceOption(merged, "progress", "--progress", PROGRESS) ?? "auto";
+  const json = merged.json === true;
+  if (json && merged.events === "-")
+    throw new ImgbatchError(
+      "USAGE",
+      "--json and --events - both want standard output: give --events a file.",
+    );
   return {
-    json: merged.json === true,
+    json,
     quiet: merged.quiet === true,
     verbose: merged.verbose === true,
     color: before.color !== false && after.color !== false,
@@ -39,6 +52,7 @@ export function mergeGlobals(before: Parsed, after: Parsed): GlobalOptions | nul
     ...text("apiKeyFile", merged),
     ...text("data", merged),
     ...text("config", merged),
+    ...text("events", merged),
   };
 }
 

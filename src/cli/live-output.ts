@@ -1,12 +1,12 @@
 import ora from "ora";
 import { escapeControls } from "../kernel/text.ts";
-import type { Output } from "./command.ts";
+import type { Lines } from "./command.ts";
 
 /** For a terminal: one line that moves, and lines above it that stay. */
 export function createLiveOutput(
   stderr: NodeJS.WriteStream,
   { verbose, hasColor }: { verbose: boolean; hasColor: boolean },
-): Output {
+): Lines {
   // Reading keys would keep the process alive and swallow Ctrl-C.
   const spinner = ora({ stream: stderr, discardStdin: false, color: hasColor ? "cyan" : false });
   const note = (line: string) => {

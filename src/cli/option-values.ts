@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { parseDuration } from "../kernel/durations.ts";
 import { parseUsd } from "../kernel/money.ts";
+import { nearest } from "../run/prompts/nearest.ts";
 
 /** The options of a command, by camel-case name, as they were typed. */
 export type TypedOptions = Readonly<Record<string, unknown>>;
@@ -36,6 +37,27 @@ export function wholeOption(
     const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
     return value >= min && value <= max ? value : null;
   });
+}
+
+/** One of some words. Throws `USAGE` for any other, with the one that may be meant. */
+export function choiceOption<T extends string>(
+  options: TypedOptions,
+  name: string,
+  flag: string,
+  choices: readonly T[],
+): T | undefined {
+  const text = textOption(options, name);
+  if (text === undefined) return undefined;
+  const choice = choices.find((each) => each === text);
+  if (choice !== undefined) return choice;
+  const meant = nearest(text, choices);
+  const advice = meant === null ? "" : ` Did you mean ${meant}?`;
+  const message = `${flag} ${JSON.stringify(text)}: use ${listed(choices)}.${advice}`;
+  throw new ImgbatchError("USAGE", message, { param: flag });
+}
+
+function listed(words: readonly string[]): string {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 }
 
 /** Reads an option with `read`, which answers null for what it does not take; then `USAGE` with the advice. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../kernel/clock.ts";
 import { escapeControls } from "../kernel/text.ts";
-import type { GlobalOptions, Output } from "./command.ts";
+import type { GlobalOptions, Lines } from "./command.ts";
 import { mayColor } from "./terminal.ts";
 
 interface Stream {
@@ -16,15 +16,21 @@ export async function createOutput(
   global: Pick<GlobalOptions, "quiet" | "verbose" | "progress" | "color">,
   stderr: NodeJS.WriteStream,
   clock: Clock,
-): Promise<Output> {
+): Promise<Lines> {
   const { quiet, verbose, progress } = global;
   if (quiet) return { note() {}, detail() {}, progress() {}, settle() {} };
   // A terminal that says it has no columns would make the live line redraw without end.
-  if (progress === "auto" && stderr.isTTY && stderr.columns !== 0) {
+  if (progress === "auto" && stderr.isTTY && stderr.columns !== 0 && !(await isStill())) {
     const { createLiveOutput } = await import("./live-output.ts");
     return createLiveOutput(stderr, { verbose, hasColor: mayColor(stderr, global.color) });
   }
   return createPlainOutput(stderr, { verbose, clock, hasProgress: progress !== "none" });
+}
+
+/** Read only where it matters: what the configuration needs takes a moment to load. */
+async function isStill(): Promise<boolean> {
+  const { isStillTerminal } = await import("../config.ts");
+  return isStillTerminal();
 }
 
 /** A changed progress is said at most this often, an unchanged one as a sign of life. */
@@ -34,7 +40,7 @@ const HEARTBEAT_MS = 60_000;
 export function createPlainOutput(
   stderr: Stream,
   options: { verbose: boolean; hasProgress: boolean; clock: Clock },
-): Output {
+): Lines {
   const say = (line: string) => stderr.write(`${escapeControls(line)}\n`);
   let last = { text: "", atMs: Number.NEGATIVE_INFINITY };
   return {

@@ -1,14 +1,16 @@
 import { Command, CommanderError, Option } from "commander";
 import { ImgbatchError } from "../contract/errors.ts";
-import { EXIT_CODES } from "../contract/exit-codes.ts";
 import type { CommandSpec, GlobalOptions, OptionSpec } from "./command.ts";
 import { GLOBAL_OPTIONS, JSON_OPTION, mergeGlobals } from "./global-options.ts";
+import { commandHelp, HELP_COLUMNS, programHelp } from "./help.ts";
 import { readVersion } from "./version.ts";
 
 /** What the caller typed, understood. */
 export type Invocation =
   | {
       kind: "command";
+      /** The name with those of the commands above it, such as `admin keys list`. */
+      path: string;
       spec: CommandSpec;
       arguments: string[];
       options: Record<string, unknown>;
@@ -19,7 +21,10 @@ export type Invocation =
   /** Nothing was asked for: help, as an error. */
   | { kind: "help"; text: string };
 
-/** Reads the command line by the command table. Throws `USAGE`, saying what is wrong and what may be meant. */
+/**
+ * Reads the command line by the command table. Throws `USAGE`, saying what is wrong and what may be meant.
+ * Rules: CLI-16, CLI-17.
+ */
 export function readCommandLine(argv: readonly string[], table: readonly CommandSpec[]): Invocation {
   let chosen: Invocation | null = null;
   const written: string[] = [];
@@ -30,15 +35,16 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     .usage("<command> [options]")
     .showSuggestionAfterError()
     .enablePositionalOptions()
-    .addHelpText("after", () => exitCodeHelp());
+    .addHelpText("after", () => programHelp());
   for (const option of [JSON_OPTION, ...GLOBAL_OPTIONS])
     program.addOption(toOption(option, "Global options:"));
   for (const spec of table) {
     addCommand(program, spec, written, (leaf, command) => {
       const global = mergeGlobals(program.opts(), command.opts());
-      if (global === null) throw new ImgbatchError("USAGE", "--progress: use auto, plain or none.");
-      if (leaf.json === false && global.json) throw new ImgbatchError("USAGE", `${leaf.name} has no --json.`);
-      chosen = { kind: "command", spec: leaf, arguments: command.args, options: command.opts(), global };
+      if (leaf.json === false) requirePlain(leaf.name, global);
+      const path = pathOf(command);
+      const options = command.opts();
+      chosen = { kind: "command", path, spec: leaf, arguments: command.args, options, global };
     });
   }
   try {
@@ -63,10 +69,8 @@ function addCommand(parent: Command, spec: CommandSpec, written: string[], onCho
   for (const { name, description } of spec.arguments ?? []) command.argument(name, description);
   for (const option of spec.options ?? []) command.addOption(toOption(option));
   for (const child of spec.commands ?? []) addCommand(command, child, written, onChosen);
-  if (spec.examples !== undefined) {
-    command.addHelpText("after", `\nExamples:\n${spec.examples.map((line) => `  $ ${line}`).join("\n")}`);
-  }
   if (spec.load === undefined) return;
+  command.addHelpText("after", commandHelp(spec));
   const globals = spec.json === false ? GLOBAL_OPTIONS : [JSON_OPTION, ...GLOBAL_OPTIONS];
   for (const option of globals) command.addOption(toOption(option, "Global options:"));
   command.allowExcessArguments(false).action(() => onChosen(spec, command));
@@ -76,7 +80,12 @@ function withOutput(command: Command, written: string[]): Command {
   const write = (text: string) => {
     written.push(text);
   };
-  return command.exitOverride().configureOutput({ writeOut: write, writeErr: write });
+  return command.exitOverride().configureOutput({
+    writeOut: write,
+    writeErr: write,
+    getOutHelpWidth: () => HELP_COLUMNS,
+    getErrHelpWidth: () => HELP_COLUMNS,
+  });
 }
 
 function toOption(spec: OptionSpec, group?: string): Option {
@@ -90,9 +99,13 @@ function toOption(spec: OptionSpec, group?: string): Option {
   return option;
 }
 
-function exitCodeHelp(): string {
-  const rows = Object.values(EXIT_CODES).map(
-    ({ code, meaning }) => `  ${String(code).padStart(3)}  ${meaning}`,
-  );
-  return `\nExit codes:\n${rows.join("\n")}`;
+/** Commands that are no question with one answer have no use of standard output. */
+function requirePlain(name: string, global: GlobalOptions): void {
+  if (global.json) throw new ImgbatchError("USAGE", `${name} has no --json.`);
+  if (global.events === "-") throw new ImgbatchError("USAGE", `${name} takes --events with a file only.`);
+}
+
+function pathOf(command: Command): string {
+  const above = command.parent;
+  return above?.parent ? `${pathOf(above)} ${command.name()}` : command.name();
 }

@@ -45,7 +45,7 @@ export function errorLines(
   error: ImgbatchError,
   options: { verbose: boolean; red: (text: string) => string },
 ): string[] {
-  const advice = adviceFor(error.code);
+  const advice = error.advice ?? adviceFor(error.code);
   const stack = error.code === "INTERNAL" || options.verbose ? stackLines(error) : [];
   return [
     `${options.red("error:")} ${escapeControls(error.message)}`,

@@ -1,100 +1,154 @@
-import { Chalk } from "chalk";
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { systemClock } from "../kernel/clock.ts";
-import type { CommandResult, Output } from "./command.ts";
+import { escapeControls } from "../kernel/text.ts";
+import type { CommandResult, Output, Results } from "./command.ts";
 import { COMMANDS } from "./commands/table.ts";
+import { createEnding, type Ending } from "./ending.ts";
+import { type EventSink, openEvents } from "./event-sink.ts";
 import { createOutput } from "./output.ts";
 import { type Invocation, readCommandLine } from "./program.ts";
-import { errorDocument, errorLines, exitCodeOf, resultDocument, toImgbatchError } from "./report.ts";
+import { toImgbatchError } from "./report.ts";
 import { watchSignals } from "./signals.ts";
-import { mayColor, readAll, type Terminal } from "./terminal.ts";
+import { guardStreams } from "./standard-streams.ts";
+import { readAll, type Terminal } from "./terminal.ts";
+import { readVersion } from "./version.ts";
 
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
 
 /** Runs the command line to its end and answers the exit code. Never throws. */
 export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
-  ignoreClosedPipe(terminal.stdout);
-  ignoreClosedPipe(terminal.stderr);
-  const wantsJson = isJsonWanted(argv);
-  const print = (document: unknown) => terminal.stdout.write(`${JSON.stringify(document, null, 2)}\n`);
-  const fail = (thrown: unknown, verbose: boolean, color: boolean) => {
-    const error = toImgbatchError(thrown);
-    if (wantsJson) print(errorDocument(error));
-    const { red } = new Chalk({ level: color ? 1 : 0 });
-    terminal.stderr.write(
-      errorLines(error, { verbose, red })
-        .map((line) => `${line}\n`)
-        .join(""),
-    );
-    return exitCodeOf(error);
-  };
+  const streams = guardStreams(terminal);
+  const { ending, code } = await runArguments(argv, terminal, streams.closed);
+  try {
+    await streams.requireWritten();
+    return code;
+  } catch (error) {
+    return ending.fail(error);
+  }
+}
 
+async function runArguments(
+  argv: readonly string[],
+  terminal: Terminal,
+  closed: AbortSignal,
+): Promise<{ ending: Ending; code: number }> {
+  let eventsOnStdout = false;
+  const ending = createEnding(terminal, { json: isJsonWanted(argv), lines: () => !eventsOnStdout });
   // What nobody awaited still gets its document and its exit code.
-  terminal.signals.on("uncaughtException", (error) => terminal.exit(fail(error, false, false)));
+  terminal.signals.on("uncaughtException", (error) => terminal.exit(ending.fail(error)));
 
   let invocation: Invocation;
   try {
     invocation = readCommandLine(argv, COMMANDS);
   } catch (error) {
-    return fail(error, false, false);
+    return { ending, code: ending.fail(error) };
   }
-  if (invocation.kind === "text") {
-    if (wantsJson) print({ ok: true, text: invocation.text, exit_code: EXIT_CODES.ok.code });
-    else terminal.stdout.write(invocation.text);
-    return EXIT_CODES.ok.code;
-  }
+  if (invocation.kind === "text") return { ending, code: ending.text(invocation.text) };
   if (invocation.kind === "help") {
-    if (wantsJson) return fail(new ImgbatchError("USAGE", "Name a command."), false, false);
+    if (isJsonWanted(argv))
+      return { ending, code: ending.fail(new ImgbatchError("USAGE", "Name a command.")) };
     terminal.stderr.write(invocation.text);
-    return EXIT_CODES.usage.code;
+    return { ending, code: EXIT_CODES.usage.code };
   }
+  eventsOnStdout = invocation.global.events === "-";
   try {
-    const result = await runCommand(invocation, terminal);
-    if (wantsJson) print(resultDocument(result));
-    else terminal.stdout.write((result.lines ?? []).map((line) => `${line}\n`).join(""));
-    return result.exitCode;
+    return { ending, code: await runCommand(invocation, terminal, ending, closed) };
   } catch (error) {
-    const { verbose, color } = invocation.global;
-    return fail(error, verbose, mayColor(terminal.stderr, color));
+    return { ending, code: ending.fail(error, invocation.global) };
   }
 }
 
-async function runCommand(invocation: CommandInvocation, terminal: Terminal): Promise<CommandResult> {
-  const { spec, options, global } = invocation;
-  if (spec.load === undefined) throw new ImgbatchError("INTERNAL", `The command ${spec.name} does nothing.`);
-  const output: Output = await createOutput(global, terminal.stderr, systemClock);
-  const watch = watchSignals(terminal);
+async function runCommand(
+  invocation: CommandInvocation,
+  terminal: Terminal,
+  ending: Ending,
+  closed: AbortSignal,
+): Promise<number> {
+  const { global } = invocation;
+  const lines = await createOutput(global, terminal.stderr, systemClock);
+  const events = openEvents(global.events, terminal, systemClock, lines.note);
+  const output: Output = {
+    ...lines,
+    event: events.write,
+    warn: (line) => {
+      lines.note(line);
+      events.write({ event: "warning", message: line });
+    },
+  };
+  const failed = (thrown: unknown) => {
+    lines.settle();
+    const code = ending.fail(thrown, global);
+    const { code: errorCode, message } = toImgbatchError(thrown);
+    sayEnd(events, code, { code: errorCode, message });
+    return code;
+  };
+  const watch = watchSignals(terminal, failed);
+  events.write({ event: "run_started", command: invocation.path, version: readVersion() });
   try {
-    const { run } = await spec.load();
-    return await run({
-      global,
-      options,
-      arguments: invocation.arguments,
-      cwd: terminal.cwd,
-      signal: watch.signal,
-      output,
-      readStdin: () => readAll(terminal.stdin),
-      connect: async (needs) => {
-        const { connect } = await import("./connect.ts");
-        return connect(global, needs, output, watch.signal);
-      },
-    });
+    const results = resultsOf(terminal, global, closed);
+    const result = await work(invocation, { terminal, output, results, signal: watch.signal });
+    lines.settle();
+    sayEnd(events, result.exitCode, errorOf(result));
+    return ending.done(result);
+  } catch (error) {
+    return failed(error);
   } finally {
-    output.settle();
     watch.stop();
+    events.close();
   }
+}
+
+async function work(
+  { spec, options, global, arguments: args }: CommandInvocation,
+  process: { terminal: Terminal; output: Output; results: Results; signal: AbortSignal },
+): Promise<CommandResult> {
+  if (spec.load === undefined) throw new ImgbatchError("INTERNAL", `The command ${spec.name} does nothing.`);
+  const { terminal, output, results, signal } = process;
+  const { run } = await spec.load();
+  return run({
+    global,
+    options,
+    arguments: args,
+    cwd: terminal.cwd,
+    signal,
+    output,
+    results,
+    readStdin: () => readAll(terminal.stdin),
+    connect: async (needs) => {
+      const { connect } = await import("./connect.ts");
+      return connect(global, needs, output, signal);
+    },
+  });
+}
+
+const USUAL_COLUMNS = 80;
+
+function resultsOf({ stdout }: Terminal, global: CommandInvocation["global"], closed: AbortSignal): Results {
+  const isTaken = global.json || global.events === "-";
+  return {
+    isForPeople: stdout.isTTY === true && !isTaken,
+    columns: stdout.columns || USUAL_COLUMNS,
+    line: (text) => {
+      if (!isTaken && !closed.aborted) stdout.write(`${escapeControls(text)}\n`);
+    },
+    closed,
+  };
+}
+
+type Problem = { code: string; message: string } | null;
+
+function sayEnd(events: EventSink, exitCode: number, error: Problem): void {
+  events.write({ event: "run_ended", ok: exitCode === EXIT_CODES.ok.code, exit_code: exitCode, error });
+}
+
+function errorOf({ json }: CommandResult): Problem {
+  const { error = null } = (typeof json === "object" && json !== null ? json : {}) as { error?: Problem };
+  return error;
 }
 
 /** Known before the command line is understood, since that can fail too. */
 function isJsonWanted(argv: readonly string[]): boolean {
   const end = argv.indexOf("--");
   return (end < 0 ? argv : argv.slice(0, end)).includes("--json");
-}
-
-/** Whoever reads may stop reading (`| head`): that is no failure of the command. */
-function ignoreClosedPipe(stream: NodeJS.WriteStream): void {
-  stream.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
-  });
 }

@@ -1,20 +1,22 @@
 import { ImgbatchError } from "../contract/errors.ts";
-import { EXIT_CODES } from "../contract/exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
 
 const SIGNALS = { SIGINT: "INTERRUPTED", SIGTERM: "TERMINATED" } as const;
 
-/** The first SIGINT or SIGTERM aborts with an `ImgbatchError`; the second one ends the process at once. */
-export function watchSignals(terminal: Pick<Terminal, "signals" | "exit">): {
-  signal: AbortSignal;
-  stop: () => void;
-} {
+/**
+ * The first SIGINT or SIGTERM aborts with an `ImgbatchError`; the second one ends the process at once, with the exit
+ * code that `fail` answers.
+ * Rule: CLI-11.
+ */
+export function watchSignals(
+  terminal: Pick<Terminal, "signals" | "exit">,
+  fail: (error: ImgbatchError) => number,
+): { signal: AbortSignal; stop: () => void } {
   const controller = new AbortController();
   const onSignal = (name: keyof typeof SIGNALS) => {
-    if (controller.signal.aborted) {
-      terminal.exit(EXIT_CODES[name === "SIGINT" ? "interrupted" : "terminated"].code);
-    }
-    controller.abort(new ImgbatchError(SIGNALS[name]));
+    const error = new ImgbatchError(SIGNALS[name]);
+    if (controller.signal.aborted) terminal.exit(fail(error));
+    controller.abort(error);
   };
   const names = Object.keys(SIGNALS) as (keyof typeof SIGNALS)[];
   for (const name of names) terminal.signals.on(name, onSignal);

@@ -1,7 +1,7 @@
 import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
-import { IMAGE_MIME_TYPES, type ImageMimeType, isImageMimeType } from "../contract/image-types.ts";
-import { DEFAULT_LIMITS, FIXED_LIMITS } from "../contract/limits.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../contract/image-types.ts";
+import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import { type Allowance, parseAllowance } from "../run/verdict.ts";
 import type { CommandContext } from "./command.ts";
@@ -28,6 +28,9 @@ export interface SubmitOptions {
   intervalMs: number | undefined;
   maxCostMicroUsd: number | undefined;
   unitCostMicroUsd: number | undefined;
+  cancelOnInterrupt: boolean;
+  /** As the service takes them by default, unless the caller says how large a batch may be. */
+  limits: Limits;
 }
 
 /** Throws `USAGE` for the first option that is not right. */
@@ -51,7 +54,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
     shownDir,
     count:
       read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
-    mimeType: mimeTypeOption(options) ?? "image/png",
+    mimeType: read.choiceOption(options, "mimeType", "--mime-type", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
     detach: read.flagOption(options, "detach"),
     dryRun: read.flagOption(options, "dryRun"),
@@ -63,21 +66,24 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
     intervalMs: read.durationOption(options, "interval", "--interval"),
     maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
     unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
+    cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
+    limits: limitsOption(options),
   };
+}
+
+const MOST_IN_A_BATCH = 10_000;
+
+function limitsOption(options: read.TypedOptions): Limits {
+  const most = read.wholeOption(options, "maxBatch", "--max-batch", { min: 1, max: MOST_IN_A_BATCH });
+  if (most === undefined) return DEFAULT_LIMITS;
+  return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
 }
 
 function defaultDir(file: string): string {
   return file === "-" ? "imgbatch-images" : `${basename(file, extname(file))}-images`;
 }
 
-function mimeTypeOption(options: read.TypedOptions): ImageMimeType | undefined {
-  const advice = `use ${IMAGE_MIME_TYPES.join(", ")}`;
-  return read.readOption(options, "mimeType", "--mime-type", advice, (text) =>
-    isImageMimeType(text) ? text : null,
-  );
-}
-
-function allowanceOption(options: read.TypedOptions): Allowance | undefined {
+export function allowanceOption(options: read.TypedOptions): Allowance | undefined {
   return read.readOption(
     options,
     "allowFailures",

@@ -1,13 +1,21 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import type { Batch } from "../client/read-batch.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { LEDGER_FILE, type Ledger, readLedger } from "../run/ledger.ts";
+import { wallClock } from "../kernel/clock.ts";
+import { LEDGER_FILE, type Ledger, lastRound, readLedger } from "../run/ledger.ts";
+import { recordInLedger } from "../run/record-ended.ts";
 import { requireSameService } from "../run/run-directory.ts";
 import type { RunService } from "../run/service-identity.ts";
+import type { CommandContext } from "./command.ts";
 
 /** What an `<id|dir>` argument stands for. */
 export interface Target {
+  /** As it was typed. */
+  argument: string;
   ids: string[];
+  /** Batches of the run that have no id here: their submission was not finished. */
+  unsent: number;
   /** The run that the argument named; null for a mere id. */
   run: { dir: string; ledger: Ledger } | null;
 }
@@ -16,7 +24,10 @@ export interface Target {
 export async function resolveTarget(argument: string, cwd: string): Promise<Target> {
   const dir = resolve(cwd, argument);
   const ledger = await readLedger(dir);
-  if (ledger !== null) return { ids: createdIds(argument, ledger), run: { dir, ledger } };
+  if (ledger !== null) {
+    const ids = ledger.batches.flatMap(({ id }) => (id === null ? [] : [id]));
+    return { argument, ids, unsent: ledger.batches.length - ids.length, run: { dir, ledger } };
+  }
   const isDirectory = (await stat(dir).catch(() => null))?.isDirectory() ?? false;
   if (isDirectory)
     throw new ImgbatchError("USAGE", `${argument} has no ${LEDGER_FILE}: it is not the output of a run.`);
@@ -26,18 +37,39 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
       `${JSON.stringify(argument)} is neither a batch id nor the directory of a run.`,
     );
   }
-  return { ids: [argument], run: null };
+  return { argument, ids: [argument], unsent: 0, run: null };
 }
 
-function createdIds(argument: string, ledger: Ledger): string[] {
-  return ledger.batches.map((batch) => {
-    if (batch.id !== null) return batch.id;
-    const message = `The submission of ${argument} was not finished: run its submit command again.`;
+/** Reads all arguments; a batch that two of them name counts once. */
+export async function resolveTargets(context: CommandContext): Promise<Target[]> {
+  const seen = new Set<string>();
+  const targets: Target[] = [];
+  for (const argument of context.arguments) {
+    const target = await resolveTarget(argument, context.cwd);
+    const ids = target.ids.filter((id) => !seen.has(id));
+    for (const id of ids) seen.add(id);
+    targets.push({ ...target, ids });
+  }
+  return targets;
+}
+
+/** Throws `SUBMISSION_UNKNOWN` when a batch of a run is not known: its run cannot be judged as a whole. */
+export function requireSubmitted(targets: readonly Target[]): void {
+  for (const { argument, unsent, run } of targets) {
+    if (unsent === 0) continue;
+    const command = run !== null && lastRound(run.ledger) > 0 ? "retry" : "submit";
+    const message = `The submission of ${argument} was not finished: run its ${command} command again.`;
     throw new ImgbatchError("SUBMISSION_UNKNOWN", message);
-  });
+  }
 }
 
 /** Throws `DIRECTORY_CONFLICT` when a target's run is of another service or key than the one connected to. */
 export function requireReachable(targets: readonly Target[], service: RunService): void {
   for (const { run } of targets) if (run !== null) requireSameService(run.dir, run.ledger, service);
+}
+
+/** Notes in the ledgers of the runs how their batches stand. */
+export async function recordAll(targets: readonly Target[], batches: readonly Batch[]): Promise<void> {
+  for (const { run: named } of targets)
+    if (named !== null) await recordInLedger(named.dir, batches, wallClock);
 }

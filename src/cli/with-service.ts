@@ -1,7 +1,7 @@
 import { createHttp } from "../client/http.ts";
 import { deadline } from "../client/poll.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { systemClock } from "../kernel/clock.ts";
+import { systemClock, wallClock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../run/service-identity.ts";
 import type { CommandContext } from "./command.ts";
@@ -30,7 +30,7 @@ export async function withService<T>(
       return await work(toService(connection, context));
     } catch (error) {
       if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error)) throw error;
-      context.output.note("the service of the other process has ended; going on without it");
+      context.output.warn("the service of the other process has ended; going on without it");
     } finally {
       await connection.close();
     }
@@ -44,8 +44,11 @@ function toService(connection: ServiceConnection, { output }: CommandContext): C
     apiKey,
     clock: systemClock,
     random: Math.random,
-    onRetry: (error, delayMs) =>
-      output.detail(`${error.message} Trying again in ${formatDuration(delayMs)}.`),
+    onRetry: (error, delayMs) => {
+      const { code, message } = error;
+      output.event({ event: "retry", code, message, delay_ms: delayMs });
+      output.detail(`${message} Trying again in ${formatDuration(delayMs)}.`);
+    },
   });
   const identity = kind === "remote" ? baseUrl : EMBEDDED;
   return {
@@ -68,7 +71,7 @@ export function timeLimit(
   limitMs: number | undefined,
 ): { signal: AbortSignal; stop: () => void } {
   if (limitMs === undefined) return { signal, stop: () => {} };
-  const limit = deadline(systemClock, limitMs);
+  const limit = deadline(wallClock, limitMs);
   return { signal: AbortSignal.any([signal, limit.signal]), stop: limit.stop };
 }
 
@@ -84,6 +87,11 @@ export function explainStop(
   ];
   if (why === undefined) return error;
   const [verb, resume] = batchIds.length === 1 ? ["goes", "runs"] : ["go", "run"];
-  const fate = kind === "remote" ? `${verb} on` : `${resume} on when you call this again`;
+  // The service of another process may be one that stays, or end with that process's command.
+  const fate = {
+    remote: `${verb} on`,
+    shared: `${verb} on while its service runs`,
+    own: `${resume} on when you call this again`,
+  }[kind];
   return new ImgbatchError(error.code, `${why}; ${batchIds.join(", ")} ${fate}.`);
 }

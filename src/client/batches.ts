@@ -6,6 +6,8 @@ import type { Http, JsonAnswer } from "./http.ts";
 import { type Batch, readBatch } from "./read-batch.ts";
 import { type BatchItem, type ListedModel, readItem, readModel, readPage } from "./read-lists.ts";
 
+/** More items than any batch has: a list that goes on beyond is made up while it is read. */
+const MOST_ITEMS = 100_000;
 /** A create body can be as large as 192 MiB of text. */
 const CREATE_TIMEOUT_MS = 300_000;
 
@@ -35,8 +37,21 @@ export async function createBatch(
     submits: true,
     signal,
   });
-  const replayed = answer.headers.get(IDEMPOTENCY_REPLAYED_HEADER)?.toLowerCase() === "true";
-  return { batch: requireBatch(answer), replayed };
+  const batch = readBatch(answer.json);
+  // Something was accepted, but what, only the same key can tell.
+  if (batch === null)
+    throw new ImgbatchError("SUBMISSION_UNKNOWN", "The service took the request and answered no batch.", {
+      requestId: answer.requestId,
+    });
+  return { batch, replayed: isReplay(answer, batch) };
+}
+
+/** Not every service says so; but a batch that is older than its request was there before. */
+function isReplay({ headers }: JsonAnswer, { createdAtMs }: Batch): boolean {
+  const says = headers.get(IDEMPOTENCY_REPLAYED_HEADER)?.toLowerCase();
+  if (says !== undefined) return says === "true";
+  const answeredAtMs = Date.parse(headers.get("date") ?? "");
+  return createdAtMs !== null && createdAtMs < answeredAtMs - CREATE_TIMEOUT_MS;
 }
 
 export interface Look {
@@ -53,7 +68,9 @@ export async function getBatch(
 ): Promise<Look> {
   const { nowMs = 0, signal, ...rest } = options;
   const answer = await http.json({ method: "GET", path: routes.batch(id), signal, ...rest });
-  return { batch: requireBatch(answer), retryAfterMs: retryAfterMs(answer.headers, nowMs) };
+  const batch = readBatch(answer.json);
+  if (batch?.id !== id) throw notThis(`the batch ${id}`, answer);
+  return { batch, retryAfterMs: retryAfterMs(answer.headers, nowMs) };
 }
 
 /**
@@ -74,9 +91,12 @@ export async function listItems(http: Http, id: string, signal?: AbortSignal): P
       if (item === null) throw notThis("a list of items", answer);
       items.set(item.customId, item);
     }
-    if (!page.hasMore) return [...items.values()];
+    const isNew = items.size > before;
+    // A service that does not say whether there is more is asked until it has nothing new.
+    const hasMore = page.hasMore ?? (isNew && page.data.length >= FIXED_LIMITS.itemPageMax);
+    if (!hasMore) return [...items.values()];
     // A page without anything new would be asked for without end.
-    if (items.size === before) throw notThis("a list whose pages end", answer);
+    if (!isNew || items.size > MOST_ITEMS) throw notThis("a list whose pages end", answer);
     cursor = `&cursor=${encodeURIComponent(page.nextCursor ?? String(items.size))}`;
   }
 }
@@ -87,12 +107,6 @@ export async function listModels(http: Http, signal?: AbortSignal): Promise<List
   const page = readPage(answer.json);
   if (page === null) throw notThis("a list of models", answer);
   return page.data.map(readModel).filter((model) => model !== null);
-}
-
-function requireBatch(answer: JsonAnswer): Batch {
-  const batch = readBatch(answer.json);
-  if (batch === null) throw notThis("a batch", answer);
-  return batch;
 }
 
 function notThis(what: string, answer: JsonAnswer): ImgbatchError {

@@ -1,6 +1,10 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
+import { boundedBytes } from "./bounded-body.ts";
 import type { Http } from "./http.ts";
+
+/** No image is larger; what goes on beyond would fill the memory. */
+const MAX_IMAGE_BYTES = 256 * 1024 * 1024;
 
 export interface Content {
   data: Buffer;
@@ -20,14 +24,16 @@ export async function getContent(
 ): Promise<Content> {
   const path = `${routes.content(batchId, customId)}?image_index=${index}`;
   return http.stream(
-    async () => ({ method: "GET", path, headers: { "accept-encoding": "identity" }, signal }),
+    async () => ({
+      method: "GET",
+      path,
+      headers: { "accept-encoding": "identity" },
+      signal,
+      elsewhere: true,
+    }),
     async (response, alive) => {
-      const chunks: Uint8Array[] = [];
-      for await (const chunk of response.body ?? []) {
-        alive();
-        chunks.push(chunk);
-      }
-      const data = Buffer.concat(chunks);
+      const data = await boundedBytes(response, MAX_IMAGE_BYTES, alive);
+      if (data === null) throw new ImgbatchError("BAD_RESPONSE", `An image of ${customId} has no end.`);
       requireWhole(response, data.length);
       const [, sha256 = null] = /^"([0-9a-f]{64})"$/.exec(response.headers.get("etag") ?? "") ?? [];
       return { data, sha256, contentType: response.headers.get("content-type") };

@@ -1,9 +1,12 @@
-import { open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { lstat, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { syncDirectory } from "../kernel/durable-file.ts";
 import type { Http } from "./http.ts";
 import { saving } from "./saving.ts";
+
+/** What is longer is no ZIP of images, but would fill any disk. */
+const MAX_BYTES = 16 * 1024 * 1024 * 1024;
 
 export interface DownloadOptions {
   http: Http;
@@ -29,24 +32,27 @@ export function partFiles(target: string): { part: string; etag: string } {
 
 /**
  * Downloads into a file that is whole or absent. A broken transfer goes on where it stopped, also in a later process,
- * as long as the service still has the same bytes (strong ETag). Throws what `Http` throws, `SAVE_FAILED` for the disk.
+ * as long as the service still has the same bytes (strong ETag). What cannot be resumed is removed, and on a disk that
+ * refuses too, since it may be full of it. Throws what `Http` throws, `SAVE_FAILED` for the disk.
  * Rules: HTTP-19, HTTP-20, HTTP-21.
  */
 export async function downloadFile(options: DownloadOptions): Promise<Downloaded> {
   const { http, target, signal } = options;
   const files = partFiles(target);
-  const done = await http.stream(
-    async () => {
-      const resume = await resumePoint(files);
-      return {
-        method: "GET",
-        path: options.path,
-        headers: { "accept-encoding": "identity", ...resume },
-        signal,
-      };
-    },
-    (response, alive) => receive(response, files, options, alive),
-  );
+  const request = async () => ({
+    method: "GET" as const,
+    path: options.path,
+    headers: { "accept-encoding": "identity", ...(await resumePoint(files)) },
+    signal,
+    elsewhere: true,
+  });
+  let done: Downloaded;
+  try {
+    done = await http.stream(request, (response, alive) => receive(response, files, options, alive));
+  } catch (error) {
+    await dropUseless(files, error);
+    throw error;
+  }
   await saving(target, async () => {
     await rename(files.part, target);
     await rm(files.etag, { force: true });
@@ -55,33 +61,63 @@ export async function downloadFile(options: DownloadOptions): Promise<Downloaded
   return done;
 }
 
-async function resumePoint(files: { part: string; etag: string }): Promise<Record<string, string>> {
-  const size = (await stat(files.part).catch(() => null))?.size ?? 0;
+interface PartFiles {
+  part: string;
+  etag: string;
+}
+
+async function resumePoint(files: PartFiles): Promise<Record<string, string>> {
+  const size = await sizeOf(files.part);
+  const etag = await strongEtag(files);
+  return size === 0 || etag === null ? {} : { range: `bytes=${size}-`, "if-range": etag };
+}
+
+/** 0 for what is no file of ours: a link could lead anywhere. */
+async function sizeOf(path: string): Promise<number> {
+  const stats = await lstat(path).catch(() => null);
+  return stats?.isFile() ? stats.size : 0;
+}
+
+async function strongEtag(files: PartFiles): Promise<string | null> {
   const etag = await readFile(files.etag, "utf8").catch(() => null);
-  if (size === 0 || etag === null || !/^"[\x21\x23-\x7e]*"$/.test(etag)) return {};
-  return { range: `bytes=${size}-`, "if-range": etag };
+  return etag !== null && /^"[\x21\x23-\x7e]*"$/.test(etag) ? etag : null;
+}
+
+async function dropUseless(files: PartFiles, error: unknown): Promise<void> {
+  const isRefusedByDisk = error instanceof ImgbatchError && error.code === "SAVE_FAILED";
+  if (!isRefusedByDisk && (await strongEtag(files)) !== null && (await sizeOf(files.part)) > 0) return;
+  for (const path of [files.part, files.etag]) await rm(path, { force: true }).catch(() => {});
 }
 
 async function receive(
   response: Response,
-  files: { part: string; etag: string },
+  files: PartFiles,
   options: DownloadOptions,
   alive: () => void,
 ): Promise<Downloaded> {
   const { target } = options;
-  const start = response.status === 206 ? await rangeStart(response, files.part) : 0;
+  const start = response.status === 206 ? await rangeStart(response, files) : 0;
   if (start === null || response.status === 416) {
     await saving(target, () => rm(files.part, { force: true }));
     throw new ImgbatchError("NETWORK", "The download could not be resumed; it starts again.");
   }
   const etag = response.headers.get("etag");
-  await saving(target, () => (etag === null ? rm(files.etag, { force: true }) : writeFile(files.etag, etag)));
+  // Of bytes that were encoded on the way, the place on disk is not the place in the range.
+  const isResumable = etag !== null && !response.headers.has("content-encoding");
+  if (start === 0) {
+    await saving(target, async () => {
+      await rm(files.part, { force: true });
+      await (isResumable ? writeFile(files.etag, etag) : rm(files.etag, { force: true }));
+    });
+  }
   const total = expectedBytes(response, start);
+  if (total !== null && total > MAX_BYTES) throw endless();
   let bytes = start;
-  const file = await saving(target, () => open(files.part, start === 0 ? "w" : "a"));
+  const file = await saving(target, () => open(files.part, start === 0 ? "wx" : "a"));
   try {
     for await (const chunk of response.body ?? []) {
       alive();
+      if (bytes + chunk.length > MAX_BYTES) throw endless();
       await saving(target, () => file.appendFile(chunk));
       bytes += chunk.length;
       options.onProgress?.(bytes, total);
@@ -96,15 +132,23 @@ async function receive(
   return { bytes, etag };
 }
 
+function endless(): ImgbatchError {
+  return new ImgbatchError("BAD_RESPONSE", "The download is larger than any ZIP of images.");
+}
+
 /** Null when the answer is not the rest of what is on disk. */
-async function rangeStart(response: Response, part: string): Promise<number | null> {
+async function rangeStart(response: Response, files: PartFiles): Promise<number | null> {
   const [, from] = /^bytes (\d+)-/.exec(response.headers.get("content-range") ?? "") ?? [];
-  const size = (await stat(part).catch(() => null))?.size ?? 0;
-  return from !== undefined && Number(from) === size ? size : null;
+  const size = await sizeOf(files.part);
+  const etag = response.headers.get("etag");
+  const isSame = size === 0 || etag === null || etag === (await strongEtag(files));
+  return isSame && from !== undefined && Number(from) === size ? size : null;
 }
 
 function expectedBytes(response: Response, start: number): number | null {
   if (response.headers.has("content-encoding")) return null;
+  const [, whole] = /^bytes \d+-\d+\/(\d+)$/.exec(response.headers.get("content-range") ?? "") ?? [];
+  if (response.status === 206 && whole !== undefined) return Number(whole);
   const length = response.headers.get("content-length");
   return length === null ? null : start + Number(length);
 }

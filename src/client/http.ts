@@ -3,6 +3,7 @@ import { REQUEST_ID_HEADER } from "../contract/routes.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
+import { boundedText } from "./bounded-body.ts";
 import { networkError, Silence } from "./network-errors.ts";
 import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
 
@@ -21,7 +22,7 @@ export interface HttpOptions {
 }
 
 export interface HttpRequest {
-  method: "GET" | "POST";
+  method: "GET" | "POST" | "DELETE";
   /** From the base URL on, with the query. */
   path: string;
   headers?: Readonly<Record<string, string>>;
@@ -34,6 +35,8 @@ export interface HttpRequest {
   signal?: AbortSignal | undefined;
   /** The request makes something: when it is not known whether it arrived, `SUBMISSION_UNKNOWN` says so. */
   submits?: boolean;
+  /** The answer may come from another host that the service redirects to; the key is not sent there. */
+  elsewhere?: boolean;
 }
 
 export interface JsonAnswer {
@@ -55,15 +58,21 @@ export interface Http {
 }
 
 const DEFAULT_TIMEOUT_MS = 60_000;
+/** Far more than the longest list; what goes on beyond is no answer. */
+const MAX_JSON_BYTES = 32 * 1024 * 1024;
+const MAX_ERROR_BYTES = 1024 * 1024;
+/** A shorter key would be found in ordinary words. */
+const SHORTEST_HIDDEN_KEY = 8;
 
 export function createHttp(options: HttpOptions): Http {
   const policy = options.retry ?? RETRY_POLICY;
+  const hide = hider(options.apiKey);
 
   async function stream<T>(next: () => Promise<HttpRequest>, read: ReadAnswer<T>): Promise<T> {
     let mayHaveArrived = false;
     for (let attempt = 1; ; attempt++) {
       const request = await next();
-      const outcome = await tryOnce(options, request, read);
+      const outcome = await tryOnce(options, request, read, hide);
       if ("value" in outcome) return outcome.value;
       mayHaveArrived ||= outcome.mayHaveArrived;
       const { error } = outcome;
@@ -80,7 +89,11 @@ export function createHttp(options: HttpOptions): Http {
   return {
     baseUrl: options.baseUrl,
     stream,
-    json: (request) => stream(async () => request, readJson),
+    json: (request) =>
+      stream(
+        async () => request,
+        (response) => readJson(response, hide),
+      ),
   };
 }
 
@@ -90,6 +103,7 @@ async function tryOnce<T>(
   options: HttpOptions,
   request: HttpRequest,
   read: ReadAnswer<T>,
+  hide: Hide,
 ): Promise<Outcome<T>> {
   request.signal?.throwIfAborted();
   const silence = new AbortController();
@@ -104,10 +118,12 @@ async function tryOnce<T>(
       signal: request.signal ? AbortSignal.any([silence.signal, request.signal]) : silence.signal,
       ...(request.body === undefined ? {} : { body: request.body }),
     });
+    if (response.redirected && !request.elsewhere) requireSameOrigin(response, options.baseUrl);
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
       return { value: await read(response, () => timer.refresh()) };
     }
-    const error = answerError(response, await response.text(), options.clock.nowMs());
+    const text = (await boundedText(response, MAX_ERROR_BYTES)) ?? "";
+    const error = answerError(response, text, options.clock.nowMs(), { hide, method: request.method });
     return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal(error) };
   } catch (thrown) {
     if (request.signal?.aborted) throw request.signal.reason;
@@ -132,16 +148,35 @@ function headersOf(options: HttpOptions, request: HttpRequest): Record<string, s
   };
 }
 
-const readJson: ReadAnswer<JsonAnswer> = async (response) => {
-  const requestId = response.headers.get(REQUEST_ID_HEADER) ?? undefined;
-  const text = await response.text();
+/** Takes the key out of what a service says, so that one that repeats it does not bring it to a log or a file. */
+type Hide = (text: string) => string;
+
+function hider(apiKey: string): Hide {
+  if (apiKey.length < SHORTEST_HIDDEN_KEY) return (text) => text;
+  return (text) => text.replaceAll(apiKey, "[API key]");
+}
+
+async function readJson(response: Response, hide: Hide): Promise<JsonAnswer> {
+  const header = response.headers.get(REQUEST_ID_HEADER);
+  const requestId = header === null ? undefined : hide(header);
+  const facts = { requestId, httpStatus: response.status };
+  const text = await boundedText(response, MAX_JSON_BYTES);
+  if (text === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
   try {
-    return { json: JSON.parse(text), headers: response.headers, requestId };
+    return { json: JSON.parse(hide(text)), headers: response.headers, requestId };
   } catch (cause) {
     const message = `The service answered HTTP ${response.status} with something that is not JSON. Is the base URL right?`;
-    throw new ImgbatchError("BAD_RESPONSE", message, { cause, requestId, httpStatus: response.status });
+    throw new ImgbatchError("BAD_RESPONSE", message, { cause, ...facts });
   }
-};
+}
+
+/** What another host says of batches is not the service's word, and it was asked without the key. */
+function requireSameOrigin(response: Response, baseUrl: string): void {
+  const { origin } = new URL(response.url);
+  if (origin === new URL(baseUrl).origin) return;
+  const message = `The service redirects to ${origin}: give that as the base URL if you trust it.`;
+  throw new ImgbatchError("BAD_RESPONSE", message, { httpStatus: response.status });
+}
 
 /** After a request that may have arrived, only a refusal of the request itself proves that nothing was made. */
 function leavesDoubt(error: ImgbatchError): boolean {

@@ -21,6 +21,10 @@ export const remotePace: Pace = (elapsedMs, _looks, random) => {
 /** For a service on this machine: 150 ms, rising to half a second. */
 export const localPace: Pace = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
 
+/** A `Retry-After` of nothing must not make a storm, one of a day not a sleeper. */
+const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
+const LONGEST_ASKED_MS = 60 * MINUTE_MS;
+
 /** How many looks may fail in a row, and how long to wait after each, before the poller gives up. */
 const PATIENT = { failures: 20, backoff: { baseMs: 1_000, capMs: 60_000 } };
 /** A service inside another command is gone when that ends, and does not come back under its address. */
@@ -71,10 +75,15 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       if (!mayPass(error) || failures > patience.failures) throw error;
       askedForMs = error.retryAfterMs ?? null;
       delayMs = Math.max(delayMs, backoffMs(failures, patience.backoff, random));
-      options.onFailure?.(error, askedForMs ?? delayMs);
+      options.onFailure?.(error, askedForMs === null ? delayMs : withinReason(askedForMs, options.isLocal));
     }
-    await clock.sleep(askedForMs ?? delayMs, signal);
+    await clock.sleep(askedForMs === null ? delayMs : withinReason(askedForMs, options.isLocal), signal);
   }
+}
+
+function withinReason(askedForMs: number, isLocal: boolean): number {
+  const shortestMs = SHORTEST_ASKED_MS[isLocal ? "local" : "remote"];
+  return Math.min(LONGEST_ASKED_MS, Math.max(shortestMs, askedForMs));
 }
 
 /**

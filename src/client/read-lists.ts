@@ -11,7 +11,8 @@ const listSchema = z.looseObject({
 
 export interface Page {
   data: unknown[];
-  hasMore: boolean;
+  /** Null when the service does not say. */
+  hasMore: boolean | null;
   /** Null when the service names none: then the next page is asked for by offset. */
   nextCursor: string | null;
 }
@@ -20,7 +21,7 @@ export function readPage(value: unknown): Page | null {
   const parsed = listSchema.safeParse(value);
   if (!parsed.success) return null;
   const { data, has_more, next_cursor } = parsed.data;
-  return { data, hasMore: has_more ?? false, nextCursor: next_cursor || null };
+  return { data, hasMore: has_more ?? null, nextCursor: next_cursor || null };
 }
 
 const itemSchema = z.looseObject({
@@ -40,6 +41,8 @@ export interface BatchItem {
   imageCount: number;
   promptPreview: string | null;
   error: { code: string; message: string; source: string | null } | null;
+  /** The object as it came. */
+  raw: Record<string, unknown>;
 }
 
 export function readItem(value: unknown): BatchItem | null {
@@ -57,6 +60,7 @@ export function readItem(value: unknown): BatchItem | null {
     error: error
       ? { code: error.code ?? "UNKNOWN", message: error.message ?? "", source: error.source ?? null }
       : null,
+    raw: value as Record<string, unknown>,
   };
 }
 

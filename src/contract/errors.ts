@@ -92,6 +92,7 @@ export const LOCAL_ERRORS = {
   COST_LIMIT: e(0, "money", "The run would cost more than --max-cost."),
   DATA_DIRECTORY_IN_USE: e(0, "conflict", "Another process uses this data directory."),
   DIRECTORY_CONFLICT: e(0, "conflict", "This directory belongs to another run."),
+  DIRECTORY_IN_USE: e(0, "conflict", "Another process works in this directory."),
   ADDRESS_IN_USE: e(0, "conflict", "The port is taken."),
   NETWORK: retryable(0, "temporary", "The service could not be reached."),
   BAD_RESPONSE: e(0, "temporary", "The service answered something that is no answer of this API."),
@@ -122,6 +123,8 @@ export interface ErrorDetails {
   retryAfterMs?: number | undefined;
   /** More than one finding (a line each), as for a prompt file. */
   details?: readonly string[] | undefined;
+  /** What to do next, where the usual advice for the code does not fit. */
+  advice?: string | undefined;
 }
 
 /** The one error class of service, client and command line. Decide by `code`, never by the message. */
@@ -133,6 +136,7 @@ export class ImgbatchError extends Error {
   readonly requestId: string | undefined;
   readonly retryAfterMs: number | undefined;
   readonly details: readonly string[] | undefined;
+  readonly advice: string | undefined;
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
     super(message ?? ERRORS[code].message, { cause: details.cause });
@@ -143,6 +147,7 @@ export class ImgbatchError extends Error {
     this.requestId = details.requestId;
     this.retryAfterMs = details.retryAfterMs;
     this.details = details.details;
+    this.advice = details.advice;
   }
 }
 

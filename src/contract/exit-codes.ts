@@ -13,8 +13,9 @@ export const EXIT_CODES = {
   },
   someFailed: {
     code: 4,
-    meaning: "finished, some items failed; or `admin check` found something",
-    rerun: "the failed ones (retry.jsonl)",
+    meaning:
+      "finished, some images failed, or a batch was cancelled or failed; `admin check` found something",
+    rerun: "`retry`",
   },
   noImages: { code: 5, meaning: "finished with no usable image", rerun: "look first" },
   conflict: {

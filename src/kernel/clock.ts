@@ -17,6 +17,28 @@ export const systemClock: Clock = {
   },
 };
 
+/** After a wake-up of the machine, a sleeper sees within this time how late it is. */
+const SLICE_MS = 2_000;
+
+/**
+ * The clock of people: a sleep is over at its time of day, also when the machine itself slept in between, which timers
+ * do not count. A clock that is set back does not make it longer.
+ * Rule: HTTP-23.
+ */
+export const wallClock: Clock = {
+  nowMs: () => Date.now(),
+  sleep: async (ms, signal) => {
+    const startMs = Date.now();
+    let sleptMs = 0;
+    for (let leftMs = ms; ; leftMs = ms - Math.max(sleptMs, Date.now() - startMs)) {
+      const sliceMs = Math.max(0, Math.min(leftMs, SLICE_MS));
+      await oneTimer(sliceMs, signal);
+      sleptMs += sliceMs;
+      if (leftMs <= SLICE_MS) return;
+    }
+  },
+};
+
 function oneTimer(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);

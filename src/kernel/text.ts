@@ -12,6 +12,19 @@ export function truncateCodePoints(text: string, max: number, ellipsis = ""): st
   return points.length <= max ? text : points.slice(0, max).join("") + ellipsis;
 }
 
+/** As much of the beginning as fits into `maxBytes` of UTF-8, without half a character. */
+export function truncateBytes(text: string, maxBytes: number): string {
+  if (Buffer.byteLength(text) <= maxBytes) return text;
+  let bytes = 0;
+  let kept = "";
+  for (const character of text) {
+    bytes += Buffer.byteLength(character);
+    if (bytes > maxBytes) break;
+    kept += character;
+  }
+  return kept;
+}
+
 /** NUL and lone surrogates cannot be stored and given back faithfully. */
 export function hasUnstorableText(text: string): boolean {
   return text.includes("\0") || !text.isWellFormed();

@@ -35,6 +35,7 @@ export async function adoptDirectory(
     keyFingerprint,
     inputSha256: null,
     isFresh: false,
+    request: null,
     nowMs: clock.nowMs(),
     batches: entries,
   });
@@ -55,6 +56,7 @@ function adopted(batch: Batch, index: number): LedgerBatch {
     estimated_cost: null,
     actual_cost: null,
     parent_batch_id: null,
+    round: 0,
   };
   recordBatch(entry, batch);
   return entry;

@@ -1,5 +1,6 @@
 import { pollUntilDone } from "../client/poll.ts";
 import type { Batch } from "../client/read-batch.ts";
+import type { RunEvent } from "../contract/events.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import type { RunVoice } from "./run-voice.ts";
@@ -33,14 +34,39 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
       intervalMs,
       signal,
       onLook: (look) => {
+        if (hasChanged(states[index], look)) voice.event?.(progressEvent(look));
         states[index] = look;
         voice.progress(describe());
       },
-      onFailure: (error, delayMs) =>
-        voice.detail(`${error.message} Asking again in ${formatDuration(delayMs)}.`),
+      onFailure: (error, delayMs) => {
+        const { code, message } = error;
+        voice.event?.({ event: "retry", code, message, delay_ms: delayMs });
+        voice.detail(`${message} Asking again in ${formatDuration(delayMs)}.`);
+      },
     });
   }
   return states;
+}
+
+/** Whether a look at a batch shows another state than the look before. */
+export function hasChanged(before: Batch | undefined, now: Batch): boolean {
+  return (
+    before === undefined ||
+    before.status !== now.status ||
+    before.successCount !== now.successCount ||
+    before.failCount !== now.failCount
+  );
+}
+
+export function progressEvent(batch: Batch): RunEvent {
+  return {
+    event: "progress",
+    batch_id: batch.id,
+    item_count: batch.itemCount,
+    status: batch.status,
+    success_count: batch.successCount,
+    fail_count: batch.failCount,
+  };
 }
 
 /** `12/200 images, 0 failed, 3.4/s`, over all batches; the rate is what was made since the first look. */

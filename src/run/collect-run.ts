@@ -6,11 +6,14 @@ import type { BatchItem } from "../client/read-lists.ts";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { createDiskNames, type DiskNames } from "./disk-names.ts";
 import type { FetchedImages } from "./fetch-images.ts";
 import { fetchImages } from "./fetch-images.ts";
-import { type Ledger, recordBatch, writeLedger } from "./ledger.ts";
+import { type Ledger, type LedgerBatch, recordBatch, writeLedger } from "./ledger.ts";
 import { type ResultFile, type ResultLine, readResults, writeResults } from "./results.ts";
+import { retriedId } from "./retried-id.ts";
+import { removePassingZips } from "./run-directory.ts";
 import { readRunInput } from "./run-input.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
@@ -19,7 +22,7 @@ import { isSound } from "./sound-files.ts";
 export interface CollectOptions {
   dir: string;
   ledger: Ledger;
-  /** The batches of the ledger, in its order; all of them have ended. */
+  /** The batches of the ledger that are known by id, in its order; all of them have ended. */
   batches: readonly Batch[];
   service: RunService;
   keepZip: boolean;
@@ -31,6 +34,8 @@ export interface CollectOptions {
 export interface RunOutcome {
   dir: string;
   batches: readonly Batch[];
+  /** Those that decide how the run ended: the ones of the last retry, where there was one. */
+  deciding: readonly Batch[];
   /** One for each image that was asked for, in the order of the input. */
   lines: ResultLine[];
   /** Items whose files were missing or damaged here, and now are not. */
@@ -43,7 +48,7 @@ export interface RunOutcome {
  * Brings the images of ended batches into the directory: fetches what is missing or damaged, verifies, and writes the
  * results. What cannot be had of one batch does not keep the others from being fetched; then the first error is thrown
  * and the results of the earlier run stay as they are.
- * Rules: RUN-1, RUN-4, RUN-10, RUN-11.
+ * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, ledger, batches } = options;
@@ -52,11 +57,12 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const lines: ResultLine[] = [];
   const errors: unknown[] = [];
   let fetchedCount = 0;
-  for (const [index, batch] of batches.entries()) {
-    const entry = ledger.batches[index];
+  const entries = new Map(ledger.batches.map((entry) => [entry.id, entry]));
+  for (const batch of batches) {
+    const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
     try {
-      const found = await collectBatch(options, batch, earlier, names);
+      const found = await collectBatch(options, batch, retriedIds(entry), earlier, names);
       lines.push(...found.lines);
       fetchedCount += found.fetchedCount;
     } catch (error) {
@@ -67,30 +73,55 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   await writeLedger(dir, ledger);
   if (errors.length > 0) throw errors[0];
   const input = await readRunInput(dir);
+  const isComplete = ledger.batches.every((entry) => batches.some((batch) => batch.id === entry.id));
+  if (isComplete) requireAskedFor([...input.keys()], lines);
   sortAsIn([...input.keys()], lines);
-  const { hasRetry } = await writeResults(dir, lines, input);
-  await removeSuperseded(dir, earlier, lines);
+  const last = lastWords(lines);
+  const { hasRetry } = await writeResults(dir, last, input);
+  await removeSuperseded(dir, earlier, last);
+  await removePassingZips(dir);
   ledger.finished_at = new Date(options.clock.nowMs()).toISOString();
   await writeLedger(dir, ledger);
-  return { dir, batches, lines, fetchedCount, hasRetry };
+  const round = Math.max(...batches.map((batch) => entries.get(batch.id)?.round ?? 0));
+  const deciding = batches.filter((batch) => (entries.get(batch.id)?.round ?? 0) === round);
+  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry };
+}
+
+/** Of an image that was retried, the last attempt counts, unless an earlier one has the image. */
+function lastWords(lines: readonly ResultLine[]): ResultLine[] {
+  const last = new Map<string, ResultLine>();
+  for (const line of lines) {
+    const before = last.get(line.custom_id);
+    if (before === undefined || before.files.length === 0 || line.files.length > 0)
+      last.set(line.custom_id, line);
+  }
+  return [...last.values()];
+}
+
+/** How the images of a retry are called in the run, by the id that was sent. */
+function retriedIds(entry: LedgerBatch | undefined): ReadonlyMap<string, string> {
+  return new Map(entry?.retried?.map((id) => [retriedId(id), id]));
 }
 
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
+  ids: ReadonlyMap<string, string>,
   earlier: readonly ResultLine[],
   names: DiskNames,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
   const { dir, service, keepZip, signal, voice } = options;
   const { http } = service;
   const items = await listItems(http, batch.id, signal);
-  if (batch.itemCount !== null && items.length !== batch.itemCount) {
-    const message = `The service lists ${items.length} of the ${batch.itemCount} items of ${batch.id}.`;
-    throw new ImgbatchError("BAD_RESPONSE", message);
-  }
-  const mine = new Map(
+  requireWholeList(batch, items);
+  const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
+  const mine = new Map<string, ResultLine>();
+  for (const { customId } of items) {
+    const line = before.get(ids.get(customId) ?? customId);
+    if (line !== undefined) mine.set(customId, line);
+  }
   const fetched = await fetchImages({
     http,
     dir,
@@ -102,18 +133,22 @@ async function collectBatch(
     signal,
     voice,
   });
-  return { lines: items.map((item) => toLine(item, batch, fetched)), fetchedCount: fetched.fetchedCount };
+  const lines = items.map((item) => toLine(item, ids.get(item.customId) ?? item.customId, batch, fetched));
+  for (const { custom_id, status, error = null } of lines)
+    voice.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
+  return { lines, fetchedCount: fetched.fetchedCount };
 }
 
-function toLine(item: BatchItem, batch: Batch, { byItem }: FetchedImages): ResultLine {
+function toLine(item: BatchItem, id: string, batch: Batch, { byItem }: FetchedImages): ResultLine {
   const fetched = byItem.get(item.customId);
+  const error = errorOf(item);
   return {
-    custom_id: item.customId,
+    custom_id: id,
     status: item.status,
     batch_id: batch.id,
     files: fetched?.files ?? [],
     ...(fetched === undefined ? {} : { verified: fetched.verified }),
-    ...(item.error === null ? {} : { error: item.error }),
+    ...(error == null ? {} : { error }),
   };
 }
 

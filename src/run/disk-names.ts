@@ -1,4 +1,4 @@
-import { foldFileName } from "../kernel/text.ts";
+import { foldFileName, truncateBytes } from "../kernel/text.ts";
 import { IMAGES_FOLDER } from "./run-directory.ts";
 
 /** Gives every file of a run a path of its own below `images/`. */
@@ -9,6 +9,30 @@ export interface DiskNames {
   keep(path: string): void;
 }
 
+/** File systems take 255 bytes; a temporary name is longer than the final one, and `~2` needs its place too. */
+const MAX_STEM_BYTES = 180;
+const MAX_EXTENSION_BYTES = 20;
+
+/** Windows opens a device under these names, whatever the extension. */
+const DEVICE = /^(con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3])$/i;
+
+/** A name that every file system takes, as stem and extension. */
+function fitName(name: string): [stem: string, extension: string] {
+  const plain = name
+    .replace(/[\p{Cc}/\\:*?"<>|]/gu, "_")
+    .replace(/^\.+/, "_")
+    .toWellFormed();
+  const dot = plain.lastIndexOf(".");
+  const [stem, extension] = dot <= 0 ? [plain, ""] : [plain.slice(0, dot), plain.slice(dot)];
+  const short = truncateBytes(stem, MAX_STEM_BYTES).replace(/[. ]+$/, "_") || "image";
+  // `nul.v2.png` is the device too: what counts ends at the first dot.
+  const isDevice = DEVICE.test((short.split(".")[0] ?? "").trimEnd());
+  return [
+    isDevice ? `_${short}` : short,
+    truncateBytes(extension, MAX_EXTENSION_BYTES).replace(/[. ]+$/, ""),
+  ];
+}
+
 export function createDiskNames(): DiskNames {
   const taken = new Set<string>();
   return {
@@ -16,10 +40,8 @@ export function createDiskNames(): DiskNames {
       taken.add(foldFileName(path));
     },
     take: (entryName) => {
-      const name = entryName.replace(/^.*\//s, "").replace(/^\.+/, "_") || "image";
-      const dot = name.lastIndexOf(".");
-      const [stem, extension] = dot <= 0 ? [name, ""] : [name.slice(0, dot), name.slice(dot)];
-      let path = `${IMAGES_FOLDER}/${name}`;
+      const [stem, extension] = fitName(entryName.replace(/^.*\//s, ""));
+      let path = `${IMAGES_FOLDER}/${stem}${extension}`;
       for (let n = 2; taken.has(foldFileName(path)); n++) path = `${IMAGES_FOLDER}/${stem}~${n}${extension}`;
       taken.add(foldFileName(path));
       return path;

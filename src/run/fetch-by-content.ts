@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { getContent } from "../client/content.ts";
 import type { BatchItem } from "../client/read-lists.ts";
 import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-types.ts";
+import { truncateBytes } from "../kernel/text.ts";
 import type { Fetched, FetchJob } from "./fetch-job.ts";
 import { placeFile } from "./place-file.ts";
 import type { ResultFile } from "./results.ts";
@@ -52,6 +53,6 @@ async function fetchOne(
 /** A name for an image that came without one. */
 export function fileName(customId: string, index: number, data: Uint8Array): string {
   const type = sniffImageType(data);
-  const stem = customId.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_").slice(0, 120);
+  const stem = truncateBytes(customId.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_"), 120);
   return `${stem}${index === 0 ? "" : `_${index + 1}`}.${type === null ? "bin" : IMAGE_EXTENSIONS[type]}`;
 }

@@ -1,10 +1,12 @@
-import { createReadStream } from "node:fs";
+import { createReadStream, existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { BatchItem } from "../client/read-lists.ts";
 import { saving } from "../client/saving.ts";
+import { ImgbatchError } from "../contract/errors.ts";
 import type { Fetched, FetchJob } from "./fetch-job.ts";
 import { inspect, placeFile } from "./place-file.ts";
+import { PASSING_PREFIX } from "./run-directory.ts";
 import { checkInPlace, fetchZip, takeImages, type ZipJob, type ZippedFile, zipName } from "./save-zip.ts";
 import { isImagePath } from "./sound-files.ts";
 import type { ZippedImage } from "./zip-contents.ts";
@@ -12,11 +14,14 @@ import type { ZippedImage } from "./zip-contents.ts";
 /** Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. */
 export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): Promise<Map<string, Fetched>> {
   const { http, batch, items, signal, voice } = job;
-  const name = zipName(batch.id);
+  const name = job.keepZip ? zipName(batch.id) : `${PASSING_PREFIX}${zipName(batch.id)}`;
   const target = join(job.dir, name);
   const zip: ZipJob = { http, batch, items, target, signal, voice };
-  const kept = job.keepZip ? await takeAll(job, name, wanted).catch(() => null) : null;
-  if (kept !== null && wanted.every((item) => kept.has(item.customId))) return kept;
+  const kept = existsSync(target) ? await takeAll(job, name, wanted).catch(refused(job)) : null;
+  if (kept !== null && wanted.every((item) => kept.has(item.customId))) {
+    if (!job.keepZip) await dropFile(target);
+    return kept;
+  }
   await fetchZip(zip);
   try {
     const fetched = await takeAll(job, name, wanted);
@@ -27,6 +32,15 @@ export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): P
     await dropFile(target);
     throw error;
   }
+}
+
+/** A ZIP that is here already, kept or left by a crash, may be unusable; all else is no matter of the ZIP. */
+function refused(job: FetchJob): (error: unknown) => null {
+  return (error) => {
+    job.signal?.throwIfAborted();
+    if (error instanceof ImgbatchError && error.code === "VERIFY_FAILED") return null;
+    throw error;
+  };
 }
 
 async function takeAll(

@@ -43,7 +43,13 @@ export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
     const images = join(job.dir, IMAGES_FOLDER);
     await saving(images, () => mkdir(images, { recursive: true }));
   }
-  for (const [customId, fetched] of await fetchMissing(job, missing)) byItem.set(customId, fetched);
+  for (const [customId, fetched] of await fetchMissing(job, missing)) {
+    byItem.set(customId, fetched);
+    for (const { path, bytes, sha256 } of fetched.files) {
+      const file = { path, bytes, sha256 };
+      job.voice.event?.({ event: "file_saved", batch_id: job.batch.id, custom_id: customId, ...file });
+    }
+  }
   await saving(job.dir, () => syncDirectory(job.keepZip ? job.dir : join(job.dir, IMAGES_FOLDER)));
   return { byItem, fetchedCount: missing.length };
 }

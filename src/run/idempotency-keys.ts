@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
-import type { Ledger } from "./ledger.ts";
+import { type Ledger, submittedBatches } from "./ledger.ts";
 import type { Plan } from "./plan.ts";
 
 export interface KeyChoice {
@@ -23,10 +23,14 @@ export function chooseKeys(
 ): { keys: string[]; isFresh: boolean } {
   if (choice.explicit !== null)
     return { keys: explicitKeys(choice.explicit, plan.chunks.length), isFresh: false };
-  const known = ledger?.batches.map((batch) => batch.idempotency_key) ?? [];
+  const known = ledger === null ? [] : submittedBatches(ledger).map((batch) => batch.idempotency_key);
   const isWhole =
     ledger !== null && known.length === plan.chunks.length && known.every((key) => key !== null);
-  const goesOn = isWhole && (!choice.isNew || (ledger.is_fresh && ledger.finished_at === null));
+  const isOpen =
+    ledger?.is_fresh === true &&
+    ledger.finished_at === null &&
+    !ledger.batches.some((batch) => batch.status === "output_deleted");
+  const goesOn = isWhole && (!choice.isNew || isOpen);
   if (goesOn) return { keys: known.filter((key) => key !== null), isFresh: ledger.is_fresh };
   if (!choice.isNew) return { keys: plan.chunks.map((chunk) => chunk.contentKey), isFresh: false };
   const run = randomBytes(16).toString("hex");

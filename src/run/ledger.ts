@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { Batch } from "../client/read-batch.ts";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { IMAGE_MIME_TYPES } from "../contract/image-types.ts";
 import { writeFileDurably } from "../kernel/durable-file.ts";
 import { microsToNumber } from "../kernel/money.ts";
 
@@ -26,8 +27,21 @@ const ledgerBatchSchema = z.looseObject({
   estimated_cost: z.number().nullable(),
   actual_cost: z.number().nullable(),
   parent_batch_id: z.string().nullable(),
+  /** 0 for the submission, then one more for each retry. */
+  round: z.int().min(0).default(0),
+  /** Of a retry: the images that it makes anew, in the order in which they were sent. */
+  retried: z.array(z.string()).optional(),
 });
 export type LedgerBatch = z.infer<typeof ledgerBatchSchema>;
+
+/** What all batches of a run ask for; null where the run did not make them. */
+const ledgerRequestSchema = z.looseObject({
+  model: z.string(),
+  task_name: z.string().nullable(),
+  response_mime_type: z.enum(IMAGE_MIME_TYPES),
+  metadata: z.record(z.string(), z.string()).nullable(),
+});
+export type LedgerRequest = z.infer<typeof ledgerRequestSchema>;
 
 const ledgerSchema = z.looseObject({
   schema_version: z.literal(SCHEMA_VERSION),
@@ -37,6 +51,7 @@ const ledgerSchema = z.looseObject({
   is_fresh: z.boolean(),
   created_at: z.string(),
   finished_at: z.string().nullable(),
+  request: ledgerRequestSchema.nullable().default(null),
   batches: z.array(ledgerBatchSchema),
 });
 
@@ -49,6 +64,7 @@ export function newLedger(facts: {
   inputSha256: string | null;
   isFresh: boolean;
   nowMs: number;
+  request: LedgerRequest | null;
   batches: LedgerBatch[];
 }): Ledger {
   return {
@@ -59,6 +75,7 @@ export function newLedger(facts: {
     is_fresh: facts.isFresh,
     created_at: new Date(facts.nowMs).toISOString(),
     finished_at: null,
+    request: facts.request,
     batches: facts.batches,
   };
 }
@@ -77,7 +94,18 @@ export function intendedBatch(index: number, idempotencyKey: string, parentId: s
     estimated_cost: null,
     actual_cost: null,
     parent_batch_id: parentId,
+    round: 0,
   };
+}
+
+/** The number of the last retry; 0 when there was none. */
+export function lastRound(ledger: Ledger): number {
+  return Math.max(0, ...ledger.batches.map((batch) => batch.round));
+}
+
+/** The batches of the submission itself, without those of its retries. */
+export function submittedBatches(ledger: Ledger): LedgerBatch[] {
+  return ledger.batches.filter((batch) => batch.round === 0);
 }
 
 /** Notes what the service says of a batch. */

@@ -6,12 +6,11 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { PARTIAL_SUFFIX, writeFileDurably } from "../kernel/durable-file.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import type { PromptReference } from "./prompts/prompt-item.ts";
-
-const FOLDER = "references";
+import { REFERENCES_FOLDER } from "./run-directory.ts";
 
 /** The path of a stored reference image, from the run's directory on. */
 export function referencePath(sha256: string): string {
-  return `${FOLDER}/${sha256}`;
+  return `${REFERENCES_FOLDER}/${sha256}`;
 }
 
 /**
@@ -25,7 +24,7 @@ export async function storeReferences(dir: string, references: Iterable<PromptRe
     stored.add(reference.sha256);
     const target = join(dir, referencePath(reference.sha256));
     if (await holds(target, reference.sha256)) continue;
-    await saving(target, () => mkdir(join(dir, FOLDER), { recursive: true }));
+    await saving(target, () => mkdir(join(dir, REFERENCES_FOLDER), { recursive: true }));
     await store(reference, target);
   }
 }

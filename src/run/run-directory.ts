@@ -1,15 +1,16 @@
-import { mkdir, readdir, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { lstat, mkdir, readdir, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { PARTIAL_SUFFIX } from "../kernel/durable-file.ts";
+import { PARTIAL_SUFFIX, syncDirectory } from "../kernel/durable-file.ts";
 import { type Ledger, readLedger } from "./ledger.ts";
 import { isSameService } from "./service-identity.ts";
 
 export const IMAGES_FOLDER = "images";
+export const REFERENCES_FOLDER = "references";
 
 /** Names that a run writes: in a directory without a ledger they belong to somebody else. */
-const OWN_NAMES = [IMAGES_FOLDER, "references", "input.jsonl", "results.jsonl", "retry.jsonl"];
+const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jsonl", "retry.jsonl"];
 
 export interface Owner {
   identity: string;
@@ -24,7 +25,8 @@ export interface Owner {
  * Rules: RUN-5, RUN-6.
  */
 export async function claimDirectory(dir: string, owner: Owner): Promise<Ledger | null> {
-  await saving(dir, () => mkdir(dir, { recursive: true }));
+  await saving(dir, () => makeDurably(dir));
+  await refuseLinks(dir);
   const ledger = await readLedger(dir);
   if (ledger === null) {
     await refuseForeignFiles(dir);
@@ -57,22 +59,48 @@ async function refuseForeignFiles(dir: string): Promise<void> {
   }
 }
 
+/** The directory, and each new one above it, on disk when this resolves. */
+export async function makeDurably(dir: string): Promise<void> {
+  const first = await mkdir(dir, { recursive: true });
+  if (first === undefined) return;
+  for (let at = dir; at.length >= first.length; at = dirname(at)) await syncDirectory(dirname(at));
+}
+
+/** What a link in the directory leads to is not the run's to write into. */
+async function refuseLinks(dir: string): Promise<void> {
+  for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER]) {
+    const stats = await lstat(join(dir, name)).catch(() => null);
+    if (stats?.isSymbolicLink()) throw conflict(dir, `has a link called ${JSON.stringify(name)}`);
+  }
+}
+
 function conflict(dir: string, why: string): ImgbatchError {
   return new ImgbatchError("DIRECTORY_CONFLICT", `${dir} ${why}. Choose another directory with --output.`);
 }
 
-const LEFTOVER = new RegExp(`^\\..+\\.[0-9a-f]{12}\\${PARTIAL_SUFFIX}$`);
+const LEFTOVER = new RegExp(`^(\\..+\\.[0-9a-f]{12}|[0-9a-f]{64})\\${PARTIAL_SUFFIX}$`);
+/** How a ZIP is called that is only here to be unpacked. */
+export const PASSING_PREFIX = ".imgbatch-";
+const PASSING_ZIP = /^\.imgbatch-[\w-]+\.zip(\.part(\.etag)?)?$/;
 
 /**
  * Removes files that a crash left half written. Files of other names are nobody's business here.
  * Rule: RUN-14.
  */
 export async function removeLeftovers(dir: string): Promise<void> {
-  for (const folder of [dir, join(dir, IMAGES_FOLDER)]) {
-    const names = await readdir(folder).catch(() => []);
-    for (const name of names.filter((each) => LEFTOVER.test(each))) {
-      const path = join(folder, name);
-      await saving(path, () => rm(path, { force: true }));
-    }
+  for (const folder of [dir, join(dir, IMAGES_FOLDER), join(dir, REFERENCES_FOLDER)])
+    await removeMatching(folder, LEFTOVER);
+}
+
+/** Removes ZIPs, whole or in part, that were to be unpacked: when a run is whole nobody needs them any more. */
+export async function removePassingZips(dir: string): Promise<void> {
+  await removeMatching(dir, PASSING_ZIP);
+}
+
+async function removeMatching(folder: string, pattern: RegExp): Promise<void> {
+  const names = await readdir(folder).catch(() => []);
+  for (const name of names.filter((each) => pattern.test(each))) {
+    const path = join(folder, name);
+    await saving(path, () => rm(path, { force: true }));
   }
 }

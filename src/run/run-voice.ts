@@ -1,3 +1,5 @@
+import type { RunEvent } from "../contract/events.ts";
+
 /** How a run tells what it does. */
 export interface RunVoice {
   /** Something to remember: a line that stays. */
@@ -6,4 +8,6 @@ export interface RunVoice {
   detail(line: string): void;
   /** How far it is; the next one replaces it. */
   progress(text: string): void;
+  /** For programs that follow the run. */
+  event?(event: RunEvent): void;
 }

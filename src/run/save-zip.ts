@@ -7,6 +7,7 @@ import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import { routes } from "../contract/routes.ts";
+import { sha256Hex } from "../kernel/ids.ts";
 import { inspect, type Placed } from "./place-file.ts";
 import type { ResultFile } from "./results.ts";
 import type { RunVoice } from "./run-voice.ts";
@@ -23,9 +24,10 @@ export interface ZipJob {
   voice: RunVoice;
 }
 
-/** The file name of a batch's ZIP. */
+/** The file name of a batch's ZIP: its id, where that is a name. */
 export function zipName(batchId: string): string {
-  return `${batchId.replace(/[^A-Za-z0-9_-]/g, "_")}.zip`;
+  if (/^[A-Za-z0-9_-]{1,100}$/.test(batchId)) return `${batchId}.zip`;
+  return `${batchId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 60)}-${sha256Hex(batchId).slice(0, 12)}.zip`;
 }
 
 /** Downloads the ZIP of a batch, resuming what is there of it; nothing in it is checked yet. Answers its size. */

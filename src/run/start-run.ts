@@ -1,16 +1,23 @@
-import { createBatch, getBatch } from "../client/batches.ts";
+import { getBatch } from "../client/batches.ts";
 import type { Batch } from "../client/read-batch.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { formatDuration } from "../kernel/durations.ts";
 import { chooseKeys, type KeyChoice } from "./idempotency-keys.ts";
-import { intendedBatch, type Ledger, newLedger, recordBatch, writeLedger } from "./ledger.ts";
-import type { Chunk, Plan } from "./plan.ts";
+import {
+  intendedBatch,
+  type Ledger,
+  type LedgerRequest,
+  newLedger,
+  submittedBatches,
+  writeLedger,
+} from "./ledger.ts";
+import type { Chunk, Plan, RunRequest } from "./plan.ts";
 import { storeReferences } from "./references.ts";
 import { claimDirectory, removeLeftovers } from "./run-directory.ts";
-import { createRequestText, writeRunInput } from "./run-input.ts";
+import { writeRunInput } from "./run-input.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
+import { submitBatch } from "./submit-batch.ts";
 
 export interface StartOptions {
   plan: Plan;
@@ -53,64 +60,71 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
 
   const batches: Batch[] = [];
   let replayed = false;
+  const count = plan.chunks.length;
   for (const chunk of plan.chunks) {
     signal?.throwIfAborted();
-    const found = await submitChunk(options, ledger, chunk);
+    const entry = ledger.batches[chunk.index];
+    if (entry === undefined)
+      throw new ImgbatchError("INTERNAL", "A batch of the run has no place in its ledger.");
+    if (entry.state !== "created")
+      options.voice.progress(count === 1 ? "submitting" : `submitting batch ${chunk.index + 1} of ${count}`);
+    const found = await submitBatch({ ...options, request: plan.request, chunk, ledger, entry });
     batches.push(found.batch);
     replayed ||= found.replayed;
-    if (found.replayed) options.voice.note(reuseNote(found.batch, options.clock.nowMs()));
   }
+  batches.push(...(await findRetries(ledger, options)));
   return { ledger, batches, replayed };
+}
+
+/**
+ * Leaves a started run to others, as it was asked for: the next `--new` generates again instead of going on with it.
+ * Rule: RUN-9.
+ */
+export async function leaveRun(dir: string, ledger: Ledger): Promise<void> {
+  if (!ledger.is_fresh) return;
+  ledger.is_fresh = false;
+  await writeLedger(dir, ledger);
+}
+
+/** The batches that earlier retries made. One whose outcome is not known is left to the next retry. */
+async function findRetries(ledger: Ledger, { service, signal }: StartOptions): Promise<Batch[]> {
+  const found: Batch[] = [];
+  for (const { round, id, state } of ledger.batches) {
+    if (round === 0 || id === null || state !== "created") continue;
+    found.push((await getBatch(service.http, id, { signal })).batch);
+  }
+  return found;
 }
 
 function prepareLedger({ plan, service, keys, clock }: StartOptions, earlier: Ledger | null): Ledger {
   const { keys: chosen, isFresh } = chooseKeys(plan, keys, earlier);
-  const known = earlier?.batches.map((batch) => batch.idempotency_key) ?? [];
+  const known = earlier === null ? [] : submittedBatches(earlier).map((batch) => batch.idempotency_key);
   const isSame =
     earlier !== null && chosen.length === known.length && chosen.every((key, i) => key === known[i]);
-  if (isSame) return { ...earlier, base_url: service.identity };
+  if (isSame) {
+    const request = earlier.request ?? requestOf(plan.request);
+    return { ...earlier, base_url: service.identity, request };
+  }
+  refuseOtherSplit(known, chosen, keys);
   return newLedger({
     baseUrl: service.identity,
     keyFingerprint: service.keyFingerprint,
     inputSha256: plan.inputSha256,
     isFresh,
+    request: requestOf(plan.request),
     nowMs: clock.nowMs(),
     batches: chosen.map((key, index) => intendedBatch(index, key, plan.request.parentId)),
   });
 }
 
-async function submitChunk(
-  { plan, dir, service, voice, signal }: StartOptions,
-  ledger: Ledger,
-  chunk: Chunk,
-): Promise<{ batch: Batch; replayed: boolean }> {
-  const entry = ledger.batches[chunk.index];
-  if (entry?.idempotency_key == null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
-  if (entry.state === "created" && entry.id !== null) {
-    const { batch } = await getBatch(service.http, entry.id, { signal });
-    return { batch, replayed: true };
-  }
-  const count = plan.chunks.length;
-  voice.progress(count === 1 ? "submitting" : `submitting batch ${chunk.index + 1} of ${count}`);
-  const body = await createRequestText(dir, plan.request, chunk);
-  try {
-    const created = await createBatch(service.http, body, entry.idempotency_key, signal);
-    recordBatch(entry, created.batch);
-    await writeLedger(dir, ledger);
-    return created;
-  } catch (error) {
-    if (error instanceof ImgbatchError && error.code === "SUBMISSION_UNKNOWN") {
-      entry.state = "unknown";
-      await writeLedger(dir, ledger);
-    }
-    throw error;
-  }
+/** What a retry of the run needs to know again. */
+function requestOf({ model, name, mimeType, metadata }: RunRequest): LedgerRequest {
+  return { model, task_name: name, response_mime_type: mimeType, metadata };
 }
 
-function reuseNote(batch: Batch, nowMs: number): string {
-  const age =
-    batch.createdAtMs === null
-      ? ""
-      : ` submitted ${formatDuration(Math.max(0, nowMs - batch.createdAtMs))} ago`;
-  return `re-using ${batch.id}${age} (--new to generate again)`;
+/** The same prompts in other batches would have other keys, and be paid again. */
+function refuseOtherSplit(known: readonly unknown[], chosen: readonly string[], keys: KeyChoice): void {
+  if (keys.isNew || keys.explicit !== null || known.length === 0 || known.length === chosen.length) return;
+  const message = `This run was split into ${known.length} batches, not ${chosen.length}: give --max-batch as before, or --new to generate and pay again.`;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message);
 }

@@ -5,6 +5,7 @@ import type { ZipEntry, ZipReader } from "./zip-reader.ts";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
 const MANIFEST = "manifest.json";
+const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
 
 /** The part of a manifest that files are checked by; other services may leave the hashes out. */
 const manifestSchema = z.looseObject({
@@ -74,16 +75,24 @@ function matchByManifest(zip: ZipReader, manifest: z.infer<typeof manifestSchema
     });
 }
 
-/** `cat.png` is of item `cat`, and so is `cat_2.png` when no item is called `cat_2`. */
+/**
+ * `cat.png` is of item `cat`, and so is `cat_2.png` when no item is called `cat_2`. Where more files than images go by
+ * an item's name (previews, say) nobody knows which are meant, and none is taken.
+ */
 function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[] {
   const ids = new Map(items.map((item) => [foldFileName(safeName(item.customId)), item.customId]));
-  return zip.entries
+  const found = zip.entries
+    .filter((entry) => IMAGE_NAME.test(entry.name))
     .toSorted((a, b) => (a.name < b.name ? -1 : 1))
     .flatMap((entry) => {
       const stem = foldFileName(entry.name.replace(/^.*\//, "").replace(/\.[^.]*$/, ""));
       const customId = ids.get(stem) ?? ids.get(stem.replace(/[_-]\d+$/, ""));
       return customId === undefined ? [] : [{ customId, entry, sha256: null, bytes: null }];
     });
+  const most = new Map(items.map((item) => [item.customId, item.imageCount]));
+  const counts = new Map<string, number>();
+  for (const { customId } of found) counts.set(customId, (counts.get(customId) ?? 0) + 1);
+  return found.filter(({ customId }) => (counts.get(customId) ?? 0) <= (most.get(customId) ?? 0));
 }
 
 /** What services commonly make of an id to use it as a file's name. */

@@ -1,7 +1,6 @@
 import type { Readable } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { ImgbatchError } from "../contract/errors.ts";
-import { foldFileName } from "../kernel/text.ts";
 
 /** Bounds for a ZIP that somebody else made. Images hardly compress: what unpacks to far more is an attack. */
 const MAX_ENTRIES = 20_000;
@@ -29,8 +28,8 @@ export interface ZipReader {
 
 /**
  * Opens a ZIP and checks its whole table of contents before anything is unpacked. Throws `VERIFY_FAILED` for one that
- * is damaged, or hostile: names that lead elsewhere, links, encryption, two names that are one on some file systems,
- * too many or too large files.
+ * is damaged, or hostile: names that lead elsewhere, links, encryption, the same name twice, too many or too large
+ * files. Names that are only one on some file systems are told apart when files are placed.
  * Rule: RUN-18.
  */
 export async function openZip(path: string): Promise<ZipReader> {
@@ -40,6 +39,8 @@ export async function openZip(path: string): Promise<ZipReader> {
   } catch (error) {
     throw unusable(`it cannot be read (${messageOf(error)})`, error);
   }
+  // Entries may share their bytes in the file, each of them harmless by itself.
+  const mostBytes = Math.min(MAX_TOTAL_BYTES, RATIO_FREE_BYTES + zip.fileSize * MAX_RATIO);
   try {
     const entries: ZipEntry[] = [];
     const names = new Set<string>();
@@ -48,9 +49,9 @@ export async function openZip(path: string): Promise<ZipReader> {
       if (entry.fileName.endsWith("/")) continue;
       const problem = entryProblem(entry, names);
       if (problem !== null) throw unusable(`${JSON.stringify(entry.fileName)} ${problem}`);
-      names.add(foldFileName(entry.fileName));
+      names.add(entry.fileName);
       total += entry.uncompressedSize;
-      if (entries.length >= MAX_ENTRIES || total > MAX_TOTAL_BYTES) throw unusable("it holds too much");
+      if (entries.length >= MAX_ENTRIES || total > mostBytes) throw unusable("it holds too much");
       entries.push(toEntry(zip, entry));
     }
     return { entries, close: () => zip.close() };
@@ -65,11 +66,11 @@ function entryProblem(entry: Entry, names: ReadonlySet<string>): string | null {
   const parts = fileName.split("/");
   // The reader refuses absolute names, drive letters, backslashes and `..`; the rest is refused here.
   if (parts.some((part) => part === "" || part === "." || part === "..")) return "is an unsafe name";
-  if (/\p{Cc}/u.test(fileName) || fileName.includes(":")) return "is an unsafe name";
+  if (/\p{Cc}/u.test(fileName)) return "is an unsafe name";
   if (parts.some((part) => Buffer.byteLength(part) > 255)) return "is too long a name";
   if (((entry.externalFileAttributes >>> 16) & FILE_TYPE_MASK) === SYMLINK) return "is a link";
   if (entry.isEncrypted()) return "is encrypted";
-  if (names.has(foldFileName(fileName))) return "is there twice";
+  if (names.has(fileName)) return "is there twice";
   if (uncompressedSize > MAX_ENTRY_BYTES) return "is too large";
   if (uncompressedSize > RATIO_FREE_BYTES + compressedSize * MAX_RATIO) return "unpacks to suspiciously much";
   return null;

@@ -1,7 +1,9 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import type { CommandSpec } from "../../src/cli/command.ts";
 import { COMMANDS } from "../../src/cli/commands/table.ts";
+import { readCommandLine } from "../../src/cli/program.ts";
 import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
 import { createCli } from "../support/cli.ts";
 
@@ -29,11 +31,28 @@ it("[CLI-16] the help that was asked for is on stdout, and lists every command a
   for (const { name } of COMMANDS) expect((await cli.run([name, "--help"])).code).toBe(0);
 });
 
+it("[CLI-27] the help of each command has an example and its exit codes, and fits 80 columns", () => {
+  const leaves = (specs: readonly CommandSpec[], path: string[]): string[][] =>
+    specs.flatMap(({ name, commands }) =>
+      commands === undefined ? [[...path, name]] : leaves(commands, [...path, name]),
+    );
+  for (const path of leaves(COMMANDS, [])) {
+    const help = readCommandLine([...path, "--help"], COMMANDS);
+    const text = help.kind === "text" ? help.text : "";
+    expect(text).toMatch(new RegExp(`\\nExamples:\\n {2}\\$ imgbatch ${path.join(" ")}`));
+    expect(text).toMatch(/\nExit codes:\n {4}0 {2}.*\n {4}1 {2}.*\n {4}2 {2}/);
+    expect(text.split("\n").filter((line) => line.length > 80)).toEqual([]);
+  }
+});
+
 it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and sends nothing", async () => {
   const cli = await createCli();
   const wrong: [string[], RegExp][] = [
     [["sumbit", "x"], /Did you mean submit\?/],
     [["submit", "x", "--outptu", "y"], /Did you mean --output\?/],
+    [["admin", "acounts"], /Did you mean accounts\?/],
+    [["submit", "x", "--mime-type", "image/jpg"], /Did you mean image\/jpeg\?/],
+    [["models", "--progress", "plian"], /Did you mean plain\?/],
     [["submit"], /missing required argument/],
     [["status"], /missing required argument/],
     [["models", "extra"], /too many arguments/],

@@ -62,9 +62,7 @@ it("[CLI-4] some failed images are exit 4, with the command that retries them; a
   const { code, stderr, json } = await cli.run(["submit", "pets.jsonl", "--json"]);
   expect(code).toBe(4);
   expect(stderr).toContain("dog: PROVIDER_ITEM_FAILED: It did not work.");
-  expect(stderr).toMatch(
-    /next: imgbatch submit pets-images\/retry\.jsonl --parent imgbatch_\w+ --output pets-images-retry\n$/,
-  );
+  expect(stderr).toMatch(/next: imgbatch retry pets-images\n$/);
   expect(json()).toMatchObject({
     ok: false,
     exit_code: 4,
@@ -84,7 +82,7 @@ it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5 and says --new",
   const cli = await bench({ statuses: ["cancelled"] });
   const some = await cli.run(["submit", "pets.jsonl"]);
   expect(some.code).toBe(4);
-  expect(some.stderr).toMatch(/was cancelled, --new generates again/);
+  expect(some.stderr).toMatch(/was cancelled; submit --new generates all of it again/);
   const none = await bench({ statuses: ["failed"], failing: /./ });
   expect((await none.run(["submit", "pets.jsonl"])).code).toBe(5);
 });
@@ -199,7 +197,7 @@ it("[CLI-9] the same command after a lost answer makes no second batch", async (
 
 it("[CLI-10] the time limit is exit 124 and says what becomes of the batch", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { code, json, stderr } = await cli.run(["submit", "pets.jsonl", "--timeout", "400ms", "--json"]);
+  const { code, json, stderr } = await cli.run(["submit", "pets.jsonl", "--timeout", "2s", "--json"]);
   expect(code).toBe(124);
   expect(json().error).toMatchObject({ code: "TIMEOUT" });
   expect(stderr).toMatch(/Time is up; imgbatch_\w+ goes on/);

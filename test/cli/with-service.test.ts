@@ -12,7 +12,8 @@ type Kind = ServiceConnection["kind"];
 function contextOf(connections: { baseUrl: string; kind: Kind }[]) {
   const closed: string[] = [];
   const notes: string[] = [];
-  const output = { note: (line: string) => void notes.push(line), detail() {}, progress() {}, settle() {} };
+  const note = (line: string) => void notes.push(line);
+  const output = { note, warn: note, detail() {}, progress() {}, settle() {}, event() {} };
   const connect = async (): Promise<ServiceConnection> => {
     const next = connections.shift();
     if (next === undefined) throw new Error("no more connections");
@@ -63,6 +64,7 @@ it("[CLI-25] a service that was named by the caller is not replaced, and refusal
 it("[CLI-10] a stop says whether the batch goes on without this command", () => {
   const stop = (kind: Kind) => (explainStop(new ImgbatchError("INTERRUPTED"), kind, ["b1"]) as Error).message;
   expect(stop("remote")).toBe("Interrupted; b1 goes on.");
+  expect(stop("shared")).toBe("Interrupted; b1 goes on while its service runs.");
   expect(stop("own")).toBe("Interrupted; b1 runs on when you call this again.");
   const other = new ImgbatchError("NETWORK");
   expect(explainStop(other, "own", ["b1"])).toBe(other);

@@ -1,7 +1,8 @@
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { downloadFile } from "../../src/client/download.ts";
 import { createHttp } from "../../src/client/http.ts";
@@ -109,9 +110,57 @@ it("[HTTP-20] a range that cannot be satisfied starts again", async () => {
 });
 
 it("[HTTP-21] a download that keeps breaking ends as NETWORK and leaves its part for the next time", async () => {
-  const { dir, get } = await fileServer([10_000, 10_000, 10_000, 10_000]);
+  const { dir, get } = await fileServer([90_000, 10_000, 10_000, 10_000]);
   await expect(get()).rejects.toMatchObject({ code: "NETWORK" });
   expect((await readdir(dir)).sort()).toEqual(["batch.zip.part", "batch.zip.part.etag"]);
+});
+
+it("[HTTP-21] what cannot be resumed is not left behind", async () => {
+  const { dir, get } = await fileServer([90_000, 90_000, 90_000, 90_000], { etag: null });
+  await expect(get()).rejects.toMatchObject({ code: "NETWORK" });
+  expect(await readdir(dir)).toEqual([]);
+});
+
+it("[HTTP-20] bytes that were encoded on the way are not resumed in the middle", async () => {
+  const seen: (string | undefined)[] = [];
+  const packed = gzipSync(BYTES);
+  const listener: RequestListener = (request, response) => {
+    seen.push(request.headers.range);
+    const headers = { etag: ETAG, "content-encoding": "gzip", "content-length": packed.length };
+    response.writeHead(200, headers);
+    if (seen.length > 1) response.end(packed);
+    else response.write(packed.subarray(0, -1000), () => setTimeout(() => request.socket.destroy(), 50));
+  };
+  const { target, get } = await fileServer([], { listener });
+  await get();
+  expect(seen).toEqual([undefined, undefined]);
+  expect(await readFile(target)).toEqual(BYTES);
+});
+
+it("[HTTP-20] a rest with another ETag than the part's is not joined to it", async () => {
+  const listener: RequestListener = (request, response) => {
+    if (request.headers.range === undefined) return void response.end(BYTES);
+    const rest = Buffer.alloc(BYTES.length - 10, 1);
+    const range = `bytes 10-${BYTES.length - 1}/${BYTES.length}`;
+    response
+      .writeHead(206, { etag: '"v2"', "content-range": range, "content-length": rest.length })
+      .end(rest);
+  };
+  const { target, get } = await fileServer([], { listener });
+  await writeFile(`${target}.part`, BYTES.subarray(0, 10));
+  await writeFile(`${target}.part.etag`, ETAG);
+  await get();
+  expect(await readFile(target)).toEqual(BYTES);
+});
+
+it("[HTTP-20] a link in the place of the part is not followed", async () => {
+  const { dir, target, get } = await fileServer([]);
+  await writeFile(join(dir, "precious"), "mine");
+  await symlink(join(dir, "precious"), `${target}.part`);
+  await writeFile(`${target}.part.etag`, ETAG);
+  await get();
+  expect(await readFile(target)).toEqual(BYTES);
+  expect(await readFile(join(dir, "precious"), "utf8")).toBe("mine");
 });
 
 it("[HTTP-21] a disk that refuses is SAVE_FAILED and not tried again", async () => {

@@ -1,7 +1,10 @@
-import { createServer } from "node:http";
+import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
+import { retryAfterMs } from "../../src/client/answer-errors.ts";
 import { createBatch, getBatch, listItems, listModels } from "../../src/client/batches.ts";
+import { getContent } from "../../src/client/content.ts";
 import { createHttp, type Http } from "../../src/client/http.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
@@ -16,7 +19,7 @@ async function wire(options: FakeOptions = {}, apiKey = FAKE_KEY): Promise<Wire>
   const fake = await startFakeService(options);
   onTestFinished(() => fake.close());
   const clock = new InstantClock();
-  const http = createHttp({ baseUrl: fake.url, apiKey, clock, random: () => 0.5, timeoutMs: 100 });
+  const http = createHttp({ baseUrl: fake.url, apiKey, clock, random: () => 0.5, timeoutMs: 500 });
   return { fake, http, clock };
 }
 
@@ -229,11 +232,11 @@ it("[HTTP-13] a batch that says little is read: absent fields are null, unknown 
   const { fake, http } = await wire();
   fake.fault(/^GET/, {
     status: 200,
-    body: { id: "b", status: "submitting", extra: { x: 1 }, item_count: "many" },
+    body: { id: "imgbatch_none", status: "submitting", extra: { x: 1 }, item_count: "many" },
   });
   const { batch } = await look(http);
   expect(batch).toMatchObject({
-    id: "b",
+    id: "imgbatch_none",
     status: "queued",
     isDone: false,
     itemCount: null,
@@ -242,3 +245,120 @@ it("[HTTP-13] a batch that says little is read: absent fields are null, unknown 
   });
   expect(batch.raw.extra).toEqual({ x: 1 });
 });
+
+it("[HTTP-13] another batch than the one that was asked for is no answer", async () => {
+  const { fake, http } = await wire();
+  fake.fault(/^GET/, { status: 200, body: { id: "imgbatch_other", status: "completed" } });
+  await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+});
+
+it("[HTTP-7] a create that was taken without a batch in the answer leaves the outcome unknown", async () => {
+  for (const body of [{}, [], { ok: true }, { id: "" }, null, "a"]) {
+    const { fake, http } = await wire();
+    fake.fault(/^POST/, { status: 200, body: JSON.stringify(body) });
+    await expect(create(http)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
+  }
+});
+
+it("[HTTP-8] a batch that is older than its request was there before, also when the service does not say so", async () => {
+  const { fake, http } = await wire();
+  const batch = (ageS: number) => ({
+    id: "b",
+    status: "queued",
+    created_at: Math.floor(Date.now() / 1000) - ageS,
+  });
+  fake.fault(/^POST/, { status: 200, body: batch(7200) }, { status: 200, body: batch(1) });
+  expect((await create(http)).replayed).toBe(true);
+  expect((await create(http)).replayed).toBe(false);
+});
+
+it("[HTTP-12] a service that does not say whether there is more is asked until it has nothing new", async () => {
+  const all = Array.from({ length: 1200 }, (_, i) => ({ custom_id: `i${i}`, status: "success" }));
+  const { http } = await serve((request, response) => {
+    const at = Number(new URL(request.url ?? "", "http://x").searchParams.get("cursor") ?? 0);
+    response.end(JSON.stringify({ data: all.slice(at, at + 500) }));
+  });
+  expect(await listItems(http, "b")).toHaveLength(1200);
+});
+
+it("[HTTP-5] errors of other shapes are told in their own words", async () => {
+  const shapes = [
+    { error: "It broke." },
+    { message: "It broke." },
+    { detail: "It broke." },
+    { error: { code: 404, message: "It broke.", status: "NOT_FOUND" } },
+  ];
+  for (const body of shapes) {
+    const { fake, http } = await wire();
+    fake.fault(/^GET/, { status: 404, body });
+    await expect(look(http)).rejects.toThrow(/^It broke\./);
+  }
+});
+
+it("[HTTP-9] a service that repeats the key does not bring it into errors or data", async () => {
+  const { fake, http } = await wire();
+  const message = `Unknown key ${FAKE_KEY}`;
+  fake.fault(/^GET/, { status: 401, headers: { "x-request-id": FAKE_KEY }, body: { error: { message } } });
+  await expect(look(http)).rejects.toMatchObject({
+    message: "Unknown key [API key]",
+    requestId: "[API key]",
+  });
+  fake.fault(/^GET/, { status: 200, body: { id: "imgbatch_none", status: "x", note: message } });
+  expect((await look(http)).batch.raw.note).toBe("Unknown key [API key]");
+});
+
+it("[HTTP-11] another host that a service redirects to never gets the key, and its word is not taken", async () => {
+  const seen: (string | undefined)[] = [];
+  const other = await serve((request, response) => {
+    seen.push(request.headers.authorization);
+    response.end(JSON.stringify({ id: "b", status: "completed" }));
+  });
+  const { http } = await serve((request, response) => {
+    response.writeHead(302, { location: other.baseUrl + request.url }).end();
+  });
+  await expect(getBatch(http, "b")).rejects.toThrow(`redirects to ${other.baseUrl}`);
+  expect((await getContent(http, "b", "cat", 0)).data.toString()).toContain("completed");
+  expect(seen).toEqual([undefined, undefined]);
+});
+
+it("[HTTP-22] an answer without an end is given up, as JSON, as an error, and when it unpacks to far more than it was", async () => {
+  const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, 32));
+  const endless =
+    (status: number): RequestListener =>
+    (_, response) => {
+      response.writeHead(status, { "content-type": "application/json" });
+      const more = () => {
+        while (response.write(Buffer.alloc(1024 * 1024, 32)));
+      };
+      response.on("drain", more);
+      more();
+    };
+  const packed: RequestListener = (_, response) => {
+    response.writeHead(200, { "content-encoding": "gzip" }).end(bomb);
+  };
+  for (const listener of [endless(200), packed]) {
+    const { http } = await serve(listener);
+    await expect(getBatch(http, "b")).rejects.toThrow("has no end");
+  }
+  const { http } = await serve(endless(404));
+  await expect(getBatch(http, "b")).rejects.toMatchObject({ code: "NOT_FOUND" });
+});
+
+it("[HTTP-2] a Retry-After that is out of all reason is a day", async () => {
+  for (const value of ["99999999999999999999", "9".repeat(400), "Fri, 31 Dec 9999 23:59:59 GMT"]) {
+    expect(retryAfterMs(new Headers({ "retry-after": value }), Date.now())).toBe(86_400_000);
+  }
+  expect(retryAfterMs(new Headers({ "retry-after": "soon" }), 0)).toBeNull();
+});
+
+async function serve(listener: RequestListener): Promise<{ baseUrl: string; http: Http }> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const clock = new InstantClock();
+  return { baseUrl, http: createHttp({ baseUrl, apiKey: FAKE_KEY, clock, random: () => 0 }) };
+}

@@ -10,7 +10,7 @@ async function bench(options: FakeOptions = {}) {
   const fake = await startFakeService(options);
   onTestFinished(() => fake.close());
   const clock = new InstantClock();
-  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0, timeoutMs: 100 });
+  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0, timeoutMs: 5_000 });
   const body = JSON.stringify({ model: "m", items: [{ custom_id: "a", prompt: "a" }] });
   const { batch } = await createBatch(http, body, "k");
   const poll = (more: object = {}) =>
@@ -61,6 +61,36 @@ it("[HTTP-16] what may pass is waited out without a new submission, and a Retry-
   await poll();
   expect(clock.sleepsMs).toEqual([12_500, 12_500, 90_000]);
   expect(fake.count(/^POST/)).toBe(1);
+});
+
+it("[HTTP-14] over an hour the looks follow the schedule, whatever the service answers", async () => {
+  const { clock, poll } = await bench({
+    statuses: [...Array.from({ length: 200 }, () => "running")],
+  });
+  const startMs = clock.nowMs();
+  const looksAt: number[] = [];
+  const stop = new AbortController();
+  const onLook = () => {
+    looksAt.push((clock.nowMs() - startMs) / 1000);
+    if (clock.nowMs() - startMs > 3_600_000) stop.abort(new Error("enough"));
+  };
+  await expect(poll({ onLook, signal: stop.signal })).rejects.toThrow("enough");
+  const gaps = looksAt.slice(1).map((at, i) => ({ from: looksAt[i] ?? 0, gap: at - (looksAt[i] ?? 0) }));
+  const between = (fromS: number, toS: number) =>
+    gaps.filter(({ from }) => from >= fromS && from < toS).map(({ gap }) => gap);
+  expect(between(0, 120).every((gap) => gap >= 10 && gap <= 15)).toBe(true);
+  expect(between(120, 600).every((gap) => gap === 30)).toBe(true);
+  const rising = between(600, 1800);
+  expect(rising).toEqual(rising.toSorted((a, b) => a - b));
+  expect(between(1800, 3600).every((gap) => gap === 60)).toBe(true);
+});
+
+it("[HTTP-16] a Retry-After of nothing makes no storm, and one of a day no sleeper", async () => {
+  const { fake, clock, poll } = await bench({ statuses: ["completed"] });
+  const asks = (value: string) => ({ status: 503, headers: { "retry-after": value }, body: "" });
+  fake.fault(/^GET/, asks("0"), asks("Thu, 01 Jan 1970 00:00:00 GMT"), asks("86400"));
+  await poll();
+  expect(clock.sleepsMs).toEqual([1_000, 1_000, 3_600_000]);
 });
 
 it("[HTTP-16] what will not pass ends the polling, and so do too many failures in a row", async () => {

@@ -21,7 +21,7 @@ const hostile: [string, (files: ZippedFile[]) => ZippedFile[]][] = [
     "a symbolic link",
     (files) => [...files, { name: "images/link", data: Buffer.from("/etc"), mode: SYMLINK }],
   ],
-  ["two names in one case", (files) => [...files, { name: "IMAGES/CAT.PNG", data: png("evil") }]],
+  ["the same name twice", (files) => [...files, { name: "images/cat.png", data: png("evil") }]],
   ["a bomb", (files) => [...files, { name: "bomb", data: Buffer.alloc(5_000_000), compress: true }]],
 ];
 
@@ -34,6 +34,30 @@ for (const [what, tamper] of hostile) {
     expect(await readdir(bench.root)).toHaveLength(2);
   });
 }
+
+it("[RUN-18] entries that share their bytes cannot unpack to more than the file warrants", async () => {
+  const dir = await tempDir();
+  const data = Buffer.alloc(900_000);
+  const bytes = await packZip(
+    Array.from({ length: 400 }, (_, i) => ({ name: `b${i}`, data, compress: true })),
+  );
+  await writeFile(join(dir, "bomb.zip"), bytes);
+  await expect(openZip(join(dir, "bomb.zip"))).rejects.toThrow("it holds too much");
+});
+
+it("[RUN-13] entries whose names one file system takes for one are both unpacked, each under its own name", async () => {
+  const bench = await createBench({ foreign: true });
+  const outcome = await bench.submit([
+    { custom_id: "Cat", prompt: "a" },
+    { custom_id: "dog:1", prompt: "b" },
+    { custom_id: "nul", prompt: "c" },
+    { custom_id: "\u{1f600}".repeat(100), prompt: "d" },
+  ]);
+  const paths = outcome.lines.map((line) => line.files[0]?.path ?? "");
+  expect(paths.slice(0, 3)).toEqual(["images/Cat.png", "images/dog_1.png", "images/_nul.png"]);
+  expect(Buffer.byteLength(paths[3] ?? "")).toBeLessThan(200);
+  expect((await readdir(bench.path("images"))).length).toBe(4);
+});
 
 it("[RUN-19] a file that is not what the manifest says is refused, the good ones stay, and the next run mends it", async () => {
   const bench = await createBench({

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { crc32, deflateSync } from "node:zlib";
 import { ZipFile } from "yazl";
@@ -15,7 +15,11 @@ export type Fault =
   /** No answer, ever. */
   | { silent: true }
   /** The body ends after this many bytes. */
-  | { cutAt: number };
+  | { cutAt: number }
+  /** The request has its effect, but another answer is sent than the true one. */
+  | { lie: (answer: Answer) => Answer }
+  /** Anything else. */
+  | { handle: RequestListener };
 
 export interface FakeItem {
   custom_id: string;
@@ -60,6 +64,8 @@ export interface FakeService {
   options: FakeOptions;
   /** The next requests that match `METHOD /path` meet these faults, one each. */
   fault(match: RegExp, ...faults: Fault[]): void;
+  /** All requests that match meet this fault, where none of the others is left. */
+  always(match: RegExp, fault: Fault): void;
   /** How many requests matched `METHOD /path?query`. */
   count(match: RegExp): number;
   close(): Promise<void>;
@@ -68,6 +74,7 @@ export interface FakeService {
 /** A service of this API made of nothing but memory, with faults on demand. Listens on a free loopback port. */
 export async function startFakeService(options: FakeOptions = {}): Promise<FakeService> {
   const faults: { match: RegExp; fault: Fault }[] = [];
+  const lasting: typeof faults = [];
   const sockets = new Set<Socket>();
   const fake: FakeService = {
     url: "",
@@ -76,6 +83,9 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
     options,
     fault: (match, ...list) => {
       faults.push(...list.map((fault) => ({ match, fault })));
+    },
+    always: (match, fault) => {
+      lasting.push({ match, fault });
     },
     count: (match) => fake.requests.filter(({ method, path }) => match.test(`${method} ${path}`)).length,
     close: () =>
@@ -90,13 +100,16 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
     const method = request.method ?? "";
     fake.requests.push({ method, path, headers: request.headers as Record<string, string>, body });
     const at = faults.findIndex(({ match }) => match.test(`${method} ${path}`));
-    const fault = at < 0 ? undefined : faults.splice(at, 1)[0]?.fault;
+    const once = at < 0 ? undefined : faults.splice(at, 1)[0]?.fault;
+    const fault = once ?? lasting.find(({ match }) => match.test(`${method} ${path}`))?.fault;
+    if (fault !== undefined && "handle" in fault) return fault.handle(request, response);
     if (fault !== undefined && "silent" in fault) return;
     if (fault !== undefined && "reset" in fault && fault.reset === "before")
       return void request.socket.destroy();
     if (fault !== undefined && "status" in fault)
       return send(response, fault.status, fault.body ?? "", fault.headers);
-    const answer = await answerTo(fake, request, body);
+    const truth = await answerTo(fake, request, body);
+    const answer = fault !== undefined && "lie" in fault ? fault.lie(truth) : truth;
     if (fault !== undefined && "reset" in fault) return void request.socket.destroy();
     const cutAt = fault !== undefined && "cutAt" in fault ? fault.cutAt : null;
     sendBytes(request, response, answer, cutAt);
@@ -110,7 +123,7 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
   return fake;
 }
 
-interface Answer {
+export interface Answer {
   status: number;
   body: Buffer;
   headers: Record<string, string>;
@@ -137,15 +150,55 @@ async function answerTo(fake: FakeService, request: IncomingMessage, body: strin
     .replace(/^\/v1\/images\/batches\/?/, "")
     .split("/")
     .map(decodeURIComponent);
-  if (request.method === "POST") return create(fake, request, body);
+  if (request.method === "POST" && part !== "cancel") return create(fake, request, body);
   if (id === "models") return models(fake);
+  if (id === "") return list(fake, url);
   const batch = fake.batches.find((each) => each.id === id);
   if (batch === undefined) return refuse(404, "BATCH_IMAGE_NOT_FOUND", "No such batch.");
+  if (request.method !== "GET") return change(fake, batch, `${request.method} ${part ?? ""}`);
   if (part === undefined) return look(fake, batch);
   if (part === "items" && leaf === "content") return content(fake, batch, customId ?? "", url);
   if (part === "items") return items(fake, batch, url);
   if (batch.wire.status === "output_deleted") return refuse(410, "BATCH_IMAGE_OUTPUT_DELETED", "Gone.");
   return download(fake, batch);
+}
+
+/** Batches newest first, by page; of the filters it knows the status. */
+function list({ batches, options }: FakeService, url: URL): Answer {
+  const status = url.searchParams.get("status");
+  const found = batches.filter(({ wire }) => status === null || wire.status === status).reverse();
+  const start = Number(url.searchParams.get("cursor") ?? 0);
+  const end = start + Number(url.searchParams.get("limit") ?? 20);
+  const hasMore = end < found.length;
+  const cursor = options.foreign ? {} : { next_cursor: hasMore ? String(end) : null };
+  return json(200, {
+    object: "list",
+    data: found.slice(start, end).map(({ wire }) => wire),
+    has_more: hasMore,
+    ...cursor,
+  });
+}
+
+/** Cancel and delete; what a foreign service answers is nothing. */
+function change(fake: FakeService, batch: FakeBatch, what: string): Answer {
+  const isDone = ["completed", "failed", "cancelled", "output_deleted"].includes(String(batch.wire.status));
+  if (what === "POST cancel" && !isDone) {
+    batch.statuses = ["cancelled"];
+    for (const item of batch.items.slice(1)) Object.assign(item, { status: "failed", images: [] });
+    look(fake, batch);
+    Object.assign(batch.wire, fake.options.foreign ? {} : { hold_amount: batch.items.length * 0.0402 });
+  }
+  if (what.startsWith("DELETE") && !isDone)
+    return refuse(409, "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", "Not yet.");
+  if (what === "DELETE outputs") {
+    batch.statuses = ["output_deleted"];
+    look(fake, batch);
+  }
+  if (what === "DELETE ") {
+    fake.batches.splice(fake.batches.indexOf(batch), 1);
+    return { status: 204, body: Buffer.alloc(0), headers: {} };
+  }
+  return fake.options.foreign ? { status: 200, body: Buffer.alloc(0), headers: {} } : json(200, batch.wire);
 }
 
 function models({ options }: FakeService): Answer {
@@ -208,7 +261,9 @@ function create(fake: FakeService, request: IncomingMessage, body: string): Answ
     },
   };
   fake.batches.push(batch);
-  return json(200, batch.wire);
+  // Later answers say that it was made two hours ago; at first that would be a replay.
+  const now = foreign ? {} : { created_at: Math.floor(Date.now() / 1000) };
+  return json(200, { ...batch.wire, ...now });
 }
 
 function look({ options }: FakeService, batch: FakeBatch): Answer {

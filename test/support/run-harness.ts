@@ -102,7 +102,8 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         voice,
         signal,
       });
-      if (onlyStart) return { dir, batches, lines: [], fetchedCount: 0, hasRetry: false, replayed };
+      if (onlyStart)
+        return { dir, batches, deciding: batches, lines: [], fetchedCount: 0, hasRetry: false, replayed };
       const ended = await awaitBatches(batches, { service, clock, random: () => 0.5, signal, voice });
       const outcome = await collectRun({
         dir,

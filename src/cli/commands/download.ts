@@ -1,16 +1,18 @@
 import { resolve } from "node:path";
-import { getBatch } from "../../client/batches.ts";
 import type { Batch } from "../../client/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { adoptDirectory } from "../../run/adopt-directory.ts";
 import { collectRun } from "../../run/collect-run.ts";
+import { readLedger } from "../../run/ledger.ts";
+import { withRunLock } from "../../run/run-lock.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { describeRun } from "../describe-run.ts";
 import { downloadItem } from "../download-item.ts";
 import { downloadZip } from "../download-zip.ts";
+import { lookAtAll } from "../look.ts";
 import { flagOption, textOption, wholeOption } from "../option-values.ts";
-import { requireReachable, resolveTarget, type Target } from "../targets.ts";
+import { requireReachable, requireSubmitted, resolveTarget, type Target } from "../targets.ts";
 import { type ConnectedService, withService } from "../with-service.ts";
 
 const MOST_IMAGES = 1_000_000;
@@ -28,17 +30,20 @@ export const run: RunCommand = async (context) => {
     throw new ImgbatchError("USAGE", "--index goes with --item.");
 
   const target = await resolveTarget(argument, cwd);
+  requireSubmitted([target]);
   return withService(context, { workers: false }, async (service) => {
     requireReachable([target], service);
     const { http } = service;
     if (item !== undefined) {
       return downloadItem({ http, ids: target.ids, customId: item, index: index ?? 0, output, cwd, signal });
     }
-    const batches: Batch[] = [];
-    for (const id of target.ids) batches.push((await getBatch(http, id, { signal })).batch);
+    const batches = await lookAtAll(http, target.ids, signal);
     requireEnded(batches);
     if (wantsZip) return downloadZip({ http, batches, output, cwd, signal, voice: context.output });
-    return downloadDirectory(context, service, target, batches, output ?? argument);
+    const shownDir = output ?? argument;
+    return withRunLock(resolve(cwd, shownDir), { clock: systemClock, signal }, () =>
+      downloadDirectory(context, service, target, batches, shownDir),
+    );
   });
 };
 
@@ -52,8 +57,9 @@ async function downloadDirectory(
   const { output: voice, signal, cwd } = context;
   const dir = resolve(cwd, shownDir);
   const clock = systemClock;
-  const ledger =
-    target.run?.dir === dir ? target.run.ledger : await adoptDirectory(dir, batches, service, clock);
+  // Read again: another process may have worked here until the lock was free.
+  const own = target.run?.dir === dir ? await readLedger(dir) : null;
+  const ledger = own ?? (await adoptDirectory(dir, batches, service, clock));
   const known = ledger.batches
     .map((entry) => batches.find((batch) => batch.id === entry.id))
     .filter((batch) => batch !== undefined);

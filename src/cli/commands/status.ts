@@ -1,24 +1,42 @@
-import { getBatch } from "../../client/batches.ts";
+import type { Batch } from "../../client/read-batch.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { batchLine } from "../batch-lines.ts";
 import type { RunCommand } from "../command.ts";
-import { requireReachable, resolveTarget } from "../targets.ts";
+import { lookAt } from "../look.ts";
+import { exitCodeOf } from "../report.ts";
+import { requireReachable, resolveTargets } from "../targets.ts";
 import { withService } from "../with-service.ts";
 
-/** `imgbatch status`: one look at each batch. */
+/** `imgbatch status`: one look at each batch. One that is not there does not hide the others. */
 export const run: RunCommand = async (context) => {
-  const targets = await Promise.all(
-    context.arguments.map((argument) => resolveTarget(argument, context.cwd)),
-  );
-  return withService(context, { workers: false }, async (service) => {
-    requireReachable(targets, service);
-    const batches = [];
+  const { output, signal } = context;
+  const targets = await resolveTargets(context);
+  for (const { argument, unsent } of targets) {
+    if (unsent > 0) output.warn(`${unsent} batches of ${argument} were not submitted yet`);
+  }
+  return withService(context, { workers: false }, async ({ http, ...service }) => {
+    requireReachable(targets, { http, ...service });
+    const batches: Batch[] = [];
+    const missing: ImgbatchError[] = [];
     for (const id of targets.flatMap((target) => target.ids)) {
-      batches.push((await getBatch(service.http, id, { signal: context.signal })).batch);
+      try {
+        batches.push(await lookAt(http, id, signal));
+      } catch (error) {
+        const isMissing = error instanceof ImgbatchError && error.code === "BATCH_IMAGE_NOT_FOUND";
+        if (!isMissing) throw error;
+        missing.push(error);
+      }
     }
+    const [first] = missing;
+    if (first !== undefined && batches.length === 0) throw first;
+    for (const error of missing) output.note(`error: ${error.message}`);
     return {
-      exitCode: EXIT_CODES.ok.code,
-      json: { batches: batches.map((batch) => batch.raw) },
+      exitCode: first === undefined ? EXIT_CODES.ok.code : exitCodeOf(first),
+      json: {
+        batches: batches.map((batch) => batch.raw),
+        ...(first === undefined ? {} : { error: { code: first.code, message: first.message } }),
+      },
       lines: batches.map(batchLine),
     };
   });

@@ -1,30 +1,31 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
-import { systemClock } from "../../kernel/clock.ts";
-import { awaitBatches } from "../../run/await-run.ts";
+import { wallClock } from "../../kernel/clock.ts";
 import { type ChosenModel, chooseModel, requireReferencesFit } from "../../run/choose-model.ts";
-import { collectRun } from "../../run/collect-run.ts";
 import { type Plan, planRun } from "../../run/plan.ts";
 import { readPromptFiles } from "../../run/prompts/prompt-files.ts";
 import type { PromptItem } from "../../run/prompts/prompt-item.ts";
-import { type StartedRun, startRun } from "../../run/start-run.ts";
+import { withRunLock } from "../../run/run-lock.ts";
+import { leaveRun, type StartedRun, startRun } from "../../run/start-run.ts";
 import { createBudget, describeDryRun } from "../budget.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
-import { describeRun } from "../describe-run.ts";
+import { finishRun } from "../finish-run.ts";
+import { stoppable } from "../stopping.ts";
 import { readSubmitOptions, type SubmitOptions } from "../submit-options.ts";
-import { type ConnectedService, explainStop, timeLimit, withService } from "../with-service.ts";
+import { type ConnectedService, timeLimit, withService } from "../with-service.ts";
 
 /** `imgbatch submit`: the whole job. Everything that can be wrong with the input is said before a service is needed. */
 export const run: RunCommand = async (context) => {
   const options = readSubmitOptions(context);
   const { cwd, readStdin } = context;
   const sources = context.arguments.map((name) => ({ name, cwd, readStdin }));
-  const items = await readPromptFiles(sources, { limits: DEFAULT_LIMITS, defaultCount: options.count });
+  const items = await readPromptFiles(sources, { limits: options.limits, defaultCount: options.count });
   const limit = timeLimit(context.signal, options.timeoutMs);
   try {
     return await withService(context, { workers: !options.dryRun }, (service) =>
-      submit({ ...context, signal: limit.signal }, options, items, service),
+      stoppable({ ...context, signal: limit.signal }, service, options.cancelOnInterrupt, (inner) =>
+        submit(inner, options, items, service),
+      ),
     );
   } finally {
     limit.stop();
@@ -37,7 +38,7 @@ async function submit(
   items: readonly PromptItem[],
   service: ConnectedService,
 ): Promise<CommandResult> {
-  const { signal, output } = context;
+  const { signal, output: voice } = context;
   if (options.detach && service.kind === "own" && !options.dryRun) {
     const message =
       "--detach needs a service that outlives this command: start `imgbatch serve`, or set --base-url.";
@@ -47,51 +48,32 @@ async function submit(
   requireReferencesFit(items, model);
   const plan = planOf(options, model, items);
   const budget = createBudget(options, model);
-  const keys = { explicit: options.explicitKey, isNew: options.isNew };
+  voice.event({
+    event: "run_planned",
+    directory: options.shownDir,
+    model: model.id,
+    item_count: plan.items.length,
+    image_count: plan.chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0),
+    batch_count: plan.chunks.length,
+  });
   if (options.dryRun) return describeDryRun(plan, options, budget);
-
-  const voice = output;
-  let started: StartedRun | null = null;
-  try {
-    const { approve } = budget;
-    started = await startRun({
-      plan,
-      dir: options.dir,
-      service,
-      keys,
-      clock: systemClock,
-      voice,
-      signal,
-      approve,
-    });
-    if (options.detach) return describeDetached(context, options, started);
-    const { ledger, replayed } = started;
-    const { intervalMs, dir, keepZip } = options;
-    const clock = systemClock;
-    const batches = await awaitBatches(started.batches, {
-      service,
-      clock,
-      random: Math.random,
-      intervalMs,
-      signal,
-      voice,
-    });
-    const outcome = await collectRun({ dir, ledger, batches, service, keepZip, clock, voice, signal });
-    output.settle();
-    return describeRun(context, {
-      outcome,
-      replayed,
-      shownDir: options.shownDir,
-      allowance: options.allowance,
-    });
-  } catch (error) {
-    throw explainStop(error, service.kind, started?.batches.map((batch) => batch.id) ?? []);
-  }
+  const { dir, shownDir, keepZip, allowance, intervalMs } = options;
+  const keys = { explicit: options.explicitKey, isNew: options.isNew };
+  const { approve } = budget;
+  const clock = wallClock;
+  return withRunLock(dir, { clock, signal }, async () => {
+    const started = await startRun({ plan, dir, service, keys, clock, voice, signal, approve });
+    if (options.detach) {
+      await leaveRun(dir, started.ledger);
+      return describeDetached(context, options, started);
+    }
+    return finishRun(context, service, { ...started, dir, shownDir, keepZip, allowance, intervalMs });
+  });
 }
 
 function planOf(options: SubmitOptions, model: ChosenModel, items: readonly PromptItem[]): Plan {
-  const { name, parentId, mimeType, metadata } = options;
-  return planRun({ model: model.id, name, parentId, mimeType, metadata, items }, DEFAULT_LIMITS);
+  const { name, parentId, mimeType, metadata, limits } = options;
+  return planRun({ model: model.id, name, parentId, mimeType, metadata, items }, limits);
 }
 
 function describeDetached(

@@ -1,10 +1,10 @@
 import type { Admin, LedgerLine } from "../../../admin.ts";
 import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { type Column, tableLines } from "../../columns.ts";
 import type { RunCommand } from "../../command.ts";
 import { textOption } from "../../option-values.ts";
 import { resolveTarget } from "../../targets.ts";
 import { unknownAccount, wrongArgument } from "./arguments.ts";
-import { type Column, tableLines } from "./columns.ts";
 import { formatMoment, toSeconds } from "./moments.ts";
 import { done, withAdmin } from "./with-admin.ts";
 

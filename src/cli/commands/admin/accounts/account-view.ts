@@ -1,6 +1,6 @@
 import type { Account } from "../../../../admin.ts";
 import { formatUsd, microsToNumber } from "../../../../kernel/money.ts";
-import { type Column, tableLines } from "../columns.ts";
+import { type Column, tableLines } from "../../../columns.ts";
 import { formatMoment, toSeconds } from "../moments.ts";
 
 /** An account in `--json`. `balance` is what can be spent now: what is held is already taken out. */

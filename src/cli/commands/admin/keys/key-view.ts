@@ -1,5 +1,5 @@
 import type { Key } from "../../../../admin.ts";
-import { type Column, tableLines } from "../columns.ts";
+import { type Column, tableLines } from "../../../columns.ts";
 import { formatMoment, toSeconds } from "../moments.ts";
 
 /** What `--json` always says of a key. */

@@ -1,4 +1,4 @@
-import { escapeControls } from "../../../kernel/text.ts";
+import { escapeControls } from "../kernel/text.ts";
 
 /** A column of a table for people; amounts are aligned on the right. */
 export interface Column<Row> {

@@ -1,0 +1,81 @@
+import { type BatchFilter, listBatches } from "../../client/list-batches.ts";
+import type { Batch } from "../../client/read-batch.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { BATCH_STATUSES } from "../../contract/statuses.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import { formatUsd } from "../../kernel/money.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
+import { type Column, tableLines } from "../columns.ts";
+import type { CommandContext, RunCommand } from "../command.ts";
+import { choiceOption, flagOption, textOption, wholeOption } from "../option-values.ts";
+import { recordLine } from "../records.ts";
+import { timeOption } from "../time-option.ts";
+import { withService } from "../with-service.ts";
+
+const MOST = 1_000_000;
+
+/** `imgbatch list`: the batches of the key, newest first; a record a line, for people a table. */
+export const run: RunCommand = (context) => {
+  const { options, results, signal, output } = context;
+  const filter = readFilter(context);
+  const limit = flagOption(options, "all")
+    ? null
+    : (wholeOption(options, "limit", "--limit", { min: 1, max: MOST }) ?? FIXED_LIMITS.batchPageDefault);
+  return withService(context, { workers: false }, async ({ http }) => {
+    const { batches, hasMore } = await listBatches(http, filter, limit, signal);
+    if (hasMore) output.note(`there are more: --all, or --limit above ${limit}`);
+    if (batches.length === 0) output.note("no batches");
+    return {
+      exitCode: EXIT_CODES.ok.code,
+      json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
+      lines: results.isForPeople ? table(batches, results.columns) : batches.map(record),
+    };
+  });
+};
+
+function readFilter({ options }: CommandContext): BatchFilter {
+  // Without a value, the option means yes.
+  const typed = options.downloaded === true ? { downloaded: "yes" } : options;
+  const downloaded = choiceOption(typed, "downloaded", "--downloaded", ["yes", "no"]);
+  return {
+    status: choiceOption(options, "status", "--status", BATCH_STATUSES),
+    task_name: textOption(options, "name"),
+    downloaded: downloaded === undefined ? undefined : downloaded === "yes" ? "true" : "false",
+    from: timeOption(options, "from", "--from"),
+    to: timeOption(options, "to", "--to"),
+  };
+}
+
+const costOf = (batch: Batch) => batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
+
+/** id, status, successes, failures, images, cost in dollars, time of creation, name. */
+function record(batch: Batch): string {
+  const { id, status, successCount, failCount, itemCount, createdAtMs, name } = batch;
+  const cost = costOf(batch);
+  const created = createdAtMs === null ? "" : new Date(createdAtMs).toISOString().replace(".000Z", "Z");
+  const usd = cost === null ? "" : formatUsd(cost).slice(1);
+  return recordLine([id, status, successCount, failCount, itemCount ?? "", usd, created, name ?? ""]);
+}
+
+function table(batches: readonly Batch[], columns: number): string[] {
+  if (batches.length === 0) return [];
+  const nowMs = Date.now();
+  const layout: Column<Batch>[] = [
+    { title: "ID", of: ({ id }) => id },
+    { title: "STATUS", of: ({ status }) => status },
+    { title: "IMAGES", align: "right", of: (batch) => `${batch.successCount}/${batch.itemCount ?? "?"}` },
+    { title: "AGE", align: "right", of: (batch) => ageOf(batch, nowMs) },
+  ];
+  const width = Math.max(...tableLines(layout, batches).map((line) => line.length));
+  const room = columns - width - 2;
+  const name: Column<Batch> = {
+    title: "NAME",
+    of: (batch) => truncateCodePoints(batch.name ?? "", room - 1, "…"),
+  };
+  return tableLines(room < "NAME".length + 1 ? layout : [...layout, name], batches);
+}
+
+function ageOf({ createdAtMs }: Batch, nowMs: number): string {
+  return createdAtMs === null ? "" : formatDuration(Math.max(0, nowMs - createdAtMs));
+}

@@ -1,0 +1,160 @@
+import { getBatch } from "../../client/batches.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { wallClock } from "../../kernel/clock.ts";
+import { formatUsd, microsToNumber } from "../../kernel/money.ts";
+import { type ChosenModel, chooseModel } from "../../run/choose-model.ts";
+import { collectRun, type RunOutcome } from "../../run/collect-run.ts";
+import type { Ledger } from "../../run/ledger.ts";
+import { planRetry, type RetryPlan } from "../../run/plan-retry.ts";
+import { readResults } from "../../run/results.ts";
+import {
+  isRetryOpen,
+  type RetryOptions,
+  resumeRetry,
+  startRetry,
+  unsentImages,
+} from "../../run/retry-run.ts";
+import { withRunLock } from "../../run/run-lock.ts";
+import { createBudget } from "../budget.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
+import { describeRun } from "../describe-run.ts";
+import { finishRun } from "../finish-run.ts";
+import { type RetryCommandOptions, readRetryOptions } from "../retry-options.ts";
+import { stoppable } from "../stopping.ts";
+import { requireReachable, resolveTarget } from "../targets.ts";
+import { type ConnectedService, timeLimit, withService } from "../with-service.ts";
+
+/** `imgbatch retry`: makes the failed images of a run anew, into the same directory. */
+export const run: RunCommand = async (context) => {
+  const options = await readRetryOptions(context);
+  const limit = timeLimit(context.signal, options.timeoutMs);
+  try {
+    return await withService(context, { workers: !options.dryRun }, (service) =>
+      stoppable({ ...context, signal: limit.signal }, service, options.cancelOnInterrupt, (inner) =>
+        withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
+          retry(inner, options, service),
+        ),
+      ),
+    );
+  } finally {
+    limit.stop();
+  }
+};
+
+async function retry(
+  context: CommandContext,
+  options: RetryCommandOptions,
+  service: ConnectedService,
+): Promise<CommandResult> {
+  const { dir, shownDir, allowance, intervalMs, dryRun } = options;
+  const { signal, output: voice } = context;
+  const target = await resolveTarget(options.shownDir, context.cwd);
+  requireReachable([target], service);
+  const ledger = target.run?.ledger;
+  if (ledger === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
+  const model = await modelOf(ledger, service, signal);
+  const work: RetryOptions = {
+    dir,
+    ledger,
+    service,
+    limits: DEFAULT_LIMITS,
+    clock: wallClock,
+    voice,
+    signal,
+  };
+  // A run that kept its ZIPs goes on keeping them.
+  const keepZip = (await readResults(dir)).some((line) =>
+    line.files.some((file) => file.entry !== undefined),
+  );
+  if (isRetryOpen(ledger)) {
+    const images = unsentImages(ledger);
+    if (dryRun) return describeDry(options, model, { images, batches: 0, refused: 0 });
+    createBudget(options, model).approveImages(images);
+    voice.note("an earlier retry is not finished: going on with it");
+    const started = await resumeRetry(work);
+    return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
+  }
+  const outcome = await collectEnded(work, keepZip);
+  const plan = await planRetry(work, outcome.lines, options.withRefused);
+  const images = plan.parts.reduce((sum, part) => sum + part.ids.length, 0);
+  if (dryRun)
+    return describeDry(options, model, { images, batches: plan.parts.length, refused: plan.refused });
+  if (images === 0) return describeNothing(context, options, outcome, plan);
+  if (plan.refused > 0) voice.note(refusedNote(plan.refused));
+  createBudget(options, model).approveImages(images);
+  const started = await startRetry(work, plan.parts);
+  return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
+}
+
+async function modelOf(ledger: Ledger, service: ConnectedService, signal: AbortSignal): Promise<ChosenModel> {
+  if (ledger.request !== null) return chooseModel(service.http, ledger.request.model, signal);
+  const message =
+    "This directory does not know how its images were asked for: it was made by `download`. Submit the prompts again.";
+  throw new ImgbatchError("USAGE", message);
+}
+
+/** What the service says of the run now is what a retry goes by. Throws `BATCH_IMAGE_NOT_READY` before its end. */
+async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOutcome> {
+  const { ledger, service, signal } = work;
+  const batches = [];
+  for (const { id } of ledger.batches) {
+    if (id === null)
+      throw new ImgbatchError(
+        "SUBMISSION_UNKNOWN",
+        "The submission was not finished: run the submit command again.",
+      );
+    const { batch } = await getBatch(service.http, id, { signal });
+    if (!batch.isDone)
+      throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${batch.status}).`);
+    batches.push(batch);
+  }
+  return collectRun({ ...work, batches, keepZip });
+}
+
+function refusedNote(count: number): string {
+  const are = count === 1 ? "1 image was" : `${count} images were`;
+  return `${are} refused for what the prompt says, and left out (--include-refused sends them again)`;
+}
+
+function describeNothing(
+  context: CommandContext,
+  { shownDir, allowance }: RetryCommandOptions,
+  outcome: RunOutcome,
+  { refused, unknown }: RetryPlan,
+): CommandResult {
+  const { output } = context;
+  if (refused > 0) output.note(refusedNote(refused));
+  if (unknown > 0) output.note(`the prompts of ${unknown} failed images are not in this directory`);
+  output.note("nothing to retry");
+  return describeRun(context, { outcome, replayed: null, shownDir, allowance });
+}
+
+function describeDry(
+  options: RetryCommandOptions,
+  model: ChosenModel,
+  count: { images: number; batches: number; refused: number },
+): CommandResult {
+  const budget = createBudget(options, model);
+  budget.approveImages(count.images);
+  const cost = budget.estimateImages(count.images);
+  const { images, batches, refused } = count;
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      dry_run: true,
+      directory: options.shownDir,
+      model: model.id,
+      image_count: images,
+      batch_count: batches,
+      refused_count: refused,
+      estimated_cost: cost === null ? null : microsToNumber(cost),
+    },
+    lines: [
+      `${images} images to make again with ${model.id}`,
+      ...(refused === 0 ? [] : [refusedNote(refused)]),
+      ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
+    ],
+  };
+}

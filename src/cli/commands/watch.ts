@@ -1,0 +1,81 @@
+import { listBatches } from "../../client/list-batches.ts";
+import type { Batch } from "../../client/read-batch.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
+import { wallClock } from "../../kernel/clock.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
+import { describeEnd } from "../describe-end.ts";
+import { lookAtAll } from "../look.ts";
+import { durationOption } from "../option-values.ts";
+import { recordAll, requireReachable, requireSubmitted, resolveTargets, type Target } from "../targets.ts";
+import { createPlainView } from "../watch/plain-view.ts";
+import { watchBatches } from "../watch/watch-batches.ts";
+import { type ConnectedService, explainStop, timeLimit, withService } from "../with-service.ts";
+
+/** `imgbatch watch`: `wait` for those who look on; without arguments, everything of the key that still runs. */
+export const run: RunCommand = async (context) => {
+  const { options, results } = context;
+  const intervalMs = durationOption(options, "interval", "--interval");
+  const limit = timeLimit(context.signal, durationOption(options, "timeout", "--timeout"));
+  const targets = await resolveTargets(context);
+  requireSubmitted(targets);
+  // Nobody looks on any more: then there is nothing to do.
+  const signal = AbortSignal.any([limit.signal, results.closed]);
+  try {
+    return await withService(context, { workers: true }, (service) =>
+      watch({ ...context, signal }, targets, service, intervalMs),
+    );
+  } catch (error) {
+    if (results.closed.aborted && !limit.signal.aborted) return { exitCode: EXIT_CODES.ok.code, json: {} };
+    throw error;
+  } finally {
+    limit.stop();
+  }
+};
+
+async function watch(
+  context: CommandContext,
+  named: readonly Target[],
+  service: ConnectedService,
+  intervalMs: number | undefined,
+): Promise<CommandResult> {
+  const { signal, output, results, global } = context;
+  requireReachable(named, service);
+  const found = await lookAtAll(
+    service.http,
+    named.flatMap((target) => target.ids),
+    signal,
+  );
+  const isNamed = context.arguments.length > 0;
+  if (!isNamed) found.push(...(await listRunning(service, signal)));
+  if (found.length === 0) {
+    output.note("nothing is running");
+    return { exitCode: EXIT_CODES.ok.code, json: { batches: [] } };
+  }
+  const targets = isNamed
+    ? named
+    : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));
+  const say = global.json || global.events === "-" ? output.note : results.line;
+  const view = createPlainView(global.progress === "none" ? () => {} : say, wallClock);
+  try {
+    const clock = wallClock;
+    const batches = await watchBatches(found, { service, clock, intervalMs, signal, view, output });
+    await recordAll(targets, batches);
+    const end = describeEnd(context, targets, batches);
+    // The lines have been said.
+    return { exitCode: end.exitCode, json: end.json };
+  } catch (error) {
+    throw explainStop(
+      error,
+      service.kind,
+      found.map((batch) => batch.id),
+    );
+  }
+}
+
+async function listRunning({ http }: ConnectedService, signal: AbortSignal): Promise<Batch[]> {
+  const lists = [];
+  for (const status of BATCH_STATUSES.filter((each) => !isTerminal(each)))
+    lists.push(...(await listBatches(http, { status }, null, signal)).batches);
+  return [...new Map(lists.map((batch) => [batch.id, batch])).values()];
+}

@@ -1,0 +1,54 @@
+import { Chalk } from "chalk";
+import { EXIT_CODES } from "../contract/exit-codes.ts";
+import type { CommandResult } from "./command.ts";
+import { errorDocument, errorLines, exitCodeOf, resultDocument, toImgbatchError } from "./report.ts";
+import { mayColor, type Terminal } from "./terminal.ts";
+
+/** How a process ends: with one document or some lines on stdout, an error on stderr, and an exit code. */
+export interface Ending {
+  /** The result of a command. */
+  done(result: CommandResult): number;
+  /** Text that was asked for, such as the help. */
+  text(text: string): number;
+  fail(thrown: unknown, style?: { verbose: boolean; color: boolean }): number;
+}
+
+/**
+ * With `--json` exactly one document is printed, whichever end comes first.
+ * Rule: CLI-2.
+ */
+export function createEnding(
+  terminal: Pick<Terminal, "stdout" | "stderr">,
+  wants: { json: boolean; lines: () => boolean },
+): Ending {
+  const { stdout, stderr } = terminal;
+  let isPrinted = false;
+  const print = (document: unknown) => {
+    if (isPrinted) return;
+    isPrinted = true;
+    stdout.write(`${JSON.stringify(document, null, 2)}\n`);
+  };
+  return {
+    done: (result) => {
+      if (wants.json) print(resultDocument(result));
+      else if (wants.lines()) stdout.write((result.lines ?? []).map((line) => `${line}\n`).join(""));
+      return result.exitCode;
+    },
+    text: (text) => {
+      if (wants.json) print({ ok: true, text, exit_code: EXIT_CODES.ok.code });
+      else stdout.write(text);
+      return EXIT_CODES.ok.code;
+    },
+    fail: (thrown, { verbose, color } = { verbose: false, color: true }) => {
+      const error = toImgbatchError(thrown);
+      if (wants.json) print(errorDocument(error));
+      const { red } = new Chalk({ level: mayColor(stderr, color) ? 1 : 0 });
+      stderr.write(
+        errorLines(error, { verbose, red })
+          .map((line) => `${line}\n`)
+          .join(""),
+      );
+      return exitCodeOf(error);
+    },
+  };
+}

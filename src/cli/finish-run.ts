@@ -1,0 +1,32 @@
+import { wallClock } from "../kernel/clock.ts";
+import { awaitBatches } from "../run/await-run.ts";
+import { collectRun } from "../run/collect-run.ts";
+import type { StartedRun } from "../run/start-run.ts";
+import type { Allowance } from "../run/verdict.ts";
+import type { CommandContext, CommandResult } from "./command.ts";
+import { describeRun } from "./describe-run.ts";
+import type { ConnectedService } from "./with-service.ts";
+
+export interface RunToFinish extends StartedRun {
+  dir: string;
+  shownDir: string;
+  keepZip: boolean;
+  allowance: Allowance;
+  intervalMs: number | undefined;
+}
+
+/** Waits until the batches of a run have ended, brings their images here, and says how it went. */
+export async function finishRun(
+  context: CommandContext,
+  service: ConnectedService,
+  run: RunToFinish,
+): Promise<CommandResult> {
+  const { signal, output: voice } = context;
+  const { dir, ledger, keepZip, intervalMs, shownDir, replayed, allowance } = run;
+  const clock = wallClock;
+  const random = Math.random;
+  const batches = await awaitBatches(run.batches, { service, clock, random, intervalMs, signal, voice });
+  const outcome = await collectRun({ dir, ledger, batches, service, keepZip, clock, voice, signal });
+  voice.settle();
+  return describeRun(context, { outcome, replayed, shownDir, allowance });
+}

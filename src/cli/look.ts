@@ -1,0 +1,22 @@
+import { getBatch } from "../client/batches.ts";
+import type { Http } from "../client/http.ts";
+import type { Batch } from "../client/read-batch.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+
+/** One look at a batch. Of several, the error for one that is not there names it. */
+export async function lookAt(http: Http, id: string, signal: AbortSignal): Promise<Batch> {
+  try {
+    return (await getBatch(http, id, { signal })).batch;
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_NOT_FOUND") throw error;
+    const { requestId, httpStatus } = error;
+    throw new ImgbatchError(error.code, `There is no batch ${id} for this key.`, { requestId, httpStatus });
+  }
+}
+
+/** One look at each batch. */
+export async function lookAtAll(http: Http, ids: readonly string[], signal: AbortSignal): Promise<Batch[]> {
+  const batches: Batch[] = [];
+  for (const id of ids) batches.push(await lookAt(http, id, signal));
+  return batches;
+}

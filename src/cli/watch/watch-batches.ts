@@ -1,0 +1,58 @@
+import { pollUntilDone } from "../../client/poll.ts";
+import type { Batch } from "../../client/read-batch.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { hasChanged, progressEvent } from "../../run/await-run.ts";
+import type { RunService } from "../../run/service-identity.ts";
+import type { Output } from "../command.ts";
+import type { WatchView } from "./view.ts";
+
+export interface WatchOptions {
+  service: RunService;
+  clock: Clock;
+  intervalMs: number | undefined;
+  signal: AbortSignal;
+  view: WatchView;
+  output: Output;
+}
+
+/** Looks at all batches side by side until every one has ended, and answers them as they ended. */
+export async function watchBatches(batches: readonly Batch[], options: WatchOptions): Promise<Batch[]> {
+  const { service, clock, intervalMs, view, output } = options;
+  const { http, isLocal, isBorrowed } = service;
+  const states = [...batches];
+  // One that fails ends the looks at the others too.
+  const failed = new AbortController();
+  const signal = AbortSignal.any([options.signal, failed.signal]);
+  view.show(states);
+  const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
+    if (batch.isDone) return batch;
+    try {
+      return await pollUntilDone(batch.id, {
+        http,
+        isLocal,
+        isBorrowed,
+        clock,
+        intervalMs,
+        signal,
+        random: Math.random,
+        onLook: (look) => {
+          if (hasChanged(states[index], look)) output.event(progressEvent(look));
+          states[index] = look;
+          view.show(states);
+        },
+        onFailure: ({ code, message }, delay_ms) => {
+          output.event({ event: "retry", code, message, delay_ms });
+          output.detail(message);
+        },
+      });
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  };
+  try {
+    return await Promise.all(batches.map(watchOne));
+  } finally {
+    view.close();
+  }
+}

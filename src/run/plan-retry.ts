@@ -1,0 +1,80 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import type { ItemErrorCode } from "../contract/item-errors.ts";
+import type { Limits } from "../contract/limits.ts";
+import { LEDGER_FILE, type Ledger } from "./ledger.ts";
+import { type Chunk, planRun, type RunRequest } from "./plan.ts";
+import { readPromptFiles } from "./prompts/prompt-files.ts";
+import type { ResultLine } from "./results.ts";
+import { retriedId } from "./retried-id.ts";
+import { readRunInput, toJsonLines } from "./run-input.ts";
+
+/** Failures that the same prompt would only meet again. */
+const REFUSALS: readonly string[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"] satisfies ItemErrorCode[];
+
+/** Whether an image failed because its prompt was refused. */
+export function isRefused(line: ResultLine): boolean {
+  return line.error !== undefined && REFUSALS.includes(line.error.code);
+}
+
+/** A batch of images to be made anew. */
+export interface RetryPart {
+  request: RunRequest;
+  chunk: Chunk;
+  /** The images as the run calls them, in the order of the chunk. */
+  ids: string[];
+}
+
+export interface RetryPlan {
+  parts: RetryPart[];
+  /** Failed images that are left out because their prompts were refused. */
+  refused: number;
+  /** Failed images whose prompts are not in the directory. */
+  unknown: number;
+}
+
+/**
+ * What a retry of a run sends: its failed images, as one batch or more for each batch that they failed in. The keys
+ * come from the content, so that the same retry never makes a second batch.
+ * Rules: RETRY-1, RETRY-2.
+ */
+export async function planRetry(
+  run: { dir: string; ledger: Ledger; limits: Limits },
+  lines: readonly ResultLine[],
+  withRefused: boolean,
+): Promise<RetryPlan> {
+  const failed = lines.filter((line) => line.files.length === 0);
+  const wanted = failed.filter((line) => withRefused || !isRefused(line));
+  const input = await readRunInput(run.dir);
+  const known = wanted.filter((line) => input.has(line.custom_id));
+  const parts: RetryPart[] = [];
+  for (const parentId of new Set(known.map((line) => line.batch_id))) {
+    const ids = known.filter((line) => line.batch_id === parentId).map((line) => line.custom_id);
+    parts.push(...(await partsOf(run, parentId, ids)));
+  }
+  return { parts, refused: failed.length - wanted.length, unknown: wanted.length - known.length };
+}
+
+/** The batches that make these images anew. Throws `USAGE` when the directory does not know how they were asked for. */
+export async function partsOf(
+  run: { dir: string; ledger: Ledger; limits: Limits },
+  parentId: string | null,
+  ids: readonly string[],
+): Promise<RetryPart[]> {
+  const { dir, ledger, limits } = run;
+  if (ledger.request === null) {
+    const message = `${LEDGER_FILE} does not say how these images were asked for: submit the prompts again.`;
+    throw new ImgbatchError("USAGE", message);
+  }
+  const input = await readRunInput(dir);
+  const text = toJsonLines(ids.map((id) => ({ ...input.get(id), custom_id: retriedId(id) })));
+  const source = { name: "-", cwd: dir, readStdin: async () => Buffer.from(text) };
+  const items = await readPromptFiles([source], { limits, defaultCount: 1 });
+  const { model, task_name: name, response_mime_type: mimeType, metadata } = ledger.request;
+  const request: RunRequest = { model, name, parentId, mimeType, metadata, items };
+  const own = new Map(ids.map((id) => [retriedId(id), id]));
+  return planRun(request, limits).chunks.map((chunk) => ({
+    request,
+    chunk,
+    ids: chunk.items.map((item) => own.get(item.customId) ?? item.customId),
+  }));
+}

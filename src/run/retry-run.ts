@@ -1,0 +1,100 @@
+import { getBatch } from "../client/batches.ts";
+import type { Batch } from "../client/read-batch.ts";
+import { ERRORS, ImgbatchError } from "../contract/errors.ts";
+import type { ExitName } from "../contract/exit-codes.ts";
+import type { Limits } from "../contract/limits.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { intendedBatch, type Ledger, lastRound, writeLedger } from "./ledger.ts";
+import { partsOf, type RetryPart } from "./plan-retry.ts";
+import type { RunVoice } from "./run-voice.ts";
+import type { RunService } from "./service-identity.ts";
+import type { StartedRun } from "./start-run.ts";
+import { submitBatch } from "./submit-batch.ts";
+
+export interface RetryOptions {
+  dir: string;
+  ledger: Ledger;
+  service: RunService;
+  limits: Limits;
+  clock: Clock;
+  voice: RunVoice;
+  signal?: AbortSignal | undefined;
+}
+
+/** Whether a retry was begun whose images are not in the directory yet. */
+export function isRetryOpen(ledger: Ledger): boolean {
+  return lastRound(ledger) > 0 && (ledger.finished_at === null || unsentOf(ledger).length > 0);
+}
+
+/** The batches of a retry that have no id yet. */
+function unsentOf(ledger: Ledger): Ledger["batches"] {
+  return ledger.batches.filter(({ round, state }) => round > 0 && state !== "created");
+}
+
+/** How many images an open retry has still to send. */
+export function unsentImages(ledger: Ledger): number {
+  return unsentOf(ledger).reduce((sum, entry) => sum + (entry.retried?.length ?? 0), 0);
+}
+
+/**
+ * Begins a retry: its batches, with their keys, are in the ledger on disk before the first request leaves.
+ * Rules: RETRY-1, RETRY-3.
+ */
+export async function startRetry(options: RetryOptions, parts: readonly RetryPart[]): Promise<StartedRun> {
+  const { dir, ledger } = options;
+  const round = lastRound(ledger) + 1;
+  for (const { chunk, request, ids } of parts) {
+    const entry = intendedBatch(ledger.batches.length, chunk.contentKey, request.parentId);
+    ledger.batches.push({ ...entry, round, retried: ids });
+  }
+  ledger.finished_at = null;
+  await writeLedger(dir, ledger);
+  return resumeRetry(options);
+}
+
+/** Sends what an open retry has not sent yet, and answers every batch of the run. */
+export async function resumeRetry(options: RetryOptions): Promise<StartedRun> {
+  try {
+    return await sendAll(options);
+  } catch (error) {
+    if (isFinal(error)) await dropUnsent(options);
+    throw error;
+  }
+}
+
+async function sendAll(options: RetryOptions): Promise<StartedRun> {
+  const { dir, ledger, service, limits, signal } = options;
+  const batches: Batch[] = [];
+  let replayed = false;
+  for (const entry of ledger.batches) {
+    signal?.throwIfAborted();
+    if (entry.state === "created" && entry.id !== null) {
+      batches.push((await getBatch(service.http, entry.id, { signal })).batch);
+      continue;
+    }
+    const [part] = await partsOf({ dir, ledger, limits }, entry.parent_batch_id, entry.retried ?? []);
+    if (part === undefined) throw new ImgbatchError("INTERNAL", "A retry has nothing to send.");
+    options.voice.progress(`submitting ${part.ids.length} images again`);
+    const found = await submitBatch({ ...options, ...part, entry });
+    batches.push(found.batch);
+    replayed ||= found.replayed;
+  }
+  return { ledger, batches, replayed };
+}
+
+const FINAL: readonly ExitName[] = ["usage", "auth", "money", "conflict", "gone"];
+
+/** Whether the service has refused the request, so that nothing was made. */
+function isFinal(error: unknown): boolean {
+  return error instanceof ImgbatchError && FINAL.includes(ERRORS[error.code].exit);
+}
+
+/** A batch that was refused is not sent again as it is: the next retry plans anew. */
+async function dropUnsent({ dir, ledger, clock }: RetryOptions): Promise<void> {
+  const round = lastRound(ledger);
+  const unsent = unsentOf(ledger);
+  ledger.batches = ledger.batches.filter((entry) => !unsent.includes(entry));
+  // Before a retry begins, everything earlier has been collected.
+  if (lastRound(ledger) < round) ledger.finished_at = new Date(clock.nowMs()).toISOString();
+  await writeLedger(dir, ledger);
+}

@@ -1,0 +1,66 @@
+import { spawnSync } from "node:child_process";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { expect, it } from "vitest";
+import { createCli } from "../support/cli.ts";
+import { startNode } from "../support/processes.ts";
+
+const KILLS = resolve(import.meta.dirname, "../soak/submit-kills.mjs");
+const hasStrace = spawnSync("strace", ["-V"]).error === undefined;
+if (!hasStrace) process.stderr.write("skipped: no strace here, so submit is only killed at random moments\n");
+
+it("[RUN-23] a submit that is killed at any moment and run again makes each batch once, and has all files", async () => {
+  const traced = hasStrace ? "2" : "0";
+  const { exited } = startNode([KILLS, "--random", "2", "--traced", traced, "--seed", "11", "--json"]);
+  const { code, stdout, stderr } = await exited;
+  expect({ code, problems: JSON.parse(stdout || "{}").problems, stderr }).toMatchObject({
+    code: 0,
+    problems: [],
+  });
+}, 60_000);
+
+it("[RUN-3] on a machine without the directory the same batch is found, and that is said", async () => {
+  const cli = await createCli();
+  writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
+  expect((await cli.run(["submit", "p.jsonl", "-q"])).code).toBe(0);
+  rmSync(join(cli.cwd, "p-images"), { recursive: true });
+  const { code, stderr, json } = await cli.run(["submit", "p.jsonl", "--json"]);
+  expect([code, json().replayed]).toEqual([0, true]);
+  expect(stderr).toMatch(/re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)/);
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
+it("[RUN-8] a submit that is killed while it waits for the answer has its intent on disk, and resolves it", async () => {
+  const cli = await createCli();
+  writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
+  const ledger = () => JSON.parse(readFileSync(join(cli.cwd, "p-images", "imgbatch.json"), "utf8"));
+  let atRequest: unknown = null;
+  cli.fake.fault(/^POST/, {
+    lie: (answer) => {
+      atRequest = ledger().batches[0];
+      child.kill("SIGKILL");
+      return answer;
+    },
+  });
+  const { child, ended } = cli.start(["submit", "p.jsonl"]);
+  await ended;
+  const [made] = cli.fake.batches;
+  expect(atRequest).toMatchObject({ state: "intent", id: null, idempotency_key: made?.key });
+  expect((await cli.run(["submit", "p.jsonl", "-q"])).code).toBe(0);
+  expect(ledger().batches[0]).toMatchObject({ state: "created", id: made?.id });
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
+it("[RUN-21] of two submits of one run at once the second is told with exit 6, and a kill leaves it free", async () => {
+  const cli = await createCli({ statuses: ["running"] });
+  writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
+  const first = cli.start(["submit", "p.jsonl"]);
+  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/), { timeout: 10_000 }).toBeGreaterThan(0);
+  const second = await cli.run(["submit", "p.jsonl", "--json"]);
+  expect([second.code, second.json().error?.code]).toEqual([6, "DIRECTORY_IN_USE"]);
+  first.child.kill("SIGKILL");
+  await first.ended;
+  for (const batch of cli.fake.batches) batch.statuses = ["completed"];
+  expect((await cli.run(["submit", "p.jsonl", "-q"])).code).toBe(0);
+  expect(cli.fake.batches).toHaveLength(1);
+});
