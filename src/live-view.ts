@@ -8,8 +8,8 @@ import type { Feed } from "./domain/feed.ts";
 import type { BlobStore } from "./domain/ports/blob-store.ts";
 import type { Stores } from "./domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "./domain/records.ts";
-import { toPixels } from "./imaging/thumbnail.ts";
 import type { Clock } from "./kernel/clock.ts";
+import { toCells } from "./pictures.ts";
 
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
@@ -83,7 +83,7 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
   };
 
   return {
-    abilities: { pause: true, retry: true, openFolder: true, picture: true },
+    abilities: { pause: true, retry: true, openFolder: true, picture: true, endsService: true },
     start: (listener) => {
       tell = listener;
       const changed = new Set<string>();
@@ -203,7 +203,7 @@ async function showPicture(
   const [output] = item === null ? [] : stores.read.outputs.ofItem(item.id);
   if (output === undefined) throw new Error(`${customId} has no image any more.`);
   const bytes = await readIntact(blobs, output);
-  const pixels = await toPixels(bytes, { widthPx: columns, heightPx: rows * 2 });
+  const pixels = await toCells(bytes, { columns, rows });
   const { widthPx, heightPx, mimeType, sizeBytes } = output;
   const caption = `${widthPx}×${heightPx} ${mimeType} ${sizeText(sizeBytes)}`;
   tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });

@@ -19,6 +19,8 @@ export interface Abilities {
   retry: boolean;
   openFolder: boolean;
   picture: boolean;
+  /** Quitting stops the service, so that work stops too. */
+  endsService: boolean;
 }
 
 /** Where the live view gets its facts: the service of this process, or any service over HTTP. */

@@ -4,10 +4,10 @@ import { selectedBatch } from "./batches.ts";
 import type { Pressed } from "./keys.ts";
 import type { DashboardState, Question } from "./state.ts";
 
-/** Asks before something that cannot be undone. Quitting with nothing running is not asked about. */
+/** Asks before something that cannot be undone. Quitting is asked about only when it stops work. */
 export function ask(state: DashboardState, kind: Question["kind"]): Pressed {
   const isBusy = [...state.batches.values()].some((row) => !isTerminal(row.status));
-  if (kind === "quit" && !isBusy) return { state, intent: { type: "quit" } };
+  if (kind === "quit" && !(isBusy && state.abilities.endsService)) return { state, intent: { type: "quit" } };
   return withQuestion(state, { kind, batchId: selectedBatch(state)?.id ?? null });
 }
 

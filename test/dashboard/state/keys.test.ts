@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { selectedBatch, visibleBatches } from "../../../src/dashboard/state/batches.ts";
 import { layoutOf } from "../../../src/dashboard/state/layout.ts";
 import { SORTS } from "../../../src/dashboard/state/state.ts";
-import { applied, batchRow, itemRow, press, viewOf } from "../facts.ts";
+import { ALL_ABILITIES, applied, batchRow, itemRow, press, viewOf } from "../facts.ts";
 
 const RUNNING = batchRow(1);
 const ENDED = batchRow(2, { status: "completed", successCount: 9, failCount: 1, endedAtMs: 1 });
@@ -90,12 +90,14 @@ describe("acting", () => {
     expect(press(viewOf([RUNNING]), "q").intents).toEqual([]);
     expect(press(viewOf([RUNNING]), "q", "y").intents).toEqual([{ type: "quit" }]);
     expect(press(viewOf([RUNNING]), "c", "interrupt").intents).toEqual([{ type: "quit" }]);
+    const onlooker = { ...viewOf([RUNNING]), abilities: { ...ALL_ABILITIES, endsService: false } };
+    expect(press(onlooker, "q").intents).toEqual([{ type: "quit" }]);
   });
 
   it("[VIEW-4] what a source cannot do is answered with words", () => {
     const view = {
       ...viewOf([ENDED]),
-      abilities: { pause: false, retry: false, openFolder: false, picture: false },
+      abilities: { pause: false, retry: false, openFolder: false, picture: false, endsService: false },
     };
     for (const key of ["p", "r", "o", "v"]) {
       const { state, intents } = press(view, key);
