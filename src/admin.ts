@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { DATA_FILES } from "./contract/data-directory.ts";
+import { DATA_FILES, isDatabaseDamage } from "./contract/data-directory.ts";
 import { ImgbatchError } from "./contract/errors.ts";
 import { type OpenData, openDataDirectory } from "./data.ts";
 import { DEFAULT_ACCOUNT, ensureDefaultAccount, issueKey, openAccount, topUp } from "./domain/accounts.ts";
@@ -80,7 +80,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
 }
 
 function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {
-  const { stores, blobs } = data;
+  const { stores } = data;
   return {
     accounts: () => stores.read.accounts.list(),
     account: (name) => stores.read.accounts.byName(name),
@@ -118,12 +118,37 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
       stores
         .snapshot((now) => withBalances(now, now.ledger.list(accountId === undefined ? {} : { accountId })))
         .filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId))),
-    check: async () => {
-      const report = await checkInvariants(stores, blobs);
-      return { ...report, problems: [...data.integrityProblems(), ...report.problems] };
-    },
+    check: () => checkAll(data),
     close: () => data.close(),
   };
+}
+
+/**
+ * The file of the database first: what it holds can only be read as far as the file is whole.
+ * Rule: DAMAGE-4.
+ */
+async function checkAll(data: OpenData): Promise<CheckReport> {
+  const ofFile = readable(() => data.integrityProblems());
+  const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
+  try {
+    const report = await checkInvariants(data.stores, data.blobs);
+    return { ...report, problems: [...problems, ...report.problems] };
+  } catch (error) {
+    // A syntax error is of JSON in a column, which the file's own structure says nothing about.
+    const isDamage = isDatabaseDamage(error) || error instanceof SyntaxError;
+    if (!isDamage && problems.length === 0) throw error;
+    const rest = `accounts, batches and images could not be checked: ${(error as Error).message}`;
+    return { accounts: 0, batches: 0, images: 0, problems: [...problems, rest] };
+  }
+}
+
+function readable(read: () => string[]): string[] | Error {
+  try {
+    return read();
+  } catch (error) {
+    if (isDatabaseDamage(error)) return error as Error;
+    throw error;
+  }
 }
 
 /** What is held may come back, so both must fit together. */

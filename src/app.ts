@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm, statfs } from "node:fs/promises";
+import { chmod, mkdir, readFile, rm, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
 import {
@@ -10,23 +10,34 @@ import {
 import { ImgbatchError } from "./contract/errors.ts";
 import { openDataDirectory } from "./data.ts";
 import { ensureDefaultAccount, issueKey } from "./domain/accounts.ts";
+import { dropOutputs } from "./domain/batches/delete-outputs.ts";
+import { deleteRecord } from "./domain/batches/delete-record.ts";
+import { retryFailed } from "./domain/batches/retry-failed.ts";
 import { Feed } from "./domain/feed.ts";
+import { feedLog } from "./domain/feed-log.ts";
 import type { ImageProvider } from "./domain/ports/image-provider.ts";
 import type { Stores } from "./domain/ports/stores.ts";
+import { Realtime } from "./domain/realtime/generate.ts";
+import { releaseDeadHolds } from "./domain/realtime/holds.ts";
 import { sharpInspector } from "./imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
-import { writeFileDurably } from "./kernel/durable-file.ts";
+import { removePartialFiles, writeFileDurably } from "./kernel/durable-file.ts";
 import { type Ids, randomIds, sha256Hex } from "./kernel/ids.ts";
 import type { Log } from "./kernel/log.ts";
+import type { LiveViewDeps } from "./live-view.ts";
 import { createProviders } from "./providers/registry.ts";
+import type { ApiDeps } from "./server/deps.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
 import { type Listening, listen } from "./server/listen.ts";
+import { RequestLimits } from "./server/request-limits.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
+import { storageFailure } from "./storage/disk-trouble.ts";
 import type { WorkerDeps } from "./workers/deps.ts";
 import { startRetention } from "./workers/retention-sweep.ts";
 import { offerOf, Scheduler } from "./workers/scheduler.ts";
+import { offerRealtime, shareProviders } from "./workers/shared-places.ts";
 
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
@@ -40,7 +51,8 @@ export interface ServiceOptions {
   announceUrl: boolean;
   /** Without workers the service shows and serves what is there, and takes no batch. */
   workers: boolean;
-  log: Log;
+  /** `feed`: the lines are told on the feed alone, for a live view. */
+  log: Log | "feed";
   /** For tests; what is left out is the real thing. */
   clock?: Clock;
   ids?: Ids;
@@ -55,24 +67,43 @@ export interface Service {
   credentialsFile: string;
   credentials: Credentials;
   feed: Feed;
+  /**
+   * Aborted with a `STORAGE_FAILED` when the disk fails under the database: nothing is written any more, and the owner
+   * is to close the service and end.
+   * Rule: DISK-3.
+   */
+  failed: AbortSignal;
+  /** What a live view of this service is made from. */
+  view: LiveViewDeps;
   /** Stops in the reverse order of the start: no new requests, workers end or park, files are closed. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it. */
+/**
+ * Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
+ * `STORAGE_FAILED` when its disk is full or refuses.
+ */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const { config, dataDirectory, log } = options;
+  const { config, dataDirectory } = options;
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
+  const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
   const undo: (() => Promise<void> | void)[] = [];
+  const failing = new AbortController();
+  const onBroken = (cause: Error) => {
+    const error = storageFailure(dataDirectory, cause);
+    log.error("the database cannot be used any more; stopping", { error: error.message });
+    failing.abort(error);
+  };
   const unwind = async () => {
     for (const step of undo.reverse()) await step();
   };
   try {
     await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
     undo.push(await acquireDataLockPatiently(dataDirectory, systemClock));
-    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock);
+    await removePartialFiles(dataDirectory);
+    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
     undo.push(close);
 
     const providers =
@@ -80,11 +111,12 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(async () => {
       for (const provider of providers) await provider.close();
     });
+    const shared = shareProviders(providers);
     const workerDeps: WorkerDeps = {
       stores,
       blobs,
       inspector: sharpInspector,
-      providers,
+      providers: shared.forBatches,
       clock,
       ids,
       random: options.random ?? Math.random,
@@ -94,15 +126,30 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
     const scheduler = new Scheduler(workerDeps);
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
+    const realtimeOffer = offerRealtime(shared.forRealtime, rates);
+    const realtime = new Realtime({
+      ...workerDeps,
+      offer: realtimeOffer,
+      timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
+    });
+    await releaseDeadHolds(stores, clock.nowMs());
     const withWorkers = options.workers && config.features.workers;
     const instance = ids.recordId("srv");
-    const app = buildExpressApp({
+    const onBatchCreated = (batchId: string) => {
+      feed.publish({ type: "batch", batchId, status: "queued" });
+      scheduler.wake(batchId);
+    };
+    const apiDeps: ApiDeps = {
       ...workerDeps,
       limits: config.limits,
       storageUriPrefixes: config.storageUriPrefixes,
       models: config.models,
       groups: config.groups,
       features: config.features,
+      keyHeaders: config.vendor.keyHeaders,
+      realtime,
+      realtimeOffer,
+      requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
       failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock),
       offer: (model) => offerOf(providers, rates, model),
@@ -111,11 +158,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       instance,
       cancel: (batchId) => scheduler.cancel(batchId),
-      onBatchCreated: (batchId) => {
-        feed.publish({ type: "batch", batchId, status: "queued" });
-        scheduler.wake(batchId);
-      },
-    });
+      onBatchCreated,
+    };
+    const app = buildExpressApp(apiDeps);
     let graceMs = 0;
     if (withWorkers) {
       undo.push(() => scheduler.stop(graceMs));
@@ -128,9 +173,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         }),
       );
     }
-    const listening = await listen(app, options.address);
+    undo.push(() => realtime.stop());
+    const listening = await listen(app, options.address, { log });
     undo.push(() => listening.close(graceMs));
-    const credentials = await ensureCredentials(options, { stores, clock, ids }, listening);
+    const credentials = await ensureCredentials(options, { stores, clock, ids, log }, listening);
     await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, instance }, clock);
     undo.push(() => rm(join(dataDirectory, DATA_FILES.server), { force: true }));
     return {
@@ -138,6 +184,25 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       credentialsFile: join(dataDirectory, DATA_FILES.credentials),
       credentials,
       feed,
+      failed: failing.signal,
+      view: {
+        ...apiDeps,
+        facts: {
+          url: listening.url,
+          dataDirectory,
+          providers: providers.map(({ name }) => name).join(", ") || null,
+          startedAtMs: clock.nowMs(),
+        },
+        queue: () => scheduler.load,
+        setPaused: (isPaused) => scheduler.setPaused(isPaused),
+        retry: async (batchId) => {
+          const batch = await retryFailed(apiDeps, batchId);
+          onBatchCreated(batch.id);
+          return { name: batch.taskName, itemCount: batch.itemCount };
+        },
+        deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),
+        deleteRecord: (batchId) => deleteRecord(stores, batchId, clock.nowMs()),
+      },
       close: async (grace) => {
         graceMs = grace;
         await unwind();
@@ -145,7 +210,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
   } catch (error) {
     await unwind();
-    throw error;
+    throw storageFailure(dataDirectory, error);
   }
 }
 
@@ -157,7 +222,7 @@ async function freeBytesOf(directory: string): Promise<number> {
 /** The key for clients on this machine: made with the default account on the first start. */
 async function ensureCredentials(
   options: ServiceOptions,
-  deps: { stores: Stores; clock: Clock; ids: Ids },
+  deps: { stores: Stores; clock: Clock; ids: Ids; log: Log },
   listening: Listening,
 ): Promise<Credentials> {
   const path = join(options.dataDirectory, DATA_FILES.credentials);
@@ -165,15 +230,32 @@ async function ensureCredentials(
     (text) => parseCredentials(path, text),
     (error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return null;
-      throw error;
+      throw new ImgbatchError("INVALID_CONFIG", `${path} cannot be read (${error.code}).`, { cause: error });
     },
   );
+  await closeToOthers(path, deps.log);
   const isKnownHere = known !== null && deps.stores.read.keys.bySha256(sha256Hex(known.api_key)) !== null;
   if (isKnownHere && (known.base_url === listening.url || !options.announceUrl)) return known;
   const api_key = isKnownHere ? known.api_key : await makeFirstKey(options, deps);
   const credentials = { base_url: listening.url, api_key };
   await writeFileDurably(path, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
   return credentials;
+}
+
+/**
+ * A copy or a restored backup can have a key file that every user of the machine reads.
+ * Rule: SECRET-7.
+ */
+async function closeToOthers(path: string, log: Log): Promise<void> {
+  if (process.platform === "win32") return;
+  const facts = await stat(path).catch(() => null);
+  if (facts === null || (facts.mode & 0o077) === 0) return;
+  const isClosed = await chmod(path, 0o600).then(
+    () => true,
+    () => false,
+  );
+  const what = isClosed ? "could be read by others; it is closed to them now" : "can be read by others";
+  log.warn(`the file with the key ${what}`, { file: DATA_FILES.credentials });
 }
 
 function parseCredentials(path: string, text: string): Credentials {

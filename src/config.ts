@@ -79,7 +79,13 @@ const configSchema = z.strictObject({
       strictImageConfig: z.boolean().default(true),
     })
     .prefault({}),
-  vendor: z.strictObject({ keyHeaders: z.array(z.string()).default(["x-vendorx-api-key"]) }).prefault({}),
+  vendor: z
+    .strictObject({
+      keyHeaders: z
+        .array(z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header"))
+        .default(["x-vendorx-api-key"]),
+    })
+    .prefault({}),
   models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
   groups: z
     .array(groupSchema)

@@ -1,10 +1,13 @@
-import { mkdir } from "node:fs/promises";
+import { existsSync, statSync } from "node:fs";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { DATA_FILES } from "./contract/data-directory.ts";
+import { DATA_FILES, isDatabaseDamage } from "./contract/data-directory.ts";
+import { ImgbatchError } from "./contract/errors.ts";
 import type { BlobStore } from "./domain/ports/blob-store.ts";
 import type { Stores } from "./domain/ports/stores.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import { fileBlobs } from "./storage/blobs/file-blobs.ts";
+import type { SqlDatabase } from "./storage/dialects/sql-session.ts";
 import { openSqlite } from "./storage/dialects/sqlite.ts";
 import { migrate } from "./storage/migrations/migrate.ts";
 import { sqlStores } from "./storage/stores.ts";
@@ -18,20 +21,55 @@ export interface OpenData {
   close(): void;
 }
 
-/** Opens (or makes) the database and the blobs of a data directory, without owning it. */
-export async function openDataDirectory(directory: string, clock: Clock = systemClock): Promise<OpenData> {
+/**
+ * Opens (or makes) the database and the blobs of a data directory, without owning it. Throws `DATA_DAMAGED` when the
+ * database file is none, or is lost while there are images that it must have known. `onBroken`: see `openSqlite`.
+ * Rule: DAMAGE-4.
+ */
+export async function openDataDirectory(
+  directory: string,
+  clock: Clock = systemClock,
+  onBroken?: (cause: Error) => void,
+): Promise<OpenData> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  const database = openSqlite(join(directory, DATA_FILES.database), clock);
-  try {
-    await migrate(database);
-  } catch (error) {
-    database.close();
-    throw error;
-  }
+  const file = join(directory, DATA_FILES.database);
+  await refuseLostDatabase(file, directory);
+  const database = await openDatabase(file, clock, onBroken);
   return {
     stores: sqlStores(database),
     blobs: fileBlobs(join(directory, DATA_FILES.blobs)),
     integrityProblems: () => database.integrityProblems(),
     close: () => database.close(),
   };
+}
+
+async function openDatabase(
+  file: string,
+  clock: Clock,
+  onBroken: ((cause: Error) => void) | undefined,
+): Promise<SqlDatabase> {
+  try {
+    const database = openSqlite(file, clock, onBroken);
+    await migrate(database).catch((error) => {
+      database.close();
+      throw error;
+    });
+    return database;
+  } catch (cause) {
+    if (!isDatabaseDamage(cause)) throw cause;
+    throw new ImgbatchError("DATA_DAMAGED", `${file} is damaged: ${messageOf(cause)}.`, { cause });
+  }
+}
+
+/** A new database in the place of a lost one would start with other money, and never know the images again. */
+async function refuseLostDatabase(file: string, directory: string): Promise<void> {
+  if (existsSync(file) && statSync(file).size > 0) return;
+  const images = await readdir(join(directory, DATA_FILES.blobs, "outputs")).catch(() => []);
+  if (images.length === 0) return;
+  const message = `${file} is missing or empty, but ${directory} holds images of batches: put the database back, or move the directory away.`;
+  throw new ImgbatchError("DATA_DAMAGED", message);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -27,8 +27,12 @@ export interface CommandSpec {
   options?: readonly OptionSpec[];
   /** Lines of example calls for the help. */
   examples?: readonly string[];
+  /** Paragraphs of the help, between the examples and the exit codes. */
+  notes?: readonly string[];
   /** How it can end, besides done, used wrongly and broken inside. For the help. */
   exits?: readonly ExitName[];
+  /** Running it again makes and bills again: the advice after an error must not promise otherwise. */
+  paysAgain?: true;
   /** Commands below this one, as in `admin check`. */
   commands?: readonly CommandSpec[];
   /** Only where a command has no `--json`, because it is no question with one answer. */

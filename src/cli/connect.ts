@@ -35,13 +35,16 @@ export async function connect(
   };
 }
 
+/** What is refused is shown only without the parts that can hold a password or a key. */
 function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
   const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
-  if (!url || !isHttp || url.username !== "" || url.search !== "" || url.hash !== "") {
+  if (!url || !isHttp || `${url.username}${url.password}${url.search}${url.hash}` !== "") {
+    const shown = /[@?#]/.test(text) ? "what was given" : JSON.stringify(text);
+    const extra = url && isHttp ? ", without user, password, query or fragment" : "";
     throw new ImgbatchError(
       "USAGE",
-      `base URL: ${JSON.stringify(text)} is not like https://host or https://host/path`,
+      `base URL: ${shown} is not like https://host or https://host/path${extra}`,
     );
   }
   return url.href.replace(/\/+$/, "");

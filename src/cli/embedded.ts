@@ -79,7 +79,8 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
     apiKey: service.credentials.api_key,
     kind: "own",
     isLocal: true,
-    close: () => service.close(GRACE_MS),
+    failed: service.failed,
+    close: () => service.close(service.failed.aborted ? 0 : GRACE_MS),
   };
 }
 

@@ -10,7 +10,15 @@ export interface Ending {
   done(result: CommandResult): number;
   /** Text that was asked for, such as the help. */
   text(text: string): number;
-  fail(thrown: unknown, style?: { verbose: boolean; color: boolean }): number;
+  fail(thrown: unknown, style?: ErrorStyle): number;
+}
+
+/** How an error is told. */
+export interface ErrorStyle {
+  verbose: boolean;
+  color: boolean;
+  /** The command makes and bills again when it is run again; default false. */
+  paysAgain?: boolean;
 }
 
 /**
@@ -39,12 +47,12 @@ export function createEnding(
       else stdout.write(text);
       return EXIT_CODES.ok.code;
     },
-    fail: (thrown, { verbose, color } = { verbose: false, color: true }) => {
+    fail: (thrown, { verbose, color, paysAgain = false } = { verbose: false, color: true }) => {
       const error = toImgbatchError(thrown);
       if (wants.json) print(errorDocument(error));
       const { red } = new Chalk({ level: mayColor(stderr, color) ? 1 : 0 });
       stderr.write(
-        errorLines(error, { verbose, red })
+        errorLines(error, { verbose, red, paysAgain })
           .map((line) => `${line}\n`)
           .join(""),
       );

@@ -8,8 +8,9 @@ export const HELP_COLUMNS = 80;
 const ALWAYS: readonly ExitName[] = ["ok", "internal", "usage"];
 
 /** What follows the options in the help of a command. */
-export function commandHelp({ examples = [], exits = [] }: CommandSpec): string {
+export function commandHelp({ examples = [], notes = [], exits = [] }: CommandSpec): string {
   const lines = examples.length === 0 ? [] : ["", "Examples:", ...examples.map((line) => `  $ ${line}`)];
+  for (const note of notes) lines.push("", ...wrap(note, HELP_COLUMNS));
   const names = Object.keys(EXIT_CODES) as ExitName[];
   const own = names.filter((name) => ALWAYS.includes(name) || exits.includes(name));
   return [...lines, ...exitCodeLines(own)].join("\n");

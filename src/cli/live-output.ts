@@ -1,5 +1,5 @@
 import ora from "ora";
-import { escapeControls } from "../kernel/text.ts";
+import { safeLine } from "../kernel/api-keys.ts";
 import type { Lines } from "./command.ts";
 
 /** For a terminal: one line that moves, and lines above it that stay. */
@@ -12,7 +12,7 @@ export function createLiveOutput(
   const note = (line: string) => {
     const isSpinning = spinner.isSpinning;
     if (isSpinning) spinner.stop();
-    stderr.write(`${escapeControls(line)}\n`);
+    stderr.write(`${safeLine(line)}\n`);
     if (isSpinning) spinner.start();
   };
   return {
@@ -21,7 +21,7 @@ export function createLiveOutput(
       if (verbose) note(line);
     },
     progress: (text) => {
-      spinner.text = escapeControls(text);
+      spinner.text = safeLine(text);
       if (!spinner.isSpinning) spinner.start();
     },
     settle: () => {

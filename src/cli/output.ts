@@ -1,5 +1,5 @@
+import { safeLine } from "../kernel/api-keys.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { escapeControls } from "../kernel/text.ts";
 import type { GlobalOptions, Lines } from "./command.ts";
 import { mayColor } from "./terminal.ts";
 
@@ -41,7 +41,7 @@ export function createPlainOutput(
   stderr: Stream,
   options: { verbose: boolean; hasProgress: boolean; clock: Clock },
 ): Lines {
-  const say = (line: string) => stderr.write(`${escapeControls(line)}\n`);
+  const say = (line: string) => stderr.write(`${safeLine(line)}\n`);
   let last = { text: "", atMs: Number.NEGATIVE_INFINITY };
   return {
     note: say,
@@ -51,7 +51,9 @@ export function createPlainOutput(
     progress: (text) => {
       if (!options.hasProgress) return;
       const nowMs = options.clock.nowMs();
-      if (nowMs - last.atMs < (text === last.text ? HEARTBEAT_MS : CHANGE_MS)) return;
+      const sinceMs = nowMs - last.atMs;
+      // Below zero the clock was set back: how long ago it was is not known.
+      if (sinceMs >= 0 && sinceMs < (text === last.text ? HEARTBEAT_MS : CHANGE_MS)) return;
       last = { text, atMs: nowMs };
       say(text);
     },

@@ -1,12 +1,15 @@
+import { isOutOfCapacity } from "../client/retry-policy.ts";
+import { isDatabaseDamage } from "../contract/data-directory.ts";
 import { ERRORS, ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
-import { escapeControls } from "../kernel/text.ts";
-import { adviceFor } from "./advice.ts";
+import { hideApiKeys, safeLine } from "../kernel/api-keys.ts";
+import { adviceFor, NO_CAPACITY_ADVICE } from "./advice.ts";
 import type { CommandResult } from "./command.ts";
 
 /** Anything that was thrown, as an error of the catalogue. */
 export function toImgbatchError(thrown: unknown): ImgbatchError {
   if (thrown instanceof ImgbatchError) return thrown;
+  if (isDatabaseDamage(thrown)) return new ImgbatchError("DATA_DAMAGED", undefined, { cause: thrown });
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
 }
@@ -16,8 +19,8 @@ export function exitCodeOf(error: ImgbatchError): number {
 }
 
 /**
- * The one document of `--json` when a command failed.
- * Rule: CLI-2.
+ * The one document of `--json` when a command failed. It shows no API key, whatever was said.
+ * Rules: CLI-2, SECRET-6.
  */
 export function errorDocument(error: ImgbatchError): object {
   const { code, message, param, requestId, details } = error;
@@ -25,10 +28,10 @@ export function errorDocument(error: ImgbatchError): object {
     ok: false,
     error: {
       code,
-      message,
-      ...(param === undefined ? {} : { param }),
-      ...(requestId === undefined ? {} : { request_id: requestId }),
-      ...(details === undefined ? {} : { details }),
+      message: hideApiKeys(message),
+      ...(param === undefined ? {} : { param: hideApiKeys(param) }),
+      ...(requestId === undefined ? {} : { request_id: hideApiKeys(requestId) }),
+      ...(details === undefined ? {} : { details: details.map(hideApiKeys) }),
     },
     exit_code: exitCodeOf(error),
   };
@@ -40,23 +43,28 @@ export function resultDocument({ json, exitCode }: CommandResult): unknown {
   return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
 }
 
-/** An error for people, on stderr; the last line says what to do. Text of others cannot move the cursor. */
+/**
+ * An error for people, on stderr; the last line says what to do. Text of others cannot move the cursor, and no line
+ * shows an API key.
+ * Rule: SECRET-6.
+ */
 export function errorLines(
   error: ImgbatchError,
-  options: { verbose: boolean; red: (text: string) => string },
+  options: { verbose: boolean; red: (text: string) => string; paysAgain?: boolean },
 ): string[] {
-  const advice = error.advice ?? adviceFor(error.code);
+  const usual = isOutOfCapacity(error) ? NO_CAPACITY_ADVICE : adviceFor(error.code, options);
+  const advice = error.advice ?? usual;
   const stack = error.code === "INTERNAL" || options.verbose ? stackLines(error) : [];
   return [
-    `${options.red("error:")} ${escapeControls(error.message)}`,
-    ...(error.details ?? []).map((line) => `  ${escapeControls(line)}`),
+    `${options.red("error:")} ${safeLine(error.message)}`,
+    ...(error.details ?? []).map((line) => `  ${safeLine(line)}`),
     ...stack,
-    ...(error.requestId === undefined ? [] : [`request id: ${escapeControls(error.requestId)}`]),
+    ...(error.requestId === undefined ? [] : [`request id: ${safeLine(error.requestId)}`]),
     ...(advice === null ? [] : [`next: ${advice}`]),
   ];
 }
 
 function stackLines(error: ImgbatchError): string[] {
   const { stack } = error.cause instanceof Error ? error.cause : error;
-  return (stack ?? "").split("\n").slice(1).map(escapeControls);
+  return (stack ?? "").split("\n").slice(1).map(safeLine);
 }

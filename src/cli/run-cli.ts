@@ -4,12 +4,12 @@ import { systemClock } from "../kernel/clock.ts";
 import { escapeControls } from "../kernel/text.ts";
 import type { CommandResult, Output, Results } from "./command.ts";
 import { COMMANDS } from "./commands/table.ts";
-import { createEnding, type Ending } from "./ending.ts";
+import { createEnding, type Ending, type ErrorStyle } from "./ending.ts";
 import { type EventSink, openEvents } from "./event-sink.ts";
 import { createOutput } from "./output.ts";
 import { type Invocation, readCommandLine } from "./program.ts";
 import { toImgbatchError } from "./report.ts";
-import { watchSignals } from "./signals.ts";
+import { type SignalWatch, watchSignals } from "./signals.ts";
 import { guardStreams } from "./standard-streams.ts";
 import { readAll, type Terminal } from "./terminal.ts";
 import { readVersion } from "./version.ts";
@@ -55,8 +55,12 @@ async function runArguments(
   try {
     return { ending, code: await runCommand(invocation, terminal, ending, closed) };
   } catch (error) {
-    return { ending, code: ending.fail(error, invocation.global) };
+    return { ending, code: ending.fail(error, styleOf(invocation)) };
   }
+}
+
+function styleOf({ global, spec }: CommandInvocation): ErrorStyle {
+  return { ...global, paysAgain: spec.paysAgain ?? false };
 }
 
 async function runCommand(
@@ -78,7 +82,7 @@ async function runCommand(
   };
   const failed = (thrown: unknown) => {
     lines.settle();
-    const code = ending.fail(thrown, global);
+    const code = ending.fail(thrown, styleOf(invocation));
     const { code: errorCode, message } = toImgbatchError(thrown);
     sayEnd(events, code, { code: errorCode, message });
     return code;
@@ -87,7 +91,7 @@ async function runCommand(
   events.write({ event: "run_started", command: invocation.path, version: readVersion() });
   try {
     const results = resultsOf(terminal, global, closed);
-    const result = await work(invocation, { terminal, output, results, signal: watch.signal });
+    const result = await work(invocation, { terminal, output, results, watch });
     lines.settle();
     sayEnd(events, result.exitCode, errorOf(result));
     return ending.done(result);
@@ -101,23 +105,26 @@ async function runCommand(
 
 async function work(
   { spec, options, global, arguments: args }: CommandInvocation,
-  process: { terminal: Terminal; output: Output; results: Results; signal: AbortSignal },
+  process: { terminal: Terminal; output: Output; results: Results; watch: SignalWatch },
 ): Promise<CommandResult> {
   if (spec.load === undefined) throw new ImgbatchError("INTERNAL", `The command ${spec.name} does nothing.`);
-  const { terminal, output, results, signal } = process;
+  const { terminal, output, results, watch } = process;
   const { run } = await spec.load();
   return run({
     global,
     options,
     arguments: args,
     cwd: terminal.cwd,
-    signal,
+    signal: watch.signal,
     output,
     results,
     readStdin: () => readAll(terminal.stdin),
     connect: async (needs) => {
       const { connect } = await import("./connect.ts");
-      return connect(global, needs, output, signal);
+      const connection = await connect(global, needs, output, watch.signal);
+      const { failed } = connection;
+      failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
+      return connection;
     },
   });
 }

@@ -10,6 +10,8 @@ export interface ServiceConnection {
   kind: "remote" | "shared" | "own";
   /** Whether short polling intervals are fair: the service is on this machine. */
   isLocal: boolean;
+  /** Aborted with the reason when an `own` service cannot go on. */
+  failed?: AbortSignal;
   /** Stops an `own` service (running items get up to one second, the rest is parked); nothing for the others. */
   close(): Promise<void>;
 }

@@ -20,10 +20,14 @@ export interface Target {
   run: { dir: string; ledger: Ledger } | null;
 }
 
-/** Reads an argument: a directory with a ledger, else a batch id. Throws `USAGE` when it can be neither. */
+/** Reads an argument: a directory with a ledger, else a batch id. Throws `USAGE` when it can be neither, or has no batch. */
 export async function resolveTarget(argument: string, cwd: string): Promise<Target> {
   const dir = resolve(cwd, argument);
   const ledger = await readLedger(dir);
+  if (ledger?.kind === "realtime") {
+    const message = `${argument} was made by \`imgbatch generate\`: it has no batch. Run that command again to go on.`;
+    throw new ImgbatchError("USAGE", message);
+  }
   if (ledger !== null) {
     const ids = ledger.batches.flatMap(({ id }) => (id === null ? [] : [id]));
     return { argument, ids, unsent: ledger.batches.length - ids.length, run: { dir, ledger } };

@@ -5,12 +5,16 @@ import {
   SERVICE_ERRORS,
   type ServiceErrorCode,
 } from "../contract/errors.ts";
+import { NATIVE_DETAILS } from "../contract/generate-content.ts";
 import { REQUEST_ID_HEADER } from "../contract/routes.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 
 const MAX_MESSAGE_CHARS = 2000;
 /** A service that asks for a longer pause has not thought of it, or has no good intentions. */
 const LONGEST_RETRY_AFTER_MS = 24 * 3_600_000;
+
+/** The `domain` of the codes that are of this catalogue. */
+const ERROR_DOMAIN = "imgbatch";
 
 /** The catalogue's code for a status whose body names none, or one that is not ours. */
 const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
@@ -26,6 +30,23 @@ const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
   429: "RATE_LIMITED",
 };
 
+/** The same for a native body, where it differs. */
+const NATIVE_CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
+  400: "REALTIME_INVALID_ARGUMENT",
+  402: "REALTIME_INSUFFICIENT_BALANCE",
+  404: "REALTIME_MODEL_NOT_FOUND",
+};
+
+/** What is known of the request. */
+export interface AskedFor {
+  /** Default: nothing is hidden. */
+  hide?: (text: string) => string;
+  /** Default `GET`. */
+  method?: string;
+  /** It was of the native API. Default: of the batch API. */
+  isNative?: boolean;
+}
+
 /**
  * The error that an answer outside 2xx stands for. `text` is its body; `hide` takes secrets out of what it says.
  * Rule: HTTP-5.
@@ -34,25 +55,30 @@ export function answerError(
   response: Response,
   text: string,
   nowMs: number,
-  { hide = (same) => same, method = "GET" }: { hide?: (text: string) => string; method?: string } = {},
+  { hide = (same) => same, method = "GET", isNative = false }: AskedFor = {},
 ): ImgbatchError {
   const body = readErrorBody(hide(text));
   const requestId = response.headers.get(REQUEST_ID_HEADER);
   const facts = {
     httpStatus: response.status,
     requestId: requestId === null ? undefined : hide(requestId),
-    retryAfterMs: retryAfterMs(response.headers, nowMs) ?? undefined,
+    retryAfterMs: body?.retryDelayMs ?? retryAfterMs(response.headers, nowMs) ?? undefined,
     param: body?.param,
   };
   if (body?.code !== undefined && Object.hasOwn(SERVICE_ERRORS, body.code)) {
     return new ImgbatchError(body.code as ServiceErrorCode, body.message, facts);
   }
-  return new ImgbatchError(codeOf(response.status, method), hide(describe(response, body)), facts);
+  const code = isNative && body?.isNative ? nativeCodeOf(response.status) : codeOf(response.status, method);
+  return new ImgbatchError(code, hide(describe(response, body)), facts);
 }
 
 /** Whether the service itself refused: a gateway or a fault half-way leaves open what happened. */
 export function isRefusal(error: ImgbatchError): boolean {
   return error.code !== "INTERNAL_ERROR" && ERRORS[error.code].httpStatus === error.httpStatus;
+}
+
+function nativeCodeOf(status: number): ErrorCode {
+  return NATIVE_CODE_BY_STATUS[status] ?? codeOf(status, "POST");
 }
 
 function codeOf(status: number, method: string): ErrorCode {
@@ -74,13 +100,16 @@ interface ForeignError {
   code: string | undefined;
   message: string;
   param: string | undefined;
+  retryDelayMs: number | undefined;
+  /** Of the native API: its `code` is a number, and its `status` a word. */
+  isNative: boolean;
 }
 
 /** The usual shapes: `{error: {code, message}}`, `{error: "…"}`, and `{message}` or `{detail}` without a wrapping. */
-function readErrorBody(text: string): ForeignError | null {
+function readErrorBody(json: string): ForeignError | null {
   let body: unknown;
   try {
-    body = JSON.parse(text);
+    body = JSON.parse(json);
   } catch {
     return null;
   }
@@ -88,13 +117,47 @@ function readErrorBody(text: string): ForeignError | null {
   const error = isRecord(body.error)
     ? body.error
     : { ...body, message: body.error ?? body.message ?? body.detail };
-  const { message, code, status, param } = error;
+  const { message } = error;
   if (typeof message !== "string" || message === "") return null;
   return {
     message: truncateCodePoints(message, MAX_MESSAGE_CHARS, "…"),
-    code: typeof code === "string" ? code : typeof status === "string" ? status : undefined,
-    param: typeof param === "string" ? param : undefined,
+    code: codeIn(error),
+    param: text(error.param) ?? fieldIn(error.details),
+    retryDelayMs: delayIn(error.details),
+    isNative: isRecord(body.error) && typeof error.code === "number",
   };
+}
+
+/** Of a native error, the code of this kind of service when it gives one, else its status. */
+function codeIn(error: Record<string, unknown>): string | undefined {
+  const info = detail(error.details, NATIVE_DETAILS.errorInfo);
+  const reason = info?.domain === ERROR_DOMAIN ? text(info.reason) : undefined;
+  return reason ?? text(error.code) ?? text(error.status);
+}
+
+/** The first field that a native error blames. */
+function fieldIn(details: unknown): string | undefined {
+  const violations = detail(details, NATIVE_DETAILS.badRequest)?.fieldViolations;
+  const first: unknown = Array.isArray(violations) ? violations[0] : undefined;
+  return isRecord(first) ? text(first.field) : undefined;
+}
+
+/** The pause that a native error asks for, a day at most: `"2s"`, also with a fraction. */
+function delayIn(details: unknown): number | undefined {
+  const delay = text(detail(details, NATIVE_DETAILS.retryInfo)?.retryDelay);
+  const [, seconds] = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "") ?? [];
+  return seconds === undefined
+    ? undefined
+    : Math.min(Math.ceil(Number(seconds) * 1000), LONGEST_RETRY_AFTER_MS);
+}
+
+function detail(details: unknown, type: string): Record<string, unknown> | undefined {
+  const list: unknown[] = Array.isArray(details) ? details : [];
+  return list.filter(isRecord).find((entry) => entry["@type"] === type);
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

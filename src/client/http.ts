@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
-import { REQUEST_ID_HEADER } from "../contract/routes.ts";
+import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
@@ -37,6 +37,8 @@ export interface HttpRequest {
   submits?: boolean;
   /** The answer may come from another host that the service redirects to; the key is not sent there. */
   elsewhere?: boolean;
+  /** Errors that this request is sent again for, besides those of the policy and within its limits. */
+  alsoRetry?: (error: ImgbatchError) => boolean;
 }
 
 export interface JsonAnswer {
@@ -45,8 +47,15 @@ export interface JsonAnswer {
   requestId: string | undefined;
 }
 
-/** Reads an answer of 2xx or 416. `alive` tells that bytes arrived, which restarts the clock of silence. */
-export type ReadAnswer<T> = (response: Response, alive: () => void) => Promise<T>;
+/**
+ * Reads an answer of 2xx or 416. `alive` tells that bytes arrived, which restarts the clock of silence. `json` reads a
+ * body of at most `maxBytes` as JSON, with the key taken out.
+ */
+export type ReadAnswer<T> = (
+  response: Response,
+  alive: () => void,
+  json: (maxBytes: number) => Promise<JsonAnswer>,
+) => Promise<T>;
 
 /** Sends requests to one service with one key. */
 export interface Http {
@@ -77,7 +86,8 @@ export function createHttp(options: HttpOptions): Http {
       mayHaveArrived ||= outcome.mayHaveArrived;
       const { error } = outcome;
       const delayMs = error.retryAfterMs ?? backoffMs(attempt, policy.backoff, options.random);
-      const again = mayPass(error, policy) && delayMs <= policy.longestPauseMs;
+      const isPassing = mayPass(error, policy) || request.alsoRetry?.(error) === true;
+      const again = isPassing && delayMs <= policy.longestPauseMs;
       if (!again || attempt > (request.maxRetries ?? policy.maxRetries)) {
         throw request.submits && mayHaveArrived && leavesDoubt(error) ? unknownOutcome(error) : error;
       }
@@ -92,7 +102,7 @@ export function createHttp(options: HttpOptions): Http {
     json: (request) =>
       stream(
         async () => request,
-        (response) => readJson(response, hide),
+        (_response, _alive, read) => read(MAX_JSON_BYTES),
       ),
   };
 }
@@ -120,10 +130,13 @@ async function tryOnce<T>(
     });
     if (response.redirected && !request.elsewhere) requireSameOrigin(response, options.baseUrl);
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
-      return { value: await read(response, () => timer.refresh()) };
+      const asJson = (maxBytes: number) => readJson(response, maxBytes, hide);
+      return { value: await read(response, () => timer.refresh(), asJson) };
     }
     const text = (await boundedText(response, MAX_ERROR_BYTES)) ?? "";
-    const error = answerError(response, text, options.clock.nowMs(), { hide, method: request.method });
+    const isNative = request.path.startsWith(routes.nativeModels);
+    const asked = { hide, method: request.method, isNative };
+    const error = answerError(response, text, options.clock.nowMs(), asked);
     return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal(error) };
   } catch (thrown) {
     if (request.signal?.aborted) throw request.signal.reason;
@@ -156,11 +169,11 @@ function hider(apiKey: string): Hide {
   return (text) => text.replaceAll(apiKey, "[API key]");
 }
 
-async function readJson(response: Response, hide: Hide): Promise<JsonAnswer> {
+async function readJson(response: Response, maxBytes: number, hide: Hide): Promise<JsonAnswer> {
   const header = response.headers.get(REQUEST_ID_HEADER);
   const requestId = header === null ? undefined : hide(header);
   const facts = { requestId, httpStatus: response.status };
-  const text = await boundedText(response, MAX_JSON_BYTES);
+  const text = await boundedText(response, maxBytes);
   if (text === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
   try {
     return { json: JSON.parse(hide(text)), headers: response.headers, requestId };

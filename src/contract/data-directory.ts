@@ -32,3 +32,9 @@ export interface ReadyFile {
   /** Path of `credentials.json`. */
   credentials: string;
 }
+
+/** What SQLite says of a database file that it cannot make sense of, wherever in the work that comes to light. */
+export function isDatabaseDamage(error: unknown): boolean {
+  const code = String((error as { code?: unknown } | null)?.code);
+  return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
+}

@@ -6,6 +6,8 @@ export const EVENT_SCHEMA_VERSION = 1;
 const count = z.int().min(0);
 const batch = { batch_id: z.string() };
 const problem = z.object({ code: z.string(), message: z.string() });
+/** An image belongs to a batch, except those of `generate`. */
+const batchOrNone = { batch_id: z.string().nullable().describe("null for images of generate") };
 const made = {
   ...batch,
   item_count: count.nullable().describe("null when the service does not say"),
@@ -35,7 +37,7 @@ const shapes = [
     .describe("a batch has changed"),
   z.object({
     event: z.literal("item_ended"),
-    ...batch,
+    ...batchOrNone,
     custom_id: z.string(),
     status: z.string(),
     error: problem.nullable(),
@@ -43,9 +45,9 @@ const shapes = [
   z
     .object({
       event: z.literal("file_saved"),
-      ...batch,
-      custom_id: z.string(),
-      path: z.string().describe("from the directory of the run on"),
+      ...batchOrNone,
+      custom_id: z.string().nullable().describe("null for the image of a single prompt"),
+      path: z.string().describe("from the directory of the run on; of a single prompt, as it is printed"),
       bytes: count,
       sha256: z.string(),
     })

@@ -1,7 +1,9 @@
 const BATCHES = "/v1/images/batches";
 const part = encodeURIComponent;
 
-/** The paths of the batch API, relative to the base URL. */
+const NATIVE_MODELS = "/v1beta/models";
+
+/** The paths of both APIs, relative to the base URL. */
 export const routes = {
   batchModels: `${BATCHES}/models`,
   batches: BATCHES,
@@ -11,6 +13,12 @@ export const routes = {
   cancel: (id: string) => `${BATCHES}/${part(id)}/cancel`,
   outputs: (id: string) => `${BATCHES}/${part(id)}/outputs`,
   download: (id: string) => `${BATCHES}/${part(id)}/download`,
+  nativeModels: NATIVE_MODELS,
+  nativeModel: (model: string) => `${NATIVE_MODELS}/${part(model)}`,
+  generateContent: (model: string) => `${NATIVE_MODELS}/${part(model)}:generateContent`,
+  /** Its answer is a stream of events. */
+  streamGenerateContent: (model: string) => `${NATIVE_MODELS}/${part(model)}:streamGenerateContent?alt=sse`,
+  sharedModels: "/v1/models",
   ready: "/readyz",
   health: "/healthz",
 };

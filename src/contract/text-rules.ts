@@ -1,4 +1,4 @@
-import { hasUnstorableText } from "../kernel/text.ts";
+import { hasUnstorableText, isLongerThan } from "../kernel/text.ts";
 import { FIXED_LIMITS } from "./limits.ts";
 
 /**
@@ -6,7 +6,7 @@ import { FIXED_LIMITS } from "./limits.ts";
  */
 export function customIdProblem(id: string): string | null {
   const max = FIXED_LIMITS.customIdChars;
-  if (id.length === 0 || Array.from(id).length > max) return `must have 1 to ${max} characters`;
+  if (id.length === 0 || isLongerThan(id, max)) return `must have 1 to ${max} characters`;
   if (/\p{Cc}|[/\\]/u.test(id) || hasUnstorableText(id)) {
     return "must not hold control characters, `/` or `\\`";
   }

@@ -3,6 +3,7 @@ import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { isIntact } from "./downloads/read-intact.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
+import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
 import type { AccountRecord, BatchRecord } from "./records.ts";
 
 export interface CheckReport {
@@ -15,7 +16,7 @@ export interface CheckReport {
 
 /**
  * Verifies everything that must always be true of money, batches, items and files. Changes nothing.
- * Rule: CHECK-1.
+ * Rules: CHECK-1, CHECK-3.
  */
 export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise<CheckReport> {
   const { outputs, ...report } = stores.snapshot((now) => {
@@ -54,14 +55,16 @@ function accountProblems(
   const balance = entries.reduce((sum, entry) => sum + entry.balanceChangeMicroUsd, 0);
   const held = entries.reduce((sum, entry) => sum + entry.heldChangeMicroUsd, 0);
   const open = batches.filter((b) => b.accountId === account.id && b.settledAtMs === null);
-  const expected = open.reduce((sum, batch) => sum + batch.holdMicroUsd, 0);
+  const heldForBatches = open.reduce((sum, batch) => sum + batch.holdMicroUsd, 0);
+  const expected = heldForBatches + realtimeHeld(repositories, account.id);
   const say = (what: string, is: number, should: number) =>
     is === should ? [] : [`account ${account.name}: ${what} is ${is}, should be ${should} (micro-dollars)`];
   return [
     ...say("balance", account.balanceMicroUsd, balance),
     ...say("held amount", account.heldMicroUsd, held),
-    ...say("held amount against unsettled batches", held, expected),
+    ...say("held amount against unfinished work", held, expected),
     ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
+    ...realtimeMoneyProblems(repositories, account),
   ];
 }
 

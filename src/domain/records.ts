@@ -1,3 +1,4 @@
+import type { AspectRatio, SizeTier } from "../contract/image-sizes.ts";
 import type { ImageMimeType } from "../contract/image-types.ts";
 import type { ItemError } from "../contract/item-errors.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
@@ -9,7 +10,7 @@ export interface AccountRecord {
   name: string;
   /** What can be spent now: holds are already taken out. Always the sum of the ledger's balance changes. */
   balanceMicroUsd: number;
-  /** What is held for batches that are not settled yet. */
+  /** What is held for batches that are not settled yet, and for real-time requests at work. */
   heldMicroUsd: number;
   createdAtMs: number;
 }
@@ -178,5 +179,39 @@ export interface UpstreamJobRecord {
   jobId: string;
   /** The upstream's own name; null while it is not known whether the job arrived. */
   upstreamName: string | null;
+  createdAtMs: number;
+  /** When the job was known to have ended, to be told to stop, or to be unknown upstream; null while it may run. */
+  closedAtMs: number | null;
+}
+
+/** What is held for a real-time request that is at work. The record goes when the hold ends. */
+export interface RealtimeHoldRecord {
+  /** The request; also the `responseId` of its answer. */
+  id: string;
+  apiKeyId: string;
+  accountId: string;
+  amountMicroUsd: number;
+  createdAtMs: number;
+}
+
+/** One image that was made in real time, and what it cost. */
+export interface UsageRecord {
+  /** The request that made it. */
+  realtimeId: string;
+  /** 0 for the image that is paid for; further ones of the same request are free. */
+  imageIndex: number;
+  apiKeyId: string;
+  accountId: string;
+  /** The model that was asked for, which decides the price, and the one that ran. */
+  model: string;
+  executedModel: string;
+  provider: string;
+  size: SizeTier;
+  ratio: AspectRatio;
+  mimeType: ImageMimeType;
+  widthPx: number;
+  heightPx: number;
+  sizeBytes: number;
+  amountMicroUsd: number;
   createdAtMs: number;
 }

@@ -1,13 +1,22 @@
+import PQueue from "p-queue";
+import { missingEnd } from "../contract/image-end.ts";
 import { type ImageMimeType, sniffImageType } from "../contract/image-types.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
-import { missingEnd } from "./file-end.ts";
 import { sharp } from "./sharp-config.ts";
+import { countWebpFrames } from "./webp-frames.ts";
 
 const NAMES: Record<ImageMimeType, string> = {
   "image/png": "PNG",
   "image/jpeg": "JPEG",
   "image/webp": "WebP",
 };
+
+/** An animation with more frames is refused: see `countWebpFrames`. */
+const MAX_FRAMES = 1000;
+
+/** Some forms of larger images are held whole in memory, up to 8 bytes a pixel: they are decoded one at a time. */
+const LARGE_PIXELS = 16_000_000;
+const largeImages = new PQueue({ concurrency: 1 });
 
 interface Header {
   widthPx: number;
@@ -18,8 +27,8 @@ interface Header {
 /**
  * Decodes with libvips on its own threads. Width and height are those of the stored pixels: an EXIF orientation is
  * not applied. An animated WebP is taken as an image of its frame size; all its frames are decoded and their pixels
- * count together.
- * Rules: IMG-1, IMG-2, IMG-3, IMG-4, IMG-5.
+ * count together. Large images wait for each other.
+ * Rules: IMG-1, IMG-2, IMG-3, IMG-4, IMG-5, IMG-9, IMG-10.
  */
 export const sharpInspector: ImageInspector = {
   async inspect(bytes, limits): Promise<ImageFacts> {
@@ -30,6 +39,9 @@ export const sharpInspector: ImageInspector = {
       );
     }
     const name = NAMES[mimeType];
+    if (mimeType === "image/webp" && countWebpFrames(bytes, MAX_FRAMES) > MAX_FRAMES) {
+      throw new InvalidImageError(`the ${name} image has more than ${MAX_FRAMES} frames`);
+    }
     const header = await readHeader(bytes, name);
     const pixels = header.widthPx * header.heightPx * header.frames;
     if (pixels > limits.maxPixels) {
@@ -40,8 +52,9 @@ export const sharpInspector: ImageInspector = {
     }
     const missing = missingEnd(bytes, mimeType);
     if (missing !== null) throw new InvalidImageError(`the ${name} image is truncated: ${missing}`);
-    await decodeAll(bytes, name, header, limits.maxPixels);
-    return { mimeType, widthPx: header.widthPx, heightPx: header.heightPx };
+    const decode = () => decodeAll(bytes, name, header, limits.maxPixels);
+    await (pixels > LARGE_PIXELS ? largeImages.add(decode) : decode());
+    return { mimeType, widthPx: header.widthPx, heightPx: header.heightPx, decodedPixels: pixels };
   },
 };
 

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { open, rename, rm } from "node:fs/promises";
+import { open, readdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
 /** A file with this ending is half written: it never has been the real one and can be removed. */
@@ -32,6 +32,15 @@ export async function writeFileDurably(
     throw error;
   }
   await syncDirectory(dirname(path));
+}
+
+const LEFTOVER = new RegExp(`^\\..+\\.[0-9a-f]{12}\\${PARTIAL_SUFFIX}$`);
+
+/** Removes what `writeFileDurably` left half written in a directory (not below it) when its process was killed. */
+export async function removePartialFiles(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) {
+    if (LEFTOVER.test(name)) await rm(join(directory, name), { force: true });
+  }
 }
 
 /** Makes a rename or a new name in the directory survive a power cut. */

@@ -1,18 +1,26 @@
 import pino from "pino";
+import { hideApiKeys } from "./api-keys.ts";
 import type { Log } from "./log.ts";
 import { escapeControls } from "./text.ts";
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** A log on a stream: a JSON object a line, or (`forPeople`) a readable line. Nothing is buffered. */
+/**
+ * A log on a stream: a JSON object a line, or (`forPeople`) a readable line. Nothing is buffered. An API key is cut out
+ * wherever it stands: in a path, in a request id, in the message of an error.
+ * Rule: SECRET-3.
+ */
 export function createLog(options: {
   level: LogLevel;
   forPeople: boolean;
   write: (line: string) => void;
 }): Log {
   const destination = {
-    write: options.forPeople ? (line: string) => options.write(readable(line)) : options.write,
+    write: (line: string) => {
+      const safe = hideApiKeys(line);
+      options.write(options.forPeople ? readable(safe) : safe);
+    },
   };
   const logger = pino(
     {

@@ -5,11 +5,20 @@ export function codePointLength(text: string): number {
   return count;
 }
 
-/** The first `max` code points; `ellipsis` is added when something was cut. */
+/** Whether text has more than `max` code points; the work does not grow with the length of the text. */
+export function isLongerThan(text: string, max: number): boolean {
+  if (text.length <= max) return false;
+  return text.length > 2 * max || codePointLength(text) > max;
+}
+
+/** The first `max` code points; `ellipsis` is added when something was cut. Of a longer text only that much is read. */
 export function truncateCodePoints(text: string, max: number, ellipsis = ""): string {
-  if (text.length <= max) return text;
-  const points = Array.from(text);
-  return points.length <= max ? text : points.slice(0, max).join("") + ellipsis;
+  if (!isLongerThan(text, max)) return text;
+  return (
+    Array.from(text.slice(0, 2 * max))
+      .slice(0, max)
+      .join("") + ellipsis
+  );
 }
 
 /** As much of the beginning as fits into `maxBytes` of UTF-8, without half a character. */

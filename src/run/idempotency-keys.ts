@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
+import { holdsApiKey } from "../kernel/api-keys.ts";
 import { type Ledger, submittedBatches } from "./ledger.ts";
 import type { Plan } from "./plan.ts";
 
@@ -14,7 +15,7 @@ export interface KeyChoice {
 /**
  * The idempotency key of each batch. Derived from the content unless the caller says otherwise. Keys of an unfinished
  * run of the same directory stay, fresh ones too: after a crash the same command must find the batches it has made.
- * Rules: PLAN-3, PLAN-4, PLAN-5.
+ * Rules: PLAN-3, PLAN-4, PLAN-5, SECRET-5.
  */
 export function chooseKeys(
   plan: Plan,
@@ -38,6 +39,8 @@ export function chooseKeys(
 }
 
 function explicitKeys(key: string, count: number): string[] {
+  // It would stand in the run directory, and in the request as what it is not.
+  if (holdsApiKey(key)) throw new ImgbatchError("USAGE", "--idempotency-key: this is an API key.");
   const keys = count === 1 ? [key] : Array.from({ length: count }, (_, i) => `${key}-${i + 1}`);
   const max = FIXED_LIMITS.idempotencyKeyChars;
   if (keys.every((each) => /^[\x20-\x7e]+$/.test(each) && each.length <= max && each.trim() === each))

@@ -45,6 +45,8 @@ export type LedgerRequest = z.infer<typeof ledgerRequestSchema>;
 
 const ledgerSchema = z.looseObject({
   schema_version: z.literal(SCHEMA_VERSION),
+  /** Of a run without batches, where each image is a request of its own. */
+  kind: z.literal("realtime").optional(),
   base_url: z.string(),
   key_fingerprint: z.string(),
   input_sha256: z.string().nullable(),

@@ -55,7 +55,7 @@ export function planRun(request: RunRequest, limits: Limits): Plan {
 }
 
 /** Ids by position in the whole run, so that they stay the same however it is split. */
-function assignIds(items: readonly PromptItem[]): PlannedItem[] {
+export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
   const taken = new Set(
     items.flatMap((item) =>
       item.customId === null ? [] : expandedCustomIds(item.customId, item.outputCount),
@@ -149,7 +149,8 @@ function headOf(request: RunRequest): { [key: string]: JsonValue } {
   return { model, task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
 }
 
-function identityOf(item: PlannedItem): JsonValue {
+/** What of an item decides the picture. */
+export function identityOf(item: PlannedItem): JsonValue {
   const references = item.references.map(({ id = null, type = null, mimeType, sha256 }) => ({
     id,
     type,

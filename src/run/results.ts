@@ -46,13 +46,14 @@ export async function readResults(dir: string): Promise<ResultLine[]> {
  */
 export async function writeResults(
   dir: string,
-  lines: readonly ResultLine[],
+  lines: readonly Pick<ResultLine, "custom_id" | "files">[],
   input: ReadonlyMap<string, InputLine>,
+  isMissing = (line: Pick<ResultLine, "custom_id" | "files">) => line.files.length === 0,
 ): Promise<{ hasRetry: boolean }> {
   const path = join(dir, RESULTS_FILE);
   await saving(path, () => writeFileDurably(path, toJsonLines(lines)));
   const retry = lines
-    .filter((line) => line.files.length === 0)
+    .filter((line) => isMissing(line))
     .flatMap((line) => retryLine(input.get(line.custom_id)));
   const retryPath = join(dir, RETRY_FILE);
   if (retry.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));

@@ -1,8 +1,20 @@
+import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 
 /** How much of a body that nobody wants is read and dropped, and for how long. */
 const DISCARD_BYTES = 256 * 1024 * 1024;
 const DISCARD_MS = 10_000;
+
+/**
+ * For a request that was answered whole: what is left of its body is dropped up to a bound, then the connection ends.
+ * Rule: LOAD-4.
+ */
+export function boundUnread(request: IncomingMessage): void {
+  if (request.complete || request.destroyed) return;
+  dropRest(request, () => {
+    if (!request.complete) request.socket.destroy();
+  });
+}
 
 /**
  * Answers a request whose body may not have been read to its end. A client that still sends would lose an answer on a
@@ -31,11 +43,13 @@ function isSendingBody(request: Request): boolean {
   return hasBody && !waits;
 }
 
-function dropRest(request: Request, done: () => void): void {
+function dropRest(request: IncomingMessage, done: () => void): void {
   let dropped = 0;
   const finish = () => {
     clearTimeout(timer);
     request.off("data", onData);
+    request.off("end", finish);
+    request.socket.off("close", finish);
     done();
   };
   const onData = (chunk: Buffer) => {
@@ -45,7 +59,8 @@ function dropRest(request: Request, done: () => void): void {
   const timer = setTimeout(finish, DISCARD_MS);
   request.on("data", onData);
   request.once("end", finish);
-  request.once("close", finish);
+  // A request that was answered is not told when its connection goes.
+  request.socket.once("close", finish);
   request.on("error", () => {});
   request.resume();
 }

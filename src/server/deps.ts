@@ -3,9 +3,11 @@ import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
+import type { Realtime, RealtimeOffer } from "../domain/realtime/generate.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./download-slots.ts";
 import type { FailedAuthLimit } from "./failed-auth-limit.ts";
+import type { RequestLimits } from "./request-limits.ts";
 
 /** What the handlers of the API work with. */
 export interface ApiDeps extends CreateBatchDeps {
@@ -13,7 +15,13 @@ export interface ApiDeps extends CreateBatchDeps {
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
-  features: { batchImages: boolean };
+  features: { batchImages: boolean; strictImageConfig: boolean };
+  /** Headers of the real-time API that carry a key, in their order. */
+  keyHeaders: readonly string[];
+  realtime: Realtime;
+  /** What makes an image for a model in real time now. */
+  realtimeOffer(model: string): RealtimeOffer | null;
+  requestLimits: RequestLimits;
   inspector: ImageInspector;
   slots: DownloadSlots;
   failedAuth: FailedAuthLimit;

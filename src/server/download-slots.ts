@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import { Slots } from "./slots.ts";
 
 const RETRY_AFTER_MS = 1000;
 
@@ -8,7 +9,7 @@ const RETRY_AFTER_MS = 1000;
  */
 export class DownloadSlots {
   readonly #perKey: number;
-  readonly #taken = new Map<string, number>();
+  readonly #slots = new Slots();
 
   constructor(perKey: number) {
     this.#perKey = perKey;
@@ -16,19 +17,9 @@ export class DownloadSlots {
 
   /** Takes a place; answers the function that gives it back. Throws `BATCH_IMAGE_DOWNLOAD_LIMITED` when none is free. */
   take(keyId: string): () => void {
-    const taken = this.#taken.get(keyId) ?? 0;
-    if (taken >= this.#perKey) {
-      const message = `This key has ${taken} downloads running; ${this.#perKey} are allowed at once.`;
-      throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_LIMITED", message, { retryAfterMs: RETRY_AFTER_MS });
-    }
-    this.#taken.set(keyId, taken + 1);
-    let isFree = false;
-    return () => {
-      if (isFree) return;
-      isFree = true;
-      const left = (this.#taken.get(keyId) ?? 1) - 1;
-      if (left > 0) this.#taken.set(keyId, left);
-      else this.#taken.delete(keyId);
-    };
+    const taken = this.#slots.takenBy(keyId);
+    if (taken < this.#perKey) return this.#slots.take(keyId);
+    const message = `This key has ${taken} downloads running; ${this.#perKey} are allowed at once.`;
+    throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_LIMITED", message, { retryAfterMs: RETRY_AFTER_MS });
   }
 }

@@ -2,11 +2,14 @@ import express, { type Express } from "express";
 import { routes } from "../contract/routes.ts";
 import { batchRoutes } from "./batch-api/routes.ts";
 import type { ApiDeps } from "./deps.ts";
+import { errorBodies } from "./error-style.ts";
 import { createMetrics } from "./metrics.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
+import { guardConnection } from "./middleware/connection-guard.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requestId } from "./middleware/request-id.ts";
+import { nativeRoutes } from "./native-api/routes.ts";
 import { operationsRoutes } from "./operations.ts";
 
 /** The whole HTTP side, in the order in which a request passes it. */
@@ -17,15 +20,17 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.enable("case sensitive routing");
   app.enable("strict routing");
   app.use(requestId(deps.ids));
-  app.use(accessLog(deps.log));
+  app.use(accessLog(deps));
   const metrics = createMetrics(deps);
   app.use(metrics.observe);
+  app.use(guardConnection);
   app.use(refuseKeyInUrl);
   app.use(operationsRoutes(deps, metrics));
   // A router would take its mount path with a trailing slash for the path itself.
-  app.all(`${routes.batches}/`, notFound);
+  app.all([`${routes.batches}/`, `${routes.nativeModels}/`, `${routes.sharedModels}/`], notFound);
   app.use(routes.batches, batchRoutes(deps));
+  app.use(nativeRoutes(deps));
   app.use(notFound);
-  app.use(answerErrors(deps.log));
+  app.use(answerErrors(deps.log, errorBodies(deps.keyHeaders)));
   return app;
 }

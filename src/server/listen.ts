@@ -1,7 +1,9 @@
-import { createServer, type Server } from "node:http";
+import { createServer, type Server, type ServerOptions } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Express } from "express";
 import { ImgbatchError } from "../contract/errors.ts";
+import { type Log, silentLog } from "../kernel/log.ts";
+import { refuseUnparsed } from "./refuse-unparsed.ts";
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -12,11 +14,39 @@ export interface Listening {
   close(graceMs: number): Promise<void>;
 }
 
-/** Listens; port 0 takes a free one. Throws `ADDRESS_IN_USE` when the port is taken. */
-export async function listen(app: Express, address: { host: string; port: number }): Promise<Listening> {
-  const server = createServer(app);
+/** What one connection may take before it has shown what it wants. */
+const OPTIONS: ServerOptions = {
+  // Keys, ids and a query fit many times; more is an attempt to fill memory.
+  maxHeaderSize: 16 * 1024,
+  // An honest client sends its headers at once, over the slowest line within seconds.
+  headersTimeout: 15_000,
+  // Readers of bodies have closer deadlines of their own; this ends bodies that nobody reads.
+  requestTimeout: 20 * 60_000,
+  connectionsCheckingInterval: 2_000,
+  // Longer than proxies keep idle connections (60 s), so that it is they who close them.
+  keepAliveTimeout: 65_000,
+  // Checked by the application, which answers with the error body.
+  requireHostHeader: false,
+};
+/** Each takes some 20 KB and a file handle; slow senders must not use up what the database and images need. */
+const MAX_CONNECTIONS = 2000;
+
+/**
+ * Listens; port 0 takes a free one. Throws `ADDRESS_IN_USE` when the port is taken.
+ * Rules: API-8, LOAD-4.
+ */
+export async function listen(
+  app: Express,
+  address: { host: string; port: number },
+  options: { log?: Log; http?: ServerOptions; maxConnections?: number } = {},
+): Promise<Listening> {
+  const server = createServer({ ...OPTIONS, ...options.http }, app);
+  server.maxConnections = options.maxConnections ?? MAX_CONNECTIONS;
+  refuseUnparsed(server, options.log ?? silentLog);
   // Node would say "continue" before any check; the body is asked for by its reader, once the request may go on.
   server.on("checkContinue", (request, response) => app(request, response));
+  // What else a client may expect is its own matter.
+  server.on("checkExpectation", (request, response) => app(request, response));
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(toListenError(error, address)));
     server.listen(address.port, address.host, resolve);

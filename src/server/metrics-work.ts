@@ -44,7 +44,17 @@ export function gaugeStores(registry: Registry, stores: Stores): () => void {
   });
   const held = new Gauge({
     name: "imgbatch_held_usd",
-    help: "Money held for batches that are not settled, all accounts together",
+    help: "Money held for batches that are not settled and real-time requests at work, all accounts together",
+    registers,
+  });
+  const running = new Gauge({
+    name: "imgbatch_realtime_running",
+    help: "Real-time requests whose image is being made",
+    registers,
+  });
+  const images = new Gauge({
+    name: "imgbatch_realtime_images",
+    help: "Images that were made in real time",
     registers,
   });
   return () =>
@@ -54,5 +64,7 @@ export function gaugeStores(registry: Registry, stores: Stores): () => void {
       pending.set(now.batches.pendingItemCount());
       const heldMicroUsd = now.accounts.list().reduce((sum, account) => sum + account.heldMicroUsd, 0);
       held.set(microsToNumber(heldMicroUsd));
+      running.set(now.realtimeHolds.list().length);
+      images.set(now.usage.count());
     });
 }

@@ -2,6 +2,7 @@ import type { BatchObject } from "../contract/batches.ts";
 import type { CreateBatchBody } from "../contract/create-batch.ts";
 import type { ItemObject, ListEnvelope } from "../contract/items.ts";
 import type { BatchModel } from "../contract/models.ts";
+import { NATIVE_EXAMPLES } from "./openapi-examples-native.ts";
 import type { Readiness } from "./openapi-schemas.ts";
 
 const MODEL = "vendorx-3.1-flash-image";
@@ -85,4 +86,5 @@ export const EXAMPLES: Record<string, unknown> = {
   ItemList: list(fox, owl),
   BatchModelList: list(model),
   Readiness: ready,
+  ...NATIVE_EXAMPLES,
 };

@@ -1,38 +1,16 @@
 import type { ServiceErrorCode } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
+import { NATIVE_OPERATIONS, WITH_NATIVE_KEY } from "./openapi-native.ts";
+import type { Answer, Operation } from "./openapi-operation.ts";
 
 /** Where the description of the API and the numbers for monitoring are. */
 export const OPENAPI_PATH = "/openapi.json";
 export const METRICS_PATH = "/metrics";
 
-/** What a successful answer carries: a JSON body of this schema, or bytes of these types, or nothing. */
-export interface Answer {
-  description: string;
-  schema?: string;
-  bytes?: readonly string[];
-  headers?: readonly string[];
-}
-
-/** One operation of the HTTP API. Names point into the tables of schemas, parameters, headers and examples. */
-export interface Operation {
-  id: string;
-  method: "get" | "head" | "post" | "delete";
-  /** With `{name}` where a path has a variable part. */
-  path: string;
-  summary: string;
-  needsKey: boolean;
-  parameters?: readonly string[];
-  /** Name of the schema of the JSON body. */
-  body?: string;
-  answers: Readonly<Record<number, Answer>>;
-  /** What can go wrong here, beyond `EVERYWHERE` and, where a key is needed, `WITH_KEY`. */
-  errors?: readonly ServiceErrorCode[];
-}
-
 /** Every operation can answer these. */
 export const EVERYWHERE: readonly ServiceErrorCode[] = ["INTERNAL_ERROR"];
 
-/** Every operation that needs a key can answer these. */
+/** Every operation of the batch API can answer these. */
 export const WITH_KEY: readonly ServiceErrorCode[] = [
   "API_KEY_REQUIRED",
   "INVALID_API_KEY",
@@ -118,6 +96,7 @@ export const OPERATIONS: readonly Operation[] = [
     errors: [
       "BATCH_IMAGE_DISABLED",
       "UNSUPPORTED_MEDIA_TYPE",
+      "REQUEST_TIMEOUT",
       "REQUEST_TOO_LARGE",
       "INVALID_JSON",
       "BATCH_IMAGE_INVALID_MODEL",
@@ -214,7 +193,7 @@ export const OPERATIONS: readonly Operation[] = [
     needsKey: true,
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch, cancelled; unchanged when it had ended already.") },
-    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED"],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED", "BATCH_IMAGE_QUEUE_FAILED"],
   },
   {
     id: "deleteOutputs",
@@ -224,7 +203,7 @@ export const OPERATIONS: readonly Operation[] = [
     needsKey: true,
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch without its outputs.") },
-    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY"],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
   },
   {
     id: "deleteBatch",
@@ -234,8 +213,9 @@ export const OPERATIONS: readonly Operation[] = [
     needsKey: true,
     parameters: ["BatchId"],
     answers: { 204: { description: "The record is hidden." } },
-    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_RECORD_DELETE_NOT_READY"],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_RECORD_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
   },
+  ...NATIVE_OPERATIONS,
   {
     id: "getHealth",
     method: "get",
@@ -275,5 +255,6 @@ export const OPERATIONS: readonly Operation[] = [
 
 /** The codes that an operation can answer. */
 export function errorsOf(operation: Operation): ServiceErrorCode[] {
-  return [...(operation.needsKey ? WITH_KEY : []), ...(operation.errors ?? []), ...EVERYWHERE];
+  const withKey = operation.api === undefined ? WITH_KEY : WITH_NATIVE_KEY;
+  return [...(operation.needsKey ? withKey : []), ...(operation.errors ?? []), ...EVERYWHERE];
 }

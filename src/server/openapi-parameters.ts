@@ -65,6 +65,12 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     }),
     Range: header("Range", "One range of bytes; several are answered with the whole.", text()),
     IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole.", text()),
+    Model: path("model", "Id of a model that this key can use.", text()),
+    PageSize: query("pageSize", "Models on a page; more than the maximum is the maximum.", {
+      ...count({ minimum: 0, maximum: 1000, default: 50 }),
+    }),
+    PageToken: query("pageToken", "`nextPageToken` of the page before.", text()),
+    Alt: query("alt", "`sse` for events; else one JSON array.", choice(["sse", "json"])),
     IfNoneMatch: header("If-None-Match", "Nothing if the ETag still is this one.", text()),
   };
 }

@@ -2,6 +2,15 @@ import { z } from "zod";
 import { batchObjectSchema } from "../contract/batches.ts";
 import { createBatchSchema, createItemSchema, referenceImageSchema } from "../contract/create-batch.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../contract/errors.ts";
+import {
+  generateContentResponseSchema,
+  generateContentSchema,
+  nativeErrorBodySchema,
+  nativeModelListSchema,
+  nativeModelSchema,
+  sharedModelListSchema,
+  sharedModelSchema,
+} from "../contract/generate-content.ts";
 import { itemObjectSchema } from "../contract/items.ts";
 import type { Limits } from "../contract/limits.ts";
 import { batchModelSchema } from "../contract/models.ts";
@@ -52,6 +61,13 @@ const COMPONENTS: Record<string, z.ZodType> = {
   CreateItem: createItemSchema,
   ReferenceImage: referenceImageSchema,
   Error: errorSchema,
+  GenerateContent: generateContentSchema,
+  GenerateContentAnswer: generateContentResponseSchema,
+  NativeModel: nativeModelSchema,
+  NativeModelList: nativeModelListSchema,
+  SharedModel: sharedModelSchema,
+  SharedModelList: sharedModelListSchema,
+  NativeError: nativeErrorBodySchema,
   Health: healthSchema,
   Readiness: readinessSchema,
   OpenApi: z.looseObject({ openapi: z.string(), info: z.looseObject({}), paths: z.looseObject({}) }),

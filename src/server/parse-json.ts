@@ -2,65 +2,116 @@ import { Worker } from "node:worker_threads";
 import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
+import { DecodedBase64 } from "../kernel/decoded-base64.ts";
 import { type JsonBounds, jsonExcess } from "../kernel/json-shape.ts";
+import {
+  type JsonMessage,
+  type JsonPlace,
+  type JsonProblem,
+  type JsonWork,
+  serveJson,
+} from "./json-worker.ts";
 
+const MIB = 1024 * 1024;
 /** Above this size parsing would hold up other requests for too long. */
-const OFF_THREAD_BYTES = 4 * 1024 * 1024;
+const OFF_THREAD_BYTES = MIB;
+const LONG_TEXT_CHARS = 64 * 1024;
 
-/** Large bodies need memory many times their size: one at a time. */
+/** A large body needs memory several times its size while it is parsed: one at a time. Others do not wait for it. */
 const largeBodies = new PQueue({ concurrency: 1 });
-
-type Parsed = { value: unknown } | { problem: "depth" | "elements" | "utf-8" | "json" };
+const LARGE_BYTES = 4 * MIB;
+const mediumBodies = new PQueue({ concurrency: 1 });
 
 const BOUNDS: JsonBounds = { maxDepth: FIXED_LIMITS.jsonDepth, maxElements: FIXED_LIMITS.jsonElements };
 
-/** Parses JSON bytes; large ones off the main thread. Throws `INVALID_JSON`, also for text that is nested too deep. */
-export async function parseJson(bytes: Buffer): Promise<unknown> {
-  const parsed =
-    bytes.length > OFF_THREAD_BYTES
-      ? await largeBodies.add(() => parseInWorker(bytes))
-      : parseBytes(bytes, BOUNDS, jsonExcess);
-  if ("value" in parsed) return parsed.value;
+/**
+ * Parses the pieces of a JSON text; a large one off the main thread, whose pieces cannot be used afterwards. Long
+ * texts of the name `base64Name` in a large body that are strict Base64 come as `DecodedBase64`. Throws
+ * `INVALID_JSON`, also for text that is nested too deep or has too many elements.
+ * Rules: API-4, LOAD-3.
+ */
+export async function parseJson(
+  pieces: Uint8Array<ArrayBuffer>[],
+  base64Name: string | null = null,
+): Promise<unknown> {
+  const size = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  if (size <= OFF_THREAD_BYTES) return parseHere(Buffer.concat(pieces));
+  const lane = size > LARGE_BYTES ? largeBodies : mediumBodies;
+  return lane.add(() =>
+    parseInWorker({ pieces, base64Name, bounds: BOUNDS, longTextChars: LONG_TEXT_CHARS }),
+  );
+}
+
+function parseHere(bytes: Buffer): unknown {
+  const problem = jsonExcess(bytes, BOUNDS);
+  if (problem !== null) throw invalidJson(problem);
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw invalidJson("utf-8");
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw invalidJson("json");
+  }
+}
+
+const WORKER_SOURCE = `
+  const { parentPort, workerData } = require("node:worker_threads");
+  const { createHash } = require("node:crypto");
+  (${serveJson.toString()})(parentPort, workerData, { createHash, findExcess: ${jsonExcess.toString()} });
+`;
+
+async function parseInWorker(work: JsonWork): Promise<unknown> {
+  const transferList = work.pieces.map((piece) => piece.buffer);
+  const worker = new Worker(WORKER_SOURCE, { eval: true, workerData: work, transferList });
+  try {
+    return await receive(worker);
+  } finally {
+    await worker.terminate();
+  }
+}
+
+/** Asks the worker for one part after the other; between two parts everybody else has a turn. */
+function receive(worker: Worker): Promise<unknown> {
+  let root: unknown;
+  return new Promise((resolve, reject) => {
+    worker.on("message", (message: JsonMessage) => {
+      if (message.kind === "problem") return reject(invalidJson(message.problem));
+      if (message.kind === "end") return resolve((root as { value: unknown }).value);
+      if (message.kind === "value") root = message.value;
+      else if (message.kind === "text") change(root, message.place, (text) => (text ?? "") + message.part);
+      else {
+        const { buffer, byteOffset, length } = message.bytes;
+        const decoded = new DecodedBase64(
+          Buffer.from(buffer as ArrayBuffer, byteOffset, length),
+          message.sha256,
+        );
+        change(root, message.place, () => decoded);
+      }
+      worker.postMessage("next");
+    });
+    worker.once("error", reject);
+    worker.once("exit", () => reject(new Error("the parser ended without an answer")));
+  });
+}
+
+/** The worker left null at each of these places, as a property of its holder: a name like `__proto__` is safe. */
+function change(root: unknown, place: JsonPlace, to: (before: string | null) => unknown): void {
+  let holder = root as Record<string | number, unknown>;
+  for (const name of place.slice(0, -1)) holder = holder[name] as Record<string | number, unknown>;
+  const last = place.at(-1) ?? "";
+  holder[last] = to(holder[last] as string | null);
+}
+
+function invalidJson(problem: JsonProblem): ImgbatchError {
   const messages = {
     depth: `The body is nested deeper than ${FIXED_LIMITS.jsonDepth} levels.`,
     elements: `The body has more than ${FIXED_LIMITS.jsonElements} elements.`,
     "utf-8": "The body is not valid UTF-8.",
     json: undefined,
   };
-  throw new ImgbatchError("INVALID_JSON", messages[parsed.problem]);
-}
-
-/** Stands alone, so that its source can be sent to a worker: whatever it needs is a parameter. */
-function parseBytes(bytes: Uint8Array, bounds: JsonBounds, findExcess: typeof jsonExcess): Parsed {
-  const problem = findExcess(bytes, bounds);
-  if (problem !== null) return { problem };
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    return { problem: "utf-8" };
-  }
-  try {
-    return { value: JSON.parse(text) };
-  } catch {
-    return { problem: "json" };
-  }
-}
-
-const WORKER_SOURCE = `
-  const { parentPort, workerData } = require("node:worker_threads");
-  const parseBytes = ${parseBytes.toString()};
-  const findExcess = ${jsonExcess.toString()};
-  parentPort.postMessage(parseBytes(workerData.bytes, workerData.bounds, findExcess));
-`;
-
-function parseInWorker(bytes: Buffer): Promise<Parsed> {
-  const own = Uint8Array.from(bytes);
-  const workerData = { bytes: own, bounds: BOUNDS };
-  const worker = new Worker(WORKER_SOURCE, { eval: true, workerData, transferList: [own.buffer] });
-  return new Promise((resolve, reject) => {
-    worker.once("message", resolve);
-    worker.once("error", reject);
-    worker.once("exit", () => reject(new Error("the parser ended without an answer")));
-  });
+  return new ImgbatchError("INVALID_JSON", messages[problem]);
 }

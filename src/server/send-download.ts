@@ -2,8 +2,16 @@ import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import contentDisposition from "content-disposition";
 import type { Request, Response } from "express";
+import { type Pace, type PaceWatch, watchPace } from "./pace.ts";
 
-const IDLE_READER_MS = 60_000;
+/** A reader keeps its place while it takes at least 8 KiB/s; then even a large ZIP may take days. */
+const DOWNLOAD_PACE: Pace = {
+  windowMs: 60_000,
+  bytesPerWindow: 480 * 1024,
+  deadlineMs: Number.POSITIVE_INFINITY,
+};
+/** Bytes leave in pieces of this size, so that it shows how fast they leave. */
+const PIECE_BYTES = 256 * 1024;
 
 /** Something to download whose size and identity are known before the first byte. */
 export interface Download {
@@ -20,14 +28,15 @@ export interface Download {
 /**
  * Answers a download: the whole, or one range of it (`Range`, `If-Range`), or that it has not changed
  * (`If-None-Match`), or its headers (`HEAD`). `takePlace` is called before bytes are sent, and what it answers
- * afterwards. Answers whether the last byte of the download was sent.
- * Rules: CONTENT-1, CONTENT-2, ZIP-2, ZIP-3, LIMIT-6.
+ * afterwards. Answers whether the last byte of the download was sent. A reader below the pace loses its connection.
+ * Rules: CONTENT-1, CONTENT-2, ZIP-2, ZIP-3, LIMIT-6, LOAD-5.
  */
 export async function sendDownload(
   request: Request,
   response: Response,
   download: Download,
   takePlace: () => () => void,
+  pace: Pace = DOWNLOAD_PACE,
 ): Promise<boolean> {
   const { sizeBytes } = download;
   const etag = `"${download.etag}"`;
@@ -55,21 +64,33 @@ export async function sendDownload(
     return false;
   }
   const leavePlace = takePlace();
+  let watch: PaceWatch | undefined;
   try {
     const bytes = await download.open({ start, end });
     if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
     response.setHeader("Content-Length", end - start + 1);
     response.status(range ? 206 : 200);
-    // A reader that stands still gives its place back; any progress counts.
-    response.setTimeout(IDLE_READER_MS, () => response.destroy());
-    await pipeline(bytes, response);
+    const watching = watchPace(pace, () => response.destroy());
+    watch = watching;
+    await pipeline(bytes, (source: AsyncIterable<Buffer>) => inPieces(source, watching), response);
     return end === sizeBytes - 1;
   } catch (error) {
     // The reader went away: nothing is wrong with us.
     if (request.socket.destroyed && isAbort(error)) return false;
     throw error;
   } finally {
+    watch?.stop();
     leavePlace();
+  }
+}
+
+async function* inPieces(source: AsyncIterable<Buffer>, watch: PaceWatch): AsyncGenerator<Buffer> {
+  for await (const chunk of source) {
+    for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
+      const piece = chunk.subarray(at, at + PIECE_BYTES);
+      yield piece;
+      watch.moved(piece.length);
+    }
   }
 }
 

@@ -15,6 +15,8 @@ export interface Database {
   reference_images: ReferenceImagesTable;
   idempotency_keys: IdempotencyKeysTable;
   upstream_jobs: UpstreamJobsTable;
+  realtime_holds: RealtimeHoldsTable;
+  usage_records: UsageRecordsTable;
   schema_migrations: { name: string };
 }
 
@@ -148,5 +150,33 @@ interface UpstreamJobsTable {
   batch_id: string;
   job_id: string;
   upstream_name: string | null;
+  created_at_ms: number;
+  closed_at_ms: Generated<number | null>;
+}
+
+interface RealtimeHoldsTable {
+  id: string;
+  api_key_id: string;
+  account_id: string;
+  amount_micro_usd: number;
+  created_at_ms: number;
+}
+
+export interface UsageRecordsTable {
+  seq: Generated<number>;
+  realtime_id: string;
+  image_index: number;
+  api_key_id: string;
+  account_id: string;
+  model: string;
+  executed_model: string;
+  provider: string;
+  size: string;
+  ratio: string;
+  mime_type: string;
+  width_px: number;
+  height_px: number;
+  size_bytes: number;
+  amount_micro_usd: number;
   created_at_ms: number;
 }

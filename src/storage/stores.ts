@@ -7,8 +7,10 @@ import { itemRepository } from "./repositories/items.ts";
 import { keyRepository } from "./repositories/keys.ts";
 import { ledgerRepository } from "./repositories/ledger.ts";
 import { outputRepository } from "./repositories/outputs.ts";
+import { realtimeHoldRepository } from "./repositories/realtime-holds.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { upstreamJobRepository } from "./repositories/upstream-jobs.ts";
+import { usageRepository } from "./repositories/usage.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {
@@ -32,5 +34,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     references: referenceRepository(session),
     idempotency: idempotencyRepository(session),
     upstreamJobs: upstreamJobRepository(session),
+    realtimeHolds: realtimeHoldRepository(session),
+    usage: usageRepository(session),
   };
 }

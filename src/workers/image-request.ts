@@ -1,11 +1,13 @@
 import { DEFAULT_RATIO, imageSizePx } from "../contract/image-sizes.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
+import { sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
  * The request that an item of a batch stands for, with its reference images read: batches make 1K images of the
- * default ratio. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone.
+ * default ratio. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
+ * Rule: DAMAGE-3.
  */
 export async function buildImageRequest(
   deps: Pick<WorkerDeps, "stores" | "blobs">,
@@ -35,11 +37,12 @@ async function readReferences(
   references: readonly ReferenceRecord[],
 ): Promise<ReferenceImage[]> {
   const images: ReferenceImage[] = [];
-  for (const { blobKey, mimeType } of references) {
+  for (const { blobKey, mimeType, sha256 } of references) {
     if (blobKey === null) continue;
     const bytes = await deps.blobs.read(blobKey);
-    if (bytes === null) {
-      throw new ProviderError("RESULT_MISSING", "A reference image is gone.", { source: "service" });
+    if (bytes === null || sha256Hex(bytes) !== sha256) {
+      const message = `A reference image is ${bytes === null ? "gone" : "damaged"}.`;
+      throw new ProviderError("RESULT_MISSING", message, { source: "service" });
     }
     images.push({ bytes, mimeType });
   }

@@ -3,33 +3,43 @@ import type { LeasedItem } from "../domain/batches/finish-item.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { FairTurns } from "./fair-turns.ts";
 import { type ItemAttempt, makeItem, recordItem } from "./run-item.ts";
 import type { WorkLane } from "./work-lane.ts";
 
 const TROUBLE_DELAY_MS = 1000;
+/** No item waits longer for its next try: what is further away was written before the clock was set back. */
+const LONGEST_PAUSE_MS = 3_600_000;
 
 interface ActiveBatch {
   batch: BatchRecord;
   running: Set<AbortController>;
+  /** Ends the wait for an item whose time has not come. */
+  waiting: AbortController | null;
+  /** A time that has come because it was waited for, whatever the wall clock says meanwhile. */
+  waitedForMs: number;
 }
 
 /**
- * Makes the items of batches with one provider, never more at once than it takes. Batches take turns, an item each,
- * so that a large one does not hold up a small one that came later. See LEASES.md beside this file.
- * Rules: WORK-2, WORK-3, LIFE-6.
+ * Makes the items of batches with one provider, never more at once than it takes. Keys take turns, and the batches of a
+ * key do, an item each, so that neither a large batch nor a caller with many holds up others. See LEASES.md beside
+ * this file.
+ * Rules: WORK-2, WORK-3, WORK-6, LIFE-6, CLOCK-1.
  */
 export class ItemLane implements WorkLane {
   readonly provider: ItemProvider;
   readonly #deps: WorkerDeps;
   readonly #queue: PQueue;
-  /** Whose turn it is: the first entry. */
-  readonly #turns = new Map<string, ActiveBatch>();
+  readonly #active = new Map<string, ActiveBatch>();
+  /** Those of the active batches that may have an item to start. */
+  readonly #turns = new FairTurns<ActiveBatch>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
   /** Items whose image is made and is being stored; their places are free for the next. */
   readonly #recording = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #fillAgain = false;
+  #isPaused = false;
 
   /** `onBatchIdle` is told when a batch has no item left that is pending or being made here. */
   constructor(deps: WorkerDeps, provider: ItemProvider, onBatchIdle: (batchId: string) => void) {
@@ -40,32 +50,60 @@ export class ItemLane implements WorkLane {
     this.#queue.on("next", () => this.#fill());
   }
 
+  get load(): { running: number; places: number } {
+    return { running: this.#queue.pending, places: this.provider.concurrency };
+  }
+
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    if (!isPaused) this.#fill();
+  }
+
+  /** Nothing is left behind at a provider that makes one image a call. */
+  start(): void {}
+
   add(batch: BatchRecord): void {
-    if (!this.#turns.has(batch.id)) this.#turns.set(batch.id, { batch, running: new Set() });
-    this.#fill();
+    const active = this.#active.get(batch.id) ?? { batch, running: new Set(), waiting: null, waitedForMs: 0 };
+    this.#active.set(batch.id, active);
+    this.#offerTurn(active);
   }
 
   remove(batchId: string): void {
-    this.#turns.delete(batchId);
+    const active = this.#active.get(batchId);
+    if (!active) return;
+    this.#active.delete(batchId);
+    this.#turns.delete(active.batch.apiKeyId, batchId);
+    active.waiting?.abort();
   }
 
   async abort(batchId: string): Promise<void> {
-    for (const controller of this.#turns.get(batchId)?.running ?? []) controller.abort();
+    for (const controller of this.#active.get(batchId)?.running ?? []) controller.abort();
+    this.remove(batchId);
   }
 
   async stop(graceMs: number): Promise<void> {
     this.#stopping.abort();
+    for (const { waiting } of this.#active.values()) waiting?.abort();
     await this.#filling;
     const grace = new AbortController();
     const idle = this.#idle().then(() => grace.abort());
     await this.#deps.clock.sleep(graceMs, grace.signal).catch(() => {});
-    for (const { running } of this.#turns.values()) for (const controller of running) controller.abort();
+    for (const { running } of this.#active.values()) for (const controller of running) controller.abort();
     await idle;
   }
 
   async #idle(): Promise<void> {
     await this.#queue.onIdle();
     await Promise.all(this.#recording);
+  }
+
+  #isActive(active: ActiveBatch): boolean {
+    return this.#active.get(active.batch.id) === active;
+  }
+
+  #offerTurn(active: ActiveBatch): void {
+    if (this.#isActive(active)) this.#turns.add(active.batch.apiKeyId, active.batch.id, active);
+    this.#fill();
   }
 
   /** Fills the free places; a call during a fill makes it look once more. */
@@ -80,18 +118,13 @@ export class ItemLane implements WorkLane {
   async #fillFreePlaces(): Promise<void> {
     while (this.#fillAgain) {
       this.#fillAgain = false;
-      let turnsLeft = this.#turns.size;
-      while (turnsLeft-- > 0 && this.#hasFreePlace()) {
-        const [batchId, active] = this.#turns.entries().next().value ?? [];
-        if (batchId === undefined || active === undefined) break;
-        this.#turns.delete(batchId);
-        this.#turns.set(batchId, active);
+      while (this.#hasFreePlace()) {
+        const active = this.#turns.next();
+        if (!active) break;
         try {
-          const item = await this.#claim(batchId);
-          if (item) {
-            turnsLeft = this.#turns.size;
-            this.#start(active, item);
-          } else await this.#pause(active);
+          const item = await this.#claim(active);
+          if (item) this.#start(active, item);
+          else await this.#rest(active);
         } catch (error) {
           // The database cannot be used now (disk full, say): waits a little, then looks again.
           this.#deps.log.error("no item could be claimed; trying again", { error: String(error) });
@@ -108,11 +141,11 @@ export class ItemLane implements WorkLane {
     const { concurrency } = this.provider;
     // Storing is bounded too: images wait in memory for it.
     const isBehind = this.#recording.size > concurrency;
-    return !this.#stopping.signal.aborted && busy < concurrency && !isBehind;
+    return !this.#isPaused && !this.#stopping.signal.aborted && busy < concurrency && !isBehind;
   }
 
-  #claim(batchId: string): Promise<LeasedItem | null> {
-    const nowMs = this.#deps.clock.nowMs();
+  #claim({ batch: { id: batchId }, waitedForMs }: ActiveBatch): Promise<LeasedItem | null> {
+    const nowMs = Math.max(this.#deps.clock.nowMs(), waitedForMs);
     const token = this.#deps.ids.leaseToken();
     return this.#deps.stores.write((tx) => {
       // Asked inside the transaction: a batch that was cancelled a moment ago starts nothing any more.
@@ -123,6 +156,8 @@ export class ItemLane implements WorkLane {
   }
 
   #start(active: ActiveBatch, item: LeasedItem): void {
+    // Cancelled since the claim: the item has failed with its batch.
+    if (!this.#isActive(active)) return;
     const controller = new AbortController();
     active.running.add(controller);
     void this.#queue.add(async () => {
@@ -130,7 +165,7 @@ export class ItemLane implements WorkLane {
       const recorded = this.#record(item, attempt, controller.signal).finally(() => {
         active.running.delete(controller);
         this.#recording.delete(recorded);
-        this.#fill();
+        this.#offerTurn(active);
       });
       this.#recording.add(recorded);
     });
@@ -144,25 +179,35 @@ export class ItemLane implements WorkLane {
   }
 
   /** Nothing to claim: the batch is done here, or its items are being made, or they wait for their time. */
-  async #pause(active: ActiveBatch): Promise<void> {
-    if (active.running.size > 0) return;
-    const batchId = active.batch.id;
+  async #rest(active: ActiveBatch): Promise<void> {
+    const { id, apiKeyId } = active.batch;
+    this.#turns.delete(apiKeyId, id);
+    if (!this.#isActive(active)) return;
     const { items } = this.#deps.stores.read;
-    const dueMs = items.nextDueMs(batchId);
-    if (dueMs === null && items.countByStatus(batchId).pending > 0) {
+    const dueMs = items.nextDueMs(id);
+    active.waitedForMs = 0;
+    if (dueMs !== null) return this.#wait(active, dueMs);
+    if (active.running.size > 0) return;
+    if (items.countByStatus(id).pending > 0) {
       // Nobody works on them here: their leases could not be given back.
-      await this.#deps.stores.write((tx) => tx.items.dropLeases(batchId));
-      this.#fillAgain = true;
+      await this.#deps.stores.write((tx) => tx.items.dropLeases(id));
+      this.#offerTurn(active);
       return;
     }
-    this.#turns.delete(batchId);
-    if (dueMs === null) {
-      this.#onBatchIdle(batchId);
-      return;
-    }
-    const delayMs = Math.max(1, dueMs - this.#deps.clock.nowMs());
-    this.#deps.clock.sleep(delayMs, this.#stopping.signal).then(
-      () => this.#onBatchIdle(batchId),
+    this.#active.delete(id);
+    this.#onBatchIdle(id);
+  }
+
+  #wait(active: ActiveBatch, dueMs: number): void {
+    const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, dueMs - this.#deps.clock.nowMs()));
+    active.waiting?.abort();
+    const waiting = new AbortController();
+    active.waiting = waiting;
+    this.#deps.clock.sleep(delayMs, waiting.signal).then(
+      () => {
+        active.waitedForMs = dueMs;
+        this.#offerTurn(active);
+      },
       () => {},
     );
   }

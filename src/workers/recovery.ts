@@ -7,21 +7,16 @@ const STOPPED_LATELY_MS = 24 * 3_600_000;
 /**
  * What the start does before any work, when an earlier process may have been killed: half-written files go, and images
  * that were stored but never recorded (the process died in between; their items are made again); leases of the dead
- * are dropped. Only batches that were at work, or were stopped in the last day, are looked at. Answers the batches that
- * are to be continued, oldest first.
+ * are dropped. Only batches that were at work, or were stopped in the last day, are looked at: a queued one has no image
+ * yet, and there can be thousands of them.
  * Rules: LIFE-5, DATA-4.
  */
-export async function recover(deps: WorkerDeps): Promise<string[]> {
+export async function recover(deps: WorkerDeps): Promise<void> {
   const leases = await deps.stores.write((tx) => tx.items.dropLeases());
-  const batches = deps.stores.read.batches.withStatus([
-    "queued",
-    "running",
-    "processing_results",
-    "settling",
-  ]);
+  const begun = deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
   const stopped = deps.stores.read.batches.stoppedSince(deps.clock.nowMs() - STOPPED_LATELY_MS);
   let orphans = 0;
-  for (const { id } of [...batches, ...stopped]) {
+  for (const { id } of [...begun, ...stopped]) {
     const known = new Set(deps.stores.read.outputs.ofBatch(id).map((output) => output.blobKey));
     for (const key of await deps.blobs.list(outputsPrefix(id))) {
       if (known.has(key)) continue;
@@ -30,10 +25,10 @@ export async function recover(deps: WorkerDeps): Promise<string[]> {
     }
   }
   await removeUnknownInputs(deps);
-  if (batches.length > 0 || orphans > 0) {
-    deps.log.info("continuing after the last run", { batches: batches.length, leases, orphans });
+  const queued = deps.stores.read.batches.countByStatus().queued ?? 0;
+  if (begun.length + queued + orphans > 0) {
+    deps.log.info("continuing after the last run", { batches: begun.length + queued, leases, orphans });
   }
-  return batches.map((batch) => batch.id);
 }
 
 /** Reference images of requests that were never accepted: stored, then the process died before the commit. */

@@ -79,7 +79,8 @@ async function giveBack(
   delayMs: number,
   attempts: number,
 ): Promise<ItemOutcome> {
-  const notBeforeMs = deps.clock.nowMs() + delayMs;
+  // Without a pause there is no time to compare with a clock that may have been set back by then.
+  const notBeforeMs = delayMs === 0 ? 0 : deps.clock.nowMs() + delayMs;
   const isOurs = await deps.stores.write((tx) =>
     tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, attempts }),
   );

@@ -22,9 +22,11 @@ export async function runJob(
   signal: AbortSignal,
 ): Promise<BatchError | null> {
   const items = await leaseAll(deps, batch.id);
+  signal.throwIfAborted();
   const upstreamName = await findOrSubmit(deps, provider, batch, items, signal);
+  if (upstreamName === null) return null;
   if (upstreamName instanceof ProviderError) return jobError(upstreamName.message);
-  const end = await pollUntilEnd(deps, provider, upstreamName, signal);
+  const end = await pollUntilEnd(deps, provider, upstreamName, batch.id, signal);
   if (end !== "succeeded") return jobError(end);
   await recordResults(deps, provider, upstreamName, items, signal);
   return null;
@@ -34,6 +36,7 @@ function leaseAll(deps: WorkerDeps, batchId: string): Promise<LeasedItem[]> {
   const nowMs = deps.clock.nowMs();
   return deps.stores.write((tx) => {
     const leased: LeasedItem[] = [];
+    if (tx.batches.byId(batchId)?.status !== "running") return leased;
     for (;;) {
       const token = deps.ids.leaseToken();
       const item = tx.items.claim(batchId, { token, nowMs });
@@ -43,19 +46,26 @@ function leaseAll(deps: WorkerDeps, batchId: string): Promise<LeasedItem[]> {
   });
 }
 
+/** Answers the upstream's name of the job, why none could be submitted, or null when the batch runs no more. */
 async function findOrSubmit(
   deps: WorkerDeps,
   provider: JobProvider,
   batch: BatchRecord,
   items: readonly LeasedItem[],
   signal: AbortSignal,
-): Promise<string | ProviderError> {
+): Promise<string | ProviderError | null> {
   const known = deps.stores.read.upstreamJobs.ofBatch(batch.id);
   if (known?.upstreamName) return known.upstreamName;
   const jobId = known?.jobId ?? deps.ids.recordId("job");
   if (!known) {
     const job = { batchId: batch.id, jobId, upstreamName: null, createdAtMs: deps.clock.nowMs() };
-    await deps.stores.write((tx) => tx.upstreamJobs.insert(job));
+    const isWanted = await deps.stores.write((tx) => {
+      if (tx.batches.byId(batch.id)?.status !== "running") return false;
+      tx.upstreamJobs.insert(job);
+      return true;
+    });
+    if (!isWanted) return null;
+    signal.throwIfAborted();
   }
   // The answer to an earlier submission may be lost, but not the job: it is looked for before another is paid.
   let mayBeThere = known !== null;
@@ -63,7 +73,9 @@ async function findOrSubmit(
     try {
       const found = mayBeThere ? await provider.find(jobId, signal) : null;
       const name = found ?? (await provider.submit(jobId, requestsOf(deps, batch, items), signal));
+      // Whoever ended the batch meanwhile needs the name to stop the job.
       await deps.stores.write((tx) => tx.upstreamJobs.setUpstreamName(batch.id, name));
+      signal.throwIfAborted();
       return name;
     } catch (error) {
       signal.throwIfAborted();
@@ -89,11 +101,14 @@ async function pollUntilEnd(
   deps: WorkerDeps,
   provider: JobProvider,
   upstreamName: string,
+  batchId: string,
   signal: AbortSignal,
 ): Promise<string> {
+  const close = () => deps.stores.write((tx) => tx.upstreamJobs.close(batchId, deps.clock.nowMs()));
   for (let trouble = 0; ; ) {
     try {
       const status = await provider.poll(upstreamName, signal);
+      if (status.state !== "running") await close();
       if (status.state === "succeeded") return "succeeded";
       if (status.state !== "running") return status.message;
       trouble = 0;

@@ -1,34 +1,43 @@
-import { isTerminal } from "../contract/statuses.ts";
+import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { ProviderOffer } from "../domain/batches/create-batch.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
+import type { BatchQueue } from "../domain/ports/stores.ts";
+import type { BatchRecord } from "../domain/records.ts";
+import { Admission } from "./admission.ts";
 import { advanceBatch, endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { ItemLane } from "./item-lane.ts";
 import { JobLane } from "./job-lane.ts";
 import { recover } from "./recovery.ts";
+import { tellEnded } from "./tell-ended.ts";
 import type { WorkLane } from "./work-lane.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 const WAKES_AT_ONCE = 20;
+/** Batches whose images are not made yet. */
+const UNMADE: readonly BatchStatus[] = ["queued", "running"];
 
 /**
- * Decides what is worked on: every batch that has not ended is either in a lane (its items are being made) or being
- * advanced (results, money). The database owns the truth; this only remembers which batches want attention.
- * Rules: LIFE-5, LIFE-6, CANCEL-1, CANCEL-4.
+ * Decides what is worked on: every batch in hand is either in a lane (its items are being made) or being advanced
+ * (results, money); the others that have not ended wait in the database, which owns the truth.
+ * Rules: LIFE-5, LIFE-6, CANCEL-1, CANCEL-4, CANCEL-5, WORK-7, WORK-8, WORK-9.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
   readonly #lanes: Map<string, WorkLane>;
+  readonly #admission: Admission;
   /** Batches being advanced now, and whether somebody asked for another look meanwhile. */
   readonly #advancing = new Map<string, { again: boolean }>();
   readonly #work = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
   #isRunning = false;
+  #isPaused = false;
 
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
+    this.#admission = new Admission(deps.stores);
     const laneOf = (provider: ImageProvider): WorkLane =>
       provider.kind === "item"
         ? new ItemLane(deps, provider, (id) => this.wake(id))
@@ -40,20 +49,51 @@ export class Scheduler {
     return this.#isRunning;
   }
 
-  /** Cleans up after a killed process, then continues every batch that has not ended. */
+  /** What runs now, and how much of it at once at most, over all providers. */
+  get load(): { running: number; places: number; isPaused: boolean } {
+    const loads = [...this.#lanes.values()].map((lane) => lane.load);
+    return {
+      running: loads.reduce((sum, load) => sum + load.running, 0),
+      places: loads.reduce((sum, load) => sum + load.places, 0),
+      isPaused: this.#isPaused,
+    };
+  }
+
+  /**
+   * Begins nothing new while paused; what runs goes on, and requests are answered. Not kept over a restart.
+   * Rule: WORK-10.
+   */
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    for (const lane of this.#lanes.values()) lane.setPaused(isPaused);
+  }
+
+  /** Cleans up after a killed process, then continues the batches that have not ended. */
   async start(): Promise<void> {
-    const unfinished = await recover(this.#deps);
-    this.#isRunning = true;
-    for (const [i, batchId] of unfinished.entries()) {
-      this.wake(batchId);
-      // Thousands of batches must not keep the service from answering meanwhile.
-      if (i % WAKES_AT_ONCE === WAKES_AT_ONCE - 1) await new Promise((resume) => setImmediate(resume));
+    await recover(this.#deps);
+    const { batches } = this.#deps.stores.read;
+    const breathe = everySoOften(WAKES_AT_ONCE);
+    for (const batch of batches.unmadeByOthers([...this.#lanes.keys()])) {
+      await this.#handOver(batch);
+      await breathe();
     }
+    this.#isRunning = true;
+    for (const batch of batches.withStatus(["running", "processing_results", "settling"])) {
+      this.#admission.resume(batch);
+      this.wake(batch.id);
+      await breathe();
+    }
+    for (const queue of batches.waitingQueues()) {
+      this.#admission.expect(queue);
+      this.#refill(queue);
+      await breathe();
+    }
+    for (const lane of this.#lanes.values()) lane.start();
   }
 
   /** Says that a batch may have something to do: it is new, or an item of it has ended. */
   wake(batchId: string): void {
-    if (!this.#isRunning) return;
+    if (!this.#isRunning || !this.#takeInHand(batchId)) return;
     const current = this.#advancing.get(batchId);
     if (current) {
       current.again = true;
@@ -71,13 +111,16 @@ export class Scheduler {
 
   /**
    * Cancels a batch and stops what runs for it; an ended batch stays as it is. The batch is cancelled in any case:
-   * `BATCH_IMAGE_CANCEL_FAILED` says that an upstream's job could not be told, and goes on there.
+   * `BATCH_IMAGE_CANCEL_FAILED` says that an upstream's job could not be told. Repeating the call tells it again.
    */
   async cancel(batchId: string): Promise<void> {
-    if (!(await cancelBatch(this.#deps.stores, batchId, endOf(this.#deps)))) return;
-    this.#deps.feed.publish({ type: "batch", batchId, status: "cancelled" });
-    await Promise.all([...this.#lanes.values()].map((lane) => lane.abort(batchId)));
-    this.#forget(batchId);
+    const failed = await cancelBatch(this.#deps.stores, batchId, endOf(this.#deps));
+    if (failed) tellEnded(this.#deps.feed, batchId, "cancelled", failed);
+    try {
+      await Promise.all([...this.#lanes.values()].map((lane) => lane.abort(batchId)));
+    } finally {
+      if (failed) this.#forget(batchId);
+    }
   }
 
   /** Takes no more work, gives what runs `graceMs` to end, parks the rest for the next start. */
@@ -86,6 +129,19 @@ export class Scheduler {
     this.#stopping.abort();
     await Promise.all([...this.#lanes.values()].map((lane) => lane.stop(graceMs)));
     await Promise.allSettled([...this.#work]);
+  }
+
+  /** Answers whether the batch is in hand; one that waits for its turn, or has ended, is not. */
+  #takeInHand(batchId: string): boolean {
+    if (this.#admission.has(batchId)) return true;
+    try {
+      const batch = this.#deps.stores.read.batches.byId(batchId);
+      return batch !== null && !isTerminal(batch.status) && this.#admission.enter(batch);
+    } catch (error) {
+      const facts = { batch: batchId, error: String(error) };
+      this.#later("batch could not be looked up; trying again", facts, () => this.wake(batchId));
+      return false;
+    }
   }
 
   async #advance(batchId: string): Promise<void> {
@@ -106,22 +162,62 @@ export class Scheduler {
 
   async #makeImages(batchId: string): Promise<void> {
     const batch = this.#deps.stores.read.batches.byId(batchId);
-    if (!batch) return;
-    const lane = this.#lanes.get(batch.provider) ?? this.#laneFor(batch.model);
+    if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
+    const lane = this.#lanes.get(batch.provider);
     if (lane) return lane.add(batch);
+    await this.#failUnmakeable(batchId);
+    this.#forget(batchId);
+  }
+
+  /** Gives a batch whose provider is not configured any more to another one, or fails it. */
+  async #handOver(batch: BatchRecord): Promise<void> {
+    const heir = [...this.#lanes.values()].find((lane) => lane.provider.serves(batch.model));
+    if (!heir) return this.#failUnmakeable(batch.id);
+    await this.#deps.stores.write((tx) => {
+      if (!UNMADE.includes(tx.batches.byId(batch.id)?.status ?? "completed")) return;
+      tx.upstreamJobs.remove(batch.id);
+      tx.batches.update(batch.id, { provider: heir.provider.name });
+    });
+    const facts = { batch: batch.id, from: batch.provider, to: heir.provider.name };
+    this.#deps.log.warn("the provider of a batch is not configured any more; another one takes over", facts);
+  }
+
+  async #failUnmakeable(batchId: string): Promise<void> {
     const message = "No provider makes images for this model any more.";
     const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message, source: "service" as const };
     const failed = await failBatch(this.#deps.stores, batchId, error, endOf(this.#deps));
-    if (failed) this.#deps.feed.publish({ type: "batch", batchId, status: "failed" });
+    if (failed) tellEnded(this.#deps.feed, batchId, "failed", failed);
   }
 
-  #laneFor(model: string): WorkLane | null {
-    return [...this.#lanes.values()].find((lane) => lane.provider.serves(model)) ?? null;
-  }
-
+  /** Lets go of a batch that has ended; the next that waits takes its place. */
   #forget(batchId: string): void {
     for (const lane of this.#lanes.values()) lane.remove(batchId);
+    const queue = this.#admission.leave(batchId);
+    if (queue) this.#refill(queue);
   }
+
+  #refill(queue: BatchQueue): void {
+    if (!this.#isRunning) return;
+    try {
+      for (const { id } of this.#admission.refill(queue)) this.wake(id);
+    } catch (error) {
+      const facts = { error: String(error) };
+      this.#later("the next batches could not be looked up; trying again", facts, () => this.#refill(queue));
+    }
+  }
+
+  #later(trouble: string, facts: Record<string, unknown>, work: () => void): void {
+    this.#deps.log.error(trouble, facts);
+    this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).then(work, () => {});
+  }
+}
+
+/** A pause in which others are answered, at every `count`th call: thousands of batches must not keep them waiting. */
+function everySoOften(count: number): () => Promise<void> {
+  let calls = 0;
+  return async () => {
+    if (++calls % count === 0) await new Promise((resume) => setImmediate(resume));
+  };
 }
 
 /** The provider that a new batch for this model would get: the first that serves it. */

@@ -6,6 +6,7 @@ import { parseExpiry } from "../../src/cli/commands/admin/keys/expiry.ts";
 import { issueKey } from "../../src/domain/accounts.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
 import { openBeside } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -18,7 +19,8 @@ beforeEach(async () => {
   data = await tempDir();
 });
 
-const admin = (...args: string[]) => imgbatch(["admin", ...args, "--data", data]);
+const admin = (...args: string[]) => runInProcess(["admin", ...args, "--data", data], { cwd: data });
+const adminProcess = (...args: string[]) => imgbatch(["admin", ...args, "--data", data]);
 
 /** Runs a command that must succeed, and answers its document. */
 async function ask(...args: string[]) {
@@ -65,7 +67,7 @@ describe("imgbatch admin accounts", () => {
 
   it("[ADMIN-1] top-ups of several processes at once are all counted", async () => {
     await ask("accounts", "create", "team");
-    const runs = Array.from({ length: 6 }, () => admin("accounts", "top-up", "team", "0.1"));
+    const runs = Array.from({ length: 6 }, () => adminProcess("accounts", "top-up", "team", "0.1"));
     expect((await Promise.all(runs)).map(({ code }) => code)).toEqual([0, 0, 0, 0, 0, 0]);
     expect(await ask("accounts", "list")).toMatchObject([{ balance: 0.6 }]);
     expect((await admin("check")).code).toBe(0);
@@ -74,7 +76,7 @@ describe("imgbatch admin accounts", () => {
 
 describe("imgbatch admin keys", () => {
   it("[ADMIN-2] shows a key once: alone on stdout, with a note on stderr", async () => {
-    const { stdout, stderr } = await admin("keys", "create", "--name", "ci");
+    const { stdout, stderr } = await adminProcess("keys", "create", "--name", "ci");
     expect(stdout).toMatch(/^imgb_[\w-]{43}\n$/);
     expect(stderr).toContain("not shown again");
     const key = stdout.trim();
@@ -228,7 +230,7 @@ describe("imgbatch admin ledger", () => {
     const { stdout } = await admin("ledger");
     expect(stdout.replaceAll(/\d{4}-\S+Z/g, "TIME")).toBe(
       [
-        "seq  time                  account  kind     change   held  balance  batch",
+        "seq  time                  account  kind     change   held  balance  for",
         "  1  TIME  team     top_up   +$5.00  $0.00    $5.00",
         "  2  TIME  team     top_up  +$10.25  $0.00   $15.25",
         "",
@@ -263,15 +265,13 @@ describe("what cannot be done", () => {
       [["ledger", "--account", "tema"], '--account "tema"', "write one of team"],
       [["ledger", "--batch", "imgbatch_0"], '--batch "imgbatch_0"', "no batch"],
     ];
-    await Promise.all(
-      wrong.map(async ([args, argument, advice]) => {
-        const { code, stdout, stderr } = await admin(...args);
-        expect({ args, code, stdout }).toEqual({ args, code: 2, stdout: "" });
-        expect(stderr).toContain(argument);
-        expect(stderr).toContain(advice);
-        expect(stderr).not.toContain(secret);
-      }),
-    );
+    for (const [args, argument, advice] of wrong) {
+      const { code, stdout, stderr } = await admin(...args);
+      expect({ args, code, stdout }).toEqual({ args, code: 2, stdout: "" });
+      expect(stderr).toContain(argument);
+      expect(stderr).toContain(advice);
+      expect(stderr).not.toContain(secret);
+    }
     expect([await ask("ledger"), await ask("keys", "list")]).toEqual(before);
   });
 
@@ -307,7 +307,8 @@ describe("a directory that no service has used yet", () => {
       ["ledger"],
       ["check"],
     ];
-    for (const { code, stderr } of await Promise.all(others.map((args) => admin(...args)))) {
+    for (const args of others) {
+      const { code, stderr } = await admin(...args);
       expect(code).toBe(2);
       expect(stderr).toContain("is no data directory");
     }

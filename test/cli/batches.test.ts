@@ -12,7 +12,7 @@ async function bench(options: FakeOptions = {}, flags: string[] = []): Promise<C
   const cli = await createCli(options);
   const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
   await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
-  expect((await cli.run(["submit", "pets.jsonl", "-d", "-n", "pets", ...flags])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl", "-d", "-n", "pets", ...flags])).code).toBe(0);
   return cli;
 }
 
@@ -20,7 +20,7 @@ const lines = (text: string) => text.split("\n").slice(0, -1);
 
 it("[CLI-30] list prints a record a line, newest first, with as many fields each", async () => {
   const cli = await bench({ statuses: ["running"] }, ["--max-batch", "1"]);
-  const { code, stdout } = await cli.run(["list"]);
+  const { code, stdout } = await cli.here(["list"]);
   expect(code).toBe(0);
   const records = lines(stdout).map((line) => line.split("\t"));
   expect(records.map(([id]) => id)).toEqual(cli.fake.batches.map(({ id }) => id).reverse());
@@ -30,12 +30,12 @@ it("[CLI-30] list prints a record a line, newest first, with as many fields each
 
 it("[CLI-30] list gives its filters to the service, and says when there is more", async () => {
   const cli = await bench({ statuses: ["running"] }, ["--max-batch", "1"]);
-  const two = await cli.run(["list", "--limit", "2", "--json"]);
+  const two = await cli.here(["list", "--limit", "2", "--json"]);
   expect(two.json()).toMatchObject({ ok: true, batches: [{}, {}], has_more: true });
   expect(two.stderr).toContain("there are more");
-  expect((await cli.run(["list", "--all", "--json"])).json()).toMatchObject({ has_more: false });
+  expect((await cli.here(["list", "--all", "--json"])).json()).toMatchObject({ has_more: false });
   const flags = ["--status", "running", "--name", "a&b", "--downloaded", "no", "--from", "2030-01-31"];
-  const { code, stdout } = await cli.run(["list", ...flags, "--to", "24h"]);
+  const { code, stdout } = await cli.here(["list", ...flags, "--to", "24h"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
   const { path } = cli.fake.requests.at(-1) ?? { path: "" };
   const query = Object.fromEntries(new URL(path, "http://x").searchParams);
@@ -46,8 +46,8 @@ it("[CLI-30] list gives its filters to the service, and says when there is more"
     from: "2030-01-31",
     to: expect.stringMatching(/^20\d\d-\d\d-\d\dT[\d:]+Z$/),
   });
-  expect((await cli.run(["list", "--from", "yesterday"])).code).toBe(2);
-  const wrong = await cli.run(["list", "--status", "runing"]);
+  expect((await cli.here(["list", "--from", "yesterday"])).code).toBe(2);
+  const wrong = await cli.here(["list", "--status", "runing"]);
   expect({ code: wrong.code, stderr: wrong.stderr }).toMatchObject({
     code: 2,
     stderr: expect.stringContaining("Did you mean running?"),
@@ -56,24 +56,24 @@ it("[CLI-30] list gives its filters to the service, and says when there is more"
 
 it("[CLI-31] items tells what became of each image, over all batches of a run", async () => {
   const cli = await bench({ failing: /dog/ }, ["--max-batch", "2"]);
-  const { stdout } = await cli.run(["items", "pets-images"]);
+  const { stdout } = await cli.here(["items", "pets-images"]);
   expect(lines(stdout).map((line) => line.split("\t").slice(0, 4))).toEqual([
     ["cat", "success", "1", ""],
     ["dog", "failed", "0", "PROVIDER_ITEM_FAILED"],
     ["cow", "success", "1", ""],
   ]);
-  const failed = await cli.run(["items", "pets-images", "--status", "failed", "--json"]);
+  const failed = await cli.here(["items", "pets-images", "--status", "failed", "--json"]);
   expect(failed.json()).toMatchObject({
     ok: true,
     has_more: false,
     items: [{ custom_id: "dog", batch_id: cli.fake.batches[0]?.id }],
   });
-  expect((await cli.run(["items", "imgbatch_none"])).code).toBe(10);
+  expect((await cli.here(["items", "imgbatch_none"])).code).toBe(10);
 });
 
 it("[CLI-23] status shows the batches that are there, and ends with 10 when one is not", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { code, stdout, stderr, json } = await cli.run(["status", "imgbatch_none", "pets-images", "--json"]);
+  const { code, stdout, stderr, json } = await cli.here(["status", "imgbatch_none", "pets-images", "--json"]);
   expect(code).toBe(10);
   expect(stdout).toContain(cli.fake.batches[0]?.id);
   expect(json().batches).toHaveLength(1);
@@ -85,7 +85,7 @@ it("[CLI-29] watch follows several batches to their end with a line for each cha
     "--max-batch",
     "2",
   ]);
-  const { code, stdout, stderr } = await cli.run(["watch", "pets-images", "--interval", "20ms"]);
+  const { code, stdout, stderr } = await cli.here(["watch", "pets-images", "--interval", "20ms"]);
   expect(code).toBe(4);
   const said = lines(stdout).map((line) => line.split(/ {2}/).slice(0, 2));
   for (const { id } of cli.fake.batches) {
@@ -97,10 +97,10 @@ it("[CLI-29] watch follows several batches to their end with a line for each cha
 
 it("[CLI-29] watch without an id follows what runs; when nothing does, it says so", async () => {
   const cli = await bench({ statuses: ["running", "completed"] });
-  const first = await cli.run(["watch", "--json", "--interval", "20ms"]);
+  const first = await cli.here(["watch", "--json", "--interval", "20ms"]);
   expect(first.code).toBe(0);
   expect(first.json()).toMatchObject({ ok: true, counts: { total: 3, success: 3, failed: 0 } });
-  const second = await cli.run(["watch"]);
+  const second = await cli.here(["watch"]);
   expect(second).toMatchObject({ code: 0, stdout: "", stderr: "nothing is running\n" });
 });
 
@@ -126,12 +126,12 @@ it.skipIf(!existsSync("/dev/full"))("[CLI-18] results that cannot be written are
 
 it("[CLI-32] cancel says what was released and what stays billed; the second time there is nothing to do", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { code, stdout, stderr } = await cli.run(["cancel", "pets-images"]);
+  const { code, stdout, stderr } = await cli.here(["cancel", "pets-images"]);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^imgbatch_\w+ {2}cancelled {2}1\/3 images {2}2 failed/);
   expect(stderr).toContain("1 of 3 images were finished and stay, billed $0.0335; $0.0871 released");
   expect(stderr).toMatch(/next: imgbatch download pets-images\n$/);
-  const again = await cli.run(["cancel", "pets-images", "--json"]);
+  const again = await cli.here(["cancel", "pets-images", "--json"]);
   expect(again.json()).toMatchObject({ ok: true, cancelled: [] });
   expect(again.stderr).toContain("had been cancelled before");
   expect(cli.fake.count(/^POST .*cancel/)).toBe(1);
@@ -139,7 +139,7 @@ it("[CLI-32] cancel says what was released and what stays billed; the second tim
 
 it("[CLI-32] cancel of a run that was split stops every batch of it, also when the service says little", async () => {
   const cli = await bench({ statuses: ["running"], foreign: true }, ["--max-batch", "1"]);
-  const { code, json } = await cli.run(["cancel", "pets-images", "--json"]);
+  const { code, json } = await cli.here(["cancel", "pets-images", "--json"]);
   expect(code).toBe(0);
   expect(json().cancelled).toEqual(cli.fake.batches.map(({ id }) => id));
   expect(json().released).toBeNull();
@@ -147,20 +147,20 @@ it("[CLI-32] cancel of a run that was split stops every batch of it, also when t
 
 it("[CLI-33] delete needs to know what; outputs, then the record, and the files here stay", async () => {
   const cli = await bench();
-  await cli.run(["wait", "pets-images"]);
-  await cli.run(["download", "pets-images"]);
-  expect((await cli.run(["delete", "pets-images"])).code).toBe(2);
+  await cli.here(["wait", "pets-images"]);
+  await cli.here(["download", "pets-images"]);
+  expect((await cli.here(["delete", "pets-images"])).code).toBe(2);
   expect(cli.fake.count(/^DELETE/)).toBe(0);
-  const both = await cli.run(["delete", "pets-images", "--outputs", "--record", "--json"]);
+  const both = await cli.here(["delete", "pets-images", "--outputs", "--record", "--json"]);
   expect(both.json()).toMatchObject({ ok: true, deleted: [expect.any(String)], outputs: true, record: true });
   expect(
     cli.fake.requests.filter(({ method }) => method === "DELETE").map(({ path }) => path.split("/").at(-1)),
   ).toEqual(["outputs", expect.stringMatching(/^imgbatch_/)]);
   expect(existsSync(join(cli.cwd, "pets-images", "images", "cat.png"))).toBe(true);
-  expect((await cli.run(["delete", "pets-images", "--record"])).code).toBe(10);
+  expect((await cli.here(["delete", "pets-images", "--record"])).code).toBe(10);
 });
 
 it("[CLI-33] what runs cannot be deleted: exit 6", async () => {
   const cli = await bench({ statuses: ["running"] });
-  expect((await cli.run(["delete", "pets-images", "--record"])).code).toBe(6);
+  expect((await cli.here(["delete", "pets-images", "--record"])).code).toBe(6);
 });

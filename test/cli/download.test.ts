@@ -24,58 +24,60 @@ async function bench(options: FakeOptions = {}): Promise<{ cli: Cli; id: string 
 
 it("[CLI-20] download by id makes a directory with ledger, results and images, and the second time repairs it", async () => {
   const { cli, id } = await bench();
-  const { code, stdout } = await cli.run(["download", id, "-o", "out"]);
+  const { code, stdout } = await cli.here(["download", id, "-o", "out"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
   expect((await readdir(join(cli.cwd, "out"))).sort()).toEqual(["images", "imgbatch.json", "results.jsonl"]);
   await writeFile(join(cli.cwd, "out", "images", "cat.png"), "damaged");
-  expect((await cli.run(["download", id, "-o", "out", "--json"])).json()).toMatchObject({ fetched_count: 1 });
-  expect((await cli.run(["download", "out", "--json"])).json()).toMatchObject({ fetched_count: 0 });
+  expect((await cli.here(["download", id, "-o", "out", "--json"])).json()).toMatchObject({
+    fetched_count: 1,
+  });
+  expect((await cli.here(["download", "out", "--json"])).json()).toMatchObject({ fetched_count: 0 });
   expect(await readFile(join(cli.cwd, "out", "images", "cat.png"))).toEqual(png("cat"));
 });
 
 it("[CLI-20] a directory of another batch is not mixed with this one", async () => {
   const { cli, id } = await bench();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"other"}');
-  await cli.run(["submit", "p.jsonl", "-o", "out"]);
-  expect((await cli.run(["download", id, "-o", "out"])).code).toBe(6);
+  await cli.here(["submit", "p.jsonl", "-o", "out"]);
+  expect((await cli.here(["download", id, "-o", "out"])).code).toBe(6);
 });
 
 it("[CLI-21] download --item saves one image under the item's name, a given file, or in a given directory", async () => {
   const { cli, id } = await bench();
-  expect((await cli.run(["download", id, "--item", "cat"])).stdout).toBe("cat.png\n");
+  expect((await cli.here(["download", id, "--item", "cat"])).stdout).toBe("cat.png\n");
   await mkdir(join(cli.cwd, "pictures"));
-  expect((await cli.run(["download", id, "--item", "cat", "-o", "pictures"])).stdout).toBe(
+  expect((await cli.here(["download", id, "--item", "cat", "-o", "pictures"])).stdout).toBe(
     "pictures/cat.png\n",
   );
-  const { stdout, json } = await cli.run(["download", id, "--item", "dog", "-o", "x.png", "--json"]);
+  const { stdout, json } = await cli.here(["download", id, "--item", "dog", "-o", "x.png", "--json"]);
   expect(stdout).toContain("x.png");
   expect(json()).toMatchObject({ ok: true, custom_id: "dog", path: "x.png", verified: "sha256" });
   expect(await readFile(join(cli.cwd, "x.png"))).toEqual(png("dog"));
-  expect((await cli.run(["download", id, "--item", "cow"])).code).toBe(10);
+  expect((await cli.here(["download", id, "--item", "cow"])).code).toBe(10);
 });
 
 it("[CLI-22] download --zip saves the checked ZIP", async () => {
   const { cli, id } = await bench();
-  expect((await cli.run(["download", id, "--zip"])).stdout).toBe(`${id}.zip\n`);
-  expect((await cli.run(["download", id, "--zip", "-o", "all.zip"])).code).toBe(0);
+  expect((await cli.here(["download", id, "--zip"])).stdout).toBe(`${id}.zip\n`);
+  expect((await cli.here(["download", id, "--zip", "-o", "all.zip"])).code).toBe(0);
   expect(await readdir(cli.cwd)).toEqual(expect.arrayContaining(["all.zip", `${id}.zip`]));
   const bad = await bench({ tamper: (files) => files.filter((file) => file.name !== "images/cat.png") });
-  expect((await bad.cli.run(["download", bad.id, "--zip"])).code).toBe(9);
+  expect((await bad.cli.here(["download", bad.id, "--zip"])).code).toBe(9);
   expect(await readdir(bad.cli.cwd)).toEqual([]);
 });
 
 it("[CLI-23] status looks once and never waits; wait answers with the exit code of the outcome", async () => {
   const { cli, id } = await bench({ statuses: ["running"] });
-  const { code, stdout } = await cli.run(["status", id]);
+  const { code, stdout } = await cli.here(["status", id]);
   expect(code).toBe(0);
   expect(stdout).toMatch(new RegExp(`^${id} {2}running`));
-  expect((await cli.run(["wait", id, "--timeout", "300ms"])).code).toBe(124);
+  expect((await cli.here(["wait", id, "--timeout", "300ms"])).code).toBe(124);
   for (const [status, expected] of [
     ["cancelled", 4],
     ["output_deleted", 10],
     ["completed", 0],
   ] as const) {
     for (const batch of cli.fake.batches) batch.statuses = [status];
-    expect({ status, code: (await cli.run(["wait", id])).code }).toEqual({ status, code: expected });
+    expect({ status, code: (await cli.here(["wait", id])).code }).toEqual({ status, code: expected });
   }
 });

@@ -13,7 +13,7 @@ async function bench(
   const cli = await createCli({ failing: /dog/, ...options });
   const text = prompts.map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` })).join("\n");
   await writeFile(join(cli.cwd, "pets.jsonl"), text);
-  await cli.run(["submit", "pets.jsonl", ...flags]);
+  await cli.here(["submit", "pets.jsonl", ...flags]);
   return cli;
 }
 
@@ -25,7 +25,7 @@ const sent = (cli: Cli) =>
 it("[RETRY-1] makes the failed images anew, linked to their batch, into the same directory", async () => {
   const cli = await bench({}, undefined, ["-n", "spring", "--mime-type", "image/webp", "--metadata", "a=1"]);
   cli.fake.options.failing = /none/;
-  const { code, stdout, json } = await cli.run(["retry", "pets-images", "--json"]);
+  const { code, stdout, json } = await cli.here(["retry", "pets-images", "--json"]);
   expect({ code, out: stdout.length > 0 }).toEqual({ code: 0, out: true });
   expect(json()).toMatchObject({
     counts: { total: 3, success: 3, failed: 0 },
@@ -49,20 +49,20 @@ it("[RETRY-1] makes the failed images anew, linked to their batch, into the same
 it("[RETRY-1] afterwards every command takes the run as a whole, and nothing is sent again", async () => {
   const cli = await bench();
   cli.fake.options.failing = /none/;
-  await cli.run(["retry", "pets-images"]);
-  expect((await cli.run(["submit", "pets.jsonl"])).code).toBe(0);
-  expect((await cli.run(["wait", "pets-images"])).code).toBe(0);
-  expect((await cli.run(["download", "pets-images", "--json"])).json()).toMatchObject({
+  await cli.here(["retry", "pets-images"]);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  expect((await cli.here(["wait", "pets-images"])).code).toBe(0);
+  expect((await cli.here(["download", "pets-images", "--json"])).json()).toMatchObject({
     ok: true,
     fetched_count: 0,
   });
-  const items = (await cli.run(["items", "pets-images"])).stdout.trim().split("\n");
+  const items = (await cli.here(["items", "pets-images"])).stdout.trim().split("\n");
   expect(items.map((line) => line.split("\t").slice(0, 2))).toEqual([
     ["cat", "success"],
     ["dog", "success"],
     ["cow", "success"],
   ]);
-  const nothing = await cli.run(["retry", "pets-images"]);
+  const nothing = await cli.here(["retry", "pets-images"]);
   expect({ code: nothing.code, stdout: nothing.stdout }).toEqual({ code: 0, stdout: "pets-images\n" });
   expect(nothing.stderr).toContain("nothing to retry");
   expect(cli.fake.batches).toHaveLength(2);
@@ -70,9 +70,9 @@ it("[RETRY-1] afterwards every command takes the run as a whole, and nothing is 
 
 it("[RETRY-1] what fails again can be retried again; a run of several batches is retried for each", async () => {
   const cli = await bench({}, ["dog1", "cat", "dog2", "cow"], ["--max-batch", "2"]);
-  expect((await cli.run(["retry", "pets-images"])).code).toBe(4);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(4);
   cli.fake.options.failing = /none/;
-  expect((await cli.run(["retry", "pets-images"])).code).toBe(0);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(0);
   const parents = sent(cli).map((body) => body.parent_batch_id);
   const ids = cli.fake.batches.map(({ id }) => id);
   expect(parents).toEqual([undefined, undefined, ids[0], ids[1], ids[2], ids[3]]);
@@ -88,15 +88,15 @@ it("[RETRY-1] an id that its counter made too long for a request is sent under a
     join(cli.cwd, "pets.jsonl"),
     JSON.stringify({ custom_id: id, prompt: "a dog", output_count: 2 }),
   );
-  expect((await cli.run(["submit", "pets.jsonl"])).code).toBe(5);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(5);
   cli.fake.options.failing = /none/;
-  const { code, json } = await cli.run(["retry", "pets-images", "--json"]);
+  const { code, json } = await cli.here(["retry", "pets-images", "--json"]);
   expect(code).toBe(0);
   expect((json().items as { custom_id: string }[]).map((item) => item.custom_id)).toEqual([
     `${id}_01`,
     `${id}_02`,
   ]);
-  const again = await cli.run(["download", "pets-images", "--json"]);
+  const again = await cli.here(["download", "pets-images", "--json"]);
   expect(again.json()).toMatchObject({ ok: true, fetched_count: 0 });
 });
 
@@ -108,12 +108,12 @@ it("[RETRY-2] what was refused for its prompt is sent again only when asked", as
       body: Buffer.from(answer.body.toString().replaceAll("PROVIDER_ITEM_FAILED", "SAFETY_BLOCKED")),
     }),
   });
-  const { code, stderr } = await cli.run(["retry", "pets-images"]);
+  const { code, stderr } = await cli.here(["retry", "pets-images"]);
   expect(code).toBe(4);
   expect(stderr).toContain("1 image was refused for what the prompt says");
   expect(cli.fake.batches).toHaveLength(1);
   cli.fake.options.failing = /none/;
-  expect((await cli.run(["retry", "pets-images", "--include-refused"])).code).toBe(0);
+  expect((await cli.here(["retry", "pets-images", "--include-refused"])).code).toBe(0);
   expect(cli.fake.batches).toHaveLength(2);
 });
 
@@ -122,13 +122,13 @@ it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on wi
   cli.fake.options.statuses = ["running"];
   cli.fake.options.failing = /none/;
   for (let i = 0; i < 4; i++) cli.fake.fault(/^POST/, { reset: "after" });
-  expect((await cli.run(["retry", "pets-images"])).code).toBe(7);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
   expect(cli.fake.batches).toHaveLength(2);
   expect((await ledger(cli)).batches[1]).toMatchObject({ state: "unknown", round: 1, retried: ["dog"] });
-  const slow = await cli.run(["retry", "pets-images", "--timeout", "800ms"]);
+  const slow = await cli.here(["retry", "pets-images", "--timeout", "800ms"]);
   expect(slow.code).toBe(124);
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
-  const { code, stderr } = await cli.run(["retry", "pets-images"]);
+  const { code, stderr } = await cli.here(["retry", "pets-images"]);
   expect(code).toBe(0);
   expect(stderr).toContain("an earlier retry is not finished: going on with it");
   expect(cli.fake.batches).toHaveLength(2);
@@ -138,30 +138,30 @@ it("[RETRY-3] a retry that the service refuses leaves the run as it was", async 
   const cli = await bench();
   const body = { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "No money." } };
   cli.fake.fault(/^POST/, { status: 402, body });
-  expect((await cli.run(["retry", "pets-images"])).code).toBe(8);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(8);
   const { batches, finished_at } = await ledger(cli);
   expect({ count: batches.length, isFinished: finished_at !== null }).toEqual({ count: 1, isFinished: true });
-  expect((await cli.run(["retry", "pets-images", "--max-cost", "0.01"])).code).toBe(8);
+  expect((await cli.here(["retry", "pets-images", "--max-cost", "0.01"])).code).toBe(8);
   expect(cli.fake.batches).toHaveLength(1);
 });
 
 it("[RETRY-4] an id alone, a directory without prompts and a run that goes on cannot be retried", async () => {
   const cli = await bench();
   const id = cli.fake.batches[0]?.id ?? "";
-  const byId = await cli.run(["retry", id]);
+  const byId = await cli.here(["retry", id]);
   expect(byId.code).toBe(2);
   expect(byId.stderr).toContain("retry needs the output directory of the run");
-  await cli.run(["download", id, "-o", "copy"]);
-  expect((await cli.run(["retry", "copy"])).code).toBe(2);
+  await cli.here(["download", id, "-o", "copy"]);
+  expect((await cli.here(["retry", "copy"])).code).toBe(2);
   const running = await createCli({ statuses: ["running"] });
   await writeFile(join(running.cwd, "p.jsonl"), '{"prompt":"a"}');
-  await running.run(["submit", "p.jsonl", "-d"]);
-  expect((await running.run(["retry", "p-images"])).code).toBe(7);
+  await running.here(["submit", "p.jsonl", "-d"]);
+  expect((await running.here(["retry", "p-images"])).code).toBe(7);
 });
 
 it("[RETRY-5] --dry-run counts and estimates, and submits nothing", async () => {
   const cli = await bench();
-  const { code, stdout } = await cli.run(["retry", "pets-images", "--dry-run"]);
+  const { code, stdout } = await cli.here(["retry", "pets-images", "--dry-run"]);
   expect({ code, stdout }).toEqual({
     code: 0,
     stdout: "1 images to make again with vendorx-3.1-flash-image\nestimated cost $0.0335\n",

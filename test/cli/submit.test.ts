@@ -23,13 +23,13 @@ it("[CLI-1] submit prints the directory and nothing else on stdout; what to do n
 
 it("[CLI-1] prompts come from standard input too, and --output names the directory", async () => {
   const cli = await bench();
-  const { code, stdout } = await cli.run(["submit", "-", "--output", "out"], { stdin: PROMPTS });
+  const { code, stdout } = await cli.here(["submit", "-", "--output", "out"], { stdin: PROMPTS });
   expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
 });
 
 it("[CLI-2] the result of submit as JSON has the counts, the batches, the files and whether it was a replay", async () => {
   const cli = await bench();
-  const first = (await cli.run(["submit", "pets.jsonl", "--json"])).json();
+  const first = (await cli.here(["submit", "pets.jsonl", "--json"])).json();
   expect(first).toMatchObject({
     ok: true,
     exit_code: 0,
@@ -38,19 +38,19 @@ it("[CLI-2] the result of submit as JSON has the counts, the batches, the files 
     fetched_count: 2,
   });
   expect(first.counts).toEqual({ total: 2, success: 2, failed: 0 });
-  const again = await cli.run(["--json", "submit", "pets.jsonl"]);
+  const again = await cli.here(["--json", "submit", "pets.jsonl"]);
   expect(again.json()).toMatchObject({ ok: true, replayed: true, fetched_count: 0 });
   expect(again.stderr).toMatch(/re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)/);
 });
 
 it("[CLI-3] bad lines are all reported, nothing is sent, and the exit code is 2", async () => {
   const cli = await bench({}, '{"prompt":"ok"}\n{"promt":"x"}\n{"prompt":1}\n');
-  const { code, stdout, stderr } = await cli.run(["submit", "pets.jsonl"]);
+  const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl"]);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/pets\.jsonl:2: promt: .*did you mean prompt/);
   expect(stderr).toMatch(/pets\.jsonl:3: prompt: must be a string/);
   expect(cli.fake.requests).toHaveLength(0);
-  const { error } = (await cli.run(["submit", "pets.jsonl", "--json"])).json();
+  const { error } = (await cli.here(["submit", "pets.jsonl", "--json"])).json();
   expect(error).toMatchObject({
     code: "INVALID_INPUT",
     details: [expect.any(String), expect.any(String), expect.any(String)],
@@ -59,7 +59,7 @@ it("[CLI-3] bad lines are all reported, nothing is sent, and the exit code is 2"
 
 it("[CLI-4] some failed images are exit 4, with the command that retries them; allowed ones are exit 0", async () => {
   const cli = await bench({ failing: /dog/ });
-  const { code, stderr, json } = await cli.run(["submit", "pets.jsonl", "--json"]);
+  const { code, stderr, json } = await cli.here(["submit", "pets.jsonl", "--json"]);
   expect(code).toBe(4);
   expect(stderr).toContain("dog: PROVIDER_ITEM_FAILED: It did not work.");
   expect(stderr).toMatch(/next: imgbatch retry pets-images\n$/);
@@ -69,50 +69,50 @@ it("[CLI-4] some failed images are exit 4, with the command that retries them; a
     error: { code: "ITEMS_FAILED" },
     retry: "pets-images/retry.jsonl",
   });
-  expect((await cli.run(["submit", "pets.jsonl", "--allow-failures", "50%"])).code).toBe(0);
-  expect((await cli.run(["submit", "pets.jsonl", "--allow-failures", "1"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl", "--allow-failures", "50%"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl", "--allow-failures", "1"])).code).toBe(0);
 });
 
 it("[CLI-4] no image at all is exit 5, also when it would be allowed", async () => {
   const cli = await bench({ failing: /./ });
-  expect((await cli.run(["submit", "pets.jsonl", "--allow-failures", "100%"])).code).toBe(5);
+  expect((await cli.here(["submit", "pets.jsonl", "--allow-failures", "100%"])).code).toBe(5);
 });
 
 it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5 and says --new", async () => {
   const cli = await bench({ statuses: ["cancelled"] });
-  const some = await cli.run(["submit", "pets.jsonl"]);
+  const some = await cli.here(["submit", "pets.jsonl"]);
   expect(some.code).toBe(4);
   expect(some.stderr).toMatch(/was cancelled; submit --new generates all of it again/);
   const none = await bench({ statuses: ["failed"], failing: /./ });
-  expect((await none.run(["submit", "pets.jsonl"])).code).toBe(5);
+  expect((await none.here(["submit", "pets.jsonl"])).code).toBe(5);
 });
 
 it("[CLI-4] images that the service has deleted are exit 10", async () => {
   const cli = await bench({ statuses: ["output_deleted"] });
-  const { code, stderr } = await cli.run(["submit", "pets.jsonl"]);
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
   expect(code).toBe(10);
   expect(stderr).toContain("--new");
 });
 
 it("[CLI-5] --detach prints the ids and leaves the rest to wait and download", async () => {
   const cli = await bench({ statuses: ["running", "completed"] });
-  const { code, stdout, stderr } = await cli.run(["submit", "pets.jsonl", "-d"]);
+  const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl", "-d"]);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^imgbatch_\w+\n$/);
   expect(stderr).toMatch(/next: imgbatch wait pets-images\n$/);
-  const early = await cli.run(["download", "pets-images"]);
+  const early = await cli.here(["download", "pets-images"]);
   expect(early.code).toBe(7);
-  const waited = await cli.run(["wait", "pets-images", "--interval", "20ms"]);
+  const waited = await cli.here(["wait", "pets-images", "--interval", "20ms"]);
   expect(waited.code).toBe(0);
   expect(waited.stdout).toMatch(/^imgbatch_\w+ {2}completed {2}2\/2 images/);
-  const fetched = await cli.run(["download", "pets-images"]);
+  const fetched = await cli.here(["download", "pets-images"]);
   expect({ code: fetched.code, stdout: fetched.stdout }).toEqual({ code: 0, stdout: "pets-images\n" });
   expect(await readdir(join(cli.cwd, "pets-images", "images"))).toHaveLength(2);
 });
 
 it("[CLI-6] --dry-run counts, estimates and prints the keys, and submits nothing", async () => {
   const cli = await bench();
-  const { code, stdout } = await cli.run(["submit", "pets.jsonl", "--dry-run", "--count", "2"]);
+  const { code, stdout } = await cli.here(["submit", "pets.jsonl", "--dry-run", "--count", "2"]);
   expect(code).toBe(0);
   expect(stdout).toMatch(
     /^2 prompts, 4 images, 1 batch with vendorx-3\.1-flash-image\nestimated cost \$0\.134\nib1-[0-9a-f]{64}\n$/,
@@ -123,14 +123,14 @@ it("[CLI-6] --dry-run counts, estimates and prints the keys, and submits nothing
 
 it("[CLI-7] --max-cost refuses a dearer run before anything is sent, and needs a price", async () => {
   const cli = await bench();
-  const refused = await cli.run(["submit", "pets.jsonl", "--max-cost", "0.05"]);
+  const refused = await cli.here(["submit", "pets.jsonl", "--max-cost", "0.05"]);
   expect(refused.code).toBe(8);
   expect(refused.stderr).toContain("2 images would cost $0.067, more than --max-cost $0.05");
-  expect((await cli.run(["submit", "pets.jsonl", "--max-cost", "0.07"])).code).toBe(0);
-  expect((await cli.run(["submit", "pets.jsonl", "--max-cost", "0"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl", "--max-cost", "0.07"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl", "--max-cost", "0"])).code).toBe(0);
   const foreign = await bench({ foreign: true });
-  expect((await foreign.run(["submit", "pets.jsonl", "--max-cost", "1"])).code).toBe(2);
-  expect((await foreign.run(["submit", "pets.jsonl", "--max-cost", "1", "--unit-cost", "2"])).code).toBe(8);
+  expect((await foreign.here(["submit", "pets.jsonl", "--max-cost", "1"])).code).toBe(2);
+  expect((await foreign.here(["submit", "pets.jsonl", "--max-cost", "1", "--unit-cost", "2"])).code).toBe(8);
   expect(foreign.fake.count(/^POST/)).toBe(0);
 });
 
@@ -146,7 +146,7 @@ it("[CLI-8] the options of submit reach the request", async () => {
     "--mime-type",
     "image/webp",
   ];
-  await cli.run([
+  await cli.here([
     "submit",
     ...options,
     "--metadata",
@@ -182,7 +182,7 @@ it("[CLI-8] an option that is not right is exit 2 and says what would be", async
     ["--model", "vendorx-9"],
   ];
   for (const options of wrong) {
-    const { code, stdout } = await cli.run(["submit", "pets.jsonl", ...options]);
+    const { code, stdout } = await cli.here(["submit", "pets.jsonl", ...options]);
     expect({ options, code, stdout }).toEqual({ options, code: 2, stdout: "" });
   }
   expect(cli.fake.count(/^POST/)).toBe(0);
@@ -191,13 +191,13 @@ it("[CLI-8] an option that is not right is exit 2 and says what would be", async
 it("[CLI-9] the same command after a lost answer makes no second batch", async () => {
   const cli = await bench();
   cli.fake.fault(/^POST/, { reset: "after" });
-  expect((await cli.run(["submit", "pets.jsonl"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
   expect(cli.fake.batches).toHaveLength(1);
 });
 
 it("[CLI-10] the time limit is exit 124 and says what becomes of the batch", async () => {
   const cli = await bench({ statuses: ["running"] });
-  const { code, json, stderr } = await cli.run(["submit", "pets.jsonl", "--timeout", "2s", "--json"]);
+  const { code, json, stderr } = await cli.here(["submit", "pets.jsonl", "--timeout", "2s", "--json"]);
   expect(code).toBe(124);
   expect(json().error).toMatchObject({ code: "TIMEOUT" });
   expect(stderr).toMatch(/Time is up; imgbatch_\w+ goes on/);
@@ -228,7 +228,7 @@ it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the 
 it("[CLI-12] a disk that refuses is exit 9 and the message names the path", async () => {
   const cli = await bench();
   await writeFile(join(cli.cwd, "file"), "");
-  const { code, stderr } = await cli.run(["submit", "pets.jsonl", "-o", "file/out"]);
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl", "-o", "file/out"]);
   expect(code).toBe(9);
   expect(stderr).toMatch(/Could not save .*file\/out: a part of the path is not a directory/);
 });
@@ -238,19 +238,19 @@ it("[CLI-12] a downloaded file that is not what it should be is exit 9", async (
     tamper: (files) =>
       files.map((file) => ({ ...file, data: file.name === "images/cat.png" ? Buffer.from("x") : file.data })),
   });
-  expect((await cli.run(["submit", "pets.jsonl"])).code).toBe(9);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(9);
 });
 
 it("[CLI-13] nothing that others wrote can move the cursor, and the key is never shown", async () => {
   const cli = await bench();
   const message = "evil \u001b[2J\u0007 text";
   cli.fake.fault(/^POST/, { status: 400, body: { error: { code: "BATCH_IMAGE_INVALID_ITEMS", message } } });
-  const { code, stdout, stderr } = await cli.run(["submit", "pets.jsonl", "-v"]);
+  const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl", "-v"]);
   expect(code).toBe(2);
   expect(stderr).toContain("evil \\x1b[2J\\x07 text");
   expect(stderr).toContain("request id: req_fake");
   expect(stdout + stderr).not.toContain(FAKE_KEY);
-  await cli.run(["submit", "pets.jsonl"]);
+  await cli.here(["submit", "pets.jsonl"]);
   for (const name of ["imgbatch.json", "results.jsonl"]) {
     expect(await readFile(join(cli.cwd, "pets-images", name), "utf8")).not.toContain(FAKE_KEY);
   }
@@ -258,9 +258,9 @@ it("[CLI-13] nothing that others wrote can move the cursor, and the key is never
 
 it("[CLI-14] -q says nothing when all is well, and --progress none only what stays", async () => {
   const cli = await bench();
-  expect((await cli.run(["submit", "pets.jsonl", "-q"])).stderr).toBe("");
+  expect((await cli.here(["submit", "pets.jsonl", "-q"])).stderr).toBe("");
   await rm(join(cli.cwd, "pets-images"), { recursive: true });
-  const { stderr } = await cli.run(["submit", "pets.jsonl", "--progress", "none"]);
+  const { stderr } = await cli.here(["submit", "pets.jsonl", "--progress", "none"]);
   expect(stderr).not.toContain("submitting");
   expect(stderr).toContain("on disk and verified");
 });

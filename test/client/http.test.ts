@@ -292,6 +292,9 @@ it("[HTTP-5] errors of other shapes are told in their own words", async () => {
     const { fake, http } = await wire();
     fake.fault(/^GET/, { status: 404, body });
     await expect(look(http)).rejects.toThrow(/^It broke\./);
+    // Also of the kind of the other API: a batch is no model.
+    fake.fault(/^GET/, { status: 404, body });
+    await expect(look(http)).rejects.toMatchObject({ code: "NOT_FOUND" });
   }
 });
 

@@ -144,7 +144,7 @@ describe("the metadata of a picture", () => {
       for (const alpha of mimeType === "image/webp" ? [false, true] : [false]) {
         const before = await plain(mimeType, alpha);
         const after = addMetadata(before, mimeType, size, metadata("a fox"));
-        expect(await sharpInspector.inspect(after, { maxPixels: 1000 })).toEqual({ mimeType, ...size });
+        expect(await sharpInspector.inspect(after, { maxPixels: 1000 })).toMatchObject({ mimeType, ...size });
         expect((await sharp(after).raw().toBuffer()).equals(await sharp(before).raw().toBuffer())).toBe(true);
         expect((await sharp(after).metadata()).hasAlpha).toBe((await sharp(before).metadata()).hasAlpha);
       }

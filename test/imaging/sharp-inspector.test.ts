@@ -44,7 +44,12 @@ function floodPng(width: number, height: number): Buffer {
 
 describe("the image inspector", () => {
   it.each(IMAGE_MIME_TYPES)("[IMG-1] says type, width and height of a whole %s", async (mimeType) => {
-    expect(await inspect(await picture(mimeType))).toEqual({ mimeType, widthPx: 160, heightPx: 120 });
+    expect(await inspect(await picture(mimeType))).toEqual({
+      mimeType,
+      widthPx: 160,
+      heightPx: 120,
+      decodedPixels: 160 * 120,
+    });
   });
 
   it("[IMG-1] takes grey, transparent, 16-bit, interlaced and progressive images", async () => {
@@ -140,7 +145,8 @@ describe("the image inspector", () => {
     const bytes = await sharp(frames, { join: { animated: true } })
       .webp()
       .toBuffer();
-    expect(await inspect(bytes)).toEqual({ mimeType: "image/webp", widthPx: 160, heightPx: 120 });
+    const facts = { mimeType: "image/webp", widthPx: 160, heightPx: 120, decodedPixels: 2 * 160 * 120 };
+    expect(await inspect(bytes)).toEqual(facts);
     await expect(sharpInspector.inspect(bytes, { maxPixels: 160 * 120 + 1 })).rejects.toThrow(/2 frames/);
     await expect(inspect(bytes.subarray(0, bytes.length - 200))).rejects.toThrow(InvalidImageError);
   });

@@ -19,6 +19,8 @@ const WITHOUT_OPERATION: Partial<Record<ServiceErrorCode, string>> = {
   ...RESERVED,
   NOT_FOUND: "answered where there is no operation",
   METHOD_NOT_ALLOWED: "answered where there is no operation",
+  MALFORMED_REQUEST: "answered before it is known which operation is meant",
+  REQUEST_HEADERS_TOO_LARGE: "answered before it is known which operation is meant",
   BATCH_IMAGE_PROVIDER_SUBMIT_FAILED:
     "told as the error of a failed batch, since batches are submitted later",
 };
@@ -81,6 +83,6 @@ const sources = ["domain", "server", "storage", "workers"].flatMap((layer) =>
 
 /** Whether some line throws the code, or writes it into a batch that has failed. */
 function isAnswered(code: ServiceErrorCode): boolean {
-  const use = new RegExp(`(?:new ImgbatchError|fail)\\(\\s*"${code}"|code: "${code}"`);
+  const use = new RegExp(`(?:new ImgbatchError|fail|return)[ (]\\s*"${code}"|[?:] "${code}"`);
   return sources.some((text) => use.test(text));
 }

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -42,12 +43,15 @@ describe("a restart", () => {
     const { blobs } = await openBeside(first.data);
     await blobs.put(`outputs/${id}/7-abc-0`, await tinyPng());
     await writeFile(join(outputs, ".x.partial"), "half");
+    const halfKey = join(first.data, ".credentials.json.0123456789ab.partial");
+    await writeFile(halfKey, "half");
     await blobs.put("inputs/imgbatch_never_accepted/abc", await tinyPng());
 
     const second = await startTestService({ data: first.data });
     await second.until(id);
     expect(await readdir(outputs)).toHaveLength(1);
     expect(await blobs.list("inputs/")).toEqual([]);
+    expect(existsSync(halfKey)).toBe(false);
   });
 
   it("[RESULT-1] an image whose file is gone or damaged is found out before anything is paid", async () => {

@@ -188,6 +188,6 @@ function routesOf(router: Router | Listing, mount = ""): string[] {
     // `all` of an application is spelled out; nobody else takes CONNECT.
     if (methods.includes("CONNECT")) return [];
     const named = methods.filter((method) => method !== "*").map((method) => method.toLowerCase());
-    return named.map((method) => `${method} ${full.replace(/:(\w+)/g, "{$1}")}`);
+    return named.map((method) => `${method} ${full.replace(/(?<!\\):(\w+)/g, "{$1}").replace("\\", "")}`);
   });
 }

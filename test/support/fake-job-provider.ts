@@ -10,21 +10,28 @@ import { made, tinyPng } from "./fake-provider.ts";
 /** An upstream that takes whole batches. It outlives the services that talk to it, as a real one does. */
 export class FakeJobProvider implements JobProvider {
   readonly kind = "job";
-  readonly name = "procedural";
-  readonly concurrency = 2;
+  readonly name: string;
+  readonly concurrency: number;
   readonly pollMs = 10_000;
   /** What was submitted, by the upstream's name. */
   readonly jobs = new Map<string, { jobId: string; items: JobItem[] }>();
+  /** The upstream's names of the jobs that it was told to stop. */
+  readonly cancelled: string[] = [];
   polls = 0;
-  status: () => JobStatus = () => ({ state: "succeeded" });
+  status: (upstreamName: string) => JobStatus = () => ({ state: "succeeded" });
   resultOf: (item: JobItem) => Promise<JobResult | null> = async ({ key }) => ({
     key,
     output: made(await tinyPng()),
   });
-  /** Runs after the upstream has taken a job; what it throws is how the answer gets lost. */
-  afterSubmit: () => void = () => {};
+  /** Runs after the upstream has taken a job; what it throws or waits for is how the answer gets lost or late. */
+  afterSubmit: () => void | Promise<void> = () => {};
 
-  serves(): boolean {
+  constructor(options: { name?: string; concurrency?: number } = {}) {
+    this.name = options.name ?? "procedural";
+    this.concurrency = options.concurrency ?? 2;
+  }
+
+  serves(_model: string): boolean {
     return true;
   }
 
@@ -33,7 +40,7 @@ export class FakeJobProvider implements JobProvider {
     for await (const item of items) taken.push(item);
     const name = `upstream/${this.jobs.size + 1}`;
     this.jobs.set(name, { jobId, items: taken });
-    this.afterSubmit();
+    await this.afterSubmit();
     return name;
   }
 
@@ -41,9 +48,11 @@ export class FakeJobProvider implements JobProvider {
     return [...this.jobs].find(([, job]) => job.jobId === jobId)?.[0] ?? null;
   }
 
-  async poll(): Promise<JobStatus> {
+  async poll(upstreamName: string): Promise<JobStatus> {
     this.polls++;
-    return this.status();
+    if (this.cancelled.includes(upstreamName))
+      return { state: "cancelled", message: "the job was cancelled" };
+    return this.status(upstreamName);
   }
 
   /** In reverse order: positions mean nothing. */
@@ -54,7 +63,10 @@ export class FakeJobProvider implements JobProvider {
     }
   }
 
-  async cancel(): Promise<void> {}
+  async cancel(upstreamName: string): Promise<void> {
+    this.cancelled.push(upstreamName);
+  }
+
   async close(): Promise<void> {}
 }
 

@@ -8,19 +8,22 @@ export class FakeProvider implements ItemProvider {
   readonly kind = "item";
   readonly name: string;
   readonly concurrency: number;
+  /** The one model that it makes images for; null for any. */
+  readonly model: string | null;
   readonly requests: ImageRequest[] = [];
   running = 0;
   maxRunning = 0;
   answer: (request: ImageRequest, signal: AbortSignal) => Answer;
 
-  constructor(options: { name?: string; concurrency?: number } = {}) {
+  constructor(options: { name?: string; concurrency?: number; model?: string } = {}) {
     this.name = options.name ?? "procedural";
     this.concurrency = options.concurrency ?? 2;
+    this.model = options.model ?? null;
     this.answer = async () => made(await tinyPng());
   }
 
-  serves(): boolean {
-    return true;
+  serves(model: string): boolean {
+    return this.model === null || this.model === model;
   }
 
   async generate(request: ImageRequest, signal: AbortSignal): Promise<GeneratedImages> {

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { onTestFinished } from "vitest";
+import { watchEnvironment, watchText } from "./secrets.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 export const BIN = resolve(ROOT, "bin/imgbatch.mjs");
@@ -42,11 +43,15 @@ export function startNode(args: string[], options: { cwd?: string; env?: NodeJS.
   child.stderr.on("data", (chunk) => {
     stderr += chunk;
   });
+  watchEnvironment(options.env ?? {});
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const exited = once(child, "close").then(([code, signal]) => ({ code, signal, stdout, stderr }) as Exit);
   onTestFinished(async () => {
     child.kill("SIGKILL");
     await exited;
+    const what = args.filter((arg) => /^[a-z-]+$/.test(arg)).join(" ");
+    watchText(stderr, `stderr of ${what}`);
+    if (!maySayKey(args)) watchText(stdout, `stdout of ${what}`);
   });
   return {
     child,
@@ -57,6 +62,11 @@ export function startNode(args: string[], options: { cwd?: string; env?: NodeJS.
       return value;
     },
   };
+}
+
+/** Making a key shows it, once; and programs of the tests tell them what they need. */
+function maySayKey(args: readonly string[]): boolean {
+  return args[0] !== BIN || args.slice(1, 4).join(" ") === "admin keys create";
 }
 
 /** Runs the command line to its end. */

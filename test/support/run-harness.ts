@@ -1,7 +1,5 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { onTestFinished } from "vitest";
 import { createHttp, type Http } from "../../src/client/http.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../src/contract/limits.ts";
 import { awaitBatches } from "../../src/run/await-run.ts";
@@ -14,6 +12,8 @@ import { keyFingerprint, type RunService } from "../../src/run/service-identity.
 import { startRun } from "../../src/run/start-run.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
 import { InstantClock } from "./instant-clock.ts";
+import { watchSecret } from "./secrets.ts";
+import { tempDir } from "./temp-dir.ts";
 
 /** A run against a fake service, in a directory of its own. */
 export interface Bench {
@@ -48,11 +48,8 @@ export interface SubmitOptions {
 
 export async function createBench(options: FakeOptions = {}): Promise<Bench> {
   const fake = await startFakeService(options);
-  const root = await mkdtemp(join(tmpdir(), "imgbatch-run-"));
-  onTestFinished(async () => {
-    await fake.close();
-    await rm(root, { recursive: true, force: true });
-  });
+  const root = await tempDir(() => fake.close());
+  watchSecret(FAKE_KEY);
   const clock = new InstantClock(Date.now());
   const http = createHttp({
     baseUrl: fake.url,

@@ -6,9 +6,11 @@ import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
 import { openDataDirectory } from "../../src/data.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
-import { silentLog } from "../../src/kernel/log.ts";
+import type { Log } from "../../src/kernel/log.ts";
+import { createLog } from "../../src/kernel/pino-log.ts";
 import { FakeProvider } from "./fake-provider.ts";
 import { gate } from "./gate.ts";
+import { watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
 
 export interface TestService extends Service {
@@ -29,6 +31,8 @@ interface TestServiceOptions {
   providers?: readonly ImageProvider[];
   clock?: Clock;
   workers?: boolean;
+  /** Filled with what the service logs. */
+  logLines?: string[];
 }
 
 export const MODEL = "vendorx-3.1-flash-image";
@@ -42,7 +46,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     address: { host: "127.0.0.1", port: 0 },
     announceUrl: true,
     workers: options.workers ?? true,
-    log: silentLog,
+    log: watchedLog(options.logLines),
     providers: options.providers ?? [new FakeProvider()],
     random: () => 0.5,
     ...(options.clock ? { clock: options.clock } : {}),
@@ -89,6 +93,15 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
       }
     },
   };
+}
+
+/** Every line that the service would log is made, and searched for secrets. */
+export function watchedLog(lines: string[] = []): Log {
+  const write = (line: string) => {
+    lines.push(line);
+    watchText(line, "a log line");
+  };
+  return createLog({ level: "debug", forPeople: false, write });
 }
 
 /** `count` items with prompts and ids of their own. */

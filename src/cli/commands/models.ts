@@ -1,19 +1,32 @@
 import { listModels } from "../../client/batches.ts";
+import { listRealtimeModels } from "../../client/realtime-models.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { escapeControls } from "../../kernel/text.ts";
 import type { RunCommand } from "../command.ts";
+import { flagOption } from "../option-values.ts";
 import { withService } from "../with-service.ts";
 
-/** `imgbatch models`: the batch models of this key, each with what an image costs. */
+/** `imgbatch models`: the models of this key for batches or for images at once, each with what an image costs. */
 export const run: RunCommand = (context) =>
   withService(context, { workers: false }, async ({ http }) => {
-    const models = await listModels(http, context.signal);
+    const { signal, options } = context;
+    const models = flagOption(options, "realtime")
+      ? (await listRealtimeModels(http, signal)).map(({ id, costsMicroUsd, raw }) => ({
+          id,
+          raw,
+          cost: Object.entries(costsMicroUsd ?? {})
+            .map(([size, micros]) => `${size} ${formatUsd(micros)}`)
+            .join("  "),
+        }))
+      : (await listModels(http, signal)).map(({ id, imageCostMicroUsd, raw }) => ({
+          id,
+          raw,
+          cost: imageCostMicroUsd === null ? "" : formatUsd(imageCostMicroUsd),
+        }));
     return {
       exitCode: EXIT_CODES.ok.code,
-      json: { models: models.map((model) => model.raw) },
-      lines: models.map(({ id, imageCostMicroUsd }) =>
-        escapeControls(imageCostMicroUsd === null ? id : `${id}  ${formatUsd(imageCostMicroUsd)}`),
-      ),
+      json: { models: models.map(({ raw }) => raw) },
+      lines: models.map(({ id, cost }) => escapeControls(cost === "" ? id : `${id}  ${cost}`)),
     };
   });

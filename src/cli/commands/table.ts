@@ -1,5 +1,6 @@
 import type { CommandSpec } from "../command.ts";
 import { cancel, items, list, models, remove, status } from "../specs/batches.ts";
+import { generate } from "../specs/generate.ts";
 import { download, retry, submit, wait, watch } from "../specs/runs.ts";
 import { serve } from "../specs/serve.ts";
 import { admin } from "./admin/table.ts";
@@ -10,6 +11,7 @@ import { admin } from "./admin/table.ts";
  */
 export const COMMANDS: readonly CommandSpec[] = [
   submit,
+  generate,
   status,
   wait,
   watch,

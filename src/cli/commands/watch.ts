@@ -6,11 +6,12 @@ import { wallClock } from "../../kernel/clock.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { describeEnd } from "../describe-end.ts";
 import { lookAtAll } from "../look.ts";
+import { mayShowLive } from "../may-show-live.ts";
 import { durationOption } from "../option-values.ts";
 import { recordAll, requireReachable, requireSubmitted, resolveTargets, type Target } from "../targets.ts";
 import { createPlainView } from "../watch/plain-view.ts";
 import { watchBatches } from "../watch/watch-batches.ts";
-import { mayShowLive, watchLive } from "../watch/watch-live.ts";
+import { watchLive } from "../watch/watch-live.ts";
 import { type ConnectedService, explainStop, timeLimit, withService } from "../with-service.ts";
 
 /** `imgbatch watch`: `wait` for those who look on; without arguments, everything of the key that still runs. */

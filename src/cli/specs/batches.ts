@@ -68,7 +68,8 @@ export const remove: CommandSpec = {
 export const models: CommandSpec = {
   name: "models",
   summary: "the models that this key can make batches with, and what an image costs",
-  examples: ["imgbatch models --json"],
+  options: [{ flags: "--realtime", description: "the models of `imgbatch generate` instead" }],
+  examples: ["imgbatch models --json", "imgbatch models --realtime"],
   exits: asking,
   load: () => import("../commands/models.ts"),
 };

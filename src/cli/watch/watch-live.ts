@@ -8,14 +8,6 @@ import { mayColor } from "../terminal.ts";
 import type { ConnectedService } from "../with-service.ts";
 import { type WatchOptions, watchBatches } from "./watch-batches.ts";
 
-/** Whether a person looks at a terminal that can redraw: else lines are better. */
-export async function mayShowLive({ global, results }: CommandContext): Promise<boolean> {
-  if (global.quiet || global.progress !== "auto" || !results.isForPeople) return false;
-  if (!process.stdin.isTTY || !process.stdout.isTTY || !process.stdout.columns) return false;
-  const { isStillTerminal } = await import("../../config.ts");
-  return !isStillTerminal();
-}
-
 /**
  * Watches with the live view, and leaves a line for each batch when it closes. Throws `INTERRUPTED` when the person
  * quits before the end.

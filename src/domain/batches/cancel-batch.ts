@@ -1,6 +1,7 @@
 import type { ItemError } from "../../contract/item-errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import type { Stores } from "../ports/stores.ts";
+import { failPending } from "./fail-pending.ts";
 import { moveBatch } from "./lifecycle.ts";
 
 const CANCELLED: ItemError = {
@@ -11,20 +12,20 @@ const CANCELLED: ItemError = {
 
 /**
  * Cancels a batch, in one transaction: what is not finished fails, what is finished is paid for and stays, the rest of
- * the hold goes back. Work that is under way loses its lease with it, so a late result is dropped. Answers whether
- * the batch was cancelled by this call; an ended batch stays as it is.
+ * the hold goes back. Work that is under way loses its lease with it, so a late result is dropped. Answers the
+ * custom ids of the items that failed with it, or null, without any change, when the batch had ended.
  * Rules: CANCEL-1, CANCEL-2, CANCEL-3.
  */
 export function cancelBatch(
   stores: Stores,
   batchId: string,
   end: { nowMs: number; outputsExpireAtMs: number | null },
-): Promise<boolean> {
+): Promise<string[] | null> {
   return stores.write((tx) => {
     const batch = tx.batches.byId(batchId);
-    if (!batch || isTerminal(batch.status)) return false;
-    const failed = tx.items.failPending(batchId, CANCELLED, end.nowMs);
-    tx.batches.addCounts(batchId, { success: 0, fail: failed });
-    return moveBatch(tx, batch, "cancelled", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs });
+    if (!batch || isTerminal(batch.status)) return null;
+    const failed = failPending(tx, batch, CANCELLED, end.nowMs);
+    const { outputsExpireAtMs } = end;
+    return moveBatch(tx, batch, "cancelled", end.nowMs, { outputsExpireAtMs }) ? failed : null;
   });
 }

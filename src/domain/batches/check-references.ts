@@ -1,10 +1,14 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { referenceImageSchema } from "../../contract/create-batch.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import type { ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { DecodedBase64 } from "../../kernel/decoded-base64.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { hasUnstorableText } from "../../kernel/text.ts";
+import { formatBytes, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
+import { turnTaker } from "../../kernel/turns.ts";
+import { decodeImage } from "../images/base64-image.ts";
+import { InputImages } from "../images/input-images.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { fail, schemaProblem } from "./request-problems.ts";
@@ -20,27 +24,30 @@ export interface CheckedReference {
   storageUri: string | null;
 }
 
-type ReferenceBody = z.infer<typeof referenceImageSchema>;
+/** Long Base64 comes decoded from a large body. */
+const bodySchema = referenceImageSchema.extend({
+  data: z.union([z.instanceof(DecodedBase64), referenceImageSchema.shape.data]),
+});
+type ReferenceBody = z.infer<typeof bodySchema>;
 
 interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
   model: ModelEntry | null;
   limits: Limits;
-  inspector: ImageInspector;
   storageUriPrefixes: readonly string[];
 }
 
 /**
- * Checks the reference images of all items: count, Base64, size, and that the bytes really are an image of the type
- * that the request says. Equal bytes are decoded once. Throws the code of the first failure.
+ * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
+ * code of the first failure.
  * Rules: BATCH-4, LIMIT-3, LIMIT-4.
  */
-export async function checkReferences<T extends { outputCount: number; reference_images: unknown[] }>(
+export async function readReferences<T extends { outputCount: number; reference_images: unknown[] }>(
   items: readonly T[],
   rules: Rules,
 ): Promise<(Omit<T, "reference_images"> & { references: CheckedReference[] })[]> {
   refuseTooMany(items, rules);
-  const pixels = new Map<string, number>();
+  const takeTurn = turnTaker();
   let totalBytes = 0;
   const checked = [];
   for (const [i, item] of items.entries()) {
@@ -51,17 +58,36 @@ export async function checkReferences<T extends { outputCount: number; reference
       references.push(reference);
       if (reference.bytes === null) continue;
       totalBytes += reference.bytes.length;
+      await takeTurn(reference.bytes.length);
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
         const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;
         throw fail("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
-      await checkImage(reference, reference.bytes, at, pixels, rules.inspector);
     }
     const { reference_images: _, ...rest } = item;
     checked.push({ ...rest, references });
   }
   return checked;
+}
+
+/**
+ * Checks that the bytes of every reference really are an image of the type that the request says. Equal bytes are
+ * decoded once. Throws the code of the first failure.
+ * Rules: BATCH-4, LIMIT-4.
+ */
+export async function checkImages(
+  items: readonly { references: readonly CheckedReference[] }[],
+  inspector: ImageInspector,
+): Promise<void> {
+  const images = new InputImages(inspector);
+  for (const [i, { references }] of items.entries()) {
+    for (const [j, reference] of references.entries()) {
+      if (reference.bytes === null) continue;
+      const at = `items[${i}].reference_images[${j}]`;
+      await checkImage(reference, reference.bytes, at, images);
+    }
+  }
 }
 
 function refuseTooMany(
@@ -84,7 +110,7 @@ function refuseTooMany(
 }
 
 function parseReference(body: unknown, at: string): ReferenceBody {
-  const parsed = referenceImageSchema.safeParse(body);
+  const parsed = bodySchema.safeParse(body);
   if (parsed.success) return parsed.data;
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }
@@ -105,8 +131,14 @@ function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedRe
     return { ...tags, storageUri, bytes: null, sha256: null };
   }
   if (data == null || data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
-  const bytes = readBase64(data, at, rules.limits);
-  return { ...tags, storageUri: null, bytes, sha256: sha256Hex(bytes) };
+  const bytes = data instanceof DecodedBase64 ? data.bytes : readBase64(data, at, rules.limits);
+  if (bytes.length > rules.limits.referenceImageBytes) throw tooLarge(at, rules.limits);
+  return {
+    ...tags,
+    storageUri: null,
+    bytes,
+    sha256: data instanceof DecodedBase64 ? data.sha256 : sha256Hex(bytes),
+  };
 }
 
 /** The service never opens it: a provider that knows the storage does. */
@@ -122,53 +154,33 @@ function checkStorageUri(body: ReferenceBody, at: string, prefixes: readonly str
 }
 
 function readBase64(data: string, at: string, limits: Limits): Buffer {
-  if (data.length > Math.ceil(limits.referenceImageBytes / 3) * 4) {
-    const mib = limits.referenceImageBytes / 1024 / 1024;
-    throw invalid(`${at}.data`, `is larger than ${mib} MiB`);
-  }
-  const bytes = Buffer.from(data, "base64");
-  // Node skips what is not Base64; only a round trip shows it.
-  if (bytes.toString("base64") !== data) {
-    throw invalid(`${at}.data`, "must be strict Base64, without a data URL prefix");
-  }
-  if (bytes.length > limits.referenceImageBytes) {
-    throw invalid(`${at}.data`, `is larger than ${limits.referenceImageBytes / 1024 / 1024} MiB`);
-  }
-  return bytes;
+  const decoded = decodeImage(data, limits.referenceImageBytes, "strict");
+  if (typeof decoded === "string") throw invalid(`${at}.data`, decoded);
+  return decoded;
+}
+
+function tooLarge(at: string, limits: Limits): ImgbatchError {
+  return invalid(`${at}.data`, `is larger than ${formatBytes(limits.referenceImageBytes)}`);
 }
 
 function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
   if (text == null) return null;
-  if (Array.from(text).length > maxChars || hasUnstorableText(text)) {
+  if (isLongerThan(text, maxChars) || hasUnstorableText(text)) {
     throw invalid(at, `must be text of at most ${maxChars} characters`);
   }
   return text;
 }
 
 async function checkImage(
-  reference: CheckedReference,
+  { sha256, mimeType }: CheckedReference,
   bytes: Buffer,
   at: string,
-  pixels: Map<string, number>,
-  inspector: ImageInspector,
+  images: InputImages,
 ): Promise<void> {
-  const known = `${reference.sha256} ${reference.mimeType}`;
-  if (pixels.has(known)) return;
-  try {
-    const facts = await inspector.inspect(bytes, { maxPixels: FIXED_LIMITS.referencePixels });
-    if (facts.mimeType !== reference.mimeType) {
-      throw invalid(`${at}.mime_type`, `says ${reference.mimeType}, the bytes are ${facts.mimeType}`);
-    }
-    pixels.set(known, facts.widthPx * facts.heightPx);
-  } catch (error) {
-    if (error instanceof ImgbatchError) throw error;
-    throw invalid(`${at}.data`, error instanceof Error ? error.message : "is no image");
-  }
-  const total = [...pixels.values()].reduce((a, b) => a + b, 0);
-  if (total > FIXED_LIMITS.referencePixelsPerRequest) {
-    const megapixels = FIXED_LIMITS.referencePixelsPerRequest / 1e6;
-    throw invalid(at, `the reference images exceed ${megapixels} megapixels in all`);
-  }
+  const found = await images.check(bytes, { sha256: sha256 ?? "", mimeType });
+  if (!("problem" in found)) return;
+  const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
+  throw invalid(fields[found.about], found.problem);
 }
 
 function invalid(param: string, problem: string): ImgbatchError {

@@ -6,10 +6,10 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
 import { canonicalJson } from "../../kernel/canonical-json.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { codePointLength, hasUnstorableText, truncateCodePoints } from "../../kernel/text.ts";
+import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type CheckedReference, checkReferences } from "./check-references.ts";
+import { type CheckedReference, checkImages, readReferences } from "./check-references.ts";
 import { checkMetadata, fail, schemaProblem } from "./request-problems.ts";
 
 /** One item of a request that has passed every check. */
@@ -40,6 +40,8 @@ export interface RequestRules {
   inspector: ImageInspector;
   /** A `storage_uri` must begin with one of these; none are taken when it is empty. */
   storageUriPrefixes: readonly string[];
+  /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
+  isKnown?: (hash: string) => boolean;
 }
 
 /**
@@ -56,7 +58,7 @@ const bodySchema = createBatchSchema.extend({
 /**
  * Checks and normalises the body of a create request. The order is fixed and the first failure is answered:
  * model present, items and fields, duplicate ids, prompt lengths, references, images in all, model known.
- * Rules: BATCH-2, BATCH-3, LIMIT-2.
+ * Rules: BATCH-2, BATCH-3, LIMIT-2, IDEM-8.
  */
 export async function checkRequest(body: unknown, rules: RequestRules): Promise<CheckedRequest> {
   const modelId = (body as { model?: unknown } | null)?.model;
@@ -87,13 +89,24 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   }));
   refuseDuplicateIds(items);
   items.forEach((item, i) => {
-    const length = codePointLength(item.prompt);
-    if (length <= limits.promptChars) return;
+    if (!isLongerThan(item.prompt, limits.promptChars)) return;
+    // Counting takes long where the text is: who sends so much does not need the number.
+    const length = item.prompt.length > 1_000_000 ? "over a million" : codePointLength(item.prompt);
     const problem = `has ${length} characters; at most ${limits.promptChars} are allowed`;
     throw fail("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const model = rules.models.find((m) => m.id === modelId) ?? null;
-  const checkedItems = await checkReferences(items, { ...rules, model });
+  const checkedItems = await readReferences(items, { ...rules, model });
+  const asked = {
+    modelId,
+    taskName,
+    parentBatchId: request.parent_batch_id ?? null,
+    mimeType,
+    metadata,
+    items: checkedItems,
+  };
+  const hash = hashOf(asked);
+  if (!rules.isKnown?.(hash)) await checkImages(checkedItems, rules.inspector);
   const images = items.reduce((sum, item) => sum + item.outputCount, 0);
   if (images > limits.outputImagesPerBatch) {
     const problem = `ask for ${images} images; a batch makes at most ${limits.outputImagesPerBatch}`;
@@ -102,15 +115,8 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   if (!model || !batchModelsOf(rules.group, rules.models).includes(model)) {
     throw fail("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
   }
-  const checked = {
-    model,
-    taskName,
-    parentBatchId: request.parent_batch_id ?? null,
-    mimeType,
-    metadata,
-    items: checkedItems,
-  };
-  return { ...checked, hash: hashOf(checked) };
+  const { modelId: _, ...checked } = asked;
+  return { ...checked, model, hash };
 }
 
 type ItemBody = z.infer<typeof bodySchema>["items"][number];
@@ -153,17 +159,16 @@ function checkTaskName(name: string | null): string | null {
   return truncateCodePoints(name.trim(), FIXED_LIMITS.taskNameChars) || null;
 }
 
-function hashOf(request: Omit<CheckedRequest, "hash">): string {
+function hashOf(request: Omit<CheckedRequest, "hash" | "model"> & { modelId: string }): string {
   const items = request.items.map(({ customId, prompt, outputCount, references }) => ({
     customId,
     prompt,
     outputCount,
     references: references.map(({ bytes: _, ...facts }) => ({ ...facts })),
   }));
-  const { taskName, parentBatchId, mimeType } = request;
+  const { modelId: model, taskName, parentBatchId, mimeType } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
-  const asked = { model: request.model.id, taskName, parentBatchId, mimeType, metadata, items };
-  return sha256Hex(canonicalJson(asked));
+  return sha256Hex(canonicalJson({ model, taskName, parentBatchId, mimeType, metadata, items }));
 }
 
 function invalid(param: string, problem: string): ImgbatchError {

@@ -40,7 +40,7 @@ export interface CreatedBatch {
 /**
  * Accepts a checked request: reference images are stored first, then one transaction writes the batch, its items, its
  * idempotency key and its hold. Of two concurrent requests with one key, one makes the batch and both answer it.
- * Rules: BATCH-1, BATCH-6, BATCH-7, IDEM-1, IDEM-2, IDEM-3.
+ * Rules: BATCH-1, BATCH-6, BATCH-7, IDEM-1, IDEM-2, IDEM-3, IDEM-5, IDEM-6, IDEM-7.
  */
 export async function createBatch(
   deps: CreateBatchDeps,
@@ -93,8 +93,9 @@ export async function createBatch(
     error: null,
   };
   refuseUnaffordable(deps.stores.read, batch);
-  const references = await storeReferences(deps.blobs, id, request);
+  const hasFiles = request.items.some((item) => item.references.some(({ bytes }) => bytes !== null));
   try {
+    const references = await storeReferences(deps.blobs, id, request);
     const created = await deps.stores.write((tx) => {
       const winner = replay(tx, caller, request, idempotencyKey);
       if (winner) return { batch: winner, replayed: true };
@@ -107,10 +108,13 @@ export async function createBatch(
       }
       return { batch, replayed: false };
     });
-    if (created.replayed && references.length > 0) await deps.blobs.deleteAll(inputsPrefix(id));
+    if (created.replayed && hasFiles) await discardReferences(deps.blobs, id);
     return created;
   } catch (error) {
-    if (references.length > 0) await deps.blobs.deleteAll(inputsPrefix(id));
+    // A commit whose answer was an error may have happened all the same.
+    const known = deps.stores.read.batches.byId(id);
+    if (known) return { batch: known, replayed: false };
+    if (hasFiles) await discardReferences(deps.blobs, id);
     throw error;
   }
 }
@@ -124,7 +128,7 @@ export function inputsPrefix(batchId: string): string {
  * The items of a request, one per image: an item with several outputs becomes several, each with its own id.
  * Rule: BATCH-1.
  */
-export function expandItems(request: CheckedRequest): NewItem[] {
+export function expandItems(request: Pick<CheckedRequest, "items">): NewItem[] {
   const expanded = request.items.flatMap((item, sourceIndex) =>
     expandedCustomIds(item.customId, item.outputCount).map((customId, outputIndex) => ({
       sourceIndex,
@@ -134,6 +138,20 @@ export function expandItems(request: CheckedRequest): NewItem[] {
     })),
   );
   return expanded.map((item, position) => ({ ...item, position }));
+}
+
+/**
+ * Whether this idempotency key has made a batch of exactly this request: everything about it was checked then.
+ * Rule: IDEM-8.
+ */
+export function isKnownRequest(
+  repositories: Repositories,
+  caller: Caller,
+  idempotencyKey: string | null,
+  requestHash: string,
+): boolean {
+  if (idempotencyKey === null) return false;
+  return repositories.idempotency.find(caller.key.id, idempotencyKey)?.requestHash === requestHash;
 }
 
 function replay(
@@ -169,6 +187,11 @@ function findParent(repositories: Repositories, caller: Caller, parentId: string
 function refuseUnaffordable(repositories: Repositories, batch: BatchRecord): void {
   const balance = repositories.accounts.byId(batch.accountId)?.balanceMicroUsd ?? 0;
   if (balance < batch.holdMicroUsd) throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE");
+}
+
+/** What cannot be removed now is removed by the next start: no batch names it. */
+async function discardReferences(blobs: BlobStore, batchId: string): Promise<void> {
+  await blobs.deleteAll(inputsPrefix(batchId)).catch(() => {});
 }
 
 async function storeReferences(

@@ -1,19 +1,17 @@
 import type { ImageMimeType } from "../../contract/image-types.ts";
 import type { ItemError } from "../../contract/item-errors.ts";
+import { type MadeImage, readOutput } from "../images/output-images.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
+import type { ImageInspector } from "../ports/image-inspector.ts";
+import { ProviderError } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { ItemRecord, OutputRecord } from "../records.ts";
 
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
 
-/** No provider of ours makes larger images; what is larger is taken for damage. */
-const MAX_OUTPUT_PIXELS = 100_000_000;
-
 /**
- * Stores what a provider made for an item and records its success. Every image is decoded once, so that no broken file
- * is ever called a success; the files are durable before the row names them. Answers the status of the item, or
+ * Stores what a provider made for an item and records its success. The files are durable before the row names them. Answers the status of the item, or
  * null when it is no longer ours to finish (cancelled, or leased to somebody else): then the files are gone again.
  * Rules: ITEM-3, ITEM-4, CANCEL-2.
  */
@@ -29,15 +27,12 @@ export async function finishItem(
     const message = "The provider answered without an image.";
     return fail({ code: "EMPTY_IMAGE_OUTPUT", message, source: "provider" });
   }
-  const inspected: { bytes: Buffer; facts: ImageFacts }[] = [];
-  for (const bytes of images) {
-    try {
-      inspected.push({ bytes, facts: await deps.inspector.inspect(bytes, { maxPixels: MAX_OUTPUT_PIXELS }) });
-    } catch (error) {
-      if (!(error instanceof InvalidImageError)) throw error;
-      const message = `The provider answered bytes that are no usable image: ${error.message}`;
-      return fail({ code: "INVALID_IMAGE_OUTPUT", message, source: "provider" });
-    }
+  let inspected: MadeImage[];
+  try {
+    inspected = await readOutput(images, deps.inspector);
+  } catch (error) {
+    if (!(error instanceof ProviderError)) throw error;
+    return fail({ code: error.code, message: error.message, source: error.source });
   }
   const outputs: OutputRecord[] = [];
   for (const [imageIndex, { bytes, facts }] of inspected.entries()) {

@@ -47,8 +47,8 @@ export function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): 
  * Moves a batch to another status: the only writer of `status` after creation. In the transaction `tx` it checks that
  * the move is allowed and that the batch still is where the caller saw it, appends to the history, and does what
  * the move does to the money. Answers false, without any change, when the batch has moved on meanwhile.
- * Throws for a move that is not in the table.
- * Rules: LIFE-1, LIFE-2, LIFE-3.
+ * Throws for a move that is not in the table. No move is dated before the batch was made.
+ * Rules: LIFE-1, LIFE-2, LIFE-3, CLOCK-2.
  */
 export function moveBatch(
   tx: Repositories,
@@ -59,17 +59,21 @@ export function moveBatch(
 ): boolean {
   const transition = TRANSITIONS.find((t) => t.to === to && t.from.includes(batch.status));
   if (!transition) throw new Error(`a batch cannot move from ${batch.status} to ${to}`);
+  // A clock that was set back must not end a batch before it was made, or delete its images too early.
+  const atMs = Math.max(nowMs, batch.createdAtMs);
   if (!tx.batches.changeStatus(batch.id, batch.status, to)) return false;
-  tx.batches.appendEvent({ batchId: batch.id, from: batch.status, to, atMs: nowMs });
+  tx.batches.appendEvent({ batchId: batch.id, from: batch.status, to, atMs });
   if (facts.error) tx.batches.update(batch.id, { error: facts.error });
-  if (to === "output_deleted") tx.batches.update(batch.id, { outputDeletedAtMs: nowMs });
+  if (to === "output_deleted") tx.batches.update(batch.id, { outputDeletedAtMs: atMs });
   else if (isTerminal(to)) {
-    tx.batches.update(batch.id, { endedAtMs: nowMs, outputsExpireAtMs: facts.outputsExpireAtMs ?? null });
+    const expireAtMs = facts.outputsExpireAtMs ?? null;
+    const outputsExpireAtMs = expireAtMs === null ? null : expireAtMs + (atMs - nowMs);
+    tx.batches.update(batch.id, { endedAtMs: atMs, outputsExpireAtMs });
   }
   if (transition.money === "settle") {
     const { success } = tx.items.countByStatus(batch.id);
-    const actualMicroUsd = settleHold(tx, batch, success, nowMs);
-    tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: nowMs });
+    const actualMicroUsd = settleHold(tx, batch, success, atMs);
+    tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: atMs });
   }
   return true;
 }

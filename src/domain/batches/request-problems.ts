@@ -1,7 +1,7 @@
 import type { ZodError } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { hasUnstorableText } from "../../kernel/text.ts";
+import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 
 /** An error about one field: the message names it, and so does `param`. */
 export function fail(code: ServiceErrorCode, param: string, problem: string): ImgbatchError {
@@ -35,16 +35,15 @@ export function checkMetadata(metadata: unknown): Record<string, string> | null 
   const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
   if (pairs.length > metadataPairs) throw invalid("metadata", `has more than ${metadataPairs} pairs`);
   for (const [key, value] of pairs) {
-    if (typeof value !== "string") throw invalid(`metadata.${key}`, "must be text");
-    if (hasUnstorableText(key) || hasUnstorableText(value)) {
-      throw invalid("metadata", "must not hold NUL or half of a surrogate pair");
-    }
-    const keyLength = Array.from(key).length;
-    if (keyLength < 1 || keyLength > metadataKeyChars) {
+    if (key === "" || isLongerThan(key, metadataKeyChars)) {
       throw invalid("metadata", `a key must have 1 to ${metadataKeyChars} characters`);
     }
-    if (Array.from(value).length > metadataValueChars) {
+    if (typeof value !== "string") throw invalid(`metadata.${key}`, "must be text");
+    if (isLongerThan(value, metadataValueChars)) {
       throw invalid(`metadata.${key}`, `must have at most ${metadataValueChars} characters`);
+    }
+    if (hasUnstorableText(key) || hasUnstorableText(value)) {
+      throw invalid("metadata", "must not hold NUL or half of a surrogate pair");
     }
   }
   return metadata as Record<string, string>;

@@ -1,17 +1,37 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { ItemErrorCode } from "../../contract/item-errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
+import type { GroupEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
+import { checkRequest, type RequestRules } from "./check-request.ts";
+import { type CreateBatchDeps, createBatch } from "./create-batch.ts";
 
 /** What the same request would meet again. */
 const REFUSALS: readonly ItemErrorCode[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"];
 
 /**
+ * Makes the failed items of an ended batch again, as a new batch of the same key that is linked to it. Throws what
+ * creating a batch throws, and `USAGE` when there is nothing to retry.
+ * Rule: RETRY-6.
+ */
+export async function retryFailed(
+  deps: CreateBatchDeps & Omit<RequestRules, "group"> & { groups: readonly GroupEntry[] },
+  batchId: string,
+): Promise<BatchRecord> {
+  const batch = deps.stores.read.batches.byId(batchId);
+  const key = batch === null ? null : deps.stores.read.keys.byId(batch.apiKeyId);
+  const group = deps.groups.find(({ name }) => name === key?.group);
+  if (batch === null || key === null || !group) throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
+  const request = await checkRequest(await retryRequest(deps, batch), { ...deps, group });
+  return (await createBatch(deps, { key, group }, request, null)).batch;
+}
+
+/**
  * The create request that makes the failed items of an ended batch again, linked to it as its parent. Items that were
  * refused for what they ask are left out. Throws `USAGE` when nothing is left, or when the inputs are gone already.
- * Rule: RETRY-1.
+ * Rule: RETRY-6.
  */
 export async function retryRequest(
   deps: { stores: Stores; blobs: BlobStore },

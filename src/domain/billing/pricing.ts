@@ -1,3 +1,4 @@
+import type { SizeTier } from "../../contract/image-sizes.ts";
 import { multiplyToMicros } from "../../kernel/money.ts";
 import type { GroupEntry, ModelEntry } from "../models.ts";
 import type { PriceSnapshot } from "../records.ts";
@@ -27,4 +28,18 @@ export function priceBatchImage(
       holdMultiplier,
     },
   };
+}
+
+/**
+ * What one image of this size costs in real time: no discount, and rounded once. Null when the model has no price.
+ * Rules: MONEY-1, RT-15.
+ */
+export function priceRealtimeImage(
+  model: ModelEntry,
+  size: SizeTier,
+  group: GroupEntry,
+  providerMultiplier: number,
+): number | null {
+  const price = model.prices[size];
+  return price === undefined ? null : multiplyToMicros([price, group.rateMultiplier, providerMultiplier]);
 }

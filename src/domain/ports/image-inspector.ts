@@ -5,6 +5,8 @@ export interface ImageFacts {
   mimeType: ImageMimeType;
   widthPx: number;
   heightPx: number;
+  /** Pixels of all frames together: what decoding it cost. */
+  decodedPixels: number;
 }
 
 /** Thrown for bytes that are no image that the service takes; the message says what is wrong with them. */

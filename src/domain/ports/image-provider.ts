@@ -4,7 +4,7 @@ import type { ErrorSource, ItemErrorCode } from "../../contract/item-errors.ts";
 
 /** One image to make. Everything that decides the picture is in here: a provider keeps no state between calls. */
 export interface ImageRequest {
-  /** The model id that the caller asked for. */
+  /** The model that is to run: the one that the caller asked for, or the one that it stands for. */
   model: string;
   /** Trimmed, never empty. */
   prompt: string;
@@ -21,7 +21,10 @@ export interface ImageRequest {
   storedReferences: readonly { uri: string; mimeType: ImageMimeType }[];
   /** 1 for the first try of this item. */
   attempt: number;
-  /** True when the batch of the item links a parent batch, as a retry of failed items does. */
+  /**
+   * True when the batch of the item links a parent batch, as a retry of failed items does, and for a request outside
+   * any batch: what is to fail only in a first batch does not fail then.
+   */
   isRetryBatch: boolean;
 }
 
@@ -77,13 +80,14 @@ export interface JobProvider extends ProviderBase {
   readonly kind: "job";
   /** Answers the upstream's own name of the job. Items come one at a time: their references can be large. */
   submit(jobId: string, items: AsyncIterable<JobItem>, signal: AbortSignal): Promise<string>;
-  /** The upstream's name of the job submitted under this id, or null when none arrived there. */
+  /** The upstream's name of the job submitted under this id, or null when none has arrived there. */
   find(jobId: string, signal: AbortSignal): Promise<string | null>;
   /** How the job stands. `pollMs` after it, it is asked again. */
   poll(upstreamName: string, signal: AbortSignal): Promise<JobStatus>;
   readonly pollMs: number;
   /** Results in any order, one at a time: a job's output can be gigabytes. */
   results(upstreamName: string, signal: AbortSignal): AsyncIterable<JobResult>;
+  /** Tells the upstream to stop the job; it may refuse for a job that has ended. */
   cancel(upstreamName: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -96,6 +100,8 @@ export class ProviderError extends Error {
   readonly retryable: boolean;
   /** How long the upstream asked to wait, in ms; null when it did not say. */
   readonly retryAfterMs: number | null;
+  /** The HTTP status that the upstream answered; null when it answered none. */
+  readonly upstreamStatus: number | null;
 
   constructor(
     code: ItemErrorCode,
@@ -104,6 +110,7 @@ export class ProviderError extends Error {
       source?: ErrorSource;
       retryable?: boolean;
       retryAfterMs?: number | null;
+      upstreamStatus?: number | null;
       cause?: unknown;
     } = {},
   ) {
@@ -113,5 +120,6 @@ export class ProviderError extends Error {
     this.source = options.source ?? "provider";
     this.retryable = options.retryable ?? (code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT");
     this.retryAfterMs = options.retryAfterMs ?? null;
+    this.upstreamStatus = options.upstreamStatus ?? null;
   }
 }

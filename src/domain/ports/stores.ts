@@ -10,8 +10,10 @@ import type {
   NewItem,
   NewReference,
   OutputRecord,
+  RealtimeHoldRecord,
   ReferenceRecord,
   UpstreamJobRecord,
+  UsageRecord,
 } from "../records.ts";
 
 /**
@@ -40,6 +42,8 @@ export interface Repositories {
   references: ReferenceRepository;
   idempotency: IdempotencyRepository;
   upstreamJobs: UpstreamJobRepository;
+  realtimeHolds: RealtimeHoldRepository;
+  usage: UsageRepository;
 }
 
 export interface AccountRepository {
@@ -88,6 +92,12 @@ export interface SweepPage {
   limit: number;
 }
 
+/** The batches of a key for a provider: they are started in the order in which they came. */
+export interface BatchQueue {
+  provider: string;
+  apiKeyId: string;
+}
+
 export interface BatchRepository {
   insert(batch: BatchRecord): void;
   byId(id: string): BatchRecord | null;
@@ -101,6 +111,12 @@ export interface BatchRepository {
   withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): BatchRecord[];
+  /** The first batches of a queue that are not started, oldest first. */
+  waiting(queue: BatchQueue, limit: number): BatchRecord[];
+  /** The queues in which a batch is not started. */
+  waitingQueues(): BatchQueue[];
+  /** Batches whose images are not made yet, of any provider but these. */
+  unmadeByOthers(providers: readonly string[]): BatchRecord[];
   /** Batches that failed or were cancelled after the time. */
   stoppedSince(ms: number): BatchRecord[];
   /** Items without an outcome, of all batches that are at work. */
@@ -174,6 +190,27 @@ export interface IdempotencyRepository {
 
 export interface UpstreamJobRepository {
   ofBatch(batchId: string): UpstreamJobRecord | null;
-  insert(job: UpstreamJobRecord): void;
+  insert(job: Omit<UpstreamJobRecord, "closedAtMs">): void;
   setUpstreamName(batchId: string, name: string): void;
+  /** Jobs that may still run although their batches have ended, oldest first. */
+  openOfEnded(): UpstreamJobRecord[];
+  /** Says that the job does not run any more, or was never there. */
+  close(batchId: string, atMs: number): void;
+  /** Forgets the job: the batch goes to another provider. */
+  remove(batchId: string): void;
+}
+
+export interface RealtimeHoldRepository {
+  insert(hold: RealtimeHoldRecord): void;
+  /** Takes the record out and answers it; null when it is not there (any more). */
+  remove(id: string): RealtimeHoldRecord | null;
+  /** Oldest first. */
+  list(): RealtimeHoldRecord[];
+}
+
+export interface UsageRepository {
+  insertMany(records: readonly UsageRecord[]): void;
+  /** In the order in which they were written. */
+  list(filter: { accountId?: string }): UsageRecord[];
+  count(): number;
 }

@@ -30,6 +30,7 @@ function statusFailure(status: number, retryAfterMs: number | null): ProviderErr
   return new ProviderError(code, `answered HTTP ${status}, as the directive in the prompt asks`, {
     retryable: code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT" || status >= 500,
     retryAfterMs,
+    upstreamStatus: status,
   });
 }
 

@@ -44,7 +44,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
             : await drawPicture({ ...request, text, image }, signal),
         );
       }
-      return { images, modelVersion: `procedural/${DRAWING_VERSION}` };
+      return { images, modelVersion: `${request.model} (procedural/${DRAWING_VERSION})` };
     },
     close: async () => {},
   };

@@ -4,18 +4,29 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
 import { batchView } from "../../domain/batches/batch-view.ts";
 import { checkRequest } from "../../domain/batches/check-request.ts";
-import { createBatch } from "../../domain/batches/create-batch.ts";
+import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
+import { holdsApiKey } from "../../kernel/api-keys.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { readJsonBody } from "../middleware/json-body.ts";
 
-/** `POST /v1/images/batches`: accepts a batch, or answers the one that the same idempotency key made. */
+/**
+ * `POST /v1/images/batches`: accepts a batch, or answers the one that the same idempotency key made.
+ * Rule: SECRET-5.
+ */
 export function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const body = await readJsonBody(request, response, deps.limits.createBodyBytes);
+    const body = await readJsonBody(request, response, deps.limits.createBodyBytes, {
+      base64Name: "data",
+    });
     const idempotencyKey = idempotencyKeyOf(request);
-    const checked = await checkRequest(body, { ...deps, group: caller.group });
+    const checked = await checkRequest(body, {
+      ...deps,
+      group: caller.group,
+      isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
+    });
     const { batch, replayed } = await createBatch(deps, caller, checked, idempotencyKey);
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);
@@ -27,7 +38,9 @@ function idempotencyKeyOf(request: Request): string | null {
   const key = request.get(IDEMPOTENCY_KEY_HEADER);
   if (key === undefined) return null;
   const max = FIXED_LIMITS.idempotencyKeyChars;
-  if (key.length >= 1 && key.length <= max && /^[\x20-\x7e]+$/.test(key)) return key;
+  const isWellFormed = key.length >= 1 && key.length <= max && /^[\x20-\x7e]+$/.test(key);
+  // A credential sent by mistake works as well as any other text, but must not be stored readable.
+  if (isWellFormed) return holdsApiKey(key) ? `sha256:${sha256Hex(key)}` : key;
   const message = `Idempotency-Key: must be 1 to ${max} printable ASCII characters`;
   throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message, { param: "Idempotency-Key" });
 }

@@ -1,9 +1,9 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
-import { safeFileName } from "../../domain/downloads/entry-names.ts";
 import { planBatchZip } from "../../domain/downloads/zip.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import { safeFileName } from "../../kernel/file-names.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { queryChoice, queryInteger } from "../query.ts";

@@ -51,7 +51,8 @@ export function callerOf(response: Response): Caller {
   return { key: response.locals.key, group: response.locals.group };
 }
 
-function bearerToken(request: { get(name: string): string | undefined }): string | null {
+/** The token of the header; null when there is none. Throws `INVALID_API_KEY` for any other scheme. */
+export function bearerToken(request: { get(name: string): string | undefined }): string | null {
   const header = request.get("authorization");
   if (header === undefined) return null;
   const token = /^bearer +(\S+)$/i.exec(header.trim())?.[1];

@@ -1,5 +1,5 @@
-import type { ErrorRequestHandler, RequestHandler } from "express";
-import { errorBody, ImgbatchError } from "../../contract/errors.ts";
+import type { ErrorRequestHandler, Request, RequestHandler } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
 import type { Log } from "../../kernel/log.ts";
 import { answerUnread } from "../answer-unread.ts";
 
@@ -14,10 +14,13 @@ const DOWNLOAD_HEADERS = [
 ];
 
 /**
- * The last handler: every error becomes the one error body, and nothing of our inside is told.
+ * The last handler: every error becomes an error body of the API that was asked, and nothing of our inside is told.
  * Rule: API-2.
  */
-export function answerErrors(log: Log): ErrorRequestHandler {
+export function answerErrors(
+  log: Log,
+  bodyOf: (error: ImgbatchError, request: Request) => object,
+): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     const error = toServiceError(thrown);
     // The caller went away while it sent: there is nobody to answer, and nothing is wrong here.
@@ -38,7 +41,7 @@ export function answerErrors(log: Log): ErrorRequestHandler {
     }
     for (const header of DOWNLOAD_HEADERS) response.removeHeader(header);
     response.status(error.httpStatus);
-    answerUnread(request, response, errorBody(error));
+    answerUnread(request, response, bodyOf(error, request));
   };
 }
 

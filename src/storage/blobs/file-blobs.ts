@@ -4,6 +4,7 @@ import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { syncDirectory, writeFileDurably } from "../../kernel/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { codeOf, notStored } from "../disk-trouble.ts";
 
 /** Blobs as files below a directory: the key is the relative path. */
 export function fileBlobs(root: string): BlobStore {
@@ -19,16 +20,30 @@ export function fileBlobs(root: string): BlobStore {
     durableDirectories.add(directory);
   };
 
+  const write = async (target: string, bytes: Buffer): Promise<void> => {
+    const directory = dirname(target);
+    await ensureDirectory(directory);
+    await writeFileDurably(target, bytes, { mode: 0o600 }).catch(async (error) => {
+      if (codeOf(error) !== "ENOENT") throw error;
+      // The directory was deleted meanwhile, behind our back or by `deleteAll`.
+      durableDirectories.delete(directory);
+      await ensureDirectory(directory);
+      await writeFileDurably(target, bytes, { mode: 0o600 });
+    });
+  };
+
   return {
     put: async (key, bytes) => {
-      const target = path(key);
-      await ensureDirectory(dirname(target));
-      await writeFileDurably(target, bytes, { mode: 0o600 });
+      try {
+        await write(path(key), bytes);
+      } catch (error) {
+        throw notStored(error);
+      }
       return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
     },
     read: (key) => orNull(readFile(path(key)), [...ABSENT, ...UNREADABLE]),
     sizeOf: async (key) => {
-      const facts = await orNull(stat(path(key)));
+      const facts = await orNull(stat(path(key)), [...ABSENT, ...UNREADABLE]);
       return facts?.isFile() ? facts.size : null;
     },
     list: async (prefix) => {

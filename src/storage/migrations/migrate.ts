@@ -1,9 +1,11 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { SqlDatabase } from "../dialects/sql-session.ts";
 import { foundation } from "./001-foundation.ts";
+import { waitingAndOpenJobs } from "./002-waiting-and-open-jobs.ts";
+import { realtime } from "./003-realtime.ts";
 import type { Migration } from "./migration.ts";
 
-const MIGRATIONS: readonly Migration[] = [foundation];
+const MIGRATIONS: readonly Migration[] = [foundation, waitingAndOpenJobs, realtime];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
 export async function migrate(database: SqlDatabase): Promise<void> {

@@ -72,6 +72,19 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
       all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit)).map(
         toBatchRecord,
       ),
+    waiting: ({ provider, apiKeyId }, limit) => {
+      const queued = batches().where("status", "=", "queued").where("provider", "=", provider);
+      return all(queued.where("api_key_id", "=", apiKeyId).orderBy("seq").limit(limit)).map(toBatchRecord);
+    },
+    waitingQueues: () => {
+      const queues = build.selectFrom("batches").select(["provider", "api_key_id"]).distinct();
+      const rows = all(queues.where("status", "=", "queued"));
+      return rows.map(({ provider, api_key_id }) => ({ provider, apiKeyId: api_key_id }));
+    },
+    unmadeByOthers: (providers) => {
+      const unmade = batches().where("status", "in", ["queued", "running"]);
+      return all(unmade.where("provider", "not in", [...providers]).orderBy("seq")).map(toBatchRecord);
+    },
     stoppedSince: (ms) =>
       all(batches().where("status", "in", ["failed", "cancelled"]).where("ended_at_ms", ">", ms)).map(
         toBatchRecord,

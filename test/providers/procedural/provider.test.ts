@@ -22,7 +22,7 @@ describe("the procedural provider", () => {
   });
 
   it("[DRAW-11] the model version of its result says that the picture is a procedural drawing", async () => {
-    expect((await generate("a fox")).modelVersion).toMatch(/^procedural\/\d+$/);
+    expect((await generate("a fox")).modelVersion).toMatch(/^test-model \(procedural\/\d+\)$/);
   });
 
   it("[DRAW-12] fail gives the code, whatever batch it is", async () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { issueKey } from "../../../src/domain/accounts.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
+import { OPERATIONS } from "../../../src/server/openapi-operations.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
 
 describe("another key", () => {
@@ -14,16 +15,11 @@ describe("another key", () => {
     const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
     const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
     const headers = { authorization: `Bearer ${other.key}`, "x-request-id": "same" };
-    for (const [method, path] of [
-      ["GET", ""],
-      ["GET", "/items"],
-      ["GET", "/items/i1/content"],
-      ["GET", "/download"],
-      ["POST", "/cancel"],
-      ["DELETE", "/outputs"],
-      ["DELETE", ""],
-    ]) {
-      const init = { method: method ?? "", headers };
+    const ofOneBatch = OPERATIONS.filter(({ path }) => path.includes("{id}"));
+    expect(ofOneBatch.length).toBeGreaterThanOrEqual(9);
+    for (const { method, path: pattern } of ofOneBatch) {
+      const path = pattern.slice(pattern.indexOf("{id}") + 4).replace("{custom_id}", "i1");
+      const init = { method: method.toUpperCase(), headers };
       const foreign = await service.ask(`/${id}${path}`, init);
       const unknown = await service.ask(`/imgbatch_${"0".repeat(32)}${path}`, init);
       expect([foreign.status, await foreign.text()]).toEqual([404, await unknown.text()]);

@@ -49,6 +49,11 @@ function entryView(entry: LedgerLine): object {
 
 const change = (micros: number) => (micros > 0 ? `+${formatUsd(micros)}` : formatUsd(micros));
 
+/** The batch, or the real-time request, whose money it is. */
+function whatFor({ batchId, kind, requestId }: LedgerLine): string {
+  return batchId ?? (kind === "top_up" ? "" : requestId.slice(requestId.indexOf(":") + 1));
+}
+
 /** `balance` is the one of the entry's account after the entry, also where entries are left out. */
 const COLUMNS: readonly Column<LedgerLine>[] = [
   { title: "seq", align: "right", of: ({ seq }) => String(seq) },
@@ -58,5 +63,5 @@ const COLUMNS: readonly Column<LedgerLine>[] = [
   { title: "change", align: "right", of: ({ balanceChangeMicroUsd }) => change(balanceChangeMicroUsd) },
   { title: "held", align: "right", of: ({ heldChangeMicroUsd }) => change(heldChangeMicroUsd) },
   { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
-  { title: "batch", of: ({ batchId }) => batchId ?? "" },
+  { title: "for", of: whatFor },
 ];

@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../contract/image-types.ts";
+import type { ImageMimeType } from "./image-types.ts";
 
 /**
  * What is missing at the end of an image file, or null when its end is there. Decoders stop at the last pixel and so

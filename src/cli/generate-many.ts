@@ -1,0 +1,168 @@
+import { basename, extname, resolve } from "node:path";
+import { createPace } from "../client/request-pace.ts";
+import { isOutOfCapacity } from "../client/retry-policy.ts";
+import { ERRORS, type ErrorCode, type ImgbatchError } from "../contract/errors.ts";
+import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { DEFAULT_LIMITS } from "../contract/limits.ts";
+import { wallClock } from "../kernel/clock.ts";
+import { escapeControls } from "../kernel/text.ts";
+import { chooseRealtimeModel } from "../run/generate/choose-realtime-model.ts";
+import { planRealtimeRun } from "../run/generate/realtime-plan.ts";
+import { type RealtimeOutcome, runRealtime } from "../run/generate/realtime-run.ts";
+import { readPromptFiles, STDIN } from "../run/prompts/prompt-files.ts";
+import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
+import { withRunLock } from "../run/run-lock.ts";
+import { NO_CAPACITY_ADVICE } from "./advice.ts";
+import type { CommandContext, CommandResult } from "./command.ts";
+import type { GenerateOptions } from "./generate-options.ts";
+import { exitCodeOf } from "./report.ts";
+import { timeLimit, withService } from "./with-service.ts";
+
+/** Failures are named up to this many; the results have them all. */
+const SHOWN_FAILURES = 5;
+
+/** The images of a prompt file, each a request of its own, in a directory that knows what it has. */
+export async function generateMany(
+  context: CommandContext,
+  options: GenerateOptions,
+  file: string,
+): Promise<CommandResult> {
+  const { cwd, readStdin, output: voice } = context;
+  const shownDir = options.output ?? defaultDir(file);
+  const dir = resolve(cwd, shownDir);
+  const read = await readPromptFiles([{ name: file, cwd, readStdin }], {
+    limits: DEFAULT_LIMITS,
+    defaultCount: options.count,
+  });
+  const prompts = read.map((item) =>
+    item.references.length === 0 ? { ...item, references: options.images } : item,
+  );
+  const limit = timeLimit(context.signal, options.timeoutMs);
+  const { signal } = limit;
+  const clock = wallClock;
+  const pace = createPace(options.rpm, clock);
+  try {
+    return await withService(context, { workers: true }, async (service) => {
+      const { aspectRatio, size, jobs, retries } = options;
+      const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
+      const wish = { model: options.model, aspectRatio, size, inputImages };
+      const model = await chooseRealtimeModel(service.http, wish, signal);
+      const plan = planRealtimeRun({ model, aspectRatio, size }, prompts);
+      voice.event({
+        event: "run_planned",
+        directory: shownDir,
+        model,
+        item_count: plan.items.length,
+        image_count: plan.images.length,
+        batch_count: 0,
+      });
+      const run = { plan, dir, service, concurrency: jobs, clock, voice, signal, pace, maxRetries: retries };
+      // Two in one directory would both pay for what is missing.
+      const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
+      voice.settle();
+      // A borrowed service that ended is replaced, and the run goes on.
+      if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
+      return describe(context, shownDir, outcome);
+    });
+  } finally {
+    limit.stop();
+  }
+}
+
+function defaultDir(file: string): string {
+  return file === STDIN ? "imgbatch-images" : `${basename(file, extname(file))}-images`;
+}
+
+function describe({ output }: CommandContext, dir: string, outcome: RealtimeOutcome): CommandResult {
+  const { lines, stop, keptCount, hasRetry } = outcome;
+  const success = lines.filter((line) => line.files.length > 0).length;
+  const failures = lines.filter((line) => line.error !== undefined);
+  const counts = {
+    total: lines.length,
+    success,
+    failed: failures.length,
+    pending: lines.length - success - failures.length,
+  };
+  for (const { custom_id, error } of failures.slice(0, SHOWN_FAILURES))
+    output.note(`  ${custom_id}: ${error?.code}: ${error?.message}`);
+  if (failures.length > SHOWN_FAILURES) output.note(`  and ${failures.length - SHOWN_FAILURES} more`);
+  const { exitCode, error } = judge(outcome, counts);
+  if (error !== null && stop !== null) output.note(`error: ${error.message}`);
+  output.note(
+    [
+      `${success} of ${lines.length} images on disk`,
+      ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
+      ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
+      ...(counts.pending > 0 ? [`${counts.pending} not asked for`] : []),
+    ].join(", "),
+  );
+  output.note(`next: ${nextStep(dir, exitCode, stop)}`);
+  return {
+    exitCode,
+    json: {
+      directory: dir,
+      counts,
+      made_count: success - keptCount,
+      results: `${dir}/${RESULTS_FILE}`,
+      retry: hasRetry ? `${dir}/${RETRY_FILE}` : null,
+      items: lines,
+      ...(error === null ? {} : { error }),
+    },
+    lines: [escapeControls(dir)],
+  };
+}
+
+interface Counts {
+  total: number;
+  success: number;
+  failed: number;
+}
+
+/**
+ * What stopped the run decides; else failures that would be the same again are told from those that may pass.
+ * Rule: GEN-12.
+ */
+function judge(
+  outcome: RealtimeOutcome,
+  counts: Counts,
+): { exitCode: number; error: { code: ErrorCode; message: string } | null } {
+  const { stop, lines } = outcome;
+  if (stop !== null) {
+    const error = { code: stop.code, message: stopMessage(outcome, stop) };
+    return { exitCode: exitCodeOf(stop), error };
+  }
+  if (counts.failed === 0) return { exitCode: EXIT_CODES.ok.code, error: null };
+  const message = `${counts.failed} of ${counts.total} images failed`;
+  const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
+  const [first] = codes;
+  if (first !== undefined && codes.every((code) => ERRORS[code].exit === "temporary")) {
+    return { exitCode: EXIT_CODES.temporary.code, error: { code: first, message } };
+  }
+  const [exit, code] =
+    counts.success === 0 ? (["noImages", "NO_IMAGES"] as const) : (["someFailed", "ITEMS_FAILED"] as const);
+  return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
+}
+
+function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): string {
+  const why = { INTERRUPTED: "Interrupted", TERMINATED: "Terminated", TIMEOUT: "Time is up" }[
+    String(stop.code)
+  ];
+  if (why === undefined) return stop.message;
+  return `${why}; ${abandonedCount} requests were under way and may be billed.`;
+}
+
+function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null): string {
+  if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
+  const again = "run the same command again: it makes only what is missing";
+  if (exitCode === EXIT_CODES.ok.code)
+    return `look into ${dir}/images (the same command again makes nothing anew)`;
+  if (stop === null && exitCode !== EXIT_CODES.temporary.code)
+    return `look at the failed prompts in ${dir}/${RETRY_FILE}, then imgbatch generate --file ${dir}/${RETRY_FILE} --output ${dir}-retry`;
+  const hasToChange = [
+    EXIT_CODES.auth.code,
+    EXIT_CODES.money.code,
+    EXIT_CODES.usage.code,
+    EXIT_CODES.saving.code,
+  ];
+  return hasToChange.some((code) => code === exitCode) ? `fix that, then ${again}` : again;
+}

@@ -1,0 +1,92 @@
+import type { GenerateContentBody } from "../contract/generate-content.ts";
+import type { SizeTier } from "../contract/image-sizes.ts";
+import type { ImageMimeType } from "../contract/image-types.ts";
+import { routes } from "../contract/routes.ts";
+import type { Http, HttpRequest } from "./http.ts";
+import { type ReadImage, readGenerated } from "./read-generated.ts";
+
+/** One image to make at once. */
+export interface GenerateRequest {
+  model: string;
+  prompt: string;
+  /** What to edit or to go by; none for an image from the prompt alone. */
+  images: readonly { mimeType: ImageMimeType; data: Buffer }[];
+  /** Null: the service decides. */
+  aspectRatio: string | null;
+  /** Null: the service's default, 1K. */
+  size: SizeTier | null;
+}
+
+export interface GenerateOptions {
+  signal?: AbortSignal | undefined;
+  /** At most this many further attempts; default and most: as the retry policy says. */
+  maxRetries?: number | undefined;
+  /** Awaited before each attempt, repeated ones too. */
+  pace?: (signal?: AbortSignal) => Promise<void>;
+}
+
+export interface GeneratedImage extends ReadImage {
+  requestId: string | undefined;
+  attempts: number;
+}
+
+/** How long one attempt may take. */
+export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = { "1K": 120_000, "2K": 180_000, "4K": 300_000 };
+
+/** An image of 4K in Base64 has tens of megabytes, and interim images may come with it. */
+const MAX_ANSWER_BYTES = 192 * 1024 * 1024;
+
+/**
+ * Makes one image. What may pass is tried again, and an answer without an image once; there is no idempotency key, so
+ * an attempt whose answer was lost may have been billed. Throws `IMAGE_REFUSED` when the prompt or the image was
+ * refused, `NO_IMAGES` for an answer without a usable image, and what `Http` throws.
+ * Rules: GEN-1, GEN-2, GEN-3, GEN-4.
+ */
+export async function generateImage(
+  http: Http,
+  request: GenerateRequest,
+  options: GenerateOptions = {},
+): Promise<GeneratedImage> {
+  let attempts = 0;
+  let wasEmpty = false;
+  const call: HttpRequest = {
+    method: "POST",
+    path: routes.generateContent(request.model),
+    body: JSON.stringify(toBody(request)),
+    timeoutMs: REALTIME_TIMEOUTS_MS[request.size ?? "1K"],
+    signal: options.signal,
+    alsoRetry: (error) => {
+      if (error.code !== "NO_IMAGES" || wasEmpty) return false;
+      wasEmpty = true;
+      return true;
+    },
+    ...(options.maxRetries === undefined ? {} : { maxRetries: options.maxRetries }),
+  };
+  return http.stream(
+    async () => {
+      await options.pace?.(options.signal);
+      attempts++;
+      return call;
+    },
+    async (_response, _alive, read) => {
+      const { json, requestId } = await read(MAX_ANSWER_BYTES);
+      return { ...readGenerated(json, requestId), requestId, attempts };
+    },
+  );
+}
+
+function toBody({ prompt, images, aspectRatio, size }: GenerateRequest): GenerateContentBody {
+  const inputs = images.map(({ mimeType, data }) => ({
+    inlineData: { mimeType, data: data.toString("base64") },
+  }));
+  return {
+    contents: [{ role: "user", parts: [{ text: prompt }, ...inputs] }],
+    generationConfig: {
+      responseModalities: ["TEXT", "IMAGE"],
+      imageConfig: {
+        ...(aspectRatio === null ? {} : { aspectRatio }),
+        ...(size === null ? {} : { imageSize: size }),
+      },
+    },
+  };
+}

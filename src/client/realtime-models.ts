@@ -1,0 +1,81 @@
+import { z } from "zod";
+import { ImgbatchError } from "../contract/errors.ts";
+import { routes } from "../contract/routes.ts";
+import { numberToMicros } from "../kernel/money.ts";
+import type { Http } from "./http.ts";
+
+/** A list with more pages is made up while it is read. */
+const MOST_PAGES = 1000;
+
+const texts = z.array(z.string()).nullish().catch(null);
+
+const modelSchema = z.looseObject({
+  name: z.string().min(1),
+  supportedGenerationMethods: texts,
+  aspectRatios: texts,
+  imageSizes: texts,
+  maxInputImages: z.int().nullish().catch(null),
+  pricing: z
+    .looseObject({ images: z.record(z.string(), z.number()) })
+    .nullish()
+    .catch(null),
+});
+
+const listSchema = z.looseObject({
+  models: z.array(z.unknown()).nullish(),
+  nextPageToken: z.string().nullish().catch(null),
+});
+
+/** An entry of the real-time model list; what a service does not say is null. */
+export interface RealtimeModel {
+  id: string;
+  aspectRatios: readonly string[] | null;
+  imageSizes: readonly string[] | null;
+  maxInputImages: number | null;
+  /** What one image costs, in micro-dollars, by size. */
+  costsMicroUsd: Readonly<Record<string, number>> | null;
+  raw: Record<string, unknown>;
+}
+
+/**
+ * The models that this key can make images with at once, over as many pages as it takes, in the service's order.
+ * Models that only do other things are left out. A list without an end is `BAD_RESPONSE`.
+ */
+export async function listRealtimeModels(http: Http, signal?: AbortSignal): Promise<RealtimeModel[]> {
+  const models = new Map<string, RealtimeModel>();
+  const seen = new Set<string>();
+  for (let cursor = ""; ; ) {
+    const query = cursor === "" ? "" : `?pageToken=${encodeURIComponent(cursor)}`;
+    const answer = await http.json({ method: "GET", path: routes.nativeModels + query, signal });
+    const page = listSchema.safeParse(answer.json);
+    const next = page.data?.nextPageToken || null;
+    if (!page.success || (next !== null && (seen.has(next) || seen.size >= MOST_PAGES))) {
+      const { requestId } = answer;
+      throw new ImgbatchError("BAD_RESPONSE", "The service's answer is not a list of models.", { requestId });
+    }
+    for (const model of (page.data.models ?? []).flatMap(readModel)) models.set(model.id, model);
+    if (next === null) return [...models.values()];
+    seen.add(next);
+    cursor = next;
+  }
+}
+
+function readModel(value: unknown): RealtimeModel[] {
+  const parsed = modelSchema.safeParse(value);
+  if (!parsed.success) return [];
+  const wire = parsed.data;
+  if (wire.supportedGenerationMethods?.includes("generateContent") === false) return [];
+  const prices = Object.entries(wire.pricing?.images ?? {});
+  return [
+    {
+      id: wire.name.replace(/^models\//, ""),
+      aspectRatios: wire.aspectRatios ?? null,
+      imageSizes: wire.imageSizes ?? null,
+      maxInputImages: wire.maxInputImages ?? null,
+      costsMicroUsd: wire.pricing
+        ? Object.fromEntries(prices.map(([size, usd]) => [size, numberToMicros(usd)]))
+        : null,
+      raw: value as Record<string, unknown>,
+    },
+  ];
+}

@@ -1,0 +1,50 @@
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
+
+/** What is wrong with an input image: the type that was named, its bytes, or that it is one too many. */
+export interface InputImageProblem {
+  about: "type" | "bytes" | "amount";
+  problem: string;
+}
+
+/**
+ * The input images of one request. Each must be what it says it is; equal bytes are decoded once, and the pixels of
+ * different ones are limited together.
+ * Rule: BATCH-4.
+ */
+export class InputImages {
+  readonly #inspector: ImageInspector;
+  readonly #seen = new Map<string, ImageFacts>();
+  #pixels = 0;
+
+  constructor(inspector: ImageInspector) {
+    this.#inspector = inspector;
+  }
+
+  async check(
+    bytes: Buffer,
+    declared: { sha256: string; mimeType: ImageMimeType },
+  ): Promise<ImageFacts | InputImageProblem> {
+    const name = `${declared.sha256} ${declared.mimeType}`;
+    const known = this.#seen.get(name);
+    if (known) return known;
+    let facts: ImageFacts;
+    try {
+      facts = await this.#inspector.inspect(bytes, { maxPixels: FIXED_LIMITS.referencePixels });
+    } catch (error) {
+      if (!(error instanceof InvalidImageError)) throw error;
+      return { about: "bytes", problem: error.message };
+    }
+    if (facts.mimeType !== declared.mimeType) {
+      return { about: "type", problem: `says ${declared.mimeType}, the bytes are ${facts.mimeType}` };
+    }
+    this.#seen.set(name, facts);
+    this.#pixels += facts.decodedPixels;
+    if (this.#pixels > FIXED_LIMITS.referencePixelsPerRequest) {
+      const megapixels = FIXED_LIMITS.referencePixelsPerRequest / 1e6;
+      return { about: "amount", problem: `the input images exceed ${megapixels} megapixels in all` };
+    }
+    return facts;
+  }
+}

@@ -1,0 +1,29 @@
+import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
+import { ProviderError } from "../ports/image-provider.ts";
+
+/** No provider of ours makes larger images; what is larger is taken for damage. */
+const MAX_OUTPUT_PIXELS = 100_000_000;
+
+/** An image that a provider made, and what its bytes really are. */
+export interface MadeImage {
+  bytes: Buffer;
+  facts: ImageFacts;
+}
+
+/**
+ * Looks into what a provider made: every image is decoded once, so that no broken one is ever called a success.
+ * Throws `ProviderError` `INVALID_IMAGE_OUTPUT`.
+ */
+export async function readOutput(images: readonly Buffer[], inspector: ImageInspector): Promise<MadeImage[]> {
+  const made: MadeImage[] = [];
+  for (const bytes of images) {
+    try {
+      made.push({ bytes, facts: await inspector.inspect(bytes, { maxPixels: MAX_OUTPUT_PIXELS }) });
+    } catch (error) {
+      if (!(error instanceof InvalidImageError)) throw error;
+      const message = `The provider answered bytes that are no usable image: ${error.message}`;
+      throw new ProviderError("INVALID_IMAGE_OUTPUT", message, { cause: error });
+    }
+  }
+  return made;
+}

@@ -1,0 +1,33 @@
+/** The fields that have a spelling with underscores, too. */
+const CAMEL = Object.fromEntries(
+  [
+    "inlineData",
+    "mimeType",
+    "fileData",
+    "fileUri",
+    "generationConfig",
+    "responseModalities",
+    "responseMimeType",
+    "imageConfig",
+    "aspectRatio",
+    "imageSize",
+    "outputMimeType",
+    "imageOutputOptions",
+  ].map((name) => [name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), name]),
+);
+
+/**
+ * The value with its snake_case fields in lowerCamelCase, at every level. Where both spellings are there, the one in
+ * lowerCamelCase counts.
+ * Rule: RT-4.
+ */
+export function camelKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(camelKeys);
+  if (value === null || typeof value !== "object") return value;
+  const entries = Object.entries(value);
+  return Object.fromEntries(
+    entries
+      .filter(([key]) => !(Object.hasOwn(CAMEL, key) && Object.hasOwn(value, CAMEL[key] ?? "")))
+      .map(([key, inner]) => [Object.hasOwn(CAMEL, key) ? CAMEL[key] : key, camelKeys(inner)]),
+  );
+}

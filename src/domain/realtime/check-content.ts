@@ -1,0 +1,139 @@
+import type { z } from "zod";
+import type { ImgbatchError } from "../../contract/errors.ts";
+import { type GenerateContentRequest, generateContentSchema } from "../../contract/generate-content.ts";
+import { type AspectRatio, DEFAULT_RATIO, SIZE_TIERS, type SizeTier } from "../../contract/image-sizes.ts";
+import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
+import type { Limits } from "../../contract/limits.ts";
+import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
+import { fail, schemaProblem } from "../batches/request-problems.ts";
+import type { ModelEntry } from "../models.ts";
+import type { ImageInspector } from "../ports/image-inspector.ts";
+import type { ReferenceImage } from "../ports/image-provider.ts";
+import { camelKeys } from "./camel-keys.ts";
+import { readImages } from "./input-images.ts";
+import { pricedSizes, ratiosOf } from "./models.ts";
+import { nearestRatio } from "./nearest-ratio.ts";
+
+/** A real-time request that has passed every check that needs no database. */
+export interface CheckedContent {
+  /** The model that was asked for. */
+  model: ModelEntry;
+  prompt: string;
+  images: readonly ReferenceImage[];
+  ratio: AspectRatio;
+  size: SizeTier;
+  mimeType: ImageMimeType;
+}
+
+export interface ContentRules {
+  limits: Limits;
+  inspector: ImageInspector;
+  /** Whether a request must say `imageConfig`, empty or not. */
+  strictImageConfig: boolean;
+}
+
+type ImageConfig = NonNullable<GenerateContentRequest["generationConfig"]["imageConfig"]>;
+
+const CONFIG = "generationConfig";
+const IMAGE_CONFIG = `${CONFIG}.imageConfig`;
+
+/**
+ * Checks and normalises the body of a real-time request for this model. The order is fixed and the first failure is
+ * answered: types, what is asked for (modalities, ratio, size, format), text, images.
+ * Rules: RT-4, RT-5, RT-6, RT-7, RT-8.
+ */
+export async function checkContent(
+  body: unknown,
+  model: ModelEntry,
+  rules: ContentRules,
+): Promise<CheckedContent> {
+  const parsed = generateContentSchema.safeParse(camelKeys(body));
+  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
+  const { contents, generationConfig } = parsed.data;
+  checkModalities(generationConfig.responseModalities);
+  if (generationConfig.imageConfig == null && rules.strictImageConfig) {
+    throw invalid(IMAGE_CONFIG, "is required: the parameters of the image, or {}");
+  }
+  const imageConfig = generationConfig.imageConfig ?? {};
+  const ratio = checkRatio(imageConfig, model);
+  const size = checkSize(imageConfig, model);
+  const mimeType = checkFormat(imageConfig, generationConfig.responseMimeType);
+  checkRoles(contents);
+  const prompt = readPrompt(contents, rules.limits);
+  const { images, first } = await readImages(contents, rules);
+  const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
+  return { model, prompt, images, ratio: shape, size, mimeType };
+}
+
+function checkModalities(modalities: readonly string[]): void {
+  const at = `${CONFIG}.responseModalities`;
+  const given = modalities.map((modality) => modality.toUpperCase());
+  if (!given.includes("IMAGE")) throw invalid(at, "must contain IMAGE");
+  const other = given.find((modality) => modality !== "IMAGE" && modality !== "TEXT");
+  if (other !== undefined) throw invalid(at, "takes only TEXT and IMAGE");
+}
+
+function checkRatio({ aspectRatio }: ImageConfig, model: ModelEntry): AspectRatio | null {
+  if (aspectRatio == null || aspectRatio === "") return null;
+  const ratios = ratiosOf(model);
+  if (ratios.includes(aspectRatio)) return aspectRatio as AspectRatio;
+  const problem = `the aspect ratio has an unsupported value; this model takes ${ratios.join(", ")}`;
+  throw invalid(`${IMAGE_CONFIG}.aspectRatio`, problem);
+}
+
+function checkSize({ imageSize }: ImageConfig, model: ModelEntry): SizeTier {
+  const asked = imageSize || "1K";
+  const sizes = pricedSizes(model);
+  const size = sizes.find((known) => known === asked);
+  if (size !== undefined) return size;
+  const at = `${IMAGE_CONFIG}.imageSize`;
+  const upper = SIZE_TIERS.find((tier) => tier === asked.toUpperCase());
+  if (upper !== undefined && upper !== asked) throw invalid(at, `must be written with a capital K: ${upper}`);
+  throw invalid(at, `the image size has an unsupported value; this model makes ${sizes.join(", ")}`);
+}
+
+function checkFormat(config: ImageConfig, responseMimeType: string | null | undefined): ImageMimeType {
+  const nested = config.imageOutputOptions?.mimeType;
+  const [field, asked] = nested
+    ? ["imageOutputOptions.mimeType", nested]
+    : ["outputMimeType", config.outputMimeType];
+  if (asked) {
+    if (isImageMimeType(asked)) return asked;
+    throw invalid(`${IMAGE_CONFIG}.${field}`, "must be image/png, image/jpeg or image/webp");
+  }
+  // The field for the format of text: only an image type says something about the image.
+  return responseMimeType && isImageMimeType(responseMimeType) ? responseMimeType : "image/png";
+}
+
+type Contents = GenerateContentRequest["contents"];
+
+function checkRoles(contents: Contents): void {
+  contents.forEach(({ role }, i) => {
+    if (!role || role === "user" || role === "model") return;
+    throw invalid(`contents[${i}].role`, "must be user or model");
+  });
+  if (!contents.some(isFromUser)) throw invalid("contents", "needs at least one user message");
+}
+
+const isFromUser = ({ role }: Contents[number]) => role !== "model";
+
+/** Everything that the user has said, earlier turns of a conversation among it. */
+function readPrompt(contents: Contents, limits: Limits): string {
+  const texts = contents
+    .filter(isFromUser)
+    .flatMap(({ parts }) => parts?.map(({ text }) => text ?? "") ?? []);
+  const prompt = texts
+    .map((text) => text.trim())
+    .filter((text) => text !== "")
+    .join("\n");
+  const at = `contents[${contents.findIndex(isFromUser)}].parts`;
+  if (prompt === "") throw invalid(at, "need a text: what to draw, or how to edit");
+  if (hasUnstorableText(prompt)) throw invalid(at, "must not hold NUL or half of a surrogate pair");
+  const length = codePointLength(prompt);
+  if (length <= limits.promptChars) return prompt;
+  throw invalid(at, `the text has ${length} characters; at most ${limits.promptChars} are allowed`);
+}
+
+function invalid(param: string, problem: string): ImgbatchError {
+  return fail("REALTIME_INVALID_ARGUMENT", param, problem);
+}

@@ -1,0 +1,58 @@
+import type { Repositories } from "../ports/stores.ts";
+import type { AccountRecord, LedgerEntry } from "../records.ts";
+
+const MOVEMENTS = ["hold", "capture", "release"] as const;
+
+/** What is held for real-time requests of an account, in micro-dollars. */
+export function realtimeHeld(now: Repositories, accountId: string): number {
+  const holds = now.realtimeHolds.list().filter((hold) => hold.accountId === accountId);
+  return holds.reduce((sum, hold) => sum + hold.amountMicroUsd, 0);
+}
+
+/**
+ * Every hold of a real-time request is either open, with its record, or was captured or released in full; and what was
+ * captured is what the usage records say. The problems found, a line each.
+ * Rule: CHECK-3.
+ */
+export function realtimeMoneyProblems(now: Repositories, account: AccountRecord): string[] {
+  const moved = sumByRequest(now.ledger.list({ accountId: account.id }));
+  const open = new Map(
+    now.realtimeHolds
+      .list()
+      .flatMap((hold) => (hold.accountId === account.id ? [[hold.id, hold] as const] : [])),
+  );
+  const used = new Map<string, number>();
+  for (const { realtimeId, amountMicroUsd } of now.usage.list({ accountId: account.id })) {
+    used.set(realtimeId, (used.get(realtimeId) ?? 0) + amountMicroUsd);
+  }
+  const problems: string[] = [];
+  for (const id of new Set([...moved.keys(), ...open.keys(), ...used.keys()])) {
+    const expect = (isRight: boolean, what: string) => {
+      if (!isRight) problems.push(`real-time request ${id}: ${what}`);
+    };
+    const { hold, capture, release } = moved.get(id) ?? { hold: 0, capture: 0, release: 0 };
+    const waiting = open.get(id);
+    const openMicroUsd = waiting?.amountMicroUsd ?? 0;
+    expect(
+      hold === capture + release + openMicroUsd,
+      `hold ${hold} is not capture ${capture} + release ${release} + open ${openMicroUsd}`,
+    );
+    const usage = used.get(id) ?? 0;
+    expect(capture === usage, `captured ${capture}, its usage records say ${usage}`);
+    expect(waiting === undefined || !used.has(id), "has images and its hold is open");
+  }
+  return problems;
+}
+
+function sumByRequest(entries: readonly LedgerEntry[]) {
+  const sums = new Map<string, Record<(typeof MOVEMENTS)[number], number>>();
+  for (const { batchId, requestId, amountMicroUsd } of entries) {
+    const kind = MOVEMENTS.find((movement) => requestId.startsWith(`${movement}:`));
+    if (batchId !== null || kind === undefined) continue;
+    const id = requestId.slice(kind.length + 1);
+    const sum = sums.get(id) ?? { hold: 0, capture: 0, release: 0 };
+    sum[kind] += amountMicroUsd;
+    sums.set(id, sum);
+  }
+  return sums;
+}

@@ -1,0 +1,214 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { imageSizePx } from "../../contract/image-sizes.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Caller } from "../batches/create-batch.ts";
+import { priceRealtimeImage } from "../billing/pricing.ts";
+import { type MadeImage, readOutput } from "../images/output-images.ts";
+import type { ImageInspector } from "../ports/image-inspector.ts";
+import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
+import type { Stores } from "../ports/stores.ts";
+import type { RealtimeHoldRecord, UsageRecord } from "../records.ts";
+import type { CheckedContent } from "./check-content.ts";
+import { endHold, openHold } from "./holds.ts";
+import { executedModel } from "./models.ts";
+import { realtimeError } from "./provider-errors.ts";
+
+const TROUBLE_DELAY_MS = 1000;
+
+/** What makes an image for a model now, and the operator's factor on its price. */
+export interface RealtimeOffer {
+  provider: ItemProvider;
+  rateMultiplier: number;
+}
+
+export interface RealtimeDeps {
+  stores: Stores;
+  clock: Clock;
+  ids: Ids;
+  inspector: ImageInspector;
+  log: Log;
+  /** Null when nothing healthy makes images for the model. */
+  offer(model: string): RealtimeOffer | null;
+  /** How long a request may take in all; 0 for as long as it wants. */
+  timeoutMs: number;
+}
+
+/** What came of a request: images, or none, or a refusal of the prompt. */
+export interface GeneratedContent {
+  id: string;
+  request: CheckedContent;
+  /** The model that was to run. */
+  executed: string;
+  /** The version that ran, as the upstream says. */
+  modelVersion: string;
+  images: readonly MadeImage[];
+  /** Set when the prompt was refused; `images` is empty then. */
+  refusal: string | null;
+}
+
+/**
+ * Makes images while somebody waits for them. Money is held before the work; with an image it is captured together
+ * with its usage record, without one it goes back.
+ * Rules: RT-11, RT-12, RT-15, RT-16, RT-18, RT-20.
+ */
+export class Realtime {
+  readonly #deps: RealtimeDeps;
+  readonly #running = new Set<Promise<unknown>>();
+  readonly #stopping = new AbortController();
+
+  constructor(deps: RealtimeDeps) {
+    this.#deps = deps;
+  }
+
+  /** Rejects with an `ImgbatchError`; with the signal's reason when the caller went away. */
+  generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
+    const work = this.#generate(caller, request, gone);
+    this.#track(work);
+    return work;
+  }
+
+  /** Stops what runs and gives back what it held. */
+  async stop(): Promise<void> {
+    this.#stopping.abort(new ImgbatchError("REALTIME_CANCELLED", "The service is stopping."));
+    await Promise.allSettled([...this.#running]);
+  }
+
+  async #generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
+    gone.throwIfAborted();
+    const { stores, clock, ids } = this.#deps;
+    const executed = executedModel(request.model);
+    const offer = this.#deps.offer(executed);
+    if (!offer) throw new ImgbatchError("REALTIME_NO_PROVIDER");
+    const price = priceRealtimeImage(request.model, request.size, caller.group, offer.rateMultiplier);
+    if (price === null) throw new Error(`${request.model.id} has no price at ${request.size}`);
+    const hold: RealtimeHoldRecord = {
+      id: ids.recordId("gen"),
+      apiKeyId: caller.key.id,
+      accountId: caller.key.accountId,
+      amountMicroUsd: price,
+      createdAtMs: clock.nowMs(),
+    };
+    await openHold(stores, hold);
+    try {
+      const made = await this.#make(offer.provider, request, executed, gone);
+      const usage = usageOf(
+        hold,
+        { ...made, request, executed, provider: offer.provider.name },
+        clock.nowMs(),
+      );
+      await endHold(stores, hold.id, usage, clock.nowMs());
+      return { id: hold.id, request, executed, ...made };
+    } catch (error) {
+      this.#track(this.#release(hold.id));
+      throw error;
+    }
+  }
+
+  /** The images of the provider, looked into. Ends at the deadline and when the caller goes, whatever the provider does. */
+  async #make(provider: ItemProvider, request: CheckedContent, executed: string, gone: AbortSignal) {
+    const { clock, inspector, timeoutMs } = this.#deps;
+    const deadline = new AbortController();
+    const done = new AbortController();
+    if (timeoutMs > 0) {
+      const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
+      clock.sleep(timeoutMs, done.signal).then(late, () => {});
+    }
+    const signal = AbortSignal.any([gone, deadline.signal, this.#stopping.signal]);
+    try {
+      const work = provider.generate(imageRequest(request, executed), signal);
+      const output = await unlessAborted(work, signal);
+      const images = await readOutput(output.images, inspector);
+      signal.throwIfAborted();
+      return { images, modelVersion: output.modelVersion ?? executed, refusal: null };
+    } catch (error) {
+      signal.throwIfAborted();
+      return this.#withoutImage(error, executed);
+    } finally {
+      done.abort();
+    }
+  }
+
+  /** A refusal and an empty answer are answers; everything else is an error. */
+  #withoutImage(error: unknown, executed: string) {
+    if (error instanceof ProviderError) {
+      const nothing = { images: [], modelVersion: executed };
+      if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
+      if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
+      throw realtimeError(error);
+    }
+    this.#deps.log.error("provider failed unexpectedly", { error: String(error) });
+    throw new ImgbatchError("REALTIME_PROVIDER_FAILED", undefined, { cause: error });
+  }
+
+  /** After trouble of our own (disk full, say) it is tried again: money must not stay held. The next start does it, too. */
+  async #release(id: string): Promise<void> {
+    const { stores, clock, log } = this.#deps;
+    for (;;) {
+      try {
+        return await endHold(stores, id, [], clock.nowMs());
+      } catch (error) {
+        log.error("a hold could not be released; trying again", { id, error: String(error) });
+        if (this.#stopping.signal.aborted) return;
+        await clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+      }
+    }
+  }
+
+  #track(work: Promise<unknown>): void {
+    const tracked = work.catch(() => {}).finally(() => this.#running.delete(tracked));
+    this.#running.add(tracked);
+  }
+}
+
+function imageRequest(request: CheckedContent, executed: string): ImageRequest {
+  const { prompt, size, ratio, mimeType, images } = request;
+  return {
+    model: executed,
+    prompt,
+    outputIndex: 0,
+    tier: size,
+    ratio,
+    size: imageSizePx(size, ratio),
+    mimeType,
+    references: images,
+    storedReferences: [],
+    attempt: 1,
+    isRetryBatch: true,
+  };
+}
+
+/** One record for each image. One is what the request asked for and pays; further ones are free. */
+function usageOf(
+  hold: RealtimeHoldRecord,
+  facts: { images: readonly MadeImage[]; request: CheckedContent; executed: string; provider: string },
+  nowMs: number,
+): UsageRecord[] {
+  const { request, executed, provider } = facts;
+  return facts.images.map((image, imageIndex) => ({
+    realtimeId: hold.id,
+    imageIndex,
+    apiKeyId: hold.apiKeyId,
+    accountId: hold.accountId,
+    model: request.model.id,
+    executedModel: executed,
+    provider,
+    size: request.size,
+    ratio: request.ratio,
+    ...image.facts,
+    sizeBytes: image.bytes.length,
+    amountMicroUsd: imageIndex === 0 ? hold.amountMicroUsd : 0,
+    createdAtMs: nowMs,
+  }));
+}
+
+/** The work's outcome, or the signal's reason as soon as it is aborted. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}

@@ -1,0 +1,62 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { formatUsd } from "../../kernel/money.ts";
+import { moveMoney } from "../billing/ledger.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
+import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts";
+
+/**
+ * Takes the price of a request out of the balance before anything is made. Throws `REALTIME_INSUFFICIENT_BALANCE`.
+ * Rule: RT-16.
+ */
+export function openHold(stores: Stores, hold: RealtimeHoldRecord): Promise<void> {
+  return stores.write((tx) => {
+    const balance = tx.accounts.byId(hold.accountId)?.balanceMicroUsd ?? 0;
+    if (balance < hold.amountMicroUsd) {
+      const message = `The image costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
+      throw new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
+    }
+    tx.realtimeHolds.insert(hold);
+    move(tx, hold, "hold", hold.createdAtMs);
+  });
+}
+
+/**
+ * Ends a hold, once: with usage records it is captured, without any it goes back to the balance. The records and the
+ * money are one transaction.
+ * Rules: RT-15, RT-16.
+ */
+export function endHold(
+  stores: Stores,
+  id: string,
+  usage: readonly UsageRecord[],
+  nowMs: number,
+): Promise<void> {
+  return stores.write((tx) => {
+    const hold = tx.realtimeHolds.remove(id);
+    if (!hold) return;
+    move(tx, hold, usage.length > 0 ? "capture" : "release", nowMs);
+    tx.usage.insertMany(usage);
+  });
+}
+
+/**
+ * Gives back what an earlier process held when it died. Only for the one that owns the data, before it takes requests.
+ * Answers how many there were.
+ * Rule: RT-17.
+ */
+export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number> {
+  return stores.write((tx) => {
+    const dead = tx.realtimeHolds.list();
+    for (const { id } of dead) {
+      const hold = tx.realtimeHolds.remove(id);
+      if (hold) move(tx, hold, "release", nowMs);
+    }
+    return dead.length;
+  });
+}
+
+function move(tx: Repositories, hold: RealtimeHoldRecord, kind: LedgerKind, nowMs: number): void {
+  const { accountId, amountMicroUsd } = hold;
+  const requestId = `${kind}:${hold.id}`;
+  moveMoney(tx, { requestId, accountId, batchId: null, kind, amountMicroUsd }, nowMs);
+}

@@ -1,0 +1,65 @@
+import type { ImgbatchError } from "../../contract/errors.ts";
+import type { GenerateContentRequest } from "../../contract/generate-content.ts";
+import type { SizePx } from "../../contract/image-sizes.ts";
+import { isImageMimeType } from "../../contract/image-types.ts";
+import type { Limits } from "../../contract/limits.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { fail } from "../batches/request-problems.ts";
+import { decodeImage } from "../images/base64-image.ts";
+import { InputImages } from "../images/input-images.ts";
+import type { ImageInspector } from "../ports/image-inspector.ts";
+import type { ReferenceImage } from "../ports/image-provider.ts";
+import { MAX_INPUT_IMAGES } from "./models.ts";
+
+interface Rules {
+  limits: Limits;
+  inspector: ImageInspector;
+}
+
+/**
+ * The input images in their order, of all messages: an image that the model made earlier can be the one to edit.
+ * Interim images of a model that thinks are left out. `first` is the size of the first one.
+ * Rules: RT-5, RT-7.
+ */
+export async function readImages(
+  contents: GenerateContentRequest["contents"],
+  rules: Rules,
+): Promise<{ images: ReferenceImage[]; first: SizePx | null }> {
+  const found = contents.flatMap(({ parts }, i) =>
+    (parts ?? []).flatMap((part, j) => {
+      const at = `contents[${i}].parts[${j}]`;
+      if (part.fileData != null)
+        throw invalid(`${at}.fileData`, "is not taken here; send the image as inlineData");
+      if (part.inlineData == null || part.thought === true) return [];
+      if (part.text != null) throw invalid(at, "must be either text or inlineData");
+      return [{ at: `${at}.inlineData`, ...part.inlineData }];
+    }),
+  );
+  if (found.length > MAX_INPUT_IMAGES) {
+    const problem = `have ${found.length} input images; at most ${MAX_INPUT_IMAGES} are allowed`;
+    throw invalid("contents", problem);
+  }
+  const checker = new InputImages(rules.inspector);
+  const images: ReferenceImage[] = [];
+  let first: SizePx | null = null;
+  for (const { at, mimeType, data } of found) {
+    if (!isImageMimeType(mimeType)) {
+      throw invalid(`${at}.mimeType`, "must be image/png, image/jpeg or image/webp");
+    }
+    if (data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
+    const bytes = decodeImage(data, rules.limits.referenceImageBytes, "lenient");
+    if (typeof bytes === "string") throw invalid(`${at}.data`, bytes);
+    const facts = await checker.check(bytes, { sha256: sha256Hex(bytes), mimeType });
+    if ("problem" in facts) {
+      const fields = { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at };
+      throw invalid(fields[facts.about], facts.problem);
+    }
+    images.push({ bytes, mimeType });
+    first ??= facts;
+  }
+  return { images, first };
+}
+
+function invalid(param: string, problem: string): ImgbatchError {
+  return fail("REALTIME_INVALID_ARGUMENT", param, problem);
+}

@@ -1,0 +1,30 @@
+import { COMMON_RATIOS, EXTENDED_RATIOS, type SizeTier } from "../../contract/image-sizes.ts";
+import { type GroupEntry, groupHasModel, type ModelEntry } from "../models.ts";
+
+/** How many input images a real-time request may have, whatever the model. */
+export const MAX_INPUT_IMAGES = 14;
+
+/**
+ * The models that a key of this group can name in a real-time request: those that are for it, with a price.
+ * Rule: RT-13.
+ */
+export function realtimeModelsOf(group: GroupEntry, models: readonly ModelEntry[]): ModelEntry[] {
+  return models.filter((m) => m.realtime && groupHasModel(group, m.id) && pricedSizes(m).length > 0);
+}
+
+/** The sizes that a model makes and that have a price. */
+export function pricedSizes(model: ModelEntry): SizeTier[] {
+  return model.sizes.filter((size) => model.prices[size] !== undefined);
+}
+
+export function ratiosOf(model: ModelEntry): readonly string[] {
+  return model.ratios === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
+}
+
+/**
+ * The model that really runs when this one is asked for.
+ * Rule: RT-20.
+ */
+export function executedModel(model: ModelEntry): string {
+  return model.mapsTo ?? model.id;
+}

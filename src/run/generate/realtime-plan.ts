@@ -1,0 +1,49 @@
+import type { SizeTier } from "../../contract/image-sizes.ts";
+import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { canonicalJson } from "../../kernel/canonical-json.ts";
+import { safeFileName } from "../../kernel/file-names.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { createDiskNames } from "../disk-names.ts";
+import { assignIds, identityOf, type PlannedItem } from "../plan.ts";
+import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
+
+/** What all requests of a run have in common. */
+export interface RealtimeSettings {
+  model: string;
+  aspectRatio: string | null;
+  size: SizeTier | null;
+}
+
+/** One request of a run. */
+export interface PlannedImage {
+  customId: string;
+  prompt: string;
+  references: readonly PromptReference[];
+  /** Its path from the run's directory on, with `/`, without an extension: that follows from the bytes. */
+  stem: string;
+}
+
+export interface RealtimePlan {
+  settings: RealtimeSettings;
+  items: PlannedItem[];
+  images: PlannedImage[];
+  /** Tells runs apart: hash of everything that is asked for. */
+  inputSha256: string;
+}
+
+/** Gives every image an id and a name of its own, the same ones each time. */
+export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly PromptItem[]): RealtimePlan {
+  const items = assignIds(prompts);
+  const names = createDiskNames();
+  const images = items.flatMap(({ customId, outputCount, prompt, references }) =>
+    expandedCustomIds(customId, outputCount).map((id) => ({
+      customId: id,
+      prompt,
+      references,
+      stem: names.take(safeFileName(id)),
+    })),
+  );
+  const { model, aspectRatio, size } = settings;
+  const identity = { kind: "realtime", model, aspectRatio, size, items: items.map(identityOf) };
+  return { settings, items, images, inputSha256: sha256Hex(canonicalJson(identity)) };
+}

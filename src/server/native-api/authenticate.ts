@@ -1,0 +1,50 @@
+import type { Request, RequestHandler } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { authenticate as authenticateKey } from "../../domain/keys.ts";
+import type { ApiDeps } from "../deps.ts";
+import { bearerToken } from "../middleware/authenticate.ts";
+
+/**
+ * The first credential of a fixed order counts, and only that: the vendor's headers, `Authorization: Bearer`,
+ * `x-api-key`, and below `/v1beta` the query parameter `key`. Then the group must be of the native platform.
+ * Rules: RT-1, AUTH-5.
+ */
+export function authenticateNative(deps: ApiDeps): RequestHandler {
+  return (request, response, next) => {
+    try {
+      const key = credentialOf(request, deps.keyHeaders);
+      response.locals.key = authenticateKey(deps.stores.read, key, deps.clock.nowMs());
+    } catch (error) {
+      if (!(error instanceof ImgbatchError)) throw error;
+      if (error.code !== "API_KEY_REQUIRED") deps.failedAuth.note(request.socket.remoteAddress ?? "");
+      else {
+        const vendor = deps.keyHeaders[0] === undefined ? "" : `in \`${deps.keyHeaders[0]}\` or `;
+        const message = `An API key is required: send it ${vendor}as \`Authorization: Bearer <key>\`.`;
+        throw new ImgbatchError("API_KEY_REQUIRED", message);
+      }
+      throw error;
+    }
+    const group = deps.groups.find((g) => g.name === response.locals.key.group);
+    if (group?.platform !== "native") {
+      throw new ImgbatchError("REALTIME_GROUP_NOT_NATIVE", undefined, { param: "key" });
+    }
+    response.locals.group = group;
+    next();
+  };
+}
+
+/** A header without a value is none. */
+function credentialOf(request: Request, keyHeaders: readonly string[]): string | null {
+  for (const name of keyHeaders) {
+    const key = request.get(name);
+    if (key) return key;
+  }
+  const token = bearerToken(request);
+  if (token !== null) return token;
+  const key = request.get("x-api-key");
+  if (key) return key;
+  const inUrl = request.baseUrl === "/v1beta" ? request.query.key : undefined;
+  if (inUrl === undefined || inUrl === "") return null;
+  if (typeof inUrl !== "string") throw new ImgbatchError("INVALID_API_KEY");
+  return inUrl;
+}

@@ -1,0 +1,45 @@
+import type { Request, Response } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { checkContent } from "../../domain/realtime/check-content.ts";
+import { contentView } from "../../domain/realtime/content-view.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+import { readJsonBody } from "../middleware/json-body.ts";
+import { findModel } from "./models.ts";
+import { answerStream, framingOf } from "./stream.ts";
+
+/**
+ * `POST …:generateContent` and `POST …:streamGenerateContent`. The order, behind the key: its limits,
+ * model, size of the body, its fields, provider, money.
+ * Rules: RT-14, RT-18, RT-21.
+ */
+export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
+  return async (request: Request, response: Response): Promise<void> => {
+    const caller = callerOf(response);
+    const ended = deps.requestLimits.begin(caller.key.id);
+    response.once("close", ended);
+    const gone = goneSignal(response);
+    const framing = isStream ? framingOf(request) : null;
+    const model = findModel(deps, request, response);
+    const body = await readJsonBody(request, response, deps.limits.realtimeBodyBytes);
+    const { strictImageConfig } = deps.features;
+    const content = await checkContent(body, model, { ...deps, strictImageConfig });
+    try {
+      const work = deps.realtime.generate(caller, content, gone).then(contentView);
+      if (framing) await answerStream(deps, framing, response, work);
+      else response.json(await work);
+    } catch (error) {
+      // Nobody is there to answer.
+      if (!gone.aborted) throw error;
+    }
+  };
+}
+
+/** Aborted when the caller goes away before it has its answer. */
+function goneSignal(response: Response): AbortSignal {
+  const gone = new AbortController();
+  response.once("close", () => {
+    if (!response.writableEnded) gone.abort(new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
+  });
+  return gone.signal;
+}

@@ -1,0 +1,31 @@
+import type { Request, RequestHandler } from "express";
+import { fail } from "../../domain/batches/request-problems.ts";
+
+/** A path that cannot name a model is a bad request, not an unknown model. */
+export const checkModelPath: RequestHandler = (request, _response, next) => {
+  const raw = request.path.slice(1);
+  if (raw !== "" && !canNameModel(raw)) {
+    throw fail("REALTIME_INVALID_ARGUMENT", "model", "the path does not name a model");
+  }
+  next();
+};
+
+function canNameModel(raw: string): boolean {
+  let name: string;
+  try {
+    name = decodeURIComponent(raw);
+  } catch {
+    return false;
+  }
+  const colon = name.lastIndexOf(":");
+  const [model, verb] = colon < 0 ? [name, ""] : [name.slice(0, colon), name.slice(colon + 1)];
+  if (model === "" || /[\p{Cc}\s]/u.test(model)) return false;
+  // Without a verb, more parts are a path that is not there.
+  return verb === "" || !raw.includes("/");
+}
+
+/** What `:model` of the path says. */
+export function modelParameter(request: Request): string {
+  const { model } = request.params;
+  return typeof model === "string" ? model : "";
+}

@@ -1,0 +1,72 @@
+import type { Request, Response } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { NativeModelList, SharedModelList } from "../../contract/generate-content.ts";
+import type { ModelEntry } from "../../domain/models.ts";
+import { nativeModelView, sharedModelView } from "../../domain/realtime/model-view.ts";
+import { executedModel, realtimeModelsOf } from "../../domain/realtime/models.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+import { modelParameter } from "./model-path.ts";
+import { type Page, pageOf } from "./paging.ts";
+
+const NATIVE_PAGE = 50;
+const SHARED_PAGE = 1000;
+
+/**
+ * `GET /v1beta/models`: what this key can name, page by page.
+ * Rule: RT-13.
+ */
+export function nativeModels(deps: ApiDeps) {
+  return (request: Request, response: Response): void => {
+    const { entries, next } = page(deps, request, response, NATIVE_PAGE);
+    const list: NativeModelList = { models: entries.map((model) => view(deps, response, model)), ...next };
+    response.json(list);
+  };
+}
+
+/** `GET /v1beta/models/{model}`. */
+export function nativeModel(deps: ApiDeps) {
+  return (request: Request, response: Response): void => {
+    response.json(view(deps, response, findModel(deps, request, response)));
+  };
+}
+
+/**
+ * `GET /v1/models`: one answer for clients of both kinds. OpenAI's know no pages, so all models are on the first.
+ * Rule: RT-13.
+ */
+export function sharedModels(deps: ApiDeps) {
+  return (request: Request, response: Response): void => {
+    const { entries, next } = page(deps, request, response, SHARED_PAGE);
+    const data = entries.map((model) => sharedModelView(model, view(deps, response, model)));
+    const models = entries.map((model) => view(deps, response, model));
+    const list: SharedModelList = { object: "list", data, models, ...next };
+    response.json(list);
+  };
+}
+
+/** `GET /v1/models/{model}`. */
+export function sharedModel(deps: ApiDeps) {
+  return (request: Request, response: Response): void => {
+    const model = findModel(deps, request, response);
+    response.json(sharedModelView(model, view(deps, response, model)));
+  };
+}
+
+/** The model of the path, when the caller may use it. Throws `REALTIME_MODEL_NOT_FOUND`. */
+export function findModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
+  const id = modelParameter(request);
+  const model = realtimeModelsOf(callerOf(response).group, deps.models).find((m) => m.id === id);
+  if (model) return model;
+  const message = `models/${id} is not found for this key.`;
+  throw new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
+}
+
+function page(deps: ApiDeps, request: Request, response: Response, size: number): Page<ModelEntry> {
+  return pageOf(realtimeModelsOf(callerOf(response).group, deps.models), request, size);
+}
+
+function view(deps: ApiDeps, response: Response, model: ModelEntry) {
+  const rateMultiplier = deps.realtimeOffer(executedModel(model))?.rateMultiplier ?? 1;
+  return nativeModelView(model, callerOf(response).group, rateMultiplier);
+}

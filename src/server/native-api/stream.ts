@@ -1,0 +1,83 @@
+import type { Request, Response } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { GenerateContentResponse } from "../../contract/generate-content.ts";
+import { nativeErrorBody } from "../../contract/native-errors.ts";
+import { fail } from "../../domain/batches/request-problems.ts";
+import { openingView } from "../../domain/realtime/content-view.ts";
+import type { ApiDeps } from "../deps.ts";
+
+/** After so long without a result a stream begins with an event that says so: the line must not look dead. */
+export const STREAM_OPENING_MS = 10_000;
+
+/** How the events of a stream are written. */
+export interface Framing {
+  type: string;
+  first(json: string): string;
+  next(json: string): string;
+  end: string;
+}
+
+/** Nothing but `data:` lines: clients of this protocol stumble over comments, event names and end marks. */
+const EVENTS: Framing = {
+  type: "text/event-stream",
+  first: (json) => `data: ${json}\n\n`,
+  next: (json) => `data: ${json}\n\n`,
+  end: "",
+};
+const ARRAY: Framing = {
+  type: "application/json; charset=utf-8",
+  first: (json) => `[${json}`,
+  next: (json) => `,\n${json}`,
+  end: "]",
+};
+
+/**
+ * Answers what comes of the work as a stream: events with `alt=sse`, else one JSON array. What fails before the first
+ * event is an error of its own; later it is the last event.
+ * Rule: RT-10.
+ */
+export async function answerStream(
+  deps: Pick<ApiDeps, "clock" | "log">,
+  framing: Framing,
+  response: Response,
+  work: Promise<GenerateContentResponse>,
+): Promise<void> {
+  const settled = new AbortController();
+  const outcome = work.finally(() => settled.abort());
+  outcome.catch(() => {});
+  const isLate = await deps.clock.sleep(STREAM_OPENING_MS, settled.signal).then(
+    () => true,
+    () => false,
+  );
+  const send = (value: object) => {
+    const json = JSON.stringify(value);
+    if (response.headersSent) response.write(framing.next(json));
+    else {
+      response.status(200).setHeader("Content-Type", framing.type);
+      response.setHeader("Cache-Control", "no-cache");
+      response.write(framing.first(json));
+    }
+  };
+  if (isLate) send(openingView());
+  try {
+    send(await outcome);
+  } catch (error) {
+    if (!response.headersSent) throw error;
+    send(nativeErrorBody(toStreamError(deps, response, error)));
+  }
+  response.end(framing.end);
+}
+
+/** Throws `REALTIME_INVALID_ARGUMENT` for an `alt` that is not known. */
+export function framingOf(request: Request): Framing {
+  const { alt } = request.query;
+  if (alt === "sse") return EVENTS;
+  if (alt === undefined || alt === "" || alt === "json") return ARRAY;
+  throw fail("REALTIME_INVALID_ARGUMENT", "alt", "must be sse or json");
+}
+
+function toStreamError({ log }: Pick<ApiDeps, "log">, response: Response, error: unknown): ImgbatchError {
+  if (error instanceof ImgbatchError) return error;
+  log.error("unexpected error", { request_id: response.locals.requestId, error: String(error) });
+  return new ImgbatchError("INTERNAL_ERROR", undefined, { cause: error });
+}

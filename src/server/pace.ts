@@ -1,0 +1,56 @@
+/** How slowly bytes may move over a connection. */
+export interface Pace {
+  /** In each window of this time … */
+  windowMs: number;
+  /** … at least so many bytes must move. */
+  bytesPerWindow: number;
+  /** All of it may take this long. */
+  deadlineMs: number;
+}
+
+export interface PaceWatch {
+  /** So many bytes moved. */
+  moved(bytes: number): void;
+  /** Whatever happens until `resume` is our own slowness, not the other side's. */
+  pause(): void;
+  resume(): void;
+  stop(): void;
+}
+
+/** Watches one transfer; calls `onSlow` once when it is slower than allowed, and watches no more. */
+export function watchPace(pace: Pace, onSlow: () => void): PaceWatch {
+  let inWindow = 0;
+  let leftMs = pace.deadlineMs;
+  let startedAt = 0;
+  let timer: NodeJS.Timeout | undefined;
+  const start = () => {
+    const windowMs = Math.min(pace.windowMs, leftMs);
+    startedAt = performance.now();
+    timer = setTimeout(() => {
+      leftMs -= windowMs;
+      const isSlow = windowMs === pace.windowMs && inWindow < pace.bytesPerWindow;
+      inWindow = 0;
+      timer = undefined;
+      if (isSlow || leftMs <= 0) onSlow();
+      else start();
+    }, windowMs);
+  };
+  const stop = () => {
+    if (timer === undefined) return;
+    clearTimeout(timer);
+    timer = undefined;
+    leftMs -= performance.now() - startedAt;
+  };
+  start();
+  return {
+    moved: (bytes) => {
+      inWindow += bytes;
+    },
+    pause: stop,
+    resume: () => {
+      inWindow = 0;
+      if (timer === undefined) start();
+    },
+    stop,
+  };
+}

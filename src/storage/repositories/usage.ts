@@ -1,0 +1,62 @@
+import type { Selectable } from "kysely";
+import type { AspectRatio, SizeTier } from "../../contract/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { UsageRepository } from "../../domain/ports/stores.ts";
+import type { UsageRecord } from "../../domain/records.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+import type { Database } from "../schema.ts";
+
+export function usageRepository({ build, all, first, run }: SqlSession): UsageRepository {
+  return {
+    insertMany: (records) => {
+      for (const record of records) run(build.insertInto("usage_records").values(toRow(record)));
+    },
+    list: ({ accountId }) => {
+      let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
+      if (accountId !== undefined) query = query.where("account_id", "=", accountId);
+      return all(query).map(toRecord);
+    },
+    count: () =>
+      first(build.selectFrom("usage_records").select(({ fn }) => fn.countAll<number>().as("n")))?.n ?? 0,
+  };
+}
+
+function toRow(record: UsageRecord) {
+  return {
+    realtime_id: record.realtimeId,
+    image_index: record.imageIndex,
+    api_key_id: record.apiKeyId,
+    account_id: record.accountId,
+    model: record.model,
+    executed_model: record.executedModel,
+    provider: record.provider,
+    size: record.size,
+    ratio: record.ratio,
+    mime_type: record.mimeType,
+    width_px: record.widthPx,
+    height_px: record.heightPx,
+    size_bytes: record.sizeBytes,
+    amount_micro_usd: record.amountMicroUsd,
+    created_at_ms: record.createdAtMs,
+  };
+}
+
+function toRecord(row: Selectable<Database["usage_records"]>): UsageRecord {
+  return {
+    realtimeId: row.realtime_id,
+    imageIndex: row.image_index,
+    apiKeyId: row.api_key_id,
+    accountId: row.account_id,
+    model: row.model,
+    executedModel: row.executed_model,
+    provider: row.provider,
+    size: row.size as SizeTier,
+    ratio: row.ratio as AspectRatio,
+    mimeType: row.mime_type as ImageMimeType,
+    widthPx: row.width_px,
+    heightPx: row.height_px,
+    sizeBytes: row.size_bytes,
+    amountMicroUsd: row.amount_micro_usd,
+    createdAtMs: row.created_at_ms,
+  };
+}

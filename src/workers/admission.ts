@@ -1,0 +1,90 @@
+import type { BatchQueue, Stores } from "../domain/ports/stores.ts";
+import type { BatchRecord } from "../domain/records.ts";
+
+/** How many batches of one key are worked on at once with one provider. */
+export const BATCHES_IN_HAND = 32;
+
+/**
+ * Which batches are in hand. There are few of each queue; the others wait in the database as `queued`, in the order in
+ * which they came. So thousands of waiting batches cost neither memory nor a slow start, and a key with many of them
+ * does not keep another key's batch waiting.
+ * Rules: WORK-6, WORK-7.
+ */
+export class Admission {
+  readonly #stores: Stores;
+  /** Batch id → its queue. */
+  readonly #inHand = new Map<string, BatchQueue>();
+  readonly #sizes = new Map<string, number>();
+  /** Queues of which batches may wait in the database. */
+  readonly #waiting = new Set<string>();
+
+  constructor(stores: Stores) {
+    this.#stores = stores;
+  }
+
+  has(batchId: string): boolean {
+    return this.#inHand.has(batchId);
+  }
+
+  /** Takes a batch in hand that was at work before, whatever else is. */
+  resume(batch: BatchRecord): void {
+    if (!this.#inHand.has(batch.id)) this.#take(batch);
+  }
+
+  /** Takes a new batch in hand, unless others are before it: then it waits. Answers whether it was taken. */
+  enter(batch: BatchRecord): boolean {
+    const queue = nameOf(batch);
+    if (this.#waiting.has(queue) || this.#isFull(queue)) {
+      this.#waiting.add(queue);
+      return false;
+    }
+    this.#take(batch);
+    return true;
+  }
+
+  /** Lets go of a batch that has ended. Answers its queue, in which there is room now; null when it was not in hand. */
+  leave(batchId: string): BatchQueue | null {
+    const queue = this.#inHand.get(batchId);
+    if (!queue) return null;
+    this.#inHand.delete(batchId);
+    const name = nameOf(queue);
+    const size = (this.#sizes.get(name) ?? 1) - 1;
+    if (size > 0) this.#sizes.set(name, size);
+    else this.#sizes.delete(name);
+    return queue;
+  }
+
+  /** Says that batches of the queue may wait in the database. */
+  expect(queue: BatchQueue): void {
+    this.#waiting.add(nameOf(queue));
+  }
+
+  /** Takes the next batches of the queue in hand, as many as there is room for, and answers them. */
+  refill(queue: BatchQueue): BatchRecord[] {
+    const name = nameOf(queue);
+    if (!this.#waiting.has(name) || this.#isFull(name)) return [];
+    // Of so many, those that are in hand already leave enough for every free place.
+    const first = this.#stores.read.batches.waiting(queue, BATCHES_IN_HAND);
+    const taken: BatchRecord[] = [];
+    for (const batch of first) {
+      if (this.has(batch.id)) continue;
+      if (this.#isFull(name)) return taken;
+      this.#take(batch);
+      taken.push(batch);
+    }
+    if (first.length < BATCHES_IN_HAND) this.#waiting.delete(name);
+    return taken;
+  }
+
+  #isFull(queue: string): boolean {
+    return (this.#sizes.get(queue) ?? 0) >= BATCHES_IN_HAND;
+  }
+
+  #take({ id, provider, apiKeyId }: BatchRecord): void {
+    const queue = { provider, apiKeyId };
+    this.#inHand.set(id, queue);
+    this.#sizes.set(nameOf(queue), (this.#sizes.get(nameOf(queue)) ?? 0) + 1);
+  }
+}
+
+const nameOf = ({ provider, apiKeyId }: BatchQueue) => JSON.stringify([provider, apiKeyId]);

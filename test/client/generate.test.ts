@@ -1,0 +1,353 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
+import { expect, it, onTestFinished } from "vitest";
+import { type GenerateRequest, generateImage, REALTIME_TIMEOUTS_MS } from "../../src/client/generate.ts";
+import { createHttp, type Http } from "../../src/client/http.ts";
+import { listRealtimeModels } from "../../src/client/realtime-models.ts";
+import { createPace } from "../../src/client/request-pace.ts";
+import { type FakeNative, type NativeAnswer, startFakeNative, withImages } from "../support/fake-native.ts";
+import { FAKE_KEY, png } from "../support/fake-service.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+
+const JPEG = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 2]), Buffer.from([0xff, 0xd9])]);
+const REQUEST: GenerateRequest = {
+  model: "vendorx-3.1-flash-image",
+  prompt: "a fox",
+  images: [],
+  aspectRatio: null,
+  size: null,
+};
+
+interface Wire {
+  fake: FakeNative;
+  http: Http;
+  clock: InstantClock;
+}
+
+async function wire(...answers: NativeAnswer[]): Promise<Wire> {
+  const fake = await startFakeNative();
+  onTestFinished(() => fake.close());
+  fake.answer(/./, ...answers);
+  const clock = new InstantClock();
+  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0.5 });
+  return { fake, http, clock };
+}
+
+const error = (status: number, more: object = {}) => ({ status, message: "Busy.", ...more });
+const empty = { body: { candidates: [{ finishReason: "NO_IMAGE", index: 0 }] } };
+
+it("[GEN-1] a request names prompt, images, ratio and size as the native protocol has them, and nothing it was not told", async () => {
+  const { fake, http } = await wire();
+  const data = png("input");
+  await generateImage(http, {
+    ...REQUEST,
+    images: [{ mimeType: "image/png", data }],
+    aspectRatio: "16:9",
+    size: "2K",
+  });
+  await generateImage(http, REQUEST);
+  const [full, bare] = fake.requests;
+  expect(full?.path).toBe("/v1beta/models/vendorx-3.1-flash-image:generateContent");
+  expect(full?.json).toEqual({
+    contents: [
+      {
+        role: "user",
+        parts: [{ text: "a fox" }, { inlineData: { mimeType: "image/png", data: data.toString("base64") } }],
+      },
+    ],
+    generationConfig: {
+      responseModalities: ["TEXT", "IMAGE"],
+      imageConfig: { aspectRatio: "16:9", imageSize: "2K" },
+    },
+  });
+  expect(bare?.json.generationConfig).toEqual({ responseModalities: ["TEXT", "IMAGE"], imageConfig: {} });
+});
+
+it("[GEN-1] the image comes as its very bytes, typed by them, with what the service said", async () => {
+  const { http } = await wire({ images: [JPEG], type: "image/png" });
+  const made = await generateImage(http, REQUEST);
+  expect(made.data.equals(JPEG)).toBe(true);
+  expect(made).toMatchObject({
+    mimeType: "image/jpeg",
+    modelVersion: "drawn-1",
+    text: "Here.",
+    usage: { totalTokenCount: 7 },
+    requestId: "req_native",
+    attempts: 1,
+    furtherImages: 0,
+  });
+});
+
+it("[GEN-2] interim images of a model that thinks are passed over", async () => {
+  const final = png("final");
+  const inline = (image: Buffer) => ({
+    inlineData: { mimeType: "image/png", data: image.toString("base64") },
+  });
+  const parts = [
+    { thought: true, ...inline(png("draft")) },
+    { text: null },
+    { thoughtSignature: "x" },
+    inline(final),
+  ];
+  const { http } = await wire({ body: { candidates: [{ content: { parts }, finishReason: null }] } });
+  const made = await generateImage(http, REQUEST);
+  expect(made.data.equals(final)).toBe(true);
+  expect(made).toMatchObject({ modelVersion: null, text: "", usage: null });
+});
+
+it("[GEN-2] Base64 of the other alphabet and without padding is read", async () => {
+  const body = withImages([JPEG]);
+  const text = JSON.stringify(body).replaceAll("/", "_").replaceAll("+", "-").replace(/=+"/, '"');
+  const { http } = await wire({ body: text });
+  expect((await generateImage(http, REQUEST)).data.equals(JPEG)).toBe(true);
+});
+
+const withData = (data: string) => ({
+  body: { candidates: [{ content: { parts: [{ inlineData: { mimeType: "image/png", data } }] } }] },
+});
+const half = (image: Buffer) => withData(image.subarray(0, image.length - 9).toString("base64"));
+const WITHOUT_IMAGE: [string, NativeAnswer, RegExp][] = [
+  ["has no candidates", { body: {} }, /no candidates/],
+  ["has an empty list of candidates", { body: { candidates: [] } }, /no candidates/],
+  ["is a list", { body: [] }, /no candidates/],
+  ["gives a reason for no image", empty, /NO_IMAGE/],
+  ["has text only", { images: [], more: {} }, /STOP: Here/],
+  ["has empty data", withData(""), /no finish reason/],
+  ["has Base64 that does not decode", withData("iVBORw0KGgo*"), /does not decode/],
+  ["has Base64 of a wrong length", withData("iVBORw0KGgoAA"), /does not decode/],
+  ["has bytes that are no image", withData(Buffer.from("<svg/>").toString("base64")), /neither PNG/],
+  ["has half a PNG", half(png("x")), /not whole: it has no IEND/],
+  ["has half a JPEG", withData(JPEG.subarray(0, 6).toString("base64")), /not whole: it has no end-of-image/],
+];
+for (const [what, answer, why] of WITHOUT_IMAGE) {
+  it(`[GEN-3] a 200 that ${what} is no success: it is tried again once, then it is an error`, async () => {
+    const { fake, http, clock } = await wire(answer, answer);
+    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({
+      code: "NO_IMAGES",
+      message: expect.stringMatching(why),
+      requestId: "req_native",
+    });
+    expect(fake.requests).toHaveLength(2);
+    expect(clock.sleepsMs).toEqual([250]);
+  });
+}
+
+it("[GEN-3] an image at the second attempt is a success", async () => {
+  const { fake, http } = await wire(empty);
+  expect(await generateImage(http, REQUEST)).toMatchObject({ attempts: 2, mimeType: "image/png" });
+  expect(fake.requests).toHaveLength(2);
+});
+
+const REFUSALS: [NativeAnswer, RegExp][] = [
+  [{ body: { promptFeedback: { blockReason: "PROHIBITED_CONTENT" } } }, /the prompt \(PROHIBITED_CONTENT\)/],
+  [
+    { body: { promptFeedback: { blockReason: "OTHER", blockReasonMessage: "Not this." } } },
+    /the prompt \(OTHER\): Not this\.$/,
+  ],
+  [
+    { body: { candidates: [{ finishReason: "IMAGE_SAFETY", finishMessage: "Too sharp.", index: 0 }] } },
+    /make this image \(IMAGE_SAFETY\): Too sharp\.$/,
+  ],
+  [{ body: { candidates: [{ content: {}, finishReason: "RECITATION" }] } }, /RECITATION/],
+];
+for (const [answer, why] of REFUSALS) {
+  it(`[GEN-3] a refusal is an error of its own with its reason, and is not tried again: ${why.source}`, async () => {
+    const { fake, http } = await wire(answer);
+    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({
+      code: "IMAGE_REFUSED",
+      message: expect.stringMatching(why),
+    });
+    expect(fake.requests).toHaveLength(1);
+  });
+}
+
+for (const status of [429, 502, 503, 504]) {
+  it(`[GEN-4] ${status} is tried again at most three times`, async () => {
+    const four = Array.from({ length: 5 }, () => error(status));
+    const { fake, http, clock } = await wire(...four);
+    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: status });
+    expect(fake.requests).toHaveLength(4);
+    expect(clock.sleepsMs).toEqual([250, 500, 1000]);
+  });
+}
+
+it("[GEN-4] empty answers and errors share the three retries", async () => {
+  const { fake, http } = await wire(error(503), empty, error(503), error(503), error(503));
+  await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 503 });
+  expect(fake.requests).toHaveLength(4);
+});
+
+it("[GEN-4] broken connections and cut answers are tried again", async () => {
+  const { fake, http } = await wire({ reset: true }, { cutAt: 40 });
+  expect(await generateImage(http, REQUEST)).toMatchObject({ attempts: 3 });
+  expect(fake.requests).toHaveLength(3);
+});
+
+const FINAL: [number, string][] = [
+  [400, "REALTIME_INVALID_ARGUMENT"],
+  [401, "INVALID_API_KEY"],
+  [402, "REALTIME_INSUFFICIENT_BALANCE"],
+  [403, "BATCH_IMAGE_GROUP_DISABLED"],
+  [404, "REALTIME_MODEL_NOT_FOUND"],
+  [413, "REQUEST_TOO_LARGE"],
+  [500, "INTERNAL_ERROR"],
+];
+for (const [status, code] of FINAL) {
+  it(`[GEN-4] ${status} is not tried again`, async () => {
+    const { fake, http } = await wire(error(status));
+    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ code, httpStatus: status });
+    expect(fake.requests).toHaveLength(1);
+  });
+}
+
+it("[GEN-4] JSON that breaks off, and a page instead of JSON, are not tried again", async () => {
+  for (const body of ['{"candidates": [', "<html>"]) {
+    const { fake, http } = await wire({ body });
+    await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+    expect(fake.requests).toHaveLength(1);
+  }
+});
+
+it("[GEN-4] the pause that the server asks for is kept: RetryInfo first, then Retry-After", async () => {
+  const info = { "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "1.5s" };
+  const { http, clock } = await wire(
+    error(429, { details: [info], headers: { "retry-after": "9" } }),
+    error(429, { headers: { "retry-after": "9" } }),
+  );
+  await generateImage(http, REQUEST);
+  expect(clock.sleepsMs).toEqual([1500, 9000]);
+});
+
+it("[GEN-4] an error names the code of this kind of service, the field at fault and the request", async () => {
+  const details = [
+    {
+      "@type": "type.googleapis.com/google.rpc.BadRequest",
+      fieldViolations: [{ field: "generationConfig.imageConfig.aspectRatio", description: "?" }],
+    },
+    {
+      "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+      reason: "REALTIME_GROUP_NOT_NATIVE",
+      domain: "imgbatch",
+    },
+  ];
+  const { http } = await wire(error(400, { details }));
+  await expect(generateImage(http, REQUEST)).rejects.toMatchObject({
+    code: "REALTIME_GROUP_NOT_NATIVE",
+    message: "Busy.",
+    param: "generationConfig.imageConfig.aspectRatio",
+    requestId: "req_native",
+  });
+});
+
+it("[GEN-4] a pool without usable tokens ends the attempts", async () => {
+  const { fake, http } = await wire({ status: 503, message: "All tokens are cooling down" });
+  await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 503 });
+  expect(fake.requests).toHaveLength(1);
+});
+
+it("[GEN-4] each attempt has the time that belongs to its size", async () => {
+  expect(REALTIME_TIMEOUTS_MS).toEqual({ "1K": 120_000, "2K": 180_000, "4K": 300_000 });
+  const timeouts: (number | undefined)[] = [];
+  const http: Http = {
+    baseUrl: "",
+    json: async () => Promise.reject(new Error("unused")),
+    stream: async (next) => {
+      timeouts.push((await next()).timeoutMs);
+      throw new Error("enough");
+    },
+  };
+  for (const size of [null, "1K", "2K", "4K"] as const) {
+    await expect(generateImage(http, { ...REQUEST, size })).rejects.toThrow("enough");
+  }
+  expect(timeouts).toEqual([120_000, 120_000, 180_000, 300_000]);
+});
+
+it("[HTTP-9] [HTTP-22] an answer is read up to a bound, and the key that it repeats is taken out", async () => {
+  const words = { ...withImages([png("x")]), modelVersion: `for ${FAKE_KEY}` };
+  const { http } = await wire({ body: words });
+  expect((await generateImage(http, REQUEST)).modelVersion).toBe("for [API key]");
+  const bomb = gzipSync(Buffer.alloc(193 * 1024 * 1024, 32), { level: 1 });
+  const packed = createServer((_, response) => {
+    response.writeHead(200, { "content-encoding": "gzip" }).end(bomb);
+  });
+  await new Promise<void>((resolve) => packed.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void packed.close());
+  const baseUrl = `http://127.0.0.1:${(packed.address() as AddressInfo).port}`;
+  const other = createHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
+  await expect(generateImage(other, REQUEST)).rejects.toThrow("has no end");
+});
+
+it("[GEN-4] what a 4K image takes in Base64 is read", async () => {
+  const chunk = Buffer.alloc(40e6);
+  chunk.writeUInt32BE(chunk.length - 12);
+  const large = Buffer.concat([png("x").subarray(0, 33), chunk, png("x").subarray(33)]);
+  const { http } = await wire({ images: [large] });
+  expect((await generateImage(http, { ...REQUEST, size: "4K" })).data.equals(large)).toBe(true);
+});
+
+it("[GEN-5] in any minute at most so many requests leave, retries among them", async () => {
+  const clock = new InstantClock(0);
+  const pace = createPace(2, clock);
+  const passedAtMs: number[] = [];
+  for (let i = 0; i < 5; i++) {
+    await pace();
+    passedAtMs.push(clock.nowMs());
+    await clock.sleep(1000);
+  }
+  expect(passedAtMs).toEqual([0, 1000, 60_000, 61_000, 120_000]);
+
+  const { http } = await wire(error(503), error(503));
+  let asked = 0;
+  const counting = async () => {
+    asked++;
+  };
+  await generateImage(http, REQUEST, { pace: counting });
+  expect(asked).toBe(3);
+});
+
+it("[GEN-5] whoever gives up while waiting for a turn holds nobody else up", async () => {
+  const clock = new InstantClock(0);
+  const pace = createPace(1, clock);
+  const gone = new AbortController();
+  const first = pace();
+  gone.abort(new Error("gone"));
+  const second = pace(gone.signal);
+  const third = pace();
+  await first;
+  await expect(second).rejects.toThrow("gone");
+  await third;
+  expect(clock.nowMs()).toBe(60_000);
+});
+
+it("[GEN-6] the list of real-time models is read over all pages, without models that make no content", async () => {
+  const { fake, http } = await wire();
+  expect((await listRealtimeModels(http)).map(({ id }) => id)).toEqual([
+    "vendorx-3.1-flash-image",
+    "vendorx-3-pro-image",
+  ]);
+  const pricing = { currency: "usd", images: { "1K": 0.067, "4K": 0.151 } };
+  fake.models = [{ name: "models/a", imageSizes: ["1K"], maxInputImages: 3, pricing }, { nonsense: true }];
+  expect(await listRealtimeModels(http)).toMatchObject([
+    {
+      id: "a",
+      imageSizes: ["1K"],
+      aspectRatios: null,
+      maxInputImages: 3,
+      costsMicroUsd: { "1K": 67_000, "4K": 151_000 },
+    },
+  ]);
+});
+
+it("[GEN-6] a list of models without an end is given up", async () => {
+  let pages = 0;
+  const http: Http = {
+    baseUrl: "",
+    json: async () => {
+      const json = { models: [], nextPageToken: String(++pages) };
+      return { json, headers: new Headers(), requestId: undefined };
+    },
+    stream: async () => Promise.reject(new Error("unused")),
+  };
+  await expect(listRealtimeModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+});

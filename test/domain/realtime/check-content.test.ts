@@ -1,0 +1,252 @@
+import { describe, expect, it } from "vitest";
+import { parseConfig } from "../../../src/config.ts";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { checkContent } from "../../../src/domain/realtime/check-content.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import { content, imagePart, picture } from "../../support/realtime.ts";
+
+const models = parseConfig({}, "test").models;
+const modelOf = (id: string) => {
+  const model = models.find((m) => m.id === id);
+  if (!model) throw new Error(id);
+  return model;
+};
+const FLASH = modelOf("vendorx-3.1-flash-image");
+const PRO = modelOf("vendorx-3-pro-image");
+const LITE = modelOf("vendorx-3.1-flash-lite-image");
+
+const check = (body: unknown, model = FLASH, strictImageConfig = true) =>
+  checkContent(body, model, { limits: DEFAULT_LIMITS, inspector: sharpInspector, strictImageConfig });
+
+const config = (generationConfig: unknown) => ({
+  contents: [{ parts: [{ text: "fox" }] }],
+  generationConfig,
+});
+const parts = (...of: unknown[]) => ({ ...content("fox"), contents: [{ parts: of }] });
+
+describe("a real-time request", () => {
+  it("[RT-4] is read in both spellings at every level, with defaults for what is not there", async () => {
+    const png = await tinyPng();
+    const snake = {
+      contents: [
+        {
+          role: null,
+          parts: [
+            { text: " fox " },
+            { inline_data: { mime_type: "image/png", data: png.toString("base64") } },
+          ],
+        },
+      ],
+      generation_config: {
+        response_modalities: ["Text", "Image"],
+        image_config: { aspect_ratio: "16:9", image_size: "2K", output_mime_type: "image/webp" },
+      },
+    };
+    expect(await check(snake)).toEqual({
+      model: FLASH,
+      prompt: "fox",
+      images: [{ bytes: png, mimeType: "image/png" }],
+      ratio: "16:9",
+      size: "2K",
+      mimeType: "image/webp",
+    });
+    expect(await check(content("fox"))).toMatchObject({ ratio: "1:1", size: "1K", mimeType: "image/png" });
+    const both = content("fox", { aspectRatio: "1:1", aspect_ratio: "9:16" });
+    expect(await check(both)).toMatchObject({ ratio: "1:1" });
+  });
+
+  it("[RT-4] may have fields that mean nothing here", async () => {
+    const body = {
+      ...content("fox"),
+      generationConfig: {
+        responseModalities: ["IMAGE"],
+        imageConfig: { personGeneration: "x", aspectRatio: "" },
+        candidateCount: 4,
+        seed: 1,
+        responseFormat: { image: { aspectRatio: "ASPECT_RATIO_SIXTEEN_BY_NINE" } },
+      },
+      systemInstruction: { parts: [{ text: "be kind" }] },
+      safetySettings: [],
+    };
+    expect(await check(body)).toMatchObject({ prompt: "fox", ratio: "1:1" });
+  });
+
+  it("[RT-4] joins the texts of the user, and takes the images of every turn but interim ones", async () => {
+    const [first, second] = [await tinyPng(1), await tinyPng(2)];
+    const body = {
+      ...content(""),
+      contents: [
+        { role: "user", parts: [{ text: "a fox" }] },
+        {
+          role: "model",
+          parts: [{ text: "here" }, imagePart(first), { ...imagePart(second), thought: true }],
+        },
+        { parts: [{ text: " " }, { text: "in autumn" }, { thoughtSignature: "x" }] },
+      ],
+    };
+    const checked = await check(body);
+    expect(checked.prompt).toBe("a fox\nin autumn");
+    expect(checked.images.map(({ bytes }) => bytes)).toEqual([first]);
+  });
+
+  it.each([
+    ["no body", null, "body"],
+    ["a list", [], "body"],
+    ["no contents", { generationConfig: {} }, "contents"],
+    ["empty contents", { ...content("x"), contents: [] }, "contents"],
+    [
+      "only the model's words",
+      { ...content("x"), contents: [{ role: "model", parts: [{ text: "x" }] }] },
+      "contents",
+    ],
+    ["another role", { ...content("x"), contents: [{ role: "system", parts: [] }] }, "contents[0].role"],
+    ["no parts", { ...content("x"), contents: [{}] }, "contents[0].parts"],
+    ["a part that is text alone", parts("fox"), "contents[0].parts[0]"],
+    ["a number as text", parts({ text: 3 }), "contents[0].parts[0].text"],
+    ["blank text", content(" \n "), "contents[0].parts"],
+    ["half a surrogate pair", content("\ud800"), "contents[0].parts"],
+    ["a text that is too long", content("é".repeat(8001)), "contents[0].parts"],
+    [
+      "a file elsewhere",
+      parts({ text: "x" }, { file_data: { file_uri: "https://x/y.png" } }),
+      "contents[0].parts[1].fileData",
+    ],
+    ["no generationConfig", { contents: [{ parts: [{ text: "x" }] }] }, "generationConfig"],
+    ["no modalities", config({ imageConfig: {} }), "generationConfig.responseModalities"],
+    [
+      "modalities without IMAGE",
+      config({ responseModalities: ["TEXT"], imageConfig: {} }),
+      "generationConfig.responseModalities",
+    ],
+    [
+      "another modality",
+      config({ responseModalities: ["IMAGE", "AUDIO"], imageConfig: {} }),
+      "generationConfig.responseModalities",
+    ],
+    ["no imageConfig", config({ responseModalities: ["IMAGE"] }), "generationConfig.imageConfig"],
+    [
+      "a text as imageConfig",
+      config({ responseModalities: ["IMAGE"], imageConfig: "1K" }),
+      "generationConfig.imageConfig",
+    ],
+    [
+      "a size for a ratio",
+      content("x", { aspectRatio: "1024x1024" }),
+      "generationConfig.imageConfig.aspectRatio",
+    ],
+    [
+      "a decimal for a ratio",
+      content("x", { aspectRatio: "1.78" }),
+      "generationConfig.imageConfig.aspectRatio",
+    ],
+    [
+      "a ratio that is a number",
+      content("x", { aspectRatio: 1 }),
+      "generationConfig.imageConfig.aspectRatio",
+    ],
+    ["a small k", content("x", { imageSize: "1k" }), "generationConfig.imageConfig.imageSize"],
+    ["pixels for a size", content("x", { imageSize: "1024x1024" }), "generationConfig.imageConfig.imageSize"],
+    [
+      "a format that is none",
+      content("x", { outputMimeType: "image/gif" }),
+      "generationConfig.imageConfig.outputMimeType",
+    ],
+  ])("[RT-5] with %s is refused, and the field is named", async (_, body, param) => {
+    await expect(check(body)).rejects.toMatchObject({
+      code: "REALTIME_INVALID_ARGUMENT",
+      httpStatus: 400,
+      param,
+    });
+  });
+
+  it("[RT-5] may leave imageConfig out when the operator says so", async () => {
+    const body = config({ responseModalities: ["IMAGE"] });
+    expect(await check(body, FLASH, false)).toMatchObject({ ratio: "1:1", size: "1K" });
+    await expect(
+      check(config({ responseModalities: ["IMAGE"], imageConfig: 1 }), FLASH, false),
+    ).rejects.toThrow();
+  });
+
+  it("[RT-6] may ask only for the ratios and sizes of the model that it names", async () => {
+    for (const ratio of ["1:4", "8:1"]) {
+      expect(await check(content("x", { aspectRatio: ratio }))).toMatchObject({ ratio });
+      const refused = check(content("x", { aspectRatio: ratio }), PRO);
+      await expect(refused).rejects.toThrow("aspect ratio has an unsupported value");
+    }
+    expect(await check(content("x", { imageSize: "4K" }), PRO)).toMatchObject({ size: "4K" });
+    await expect(check(content("x", { imageSize: "2K" }), LITE)).rejects.toThrow("this model makes 1K");
+    const unpriced = { ...PRO, prices: { "2K": 1 } };
+    await expect(check(content("x"), unpriced)).rejects.toThrow("this model makes 2K");
+  });
+
+  it.each([
+    [{ outputMimeType: "image/jpeg" }, undefined, "image/jpeg"],
+    [{ image_output_options: { mime_type: "image/webp" } }, undefined, "image/webp"],
+    [{}, "image/jpeg", "image/jpeg"],
+    [{}, "text/plain", "image/png"],
+    [{ outputMimeType: "image/webp" }, "image/jpeg", "image/webp"],
+  ])("[RT-6] with %j and %s asks for %s%s", async (imageConfig, responseMimeType, mimeType) => {
+    const body = config({ responseModalities: ["IMAGE"], imageConfig, responseMimeType });
+    expect(await check(body)).toMatchObject({ mimeType });
+  });
+});
+
+describe("an input image", () => {
+  it("[RT-7] is Base64 of either alphabet, padded or not", async () => {
+    const png = await picture({ widthPx: 61, heightPx: 17 });
+    const standard = png.toString("base64");
+    for (const data of [standard, standard.replace(/=+$/, ""), png.toString("base64url")]) {
+      const checked = await check(parts({ text: "x" }, { inlineData: { mimeType: "image/png", data } }));
+      expect(checked.images[0]?.bytes.equals(png)).toBe(true);
+    }
+  });
+
+  it.each([
+    [
+      "a data URL",
+      async () => `data:image/png;base64,${(await tinyPng()).toString("base64")}`,
+      "image/png",
+      "data",
+    ],
+    ["no Base64", async () => "a b c", "image/png", "data"],
+    ["too little padding", async () => "QQ=", "image/png", "data"],
+    ["nothing", async () => "", "image/png", "data"],
+    ["bytes that are no image", async () => "aGVsbG8=", "image/png", "data"],
+    ["half an image", async () => (await tinyPng()).subarray(0, 60).toString("base64"), "image/png", "data"],
+    ["more than is allowed", async () => "A".repeat(14 * 1024 * 1024), "image/png", "data"],
+    ["another type than it is", async () => (await tinyJpeg()).toString("base64"), "image/png", "mimeType"],
+    ["a type that is not taken", async () => (await tinyPng()).toString("base64"), "image/gif", "mimeType"],
+    ["no data", async () => undefined, "image/png", "data"],
+  ])("[RT-7] with %s is refused", async (_, dataOf, mimeType, field) => {
+    const body = parts({ text: "x" }, { inlineData: { mimeType, data: await dataOf() } });
+    const param = `contents[0].parts[1].inlineData.${field}`;
+    await expect(check(body)).rejects.toMatchObject({ code: "REALTIME_INVALID_ARGUMENT", param });
+  });
+
+  it("[RT-7] has company of 13 at most, and no text beside it", async () => {
+    const part = imagePart(await tinyPng());
+    const checked = await check(parts({ text: "x" }, ...Array(14).fill(part)));
+    expect(checked.images).toHaveLength(14);
+    await expect(check(parts({ text: "x" }, ...Array(15).fill(part)))).rejects.toThrow("at most 14");
+    await expect(check(parts({ text: "x", ...part }))).rejects.toThrow("either text or inlineData");
+  });
+
+  it.each([
+    [FLASH, 800, 600, "4:3"],
+    [FLASH, 100, 100, "1:1"],
+    [FLASH, 50, 390, "1:8"],
+    [PRO, 50, 390, "9:16"],
+    [PRO, 1000, 240, "21:9"],
+    [FLASH, 1000, 240, "4:1"],
+  ])(
+    "[RT-8] gives the picture the nearest ratio when none is asked for (%#)",
+    async (model, widthPx, heightPx, ratio) => {
+      const first = imagePart(await picture({ widthPx, heightPx }));
+      const second = imagePart(await picture({ widthPx: 30, heightPx: 90 }));
+      expect(await check(content("edit", {}, [first, second]), model)).toMatchObject({ ratio });
+      const asked = content("edit", { aspectRatio: "5:4" }, [first]);
+      expect(await check(asked, model)).toMatchObject({ ratio: "5:4" });
+    },
+  );
+});

@@ -1,0 +1,102 @@
+import { crc32 } from "node:zlib";
+import type { ImageMimeType } from "../../src/contract/image-types.ts";
+
+/** Numbers from 0 up to 1, the same for the same seed. */
+export function seeded(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+type Mutation = (bytes: Buffer, random: () => number, mimeType: ImageMimeType) => Buffer;
+
+const below = (random: () => number, limit: number) => Math.floor(random() * limit);
+const EXTREMES = [0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff];
+
+/** What happens to files on bad disks and lines, and what somebody does who knows the format. */
+const MUTATIONS: Record<string, Mutation> = {
+  bitFlips: (bytes, random) => {
+    const out = Buffer.from(bytes);
+    for (let n = 1 + below(random, 8); n > 0; n--) {
+      const at = below(random, out.length);
+      out[at] = (out[at] ?? 0) ^ (1 << below(random, 8));
+    }
+    return out;
+  },
+  truncation: (bytes, random) => bytes.subarray(0, below(random, bytes.length)),
+  hole: (bytes, random) => {
+    const out = Buffer.from(bytes);
+    const start = below(random, out.length);
+    return out.fill(below(random, 2) * 255, start, Math.min(out.length, start + 1 + below(random, 400)));
+  },
+  missingMiddle: (bytes, random) => {
+    const start = below(random, bytes.length);
+    return Buffer.concat([bytes.subarray(0, start), bytes.subarray(start + 1 + below(random, 300))]);
+  },
+  repeated: (bytes, random) => {
+    const start = below(random, bytes.length);
+    const piece = bytes.subarray(start, start + 1 + below(random, 500));
+    return Buffer.concat([bytes.subarray(0, start), piece, bytes.subarray(start)]);
+  },
+  swappedParts: (bytes, random, mimeType) => {
+    const parts = partsOf(bytes, mimeType);
+    const [a, b] = [1 + below(random, parts.length - 1), 1 + below(random, parts.length - 1)];
+    [parts[a], parts[b]] = [parts[b] as Buffer, parts[a] as Buffer];
+    return Buffer.concat(parts);
+  },
+  lengthField: (bytes, random, mimeType) => {
+    const parts = partsOf(bytes, mimeType).map((part) => Buffer.from(part));
+    const part = parts[1 + below(random, parts.length - 1)];
+    const value = EXTREMES[below(random, EXTREMES.length)] ?? 0;
+    if (part && mimeType === "image/png" && part.length >= 4) part.writeUInt32BE(value, 0);
+    if (part && mimeType === "image/webp" && part.length >= 8) part.writeUInt32LE(value, 4);
+    if (part && mimeType === "image/jpeg" && part.length >= 4) part.writeUInt16BE(value & 0xffff, 2);
+    return Buffer.concat(parts);
+  },
+  /** The sum of a changed PNG chunk is made right again, so that decoders look behind it. */
+  changedInside: (bytes, random, mimeType) => {
+    const parts = partsOf(bytes, mimeType).map((part) => Buffer.from(part));
+    const part = parts[1 + below(random, parts.length - 1)];
+    if (!part || part.length < 13) return Buffer.concat(parts);
+    const at = 8 + below(random, part.length - 12);
+    part[at] = EXTREMES[below(random, 4)] ?? 0;
+    if (mimeType === "image/png") part.writeUInt32BE(crc32(part.subarray(4, -4)), part.length - 4);
+    return Buffer.concat(parts);
+  },
+};
+
+/** A damaged copy of an image; the same seed gives the same damage. */
+export function mutate(
+  bytes: Buffer,
+  seed: number,
+  mimeType: ImageMimeType,
+): { kind: string; bytes: Buffer } {
+  const random = seeded(seed);
+  const kinds = Object.entries(MUTATIONS);
+  const [kind, mutation] = kinds[seed % kinds.length] as [string, Mutation];
+  return { kind, bytes: mutation(bytes, random, mimeType) };
+}
+
+/** The head of a file, and the chunks or segments behind it; all in all the whole file. */
+function partsOf(bytes: Buffer, mimeType: ImageMimeType): Buffer[] {
+  const head = mimeType === "image/png" ? 8 : mimeType === "image/webp" ? 12 : 2;
+  const parts = [bytes.subarray(0, head)];
+  for (let at = head; at < bytes.length; ) {
+    const end = Math.min(bytes.length, at + Math.max(2, partLength(bytes, at, mimeType)));
+    parts.push(bytes.subarray(at, end));
+    at = end;
+  }
+  return parts;
+}
+
+function partLength(bytes: Buffer, at: number, mimeType: ImageMimeType): number {
+  if (at + 8 > bytes.length) return bytes.length - at;
+  if (mimeType === "image/png") return bytes.readUInt32BE(at) + 12;
+  if (mimeType === "image/webp") return 8 + bytes.readUInt32LE(at + 4) + (bytes.readUInt32LE(at + 4) % 2);
+  // Behind the start of scan there are no lengths any more.
+  return bytes[at + 1] === 0xda ? bytes.length - at : 2 + bytes.readUInt16BE(at + 2);
+}

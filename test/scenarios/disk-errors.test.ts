@@ -1,0 +1,88 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { BatchObject } from "../../src/contract/batches.ts";
+import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
+import { startQuickService } from "../support/quick-service.ts";
+import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
+import { needStrace, watchCalls } from "../support/strace.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const failing = (call: string, when: string) => [
+  ...["-e", `trace=${call}`],
+  ...["-e", `inject=${call}:error=EIO:when=${when}`],
+];
+
+function post(url: string, key: string, count: number): Promise<Response> {
+  const headers = {
+    authorization: `Bearer ${key}`,
+    "content-type": "application/json",
+    "idempotency-key": "k",
+  };
+  const body = JSON.stringify({ model: MODEL, items: items(count) });
+  return fetch(`${url}/v1/images/batches`, { method: "POST", headers, body });
+}
+
+describe("a disk that fails", () => {
+  it("[DISK-3] under the database ends the service at once: one clear line, exit 9, and the next start goes on", async (context) => {
+    needStrace(context);
+    const data = await tempDir();
+    const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
+    const { url } = JSON.parse(await serve.line());
+    const { api_key: key } = JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
+    const earlier = (await (await post(url, key, 1)).json()) as BatchObject;
+    await watchCalls(serve.child.pid ?? 0, failing("fsync", "1+"));
+    const answer = await fetch(`${url}/v1/images/batches/${earlier.id}/cancel`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}` },
+    }).catch(() => null);
+    await answer?.text();
+    // Either the cancellation or the work on the batch meets the failure first.
+    if (answer) expect([502, 200]).toContain(answer.status);
+    const { code, stderr } = await serve.exited;
+    expect(code).toBe(EXIT_CODES.saving.code);
+    expect(stderr).toContain("the database cannot be used any more; stopping");
+    expect(stderr).toContain(`error: The data directory ${data} cannot be used`);
+    expect(stderr).not.toMatch(/^ +at |\\n +at /m);
+
+    const service = await startTestService({ data });
+    expect((await service.until(earlier.id)).status).toMatch(/completed|cancelled/);
+    const { stores, blobs } = await openBeside(data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[DISK-4] under the service inside a command ends the command: exit 9, no hang, and the same command goes on", async (context) => {
+    needStrace(context);
+    const directory = await tempDir();
+    const [data, output] = [join(directory, "data"), join(directory, "out")];
+    const prompts = join(directory, "prompts.jsonl");
+    await writeFile(prompts, '{"prompt": "a red fox [[delay:3s]]"}');
+    const args = [BIN, "submit", "--data", data, "--output", output, "--json", prompts];
+    const command = startNode(args, { env: cleanEnvironment() });
+    await expect
+      .poll(() => readFile(join(data, "server.json"), "utf8").catch(() => ""), { timeout: 9000 })
+      .not.toBe("");
+    await watchCalls(command.child.pid ?? 0, failing("fsync", "1+"));
+    const { code, stdout } = await command.exited;
+    expect(JSON.parse(stdout)).toMatchObject({ ok: false, error: { code: "STORAGE_FAILED" }, exit_code: 9 });
+    expect(code).toBe(9);
+    const again = await startNode(args, { env: cleanEnvironment() }).exited;
+    expect(again.code, again.stderr).toBe(0);
+  });
+
+  it("[DISK-2] under an image: the file is thrown away and written again, and the image is not made again", async (context) => {
+    needStrace(context);
+    const directory = await tempDir();
+    const service = await startQuickService(directory);
+    await watchCalls(service.fileThread, failing("fsync", "1"));
+    const { id } = (await (await post(service.url, service.key, 3)).json()) as BatchObject;
+    const { stores, blobs } = await openBeside(join(directory, "data"));
+    await expect.poll(() => stores.read.batches.byId(id)?.status, { timeout: 8000 }).toBe("completed");
+    expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 3, failCount: 0 });
+    expect(await service.generations()).toHaveLength(3);
+    expect(await blobs.list("outputs/")).toHaveLength(3);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+});

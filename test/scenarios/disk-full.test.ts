@@ -1,0 +1,133 @@
+import { spawnSync } from "node:child_process";
+import { closeSync, openSync, writeSync } from "node:fs";
+import { mkdir, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import sharp from "sharp";
+import { describe, expect, it, onTestFinished, type TestContext } from "vitest";
+import type { ErrorBody } from "../../src/contract/errors.ts";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { imgbatch } from "../support/processes.ts";
+import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+/** A file system of its own with few bytes; skips the test, aloud, where none can be mounted. */
+async function smallDisk({ skip }: TestContext, size = "6m"): Promise<string> {
+  const disk = join(await tempDir(), "disk");
+  await mkdir(disk);
+  const isMounted = spawnSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", disk]).status === 0;
+  if (!isMounted) {
+    process.stderr.write("SKIPPED: this needs to mount a small file system\n");
+    skip("no file system can be mounted here");
+  }
+  onTestFinished(() => {
+    spawnSync("umount", ["--lazy", disk]);
+  });
+  return disk;
+}
+
+/** Takes every byte that is left; answers what gives them back. */
+function fill(disk: string): () => Promise<void> {
+  const path = join(disk, "ballast");
+  const file = openSync(path, "a");
+  for (let size = 1 << 20; size >= 1; size = size >> 1) {
+    try {
+      for (;;) writeSync(file, Buffer.alloc(size));
+    } catch {
+      // No block of this size is left.
+    }
+  }
+  closeSync(file);
+  return () => rm(path);
+}
+
+function noise(): Promise<Buffer> {
+  const create = { width: 300, height: 300, channels: 3 as const, background: "#000" };
+  const pixels = { ...create, noise: { type: "gaussian" as const, mean: 128, sigma: 50 } };
+  return sharp({ create: pixels }).png().toBuffer();
+}
+
+const long = (count: number) =>
+  items(count).map((item) => ({ ...item, prompt: "word ".repeat(1000) + item.prompt }));
+
+describe("a full disk", () => {
+  it("[DISK-1] refuses a batch whose reference images do not fit: retryable, nothing kept, nothing held", async (context) => {
+    const disk = await smallDisk(context);
+    const service = await startTestService({ data: join(disk, "data") });
+    const { stores, blobs } = await openBeside(service.data);
+    const before = stores.read.accounts.list();
+    const [small, large] = [await tinyPng(), await noise()];
+    const reference = (bytes: Buffer) => ({ mime_type: "image/png", data: bytes.toString("base64") });
+    const body = {
+      model: MODEL,
+      items: [{ custom_id: "a", prompt: "p", reference_images: [reference(small), reference(large)] }],
+    };
+    const free = fill(disk);
+    const answer = await service.create(body, { "idempotency-key": "k" });
+    const { error } = (await answer.json()) as ErrorBody;
+    expect([answer.status, error.code]).toEqual([502, "BATCH_IMAGE_QUEUE_FAILED"]);
+    expect(error.message).toBe("The service's disk is full.");
+    expect(await blobs.list("inputs/")).toEqual([]);
+    expect(stores.read.batches.all()).toEqual([]);
+    expect(stores.read.accounts.list()).toEqual(before);
+    const ready = await fetch(`${service.url}/readyz`);
+    expect(ready.status).toBe(503);
+    expect(await ready.text()).toContain("disk space");
+
+    await free();
+    const { id } = await service.submit(body, { "idempotency-key": "k" });
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[DISK-1] refuses a batch that the database has no room for, and holds nothing", async (context) => {
+    const disk = await smallDisk(context);
+    const service = await startTestService({ data: join(disk, "data") });
+    const { stores, blobs } = await openBeside(service.data);
+    const free = fill(disk);
+    const answer = await service.create({ model: MODEL, items: long(200) });
+    const { error } = (await answer.json()) as ErrorBody;
+    expect([answer.status, error.code]).toEqual([502, "BATCH_IMAGE_QUEUE_FAILED"]);
+    expect(stores.read.batches.all()).toEqual([]);
+    expect(stores.read.accounts.list().map((account) => account.heldMicroUsd)).toEqual([0]);
+    await free();
+    const { id } = await service.submit({ model: MODEL, items: long(2) });
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[WORK-4] [DISK-2] keeps made images in hand, and goes on by itself when there is space again", async (context) => {
+    const disk = await smallDisk(context);
+    const provider = new FakeProvider({ concurrency: 2 });
+    let free = async () => {};
+    provider.answer = async () => {
+      if (provider.requests.length === 3) free = fill(disk);
+      return made(await noise());
+    };
+    const logLines: string[] = [];
+    const service = await startTestService({ data: join(disk, "data"), providers: [provider], logLines });
+    const { id } = await service.submit({ model: MODEL, items: items(5) });
+    await expect.poll(() => logLines.join(""), { timeout: 8000 }).toContain("disk is full");
+    expect((await service.batch(id)).status).toBe("running");
+    await free();
+    expect(await service.until(id)).toMatchObject({
+      status: "completed",
+      success_count: 5,
+      actual_cost: 0.1675,
+    });
+    expect(provider.requests).toHaveLength(5);
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    expect(await readdir(join(service.data, "blobs", "outputs", id))).toHaveLength(5);
+  });
+
+  it("[DISK-6] is said at the start, with the directory, in one line", async (context) => {
+    const disk = await smallDisk(context);
+    fill(disk);
+    const data = join(disk, "data");
+    const { code, stderr } = await imgbatch(["serve", "--port", "0", "--data", data]);
+    expect(code).toBe(9);
+    expect(stderr).toContain(`The data directory ${data} cannot be used`);
+    expect(stderr).not.toMatch(/^ +at /m);
+  });
+});

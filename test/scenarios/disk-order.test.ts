@@ -1,0 +1,70 @@
+import { describe, expect, it } from "vitest";
+import type { BatchObject } from "../../src/contract/batches.ts";
+import { tinyPng } from "../support/fake-provider.ts";
+import { startQuickService } from "../support/quick-service.ts";
+import { MODEL } from "../support/service.ts";
+import { type Call, callsOf, needStrace, watchCalls } from "../support/strace.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const WATCHED = ["-f", "-y", "-s", "5000", "-e", "trace=fsync,fdatasync,rename,pwrite64,write,writev,sendto"];
+
+/** A story of one batch with one reference image, and every call that made it durable or told of it. */
+async function record() {
+  const service = await startQuickService(await tempDir());
+  const { stop } = await watchCalls(service.child.pid ?? 0, WATCHED);
+  const authorization = `Bearer ${service.key}`;
+  const png = (await tinyPng()).toString("base64");
+  const items = [
+    { custom_id: "a", prompt: "one", reference_images: [{ mime_type: "image/png", data: png }] },
+  ];
+  const headers = { authorization, "content-type": "application/json" };
+  const url = `${service.url}/v1/images/batches`;
+  const created = await fetch(url, {
+    method: "POST",
+    headers,
+    body: JSON.stringify({ model: MODEL, items }),
+  });
+  const { id } = (await created.json()) as BatchObject;
+  for (let batch = null; batch?.status !== "completed"; ) {
+    batch = (await (await fetch(`${url}/${id}`, { headers: { authorization } })).json()) as BatchObject;
+  }
+  return { id, calls: callsOf(await stop()) };
+}
+
+/** The first call after the given line whose text has all of these parts. */
+function next(calls: readonly Call[], after: number, ...parts: string[]): Call {
+  const call = calls.find(({ text, began }) => began > after && parts.every((part) => text.includes(part)));
+  if (!call) throw new Error(`no call with ${parts.join(" and ")} after line ${after}`);
+  return call;
+}
+
+/** Where a blob below the folder was made durable: written, synced, renamed, and its directory synced, in this order. */
+function durable(calls: readonly Call[], folder: string): { ended: number; key: string } {
+  const synced = next(calls, -1, "fsync(", `/${folder}/`, ".partial>");
+  const renamed = next(calls, synced.ended, "rename(", `/${folder}/`, ".partial");
+  const directory = next(calls, renamed.ended, "fsync(", `/${folder}>`);
+  const key = /", "[^"]*\/blobs\/([^"]+)"/.exec(renamed.text)?.[1] ?? "";
+  return { ended: directory.ended, key };
+}
+
+describe("the order in which things reach the disk", () => {
+  it("[DISK-5] is files, commit, answer: a power cut finds no row without its file and loses no answered batch", async (context) => {
+    needStrace(context);
+    const { id, calls } = await record();
+    const first = (...parts: string[]) => next(calls, -1, ...parts);
+
+    const reference = durable(calls, `inputs/${id}`);
+    const inserted = first("pwrite64(", "imgbatch.db-wal>", reference.key);
+    expect(inserted.began).toBeGreaterThan(reference.ended);
+    const accepted = next(calls, inserted.ended, "fsync(", "imgbatch.db-wal>");
+    const answered = first("HTTP/1.1 200", id);
+    expect(answered.began).toBeGreaterThan(accepted.ended);
+
+    const image = durable(calls, `outputs/${id}`);
+    const recorded = first("pwrite64(", "imgbatch.db-wal>", image.key);
+    expect(recorded.began).toBeGreaterThan(image.ended);
+    const committed = next(calls, recorded.ended, "fsync(", "imgbatch.db-wal>");
+    const told = first("HTTP/1.1 200", id, '\\"success_count\\":1');
+    expect(told.began).toBeGreaterThan(committed.ended);
+  });
+});

@@ -1,0 +1,252 @@
+import { describe, expect, it } from "vitest";
+import { issueKey } from "../../src/domain/accounts.ts";
+import { expandItems } from "../../src/domain/batches/create-batch.ts";
+import { openBatch } from "../../src/domain/batches/lifecycle.ts";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import { ProviderError } from "../../src/domain/ports/image-provider.ts";
+import type { Stores } from "../../src/domain/ports/stores.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { BATCHES_IN_HAND } from "../../src/workers/admission.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { FakeJobProvider } from "../support/fake-job-provider.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { gate } from "../support/gate.ts";
+import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
+
+const PATIENCE = { timeout: 20_000, interval: 10 };
+const OTHER_MODEL = "vendorx-3-pro-image";
+
+/** A provider that waits at its first request until the gate is open; then it makes one image after the other. */
+function gatedProvider(options: { name?: string; model?: string; concurrency?: number } = {}) {
+  const provider = new FakeProvider({ concurrency: 1, ...options });
+  const mayGo = gate();
+  const image = tinyPng();
+  provider.answer = async (_, signal) => {
+    signal.addEventListener("abort", () => mayGo.fail(signal.reason));
+    await mayGo.promise;
+    return made(await image);
+  };
+  return { provider, mayGo };
+}
+
+const named = (name: string, count: number) =>
+  Array.from({ length: count }, (_, i) => ({ prompt: `${name} ${i + 1}` }));
+const promptsOf = (provider: FakeProvider) => provider.requests.map((request) => request.prompt);
+
+async function anotherKey(service: TestService): Promise<Record<string, string>> {
+  const { stores } = await openBeside(service.data);
+  const accountId = stores.read.accounts.byName("default")?.id ?? "";
+  const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
+  const { key } = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
+  return { authorization: `Bearer ${key}` };
+}
+
+/** Batches of one image each, as an earlier process left them: accepted, and not started. */
+async function leaveQueued(stores: Stores, like: string, count: number): Promise<string[]> {
+  return stores.write((tx) => {
+    const batch = tx.batches.byId(like);
+    if (!batch) throw new Error(`${like} is unknown`);
+    return Array.from({ length: count }, (_, i) => {
+      const id = randomIds.batchId();
+      openBatch(tx, { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 }, 1);
+      const item = { customId: "a", prompt: `waiting ${i + 1}`, outputCount: 1, references: [] };
+      tx.items.insertMany(id, expandItems({ items: [item] }));
+      return id;
+    });
+  });
+}
+
+describe("the order of work", () => {
+  it("[WORK-3] a batch of one is next but one, although a batch of 200 came first", async () => {
+    const { provider, mayGo } = gatedProvider();
+    const service = await startTestService({ providers: [provider] });
+    const large = await service.submit({ model: MODEL, items: named("large", 200) });
+    await expect.poll(() => provider.requests.length, PATIENCE).toBe(1);
+    const small = await service.submit({ model: MODEL, items: named("small", 1) });
+    await expect.poll(async () => (await service.batch(small.id)).status, PATIENCE).toBe("running");
+    mayGo.open();
+    await service.until(small.id);
+    expect(promptsOf(provider).indexOf("small 1")).toBeLessThanOrEqual(2);
+    await service.ask(`/${large.id}/cancel`, { method: "POST" });
+  });
+
+  it("[WORK-6] a key with many batches does not hold up another key with one", async () => {
+    const { provider, mayGo } = gatedProvider();
+    const service = await startTestService({ providers: [provider] });
+    const headers = await anotherKey(service);
+    const many = [];
+    for (let i = 0; i < 12; i++) many.push(await service.submit({ model: MODEL, items: named("many", 3) }));
+    const { id } = await service.submit({ model: MODEL, items: named("few", 4) }, headers);
+    const { stores, blobs } = await openBeside(service.data);
+    await expect.poll(() => stores.read.batches.byId(id)?.status, PATIENCE).toBe("running");
+    mayGo.open();
+    for (const batch of many) await service.until(batch.id);
+    await expect.poll(() => stores.read.batches.byId(id)?.status, PATIENCE).toBe("completed");
+    const turns = promptsOf(provider).map((prompt) => prompt.split(" ")[0]);
+    expect(turns.slice(1, 10).filter((name) => name === "few")).toHaveLength(4);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[WORK-6] keys take turns with a provider that takes whole batches, too", async () => {
+    const upstream = new FakeJobProvider({ concurrency: 1 });
+    const mayGo = gate();
+    upstream.afterSubmit = () => mayGo.promise;
+    const service = await startTestService({ providers: [upstream] });
+    const headers = await anotherKey(service);
+    for (let i = 0; i < 5; i++) await service.submit({ model: MODEL, items: named("many", 1) });
+    const { id } = await service.submit({ model: MODEL, items: named("few", 1) }, headers);
+    const { stores } = await openBeside(service.data);
+    await expect.poll(() => stores.read.batches.byId(id)?.status, PATIENCE).toBe("running");
+    mayGo.open();
+    await expect.poll(() => upstream.jobs.size, PATIENCE).toBe(6);
+    const order = [...upstream.jobs.values()].map((job) => job.items[0]?.request.prompt);
+    expect(order.indexOf("few 1")).toBeLessThanOrEqual(2);
+  });
+
+  it("[WORK-7] of many waiting batches few are in hand; the others start in their order, as places get free", async () => {
+    const first = await startTestService({ providers: [new FakeProvider()] });
+    const { id } = await first.submit({ model: MODEL, items: named("model", 1) });
+    await first.until(id);
+    await first.close(0);
+    const { stores, blobs } = await openBeside(first.data);
+    const waiting = await leaveQueued(stores, id, 80);
+
+    const { provider, mayGo } = gatedProvider();
+    const service = await startTestService({ data: first.data, providers: [provider] });
+    const running = () => stores.read.batches.withStatus(["running"]).map((batch) => batch.id);
+    await expect.poll(() => running().length, PATIENCE).toBe(BATCHES_IN_HAND);
+    expect(running()).toEqual(waiting.slice(0, BATCHES_IN_HAND));
+    const late = await service.submit({ model: MODEL, items: named("late", 1) });
+    const headers = await anotherKey(service);
+    const other = await service.submit({ model: MODEL, items: named("other", 1) }, headers);
+    expect((await service.batch(late.id)).status).toBe("queued");
+
+    mayGo.open();
+    let most = 0;
+    service.feed.subscribe(() => {
+      most = Math.max(most, running().length);
+    });
+    await expect.poll(() => stores.read.batches.byId(late.id)?.status, PATIENCE).toBe("completed");
+    const prompts = promptsOf(provider);
+    expect(prompts.indexOf("other 1")).toBeLessThanOrEqual(2);
+    const own = prompts.filter((prompt) => prompt !== "other 1");
+    expect(own).toEqual([...waiting.map((_, i) => `waiting ${i + 1}`), "late 1"]);
+    expect(most).toBeLessThanOrEqual(BATCHES_IN_HAND + 1);
+    expect(stores.read.batches.byId(other.id)?.status).toBe("completed");
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[WORK-7] everything that waits is started, although nothing new comes", async () => {
+    const first = await startTestService();
+    const { id } = await first.submit({ model: MODEL, items: named("model", 1) });
+    await first.until(id);
+    await first.close(0);
+    const { stores } = await openBeside(first.data);
+    await leaveQueued(stores, id, BATCHES_IN_HAND + 8);
+    await startTestService({ data: first.data });
+    const completed = () => stores.read.batches.countByStatus().completed;
+    await expect.poll(completed, PATIENCE).toBe(BATCHES_IN_HAND + 9);
+  });
+
+  it("[WORK-7] a cancelled batch makes room for the next that waits", async () => {
+    const { provider, mayGo } = gatedProvider();
+    const service = await startTestService({ providers: [provider] });
+    const all = [];
+    for (let i = 0; i <= BATCHES_IN_HAND + 1; i++) {
+      all.push((await service.submit({ model: MODEL, items: named("a", 1) })).id);
+    }
+    const [next = "", last = ""] = all.slice(BATCHES_IN_HAND);
+    expect((await service.batch(next)).status).toBe("queued");
+    await service.ask(`/${next}/cancel`, { method: "POST" });
+    await service.ask(`/${all[5]}/cancel`, { method: "POST" });
+    await service.until(last, "running");
+    mayGo.open();
+    await service.until(last);
+  });
+
+  it("[WORK-8] a provider that hangs does not hold up another one", async () => {
+    const slow = gatedProvider({ name: "slow", model: OTHER_MODEL });
+    const quick = new FakeProvider({ name: "quick" });
+    const service = await startTestService({ providers: [slow.provider, quick] });
+    for (let i = 0; i < 40; i++) await service.submit({ model: OTHER_MODEL, items: named("slow", 1) });
+    const { id } = await service.submit({ model: MODEL, items: named("quick", 3) });
+    expect(await service.until(id)).toMatchObject({ status: "completed", provider: "quick" });
+    expect(slow.provider.requests).toHaveLength(1);
+    slow.mayGo.open();
+  });
+
+  it("[WORK-9] a batch whose provider is not configured any more goes to another one, at the old price", async () => {
+    const old = gatedProvider({ name: "old" });
+    const first = await startTestService({ providers: [old.provider] });
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await expect.poll(() => old.provider.requests.length, PATIENCE).toBe(1);
+    await first.close(0);
+    const upstream = new FakeJobProvider({ name: "new" });
+    const second = await startTestService({ data: first.data, providers: [upstream] });
+    expect(await second.until(id)).toMatchObject({
+      status: "completed",
+      provider: "new",
+      actual_cost: 0.067,
+    });
+    expect(upstream.jobs.size).toBe(1);
+  });
+
+  it("[WORK-9] a batch that nobody can make any more fails, and its hold goes back", async () => {
+    const old = gatedProvider({ name: "old", model: OTHER_MODEL });
+    const first = await startTestService({ providers: [old.provider] });
+    const { id } = await first.submit({ model: OTHER_MODEL, items: items(2) });
+    await first.close(0);
+    const second = await startTestService({
+      data: first.data,
+      providers: [new FakeProvider({ name: "new", model: MODEL })],
+    });
+    expect(await second.batch(id)).toMatchObject({ status: "failed", error: { source: "service" } });
+    const { stores, blobs } = await openBeside(second.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+});
+
+describe("the number of requests at once", () => {
+  it("[WORK-2] stays within the provider's limit over retries, batches of several keys, and a restart", async () => {
+    const clock = new FakeClock();
+    const tries = new Map<string, number>();
+    const image = await tinyPng();
+    const providerOf = () => {
+      const provider = new FakeProvider({ concurrency: 3 });
+      provider.answer = async ({ prompt }) => {
+        await new Promise((resume) => setImmediate(resume));
+        const count = (tries.get(prompt) ?? 0) + 1;
+        tries.set(prompt, count);
+        if (count % 2 === 1) throw new ProviderError("PROVIDER_RATE_LIMITED", "slower");
+        return made(image);
+      };
+      return provider;
+    };
+    const before = providerOf();
+    const first = await startTestService({ providers: [before], clock });
+    const headers = await anotherKey(first);
+    const ids: string[] = [];
+    for (let i = 0; i < 6; i++) {
+      const body = { model: MODEL, items: named(`batch ${i}`, 8) };
+      ids.push((await first.submit(body, i % 2 === 0 ? {} : headers)).id);
+    }
+    const requests = () => {
+      clock.advance(1000);
+      return before.requests.length;
+    };
+    await expect.poll(requests, PATIENCE).toBeGreaterThan(10);
+    await first.close(0);
+    const after = providerOf();
+    const second = await startTestService({ data: first.data, providers: [after], clock });
+    const { stores, blobs } = await openBeside(second.data);
+    const isDone = (id: string) => stores.read.batches.byId(id)?.status === "completed";
+    const allDone = () => {
+      clock.advance(1000);
+      return ids.every(isDone);
+    };
+    await expect.poll(allDone, PATIENCE).toBe(true);
+    expect([before.maxRunning, after.maxRunning]).toEqual([3, 3]);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+});

@@ -1,0 +1,341 @@
+import { chmodSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { authenticate } from "../../src/domain/keys.ts";
+import type { Repositories } from "../../src/domain/ports/stores.ts";
+import { holdsApiKey } from "../../src/kernel/api-keys.ts";
+import { randomIds, sha256Hex } from "../../src/kernel/ids.ts";
+import { createCli } from "../support/cli.ts";
+import { FAKE_KEY } from "../support/fake-service.ts";
+import { findSecrets } from "../support/find-secrets.ts";
+import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
+import { allowKeyFile, allowSecret, watchText } from "../support/secrets.ts";
+import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const BATCHES = "/v1/images/batches";
+const readJson = (path: string) => JSON.parse(readFileSync(path, "utf8"));
+const isSilentOn = (key: string, text: string) => findSecrets(Buffer.from(text), [key]).length === 0;
+
+/** Every place of a request into which somebody can put a key by mistake or on purpose, as raw HTTP. */
+function misplaced(key: string, authorization: string): string[] {
+  const request = (target: string, headers: string[] = [], method = "GET", body = "") =>
+    [`${method} ${target} HTTP/1.1`, "Host: x", "Connection: close", authorization, ...headers]
+      .filter((line) => line !== "")
+      .join("\r\n")
+      .concat("\r\n\r\n", body);
+  const posted = (body: string, headers: string[] = []) =>
+    request(BATCHES, [`Content-Length: ${Buffer.byteLength(body)}`, ...headers], "POST", body);
+  const encoded = key.replace("_", "%5F");
+  const allEncoded = [...key].map((c) => `%${c.charCodeAt(0).toString(16)}`).join("");
+  return [
+    request(`${BATCHES}/models?api_key=${key}`),
+    request(`${BATCHES}/models?key=${key}`),
+    request(`${BATCHES}/models?access_token=${encoded}&x=${allEncoded}`),
+    request(`${BATCHES}?cursor=${key}&status=${key}`),
+    request(`${BATCHES}?limit=${key}`),
+    request(`${BATCHES}/${key}`),
+    request(`${BATCHES}/${encoded}`),
+    request(`${BATCHES}/${allEncoded}/items/${key}/content?image_index=${key}`),
+    request(`/${key}`, [], "DELETE"),
+    request(`http://user:${key}@x/healthz?api_key=${key}`),
+    request(`/readyz#${key}`),
+    request(`${BATCHES}/models`, [`X-Request-Id: ${key}`]),
+    request(`${BATCHES}/models`, [`X-Request-Id: job-${key}.1`]),
+    request(`${BATCHES}/models`, [
+      `User-Agent: ${key}`,
+      `Cookie: session=${key}`,
+      `Referer: http://x/${key}`,
+    ]),
+    request(`${BATCHES}/models`, [`X-Api-Key: ${key}`, `X-Forwarded-For: ${key}`, `If-None-Match: "${key}"`]),
+    posted(`{"model":"${key}","items":[{"prompt":"a"}]}`, [`Idempotency-Key: ${key}`]),
+    posted(`{"broken ${key}`),
+    posted(`${key}`, [`Content-Type: text/${key}`]),
+    posted(`{"model":"${MODEL}","items":[{"prompt":"a"}]}`, [`Idempotency-Key: ${key}\u00e9`]),
+    `GET ${BATCHES} HTTP/${key}\r\nAuthorization: ${key}\r\n\r\n`,
+    `${key} / HTTP/1.1\r\n\r\n`,
+    `GET /${" "}${key} HTTP/1.1\r\nHost: x\r\n\r\n`,
+    `GET / HTTP/1.1\r\nHost: x\r\nX-${key}\u0001: ${key}\r\n\r\n`,
+  ];
+}
+
+/** Everything that comes back for some bytes, until the service closes. */
+function exchange(url: string, bytes: string): Promise<string> {
+  return new Promise((resolve) => {
+    let answer = "";
+    const socket = connect(Number(new URL(url).port), "127.0.0.1", () => socket.write(bytes, "latin1"));
+    socket.setEncoding("latin1");
+    socket.on("data", (data) => {
+      answer += data;
+    });
+    socket.on("error", () => {});
+    socket.on("close", () => resolve(answer));
+  });
+}
+
+describe("a running service", () => {
+  it("[SECRET-3] [SECRET-4] neither logs nor repeats a key, wherever a request has it", async () => {
+    const logLines: string[] = [];
+    const service = await startTestService({ logLines });
+    const valid = service.credentials.api_key;
+    for (const key of [valid, randomIds.apiKey()]) {
+      for (const authorization of ["", `Authorization: Bearer ${key}`, `Authorization: ${key}`]) {
+        for (const request of misplaced(key, authorization)) {
+          const answer = await exchange(service.url, request);
+          expect(answer, request).toMatch(/^HTTP\/1\.1 [2-5]\d\d /);
+          expect(isSilentOn(key, answer), request).toBe(true);
+        }
+      }
+    }
+    expect(logLines.length).toBeGreaterThan(100);
+    for (const line of logLines) expect(isSilentOn(valid, line)).toBe(true);
+    expect(logLines.join("")).toContain(`${BATCHES}/imgb_…`);
+    for (const path of ["/metrics", "/openapi.json", "/readyz", "/healthz"]) {
+      watchText(await (await fetch(service.url + path)).text(), path);
+    }
+  });
+
+  it("[SECRET-5] keeps an API key that is sent as idempotency key only as its hash, and obeys it all the same", async () => {
+    const service = await startTestService();
+    const key = service.credentials.api_key;
+    const body = { model: MODEL, items: items(1) };
+    const first = await service.submit(body, { "idempotency-key": key });
+    const again = await service.create(body, { "idempotency-key": key });
+    expect(again.headers.get("idempotency-replayed")).toBe("true");
+    expect(await again.json()).toMatchObject({ id: first.id });
+    await service.until(first.id);
+    const { stores } = await openBeside(service.data);
+    const owner = stores.read.keys.bySha256(sha256Hex(key))?.id ?? "";
+    expect(stores.read.idempotency.find(owner, key)).toBeNull();
+    expect(stores.read.idempotency.find(owner, `sha256:${sha256Hex(key)}`)).toMatchObject({
+      batchId: first.id,
+    });
+  });
+
+  it("[SECRET-8] leaves what a caller writes into a prompt as it is, and does not log it", async () => {
+    const logLines: string[] = [];
+    const service = await startTestService({ logLines });
+    const written = randomIds.apiKey();
+    allowSecret(written);
+    const { id } = await service.submit({ model: MODEL, items: [{ prompt: `paint ${written}` }] });
+    await service.until(id);
+    const { data } = (await (await service.ask(`/${id}/items`)).json()) as {
+      data: { prompt_preview: string }[];
+    };
+    expect(data[0]?.prompt_preview).toBe(`paint ${written}`);
+    expect(logLines.join("")).not.toContain(written);
+  });
+
+  it("[SECRET-3] says nothing of a key at the most talkative level, and none of it is in its files", async () => {
+    const data = await tempDir();
+    const args = ["serve", "--port", "0", "--data", data, "--log-level", "debug"];
+    const serve = startNode([BIN, ...args]);
+    const { url } = JSON.parse(await serve.line());
+    const { api_key: key } = readJson(join(data, "credentials.json"));
+    for (const request of misplaced(key, `Authorization: Bearer ${key}`)) await exchange(url, request);
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const body = JSON.stringify({ model: MODEL, items: [{ prompt: "a fox" }] });
+    const made = await fetch(url + BATCHES, { method: "POST", headers, body });
+    const { id } = (await made.json()) as { id: string };
+    await expect
+      .poll(async () => (await (await fetch(`${url}${BATCHES}/${id}`, { headers })).json()).status, {
+        timeout: 10_000,
+      })
+      .toBe("completed");
+    for (const args of [["keys", "list"], ["accounts", "list"], ["ledger"], ["check"]]) {
+      const { stdout, stderr } = await imgbatch(["admin", ...args, "--data", data, "--json", "--verbose"]);
+      expect(isSilentOn(key, stdout + stderr)).toBe(true);
+    }
+    serve.child.kill("SIGTERM");
+    const { stdout, stderr } = await serve.exited;
+    expect(stderr.split("\n").length).toBeGreaterThan(20);
+    expect(isSilentOn(key, stdout + stderr)).toBe(true);
+    const files = readdirSync(data, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
+    const holders = files.filter(
+      (each) => !isSilentOn(key, readFileSync(join(each.parentPath, each.name), "latin1")),
+    );
+    expect(holders.map(({ name }) => name)).toEqual(["credentials.json"]);
+  });
+
+  it("[SECRET-7] closes a file with the key that others could read, and says so", async () => {
+    const first = await startTestService({ workers: false });
+    await first.close(0);
+    const file = join(first.data, "credentials.json");
+    chmodSync(file, 0o644);
+    const logLines: string[] = [];
+    const second = await startTestService({ data: first.data, workers: false, logLines });
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(second.credentials.api_key).toBe(first.credentials.api_key);
+    expect(logLines.join("")).toContain("closed to them now");
+  });
+});
+
+describe("keys", () => {
+  it("[SECRET-9] are 256 random bits", () => {
+    const keys = Array.from({ length: 2000 }, () => randomIds.apiKey());
+    expect(new Set(keys).size).toBe(keys.length);
+    const ones = new Array(256).fill(0);
+    for (const key of keys) {
+      const bytes = Buffer.from(key.slice("imgb_".length), "base64url");
+      expect(bytes).toHaveLength(32);
+      for (let bit = 0; bit < 256; bit++) ones[bit] += ((bytes[bit >> 3] ?? 0) >> (bit & 7)) & 1;
+    }
+    // Each bit is one in about half of the keys: seven standard deviations are left on either side.
+    for (const count of ones) expect(Math.abs(count - 1000)).toBeLessThan(157);
+  });
+
+  it("[SECRET-9] are looked up by their hash: the key itself is compared with nothing", () => {
+    const asked: string[] = [];
+    const bySha256 = (sha256: string) => {
+      asked.push(sha256);
+      return null;
+    };
+    const repositories = { keys: { bySha256 } } as unknown as Repositories;
+    const key = randomIds.apiKey();
+    expect(() => authenticate(repositories, key, 0)).toThrow("not known here");
+    expect(asked).toEqual([sha256Hex(key)]);
+  });
+
+  it("[SECRET-9] no source compares keys as text, makes them of weak chance, or stores them", () => {
+    const src = join(import.meta.dirname, "../../src");
+    const sources = readdirSync(src, { recursive: true, encoding: "utf8" })
+      .filter((name) => name.endsWith(".ts"))
+      .map((name) => [name, readFileSync(join(src, name), "utf8")] as const);
+    const compares = sources.filter(([, text]) =>
+      /\b(api_?key|token)\b\s*[!=]={1,2}(?![=\s]*(?:null|undefined))/i.test(text),
+    );
+    expect(compares.map(([name]) => name)).toEqual([]);
+    const makers = sources.filter(([, text]) => /apiKey: \(\) =>|`imgb_\$/.test(text));
+    expect(makers.map(([name]) => name)).toEqual(["kernel/ids.ts"]);
+    expect(makers[0]?.[1]).not.toContain("Math.random");
+    const schema = readFileSync(join(src, "storage/schema.ts"), "utf8");
+    expect(/interface ApiKeysTable \{([^}]*)\}/.exec(schema)?.[1] ?? schema).not.toMatch(/^\s*(api_)?key:/m);
+  });
+
+  it("[SECRET-10] that are disabled, or whose time has come, are refused with the next request", async () => {
+    const service = await startTestService({ workers: false });
+    const { stores } = await openBeside(service.data);
+    const record = stores.read.keys.bySha256(sha256Hex(service.credentials.api_key));
+    const codeNow = async () => {
+      const answer = await service.ask("/models");
+      const body = (await answer.json()) as { error?: { code: string } };
+      return body.error?.code ?? answer.status;
+    };
+    expect(await codeNow()).toBe(200);
+    await stores.write((tx) => tx.keys.setDisabled(record?.id ?? "", Date.now()));
+    expect(await codeNow()).toBe("API_KEY_DISABLED");
+    await stores.write((tx) => tx.keys.setDisabled(record?.id ?? "", null));
+    expect(await codeNow()).toBe(200);
+  });
+});
+
+describe("the command line", () => {
+  it("[SECRET-6] shows no key in any error, as JSON or for people, of any command", async () => {
+    const cli = await createCli();
+    const key = randomIds.apiKey();
+    const password = "canary-password-42";
+    await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
+    const keyFile = join(cli.cwd, "key.txt");
+    allowKeyFile(keyFile);
+    await writeFile(keyFile, `${key}\u0001`);
+    await mkdir(join(cli.cwd, "dir"));
+    const nowhere = ["--base-url", `http://127.0.0.1:9/${key}`];
+    const wrong: string[][] = [
+      ["submit", "p.jsonl", "--api-key-file", keyFile],
+      ["submit", "p.jsonl", "--api-key-file", key],
+      ["submit", key],
+      ["submit", "p.jsonl", `--api-key=${key}`],
+      ["submit", "p.jsonl", "--idempotency-key", key],
+      ["submit", "p.jsonl", "--model", key, "--output", "dir/out"],
+      ["submit", "p.jsonl", "--metadata", key],
+      ["submit", "p.jsonl", "--max-cost", key],
+      ["submit", "p.jsonl", "--config", key],
+      ["models", "--base-url", `http://127.0.0.1:9/?api_key=${key}`],
+      ["models", "--base-url", `http://user:${key}@127.0.0.1:9`],
+      ["models", "--base-url", `http://:${password}@127.0.0.1:9`],
+      ["models", "--base-url", `http://me:${password}@127.0.0.1:9`],
+      ["models", ...nowhere, "--data", "dir"],
+      ["status", key],
+      ["wait", key, "--timeout", "1s"],
+      ["wait", `imgbatch_${"0".repeat(32)}`, "--timeout", key],
+      ["download", key, "--output", "dir/out"],
+      ["download", "x", "--item", key],
+      ["serve", "--port", key],
+      ["serve", "--simulate", key],
+      ["serve", "--log-level", key],
+      ["admin", "keys", "disable", key],
+      ["admin", "keys", "create", "--expires", key, "--data", "dir"],
+      ["admin", "ledger", "--batch", key],
+      ["admin", "accounts", "top-up", key, key],
+      [key],
+    ];
+    const queue = [...wrong];
+    const worker = async () => {
+      for (let args = queue.shift(); args !== undefined; args = queue.shift()) {
+        const env = { IMGBATCH_API_KEY: key };
+        const { code, stdout, stderr } = await cli.run([...args, "--json", "--verbose"], { env });
+        const said = stdout + stderr;
+        expect({ args, code, isSilent: isSilentOn(key, said) }).toMatchObject({ isSilent: true });
+        expect(said).not.toContain(password);
+        expect(code, args.join(" ")).not.toBe(0);
+      }
+    };
+    await Promise.all([worker(), worker(), worker()]);
+  }, 60_000);
+
+  it("[SECRET-6] shows no key when a service repeats it, or something breaks that nobody foresaw", async () => {
+    const cli = await createCli();
+    await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
+    const key = randomIds.apiKey();
+    const message = `Authorization: Bearer ${key} is not welcome`;
+    for (const code of ["INVALID_API_KEY", `CODE_${key}`]) {
+      cli.fake.fault(/^POST/, { status: 401, body: { error: { code, message, param: key } } });
+      const { stdout, stderr } = await cli.run(["submit", "p.jsonl", "--json"]);
+      expect(JSON.parse(stdout)).toMatchObject({ ok: false });
+      expect(isSilentOn(key, stdout + stderr)).toBe(true);
+    }
+    const program = `
+      import { runCli } from "${join(import.meta.dirname, "../../dist/cli/run-cli.js")}";
+      const { stdin, stdout, stderr } = process;
+      const exit = (code) => process.exit(code);
+      void runCli(["serve", "--port", "0", "--ephemeral"], { stdin, stdout, stderr, cwd: ".", signals: process, exit });
+      setTimeout(() => { throw new Error("unforeseen: ${key}"); }, 50);
+    `;
+    const env = cleanEnvironment({ TMPDIR: await tempDir() });
+    const crashed = startNode(["--input-type=module", "-e", program], { env });
+    const { code, stdout, stderr } = await crashed.exited;
+    expect({ code, isSilent: isSilentOn(key, stdout + stderr) }).toEqual({ code: 1, isSilent: true });
+    expect(stderr).toContain("unforeseen: imgb_…");
+  });
+
+  it("[SECRET-2] puts no key into a run directory: its ledger has a short hash", async () => {
+    const cli = await createCli();
+    await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
+    expect((await cli.run(["submit", "p.jsonl", "--output", "out"])).code).toBe(0);
+    const ledger = readJson(join(cli.cwd, "out/imgbatch.json"));
+    expect(ledger.key_fingerprint).toBe(sha256Hex(FAKE_KEY).slice(0, 12));
+  });
+});
+
+describe("the tests themselves", () => {
+  it("[SECRET-2] make every directory where it is searched for secrets before it goes", () => {
+    const test = join(import.meta.dirname, "..");
+    const makers = readdirSync(test, { recursive: true, encoding: "utf8" })
+      .filter((name) => /\.(ts|mjs)$/.test(name) && !/^(bench|soak|sdk\/node_modules)\//.test(name))
+      .filter((name) => /\bmkdtemp(Sync)?\(/.test(readFileSync(join(test, name), "utf8")));
+    const searched = ["sdk/service.ts", "support/global-setup.ts", "support/temp-dir.ts"];
+    expect(makers.filter((name) => name !== "scenarios/secrets.test.ts").sort()).toEqual(searched);
+  });
+
+  it("[SECRET-4] know a key in an address from a batch id", () => {
+    const key = randomIds.apiKey();
+    expect([key, key.replace("_", "%5f"), `x${key}y`, key.slice(0, 30)].map(holdsApiKey)).toEqual(
+      Array(4).fill(true),
+    );
+    expect([randomIds.batchId(), key.slice(0, 12), "imgb_…", "imgb_secret"].map(holdsApiKey)).toEqual(
+      Array(4).fill(false),
+    );
+  });
+});

@@ -1,0 +1,32 @@
+// Calls a client library on request, in a process of its own, because some need another Node than the tests run with.
+// Arguments: the library and its options as JSON. A line in is a call, a line out is its answer; both are JSON.
+import { createInterface } from "node:readline";
+
+const [library, options] = process.argv.slice(2);
+const module = await import(library);
+const client = new (module.GoogleGenAI ?? module.OpenAI)(JSON.parse(options));
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { method, args } = JSON.parse(line);
+  process.stdout.write(`${JSON.stringify(await call(method, args))}\n`);
+}
+
+/** Lists and streams are read to their end. */
+async function call(method, args) {
+  const path = method.split(".");
+  const name = path.pop();
+  const target = path.reduce((value, part) => value[part], client);
+  const values = [];
+  try {
+    const result = await target[name](...args);
+    if (result?.[Symbol.asyncIterator] === undefined) return { value: result };
+    for await (const value of result) values.push(value);
+    return { value: values };
+  } catch (error) {
+    const { name, status, message, requestID, code } = error;
+    const classes = Object.keys(module).filter(
+      (key) => module[key]?.prototype !== undefined && error instanceof module[key],
+    );
+    return { error: { name, classes, status, message, requestID, code, before: values } };
+  }
+}

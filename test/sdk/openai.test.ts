@@ -1,0 +1,44 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
+import { MODEL, type SdkService, startSdkService } from "./service.ts";
+
+describe.skipIf(!areInstalled)("the OpenAI library", () => {
+  let service: SdkService;
+  let sdk: Sdk;
+  const open = (apiKey: string) =>
+    startSdk("openai", { apiKey, baseURL: `${service.url}/v1`, maxRetries: 0 });
+  beforeAll(async () => {
+    service = await startSdkService();
+    sdk = open(service.apiKey);
+  });
+  afterAll(async () => {
+    await sdk?.close();
+    await service?.close();
+  });
+
+  it("[SDK-6] lists the models and gets one, with the fields of its own kind", async () => {
+    const { value } = await sdk.call<{ id: string }[]>("models.list");
+    expect(value.map((model) => model.id)).toEqual([MODEL, "gemini-3-pro-image"]);
+    expect((await sdk.call("models.retrieve", MODEL)).value).toMatchObject({
+      id: MODEL,
+      object: "model",
+      created: expect.any(Number),
+      owned_by: expect.any(String),
+    });
+  });
+
+  it("[SDK-6] gets typed errors with a code and the request id", async () => {
+    const missing = (await sdk.call("models.retrieve", "none")).error;
+    expect(missing?.classes).toContain("NotFoundError");
+    expect(missing).toMatchObject({ status: 404, requestID: expect.stringMatching(/^req_/) });
+    expect(missing?.code).toEqual(expect.any(String));
+    const images = (await sdk.call("images.generate", { model: MODEL, prompt: "a fox" })).error;
+    expect(images?.classes).toContain("NotFoundError");
+
+    const stranger = open("wrong");
+    const refused = (await stranger.call("models.list")).error;
+    expect(refused?.classes).toContain("AuthenticationError");
+    expect(refused).toMatchObject({ status: 401, requestID: expect.stringMatching(/^req_/) });
+    await stranger.close();
+  });
+});

@@ -1,0 +1,66 @@
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const MODULES = join(import.meta.dirname, "node_modules");
+
+/** The client libraries are large and of no use to users: they are installed apart. */
+export const areInstalled = existsSync(join(MODULES, "openai"));
+if (!areInstalled) {
+  process.stderr.write("test/sdk is skipped: install the client libraries with `npm --prefix test/sdk ci`\n");
+}
+
+/** Some libraries want a newer Node than this program does; npm brings one. */
+const NEEDS_NODE_22 = ["genai-3"];
+const IS_NODE_22 = Number(process.versions.node.split(".")[0]) >= 22;
+
+/** The outcome of a call, as far as JSON can tell it. */
+export interface SdkAnswer<T> {
+  value: T;
+  /** What was thrown instead. */
+  error?: {
+    name: string;
+    /** The library's own error classes that it is of. */
+    classes: string[];
+    status: number;
+    message: string;
+    code?: string | null;
+    requestID?: string | null;
+    /** What a stream gave before it failed. */
+    before: T;
+  };
+}
+
+export interface Sdk {
+  /** Calls a method of the client, `models.list`; lists and streams are read to their end. */
+  call<T = unknown>(method: string, ...args: unknown[]): Promise<SdkAnswer<T>>;
+  close(): Promise<void>;
+}
+
+/** A client of the library, in a process of its own. */
+export function startSdk(library: "genai-2" | "genai-3" | "openai", options: object): Sdk {
+  const node =
+    NEEDS_NODE_22.includes(library) && !IS_NODE_22 ? join(MODULES, "node", "bin", "node") : process.execPath;
+  const driver = join(import.meta.dirname, "driver.mjs");
+  const child: ChildProcessWithoutNullStreams = spawn(node, [driver, library, JSON.stringify(options)]);
+  let complaint = "";
+  child.stderr.on("data", (chunk) => {
+    complaint += chunk;
+  });
+  const exited = once(child, "close");
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    call: async (method, ...args) => {
+      child.stdin.write(`${JSON.stringify({ method, args })}\n`);
+      const { value, done } = await lines.next();
+      if (done) throw new Error(`the client library ended: ${complaint}`);
+      return JSON.parse(value);
+    },
+    close: async () => {
+      child.kill();
+      await exited;
+    },
+  };
+}

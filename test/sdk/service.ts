@@ -1,0 +1,47 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startService } from "../../src/app.ts";
+import { parseConfig } from "../../src/config.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { watchDirectory } from "../support/secrets.ts";
+
+export const MODEL = "gemini-3.1-flash-image";
+
+export interface SdkService {
+  url: string;
+  apiKey: string;
+  close(): Promise<void>;
+}
+
+/** The whole service, with the header and the model names that the vendor's own libraries send. */
+export async function startSdkService(limits: object = {}): Promise<SdkService> {
+  const data = await mkdtemp(join(tmpdir(), "imgbatch-sdk-"));
+  const prices = { "1K": 0.067, "2K": 0.101, "4K": 0.151 };
+  const sizes = Object.keys(prices);
+  const config = {
+    vendor: { keyHeaders: ["x-goog-api-key"] },
+    models: [
+      { id: MODEL, ratios: "extended", sizes, prices },
+      { id: "gemini-3-pro-image", ratios: "common", sizes, prices },
+    ],
+    limits,
+  };
+  const service = await startService({
+    config: parseConfig(config, "test"),
+    dataDirectory: data,
+    address: { host: "127.0.0.1", port: 0 },
+    announceUrl: false,
+    workers: false,
+    log: silentLog,
+  });
+  return {
+    url: service.url,
+    apiKey: service.credentials.api_key,
+    close: async () => {
+      await service.close(0);
+      await watchDirectory(data);
+      await rm(data, { recursive: true, force: true, maxRetries: 3 });
+    },
+  };
+}

@@ -1,0 +1,28 @@
+import { describe, expect, it } from "vitest";
+import { freeMemorySoon } from "../../src/server/free-memory.ts";
+
+describe("memory of large bodies", () => {
+  it("[LOAD-6] is given back when all is quiet, and not before", async () => {
+    const freed = watchOne();
+    let isQuiet = false;
+    let asked = 0;
+    const ask = () => {
+      asked++;
+      return isQuiet;
+    };
+    freeMemorySoon(ask);
+    freeMemorySoon(ask);
+    await expect.poll(() => asked, { timeout: 5000 }).toBe(1);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(freed()).toBe(false);
+    isQuiet = true;
+    freeMemorySoon(ask);
+    await expect.poll(freed, { timeout: 5000 }).toBe(true);
+  });
+});
+
+/** Makes something that nothing keeps; answers whether it is gone. */
+function watchOne(): () => boolean {
+  const reference = new WeakRef({ bytes: new Uint8Array(1024) });
+  return () => reference.deref() === undefined;
+}

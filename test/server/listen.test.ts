@@ -1,0 +1,185 @@
+import { connect } from "node:net";
+import express from "express";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { Log } from "../../src/kernel/log.ts";
+import { listen } from "../../src/server/listen.ts";
+import { expectProperAnswer } from "../support/error-body.ts";
+import { converse, exchange, requestText } from "../support/raw-http.ts";
+import { startTestService } from "../support/service.ts";
+
+const BATCHES = "/v1/images/batches";
+const HEAD = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+
+async function expectAlive(url: string): Promise<void> {
+  const answer = await fetch(`${url}/healthz`);
+  expect([answer.status, await answer.json()]).toMatchObject([200, { status: "ok" }]);
+}
+
+const healthy = () => express().get("/healthz", (_request, response) => void response.json({ status: "ok" }));
+
+async function listening(http: object, app = express(), maxConnections = 100) {
+  const lines: object[] = [];
+  const note = (message: string, facts?: object) => lines.push({ message, ...facts });
+  const log: Log = { debug: note, info: note, warn: note, error: note };
+  const server = await listen(app, { host: "127.0.0.1", port: 0 }, { log, http, maxConnections });
+  onTestFinished(() => server.close(0));
+  return { url: server.url, lines };
+}
+
+describe("what is no request", () => {
+  it.each([
+    ["no HTTP at all", "hello\r\n\r\n", 400, "MALFORMED_REQUEST"],
+    ["TLS", Buffer.from([0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 400, "MALFORMED_REQUEST"],
+    ["an unknown method", "BREW / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "MALFORMED_REQUEST"],
+    ["a control character in a header", `${HEAD}A: \x01\r\n\r\n`, 400, "MALFORMED_REQUEST"],
+    ["two lengths", `${HEAD}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab`, 400, "MALFORMED_REQUEST"],
+    ["a length that is no number", `${HEAD}Content-Length: 1e3\r\n\r\n`, 400, "MALFORMED_REQUEST"],
+    [
+      "length and chunks",
+      `${HEAD}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+      400,
+      "MALFORMED_REQUEST",
+    ],
+    [
+      "chunks that are not last",
+      `${HEAD}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`,
+      400,
+      "MALFORMED_REQUEST",
+    ],
+    ["headers without end", `${HEAD}A: ${"x".repeat(20_000)}\r\n\r\n`, 431, "REQUEST_HEADERS_TOO_LARGE"],
+    [
+      "a path without end",
+      `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: x\r\n\r\n`,
+      431,
+      "REQUEST_HEADERS_TOO_LARGE",
+    ],
+    ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", 404, "NOT_FOUND"],
+    ["no Host", "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "MALFORMED_REQUEST"],
+  ])("[API-8] %s gets the error body and a request id", async (_, bytes, status, code) => {
+    const service = await startTestService({ workers: false });
+    const answer = await exchange(service.url, bytes);
+    const facts = {
+      status: answer?.status ?? 0,
+      requestId: answer?.headers.get("x-request-id"),
+      body: String(answer?.body),
+    };
+    expect([facts.status, expectProperAnswer(facts)]).toEqual([status, code]);
+    await expectAlive(service.url);
+  });
+
+  it.each([
+    ["a Host twice", "GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\nConnection: close\r\n\r\n"],
+    ["HTTP/1.0 without a Host", "GET /healthz HTTP/1.0\r\n\r\n"],
+    ["an address as its path", "GET http://x/healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"],
+    ["an expectation that nobody knows", `${HEAD}Expect: miracles\r\n\r\n`],
+    ["an upgrade that is not offered", `${HEAD}Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n`],
+    ["a body that nobody asked for", `${HEAD}Content-Length: 3\r\n\r\nabc`],
+  ])("[API-8] a request with %s is answered", async (_, bytes) => {
+    const service = await startTestService({ workers: false });
+    const answer = await exchange(service.url, bytes);
+    expect(answer?.status).toBe(200);
+  });
+
+  it("[API-8] many requests at once on one connection are answered in their order", async () => {
+    const service = await startTestService({ workers: false });
+    const ids = Array.from({ length: 50 }, (_, i) => `r${i}`);
+    const requests = ids.map((id, i) => {
+      const last = i === ids.length - 1 ? "Connection: close\r\n" : "";
+      return `GET ${BATCHES}/${id} HTTP/1.1\r\nHost: x\r\nx-request-id: ${id}\r\n${last}\r\n`;
+    });
+    const answer = await exchange(service.url, requests.join(""));
+    const answered = [...(answer?.text ?? "").matchAll(/^x-request-id: (.+)\r$/gim)].map((match) => match[1]);
+    expect(answered).toEqual(ids);
+  });
+
+  it("[API-8] a broken body behind good headers ends its connection, and nothing else", async () => {
+    const service = await startTestService({ workers: false });
+    const authorization = ["Authorization", `Bearer ${service.credentials.api_key}`] as const;
+    const chunked = ["Transfer-Encoding", "chunked"] as const;
+    for (const body of ["zz\r\nabc\r\n", "5\r\nabc", "-1\r\n\r\n", `${"f".repeat(40)}\r\n`]) {
+      const answer = await converse(service.url, (socket) => {
+        socket.end(requestText("POST", BATCHES, [authorization, chunked], body));
+      });
+      if (answer) expect(answer.status).toBe(400);
+    }
+    await expectAlive(service.url);
+  });
+
+  it("[API-8] headers that do not come to an end in time are told so, and noted", async () => {
+    const { url, lines } = await listening({ headersTimeout: 100, connectionsCheckingInterval: 20 });
+    const answer = await converse(url, (socket) => socket.write("GET / HTTP/1.1\r\nHost:"));
+    const requestId = answer?.headers.get("x-request-id");
+    const facts = { status: answer?.status ?? 0, requestId, body: String(answer?.body) };
+    expect([facts.status, expectProperAnswer(facts)]).toEqual([408, "REQUEST_TIMEOUT"]);
+    expect(lines).toEqual([expect.objectContaining({ code: "REQUEST_TIMEOUT", request_id: requestId })]);
+  });
+});
+
+describe("a connection", () => {
+  it("[LOAD-4] that sends a body without end where none is read is closed after its answer", async () => {
+    const service = await startTestService({ workers: false });
+    const headers: [string, string][] = [
+      ["Authorization", `Bearer ${service.credentials.api_key}`],
+      ["Transfer-Encoding", "chunked"],
+    ];
+    const piece = Buffer.concat([
+      Buffer.from("100000\r\n"),
+      Buffer.alloc(1024 * 1024, 32),
+      Buffer.from("\r\n"),
+    ]);
+    for (const [method, path] of [
+      ["GET", BATCHES],
+      ["POST", "/nowhere"],
+    ] as const) {
+      let sent = 0;
+      const answer = await converse(service.url, (socket) => {
+        socket.write(requestText(method, path, headers));
+        const more = () => {
+          while (!socket.destroyed && socket.write(piece)) sent++;
+          sent++;
+        };
+        socket.on("drain", more);
+        more();
+      });
+      expect([path, answer?.status]).toEqual([path, method === "GET" ? 200 : 404]);
+      expect(sent).toBeLessThan(400);
+    }
+  });
+
+  it("[LOAD-4] is refused while there are too many, and taken again when one has gone", async () => {
+    const { url } = await listening({}, healthy(), 2);
+    const open = () => {
+      const socket = connect(Number(new URL(url).port), "127.0.0.1");
+      const asked = new Promise<string>((resolve) => {
+        socket.once("data", (data) => resolve(String(data).slice(0, 12)));
+        socket.once("close", () => resolve("refused"));
+      });
+      socket.on("error", () => {});
+      socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+      return { socket, asked };
+    };
+    const [first, second] = [open(), open()];
+    expect([await first.asked, await second.asked]).toEqual(["HTTP/1.1 200", "HTTP/1.1 200"]);
+    expect(await open().asked).toBe("refused");
+    first.socket.destroy();
+    await expect
+      .poll(async () => {
+        const { asked, socket } = open();
+        const answer = await asked;
+        socket.destroy();
+        return answer;
+      })
+      .toBe("HTTP/1.1 200");
+    second.socket.destroy();
+  });
+
+  it("[LOAD-4] that was kept open does not hold up the end of the service", async () => {
+    const service = await startTestService({ workers: false });
+    const kept = connect(Number(new URL(service.url).port), "127.0.0.1");
+    const closed = new Promise((resolve) => kept.once("close", resolve));
+    kept.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    await new Promise((resolve) => kept.once("data", resolve));
+    await service.close(60_000);
+    await closed;
+  });
+});

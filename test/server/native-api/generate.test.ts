@@ -1,0 +1,248 @@
+import { describe, expect, it } from "vitest";
+import { EXTENDED_RATIOS, imageSizePx, SIZE_TIERS } from "../../../src/contract/image-sizes.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+import { FakeProvider, made, tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
+import {
+  answerOf,
+  content,
+  errorOf,
+  generate,
+  imagePart,
+  imagesOf,
+  picture,
+  refusalOf,
+} from "../../support/realtime.ts";
+import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const start = (provider: FakeProvider, config: object = {}) =>
+  startTestService({ workers: false, providers: [provider], config });
+
+const drawing = () =>
+  createProceduralProvider({ name: "procedural", concurrency: 2, models: () => true, clock: systemClock });
+
+const NO_IMAGE: [string, object][] = [
+  ["[[refuse]] x", { promptFeedback: { blockReason: "PROHIBITED_CONTENT" } }],
+  ["[[fail:SAFETY_BLOCKED]] x", { promptFeedback: { blockReason: "PROHIBITED_CONTENT" } }],
+  ["[[empty]] x", { candidates: [{ finishReason: "NO_IMAGE", index: 0 }] }],
+  ["[[fail:EMPTY_IMAGE_OUTPUT]] x", { candidates: [{ finishReason: "NO_IMAGE", index: 0 }] }],
+];
+
+/** Directive, HTTP status, its name, seconds to wait. */
+const FAILURES: [string, number, string, string | null][] = [
+  ["[[fail:PROVIDER_ITEM_FAILED]]", 500, "INTERNAL", null],
+  ["[[fail:PROVIDER_TIMEOUT]]", 504, "DEADLINE_EXCEEDED", null],
+  ["[[fail:PROVIDER_RATE_LIMITED]]", 429, "RESOURCE_EXHAUSTED", "5"],
+  ["[[fail:INVALID_ARGUMENT]]", 400, "INVALID_ARGUMENT", null],
+  ["[[fail:CANCELLED]]", 499, "CANCELLED", null],
+  ["[[fail:RESULT_MISSING]]", 500, "INTERNAL", null],
+  ["[[status:400]]", 400, "INVALID_ARGUMENT", null],
+  ["[[status:401]]", 502, "UNAVAILABLE", null],
+  ["[[status:429]][[retry-after:90s]]", 429, "RESOURCE_EXHAUSTED", "90"],
+  ["[[status:500]]", 500, "INTERNAL", null],
+  ["[[status:502]]", 502, "UNAVAILABLE", null],
+  ["[[status:503]][[retry-after:1s]]", 503, "UNAVAILABLE", "1"],
+  ["[[status:504]]", 504, "DEADLINE_EXCEEDED", null],
+  ["[[bad-bytes]]", 502, "UNAVAILABLE", null],
+  ["[[nonsense]]", 400, "INVALID_ARGUMENT", null],
+];
+
+async function expectUntouched(data: string) {
+  const { stores } = await openBeside(data);
+  expect(stores.read.accounts.byName("default")).toMatchObject({ balanceMicroUsd: 1e9, heldMicroUsd: 0 });
+  expect(stores.read.usage.list({})).toEqual([]);
+}
+
+describe("an image in real time", () => {
+  it("[RT-8] has exactly the pixels of its size and ratio, and the format asked for", async () => {
+    const service = await startTestService({ workers: false, providers: [drawing()] });
+    for (const [imageConfig, mimeType, size] of [
+      [{ aspectRatio: "21:9" }, "image/png", [1584, 672]],
+      [{ aspectRatio: "1:8", outputMimeType: "image/jpeg" }, "image/jpeg", [384, 3072]],
+      [{ image_size: "2K", imageOutputOptions: { mimeType: "image/webp" } }, "image/webp", [2048, 2048]],
+    ] as const) {
+      const answer = await answerOf(await generate(service, content("a fox", imageConfig)));
+      const [image] = imagesOf(answer);
+      const facts = await sharpInspector.inspect(image?.bytes ?? Buffer.alloc(0), { maxPixels: 1e8 });
+      expect(facts).toMatchObject({ mimeType, widthPx: size[0], heightPx: size[1] });
+      expect(image?.mimeType).toBe(mimeType);
+    }
+  });
+
+  it("[RT-8] is asked of the provider with the pixels of the table, for every model, size and ratio", async () => {
+    const provider = new FakeProvider();
+    const png = await tinyPng();
+    provider.answer = () => made(png);
+    const service = await start(provider, { limits: { requestsPerMinute: 0 } });
+    const expected = [];
+    for (const model of [MODEL, "vendorx-3-pro-image"]) {
+      for (const imageSize of SIZE_TIERS) {
+        for (const aspectRatio of EXTENDED_RATIOS.slice(0, model === MODEL ? 14 : 10)) {
+          const answer = await generate(service, content("fox", { imageSize, aspectRatio }), { model });
+          expect(imagesOf(await answerOf(answer))).toHaveLength(1);
+          expected.push({ model, size: imageSizePx(imageSize, aspectRatio) });
+        }
+      }
+    }
+    expect(provider.requests.map(({ model, size }) => ({ model, size }))).toEqual(expected);
+  });
+
+  it("[RT-8] of an edit keeps the ratio of the input image, and the provider gets its bytes", async () => {
+    const provider = new FakeProvider();
+    const service = await start(provider);
+    const photo = await picture({ widthPx: 400, heightPx: 300 });
+    await answerOf(await generate(service, content("in autumn", {}, [imagePart(photo)])));
+    const [request] = provider.requests;
+    expect(request).toMatchObject({ ratio: "4:3", size: { widthPx: 1200, heightPx: 896 }, tier: "1K" });
+    expect(request?.references[0]?.bytes.equals(photo)).toBe(true);
+  });
+
+  it("[RT-9] is answered with its type as it is, honest counts, a version and an id", async () => {
+    const provider = new FakeProvider();
+    const jpeg = await tinyJpeg();
+    provider.answer = () => made(jpeg);
+    const service = await start(provider);
+    for (const prefix of ["/v1beta", "/v1"]) {
+      const answer = await generate(service, content("a red fox"), { prefix });
+      expect(answer.headers.get("x-request-id")).toMatch(/^req_/);
+      expect(await answer.json()).toEqual({
+        candidates: [
+          {
+            content: {
+              role: "model",
+              parts: [{ inlineData: { mimeType: "image/jpeg", data: jpeg.toString("base64") } }],
+            },
+            finishReason: "STOP",
+            index: 0,
+          },
+        ],
+        usageMetadata: {
+          promptTokenCount: 3,
+          candidatesTokenCount: 1120,
+          totalTokenCount: 1123,
+          promptTokensDetails: [{ modality: "TEXT", tokenCount: 3 }],
+          candidatesTokensDetails: [{ modality: "IMAGE", tokenCount: 1120 }],
+        },
+        modelVersion: "fake/1",
+        responseId: expect.stringMatching(/^gen_[0-9a-f]{20}$/),
+      });
+    }
+  });
+
+  it("[RT-20] of a mapped model is made by the other, with the rules and price of the one asked for", async () => {
+    const models = [
+      { id: "wide", ratios: "extended", sizes: ["1K"], prices: { "1K": 0.5 }, mapsTo: "vendorx-3-pro-image" },
+      { id: "vendorx-3-pro-image", prices: { "1K": 3 } },
+    ];
+    const service = await startTestService({ workers: false, providers: [drawing()], config: { models } });
+    const answer = await answerOf(
+      await generate(service, content("fox", { aspectRatio: "8:1" }), { model: "wide" }),
+    );
+    expect(answer.modelVersion).toMatch(/^vendorx-3-pro-image \(procedural\/\d+\)$/);
+    const { stores } = await openBeside(service.data);
+    expect(stores.read.usage.list({})).toMatchObject([
+      { model: "wide", executedModel: "vendorx-3-pro-image", amountMicroUsd: 500_000, ratio: "8:1" },
+    ]);
+  });
+
+  it("[RT-20] names the model that ran when the upstream does not", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async () => ({ ...made(await tinyPng()), modelVersion: null });
+    const service = await start(provider, { models: [{ id: "a", prices: { "1K": 1 }, mapsTo: "b" }] });
+    expect((await answerOf(await generate(service, content("x"), { model: "a" }))).modelVersion).toBe("b");
+    expect(provider.requests[0]?.model).toBe("b");
+  });
+
+  it.each([
+    ["is not JSON", "{", 400, "body"],
+    [
+      "names a ratio of another model",
+      JSON.stringify(content("x", { aspectRatio: "9:9" })),
+      400,
+      "generationConfig.imageConfig.aspectRatio",
+    ],
+    ["has no text", JSON.stringify(content("")), 400, "contents[0].parts"],
+  ])("[RT-5] is refused when the body %s", async (_, body, status, field) => {
+    const provider = new FakeProvider();
+    const service = await start(provider);
+    expect(await refusalOf(await generate(service, body))).toEqual([status, "INVALID_ARGUMENT", field]);
+    expect(provider.requests).toEqual([]);
+  });
+
+  it("[RT-21] is refused for the first reason of a fixed order", async () => {
+    const service = await startTestService({
+      workers: false,
+      providers: [],
+      config: {
+        limits: { realtimeBodyBytes: 1000, concurrentRequests: 0 },
+        models: [{ id: "a", prices: { "1K": 2000 } }],
+      },
+    });
+    const ask = async (body: unknown, model = "a", key = service.credentials.api_key) => {
+      const answer = await generate(service, body, { model, headers: { "x-vendorx-api-key": key } });
+      return [answer.status, (await errorOf(answer)).status];
+    };
+    const large = "x".repeat(2000);
+    expect(await ask(large, "nope", "wrong")).toEqual([401, "UNAUTHENTICATED"]);
+    expect(await ask(large, "nope")).toEqual([404, "NOT_FOUND"]);
+    expect(await ask(large)).toEqual([413, "INVALID_ARGUMENT"]);
+    expect(await ask("{}")).toEqual([400, "INVALID_ARGUMENT"]);
+    expect(await ask(content("x"))).toEqual([503, "UNAVAILABLE"]);
+    const type = { "content-type": "text/plain" };
+    const plain = await generate(service, content("x"), { model: "a", headers: type });
+    expect([plain.status, (await errorOf(plain)).status]).toEqual([415, "INVALID_ARGUMENT"]);
+  });
+
+  it("[RT-22] is counted by the numbers for monitoring", async () => {
+    const service = await start(new FakeProvider());
+    await answerOf(await generate(service, content("x")));
+    const text = await (await fetch(`${service.url}/metrics`)).text();
+    const route = "/v1beta/models/{model}:generateContent";
+    expect(text).toContain(`imgbatch_http_requests_total{method="POST",route="${route}",status="200"} 1`);
+    expect(text).toContain("imgbatch_realtime_images 1");
+    expect(text).toContain("imgbatch_realtime_running 0");
+  });
+});
+
+describe("what a provider does instead of an image", () => {
+  it("[RT-12] a refusal and an empty answer are answers without an image, and free", async () => {
+    const service = await startTestService({ workers: false, providers: [drawing()] });
+    for (const [prompt, expected] of NO_IMAGE) {
+      const answer = await generate(service, content(prompt));
+      expect(answer.status).toBe(200);
+      const body = await answerOf(answer);
+      expect(body).toMatchObject({ ...expected, usageMetadata: { candidatesTokenCount: 0 } });
+      expect("candidates" in body).toBe("candidates" in expected);
+    }
+    await expectUntouched(service.data);
+  });
+
+  it("[RT-11] a failure has the status that says whether to come back, and is free", async () => {
+    const service = await startTestService({ workers: false, providers: [drawing()] });
+    for (const [prompt, status, name, retryAfter] of FAILURES) {
+      const answer = await generate(service, content(`${prompt} x`));
+      const error = await errorOf(answer);
+      const facts = [prompt, answer.status, error.code, error.status, answer.headers.get("retry-after")];
+      expect(facts).toEqual([prompt, status, status, name, retryAfter]);
+      const delays = error.details?.map((detail) => detail.retryDelay).filter((delay) => delay !== undefined);
+      expect(delays).toEqual(retryAfter === null ? [] : [`${retryAfter}s`]);
+    }
+    await expectUntouched(service.data);
+  });
+
+  it("[RT-11] a failure that nobody foresaw is an internal error that tells nothing", async () => {
+    const provider = new FakeProvider();
+    provider.answer = () => Promise.reject(new Error("secret detail"));
+    const service = await start(provider);
+    const answer = await generate(service, content("x"));
+    expect(answer.status).toBe(500);
+    expect(await answer.text()).not.toContain("secret");
+  });
+
+  it("[RT-12] what fails only once in a batch does not fail here", async () => {
+    const service = await startTestService({ workers: false, providers: [drawing()] });
+    const answer = await generate(service, content("[[fail-once:PROVIDER_TIMEOUT]] x"));
+    expect(imagesOf(await answerOf(answer))).toHaveLength(1);
+  });
+});

@@ -1,0 +1,161 @@
+import { describe, expect, it } from "vitest";
+import { issueKey } from "../../../src/domain/accounts.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { randomIds } from "../../../src/kernel/ids.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { errorOf, refusalOf } from "../../support/realtime.ts";
+import { MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+
+const start = (config: object = {}) => startTestService({ workers: false, config });
+
+async function statusOf(service: TestService, path: string, headers: Record<string, string> = {}) {
+  const answer = await fetch(service.url + path, { headers });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+describe("the key of a real-time request", () => {
+  it("[RT-1] is read from the vendor's header, Authorization, x-api-key, and the query below /v1beta", async () => {
+    const service = await start();
+    const key = service.credentials.api_key;
+    for (const path of ["/v1beta/models", "/v1/models", `/v1beta/models/${MODEL}`]) {
+      expect(await statusOf(service, path, { "x-vendorx-api-key": key })).toBe(200);
+      expect(await statusOf(service, path, { authorization: `Bearer ${key}` })).toBe(200);
+      expect(await statusOf(service, path, { "x-api-key": key })).toBe(200);
+      expect(await statusOf(service, `${path}?key=${key}`)).toBe(path.startsWith("/v1beta") ? 200 : 401);
+      expect(await statusOf(service, path)).toBe(401);
+    }
+  });
+
+  it("[RT-1] counts in that order: a wrong one that comes first is not passed over", async () => {
+    const service = await start();
+    const key = service.credentials.api_key;
+    const all = { "x-vendorx-api-key": key, authorization: `Bearer ${key}`, "x-api-key": key };
+    const wrong = { "x-vendorx-api-key": "no", authorization: "Bearer no", "x-api-key": "no" };
+    const names = Object.keys(all) as (keyof typeof all)[];
+    for (const [i, name] of names.entries()) {
+      const rest = Object.fromEntries(names.slice(i).map((n) => [n, n === name ? all[n] : wrong[n]]));
+      expect(await statusOf(service, "/v1beta/models?key=no", rest)).toBe(200);
+      const broken = Object.fromEntries(names.slice(i).map((n) => [n, n === name ? wrong[n] : all[n]]));
+      expect(await statusOf(service, `/v1beta/models?key=${key}`, broken)).toBe(401);
+    }
+    expect(await statusOf(service, `/v1beta/models?key=${key}`, { authorization: "Basic eA==" })).toBe(401);
+    expect(await statusOf(service, `/v1beta/models?key=${key}&key=${key}`)).toBe(401);
+  });
+
+  it("[RT-1] may come in headers that the operator names, and no longer in others", async () => {
+    const service = await start({ vendor: { keyHeaders: ["x-goog-api-key", "api-key"] } });
+    const key = service.credentials.api_key;
+    expect(await statusOf(service, "/v1beta/models", { "x-goog-api-key": key })).toBe(200);
+    expect(await statusOf(service, "/v1beta/models", { "api-key": key })).toBe(200);
+    expect(await statusOf(service, "/v1beta/models", { "x-goog-api-key": "no", "api-key": key })).toBe(401);
+    expect(await statusOf(service, "/v1beta/models", { "x-vendorx-api-key": key })).toBe(401);
+  });
+
+  it("[RT-1] must be of a group of the native platform", async () => {
+    const groups = [{ name: "default" }, { name: "foreign", platform: "other" }];
+    const service = await start({ groups });
+    const { stores } = await openBeside(service.data);
+    const { key } = await stores.write((tx) => {
+      const accountId = tx.accounts.byName("default")?.id ?? "";
+      const facts = { name: "f", accountId, group: "foreign", expiresAtMs: null };
+      return issueKey(tx, { clock: systemClock, ids: randomIds }, facts);
+    });
+    for (const path of ["/v1beta/models", `/v1beta/models/${MODEL}:generateContent`, "/v1/models"]) {
+      const answer = await fetch(service.url + path, { headers: { "x-vendorx-api-key": key } });
+      expect(await refusalOf(answer)).toEqual([400, "INVALID_ARGUMENT", "key"]);
+    }
+  });
+
+  it("[AUTH-4] is refused as api_key in the URL before anything else", async () => {
+    const service = await start();
+    const answer = await fetch(`${service.url}/v1beta/models?api_key=secret`);
+    expect(await refusalOf(answer.clone())).toEqual([400, "INVALID_ARGUMENT", "api_key"]);
+    expect(await answer.text()).not.toContain("secret");
+    expect(await statusOf(service, "/v1/models?api_key=x")).toBe(400);
+  });
+
+  it("[AUTH-5] that is wrong counts for the limit of wrong keys, which both APIs share", async () => {
+    const config = { limits: { failedAuthPerMinute: 2 } };
+    const service = await startTestService({ workers: false, config, clock: new FakeClock() });
+    const headers = { "x-vendorx-api-key": "guess" };
+    expect(await statusOf(service, "/v1beta/models")).toBe(401);
+    expect(await statusOf(service, "/v1beta/models", headers)).toBe(401);
+    expect(await statusOf(service, "/v1/images/batches/models", { authorization: "Bearer x" })).toBe(401);
+    const answer = await fetch(`${service.url}/v1beta/models`, { headers });
+    expect([answer.status, answer.headers.get("retry-after")]).toEqual([429, "60"]);
+    expect((await errorOf(answer)).details).toContainEqual({
+      "@type": "type.googleapis.com/google.rpc.RetryInfo",
+      retryDelay: "60s",
+    });
+    expect(await statusOf(service, "/v1beta/models", { "x-api-key": service.credentials.api_key })).toBe(200);
+  });
+});
+
+const PATHS: [string, string, number, string, string | null][] = [
+  ["GET", "/v1beta/models/nope", 404, "NOT_FOUND", null],
+  ["GET", "/v1beta/models/", 404, "NOT_FOUND", null],
+  ["GET", "/v1beta/files", 404, "NOT_FOUND", null],
+  ["GET", "/v1beta/models/a/b", 404, "NOT_FOUND", null],
+  ["POST", `/v1beta/models/${MODEL}:countTokens`, 404, "NOT_FOUND", null],
+  ["POST", "/v1beta/models/nope:generateContent", 404, "NOT_FOUND", null],
+  ["POST", "/v1/models/nope:generateContent", 404, "NOT_FOUND", null],
+  ["POST", "/v1beta/models/:generateContent", 400, "INVALID_ARGUMENT", null],
+  ["POST", "/v1beta/models/%zz:generateContent", 400, "INVALID_ARGUMENT", null],
+  ["POST", "/v1beta/models/a%0Ab:generateContent", 400, "INVALID_ARGUMENT", null],
+  ["POST", "/v1beta/models/a/b:generateContent", 400, "INVALID_ARGUMENT", null],
+  ["POST", `/v1beta/models/${MODEL}`, 405, "INVALID_ARGUMENT", "GET, HEAD"],
+  ["DELETE", "/v1beta/models", 405, "INVALID_ARGUMENT", "GET, HEAD"],
+  ["GET", `/v1beta/models/${MODEL}:generateContent`, 405, "INVALID_ARGUMENT", "POST"],
+  ["PUT", `/v1/models/${MODEL}:streamGenerateContent?alt=sse`, 405, "INVALID_ARGUMENT", "POST"],
+];
+
+describe("an error", () => {
+  it("[RT-3] of the native API has code, message, status and details, and a request id", async () => {
+    const service = await start();
+    const answer = await fetch(`${service.url}/v1beta/models`, { headers: { "x-request-id": "mine" } });
+    expect(answer.headers.get("x-request-id")).toBe("mine");
+    expect(await answer.json()).toEqual({
+      error: {
+        code: 401,
+        message: expect.stringContaining("API key is required"),
+        status: "UNAUTHENTICATED",
+        details: [
+          {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            reason: "API_KEY_REQUIRED",
+            domain: "imgbatch",
+          },
+        ],
+      },
+    });
+  });
+
+  it("[RT-3] says what is wrong with a path: unknown, malformed, or asked with another method", async () => {
+    const service = await start();
+    const headers = { "x-api-key": service.credentials.api_key };
+    for (const [method, path, status, name, allow] of PATHS) {
+      const answer = await fetch(service.url + path, { method, headers });
+      const error = await errorOf(answer);
+      const facts = [path, answer.status, error.code, error.status, answer.headers.get("allow")];
+      expect(facts).toEqual([path, status, status, name, allow]);
+    }
+  });
+
+  it("[RT-2] on the model list of /v1 is native for the vendor's header, and the other kind for all others", async () => {
+    const service = await start();
+    for (const path of ["/v1/models", "/v1/models/nope"]) {
+      const vendor = await fetch(service.url + path, { headers: { "x-vendorx-api-key": "no" } });
+      expect(await errorOf(vendor)).toMatchObject({ code: 401, status: "UNAUTHENTICATED" });
+      for (const headers of [{ authorization: "Bearer no" }, { "x-api-key": "no" }]) {
+        const answer = await fetch(service.url + path, { headers: headers as HeadersInit });
+        expect(await answer.json()).toEqual({
+          error: { type: "authentication_error", code: "INVALID_API_KEY", message: expect.any(String) },
+        });
+      }
+    }
+    const headers = { authorization: "Bearer no" };
+    const verb = await fetch(`${service.url}/v1/models/x:generateContent`, { method: "POST", headers });
+    expect(await errorOf(verb)).toMatchObject({ code: 401, status: "UNAUTHENTICATED" });
+  });
+});

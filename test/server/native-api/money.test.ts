@@ -1,0 +1,211 @@
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { endHold, openHold, releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
+import { answerOf, content, errorOf, generate, imagesOf } from "../../support/realtime.ts";
+import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const PATIENCE = { timeout: 5000, interval: 5 };
+const START_MICRO_USD = 1_000_000_000;
+
+async function moneyOf(data: string) {
+  const { stores, blobs } = await openBeside(data);
+  return {
+    stores,
+    account: () => {
+      const { balanceMicroUsd: balance, heldMicroUsd: held } = stores.read.accounts.byName("default") ?? {};
+      return { balance, held };
+    },
+    kinds: () => stores.read.ledger.list({}).map(({ kind, amountMicroUsd }) => `${kind} ${amountMicroUsd}`),
+    problems: async () => (await checkInvariants(stores, blobs)).problems,
+  };
+}
+
+describe("the money of a real-time image", () => {
+  it("[RT-15] is the price of model and size, by group and provider, with one usage record", async () => {
+    const config = {
+      groups: [{ name: "default", rateMultiplier: 1.5, batchDiscount: 0.1 }],
+      providers: [{ name: "procedural", type: "procedural", rateMultiplier: 2 }],
+    };
+    const service = await startTestService({ workers: false, config });
+    const answer = await answerOf(await generate(service, content("x", { imageSize: "4K" })));
+    const money = await moneyOf(service.data);
+    expect(money.kinds()).toEqual([`top_up ${START_MICRO_USD}`, "hold 453000", "capture 453000"]);
+    expect(money.account()).toEqual({ balance: START_MICRO_USD - 453_000, held: 0 });
+    expect(money.stores.read.usage.list({})).toMatchObject([
+      {
+        realtimeId: answer.responseId,
+        imageIndex: 0,
+        model: MODEL,
+        size: "4K",
+        ratio: "1:1",
+        amountMicroUsd: 453_000,
+      },
+    ]);
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[RT-15] is paid once when the model makes several images; each has its record", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async () => made(await tinyPng(1), await tinyPng(2));
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const answer = await answerOf(await generate(service, content("x")));
+    expect(imagesOf(answer)).toHaveLength(2);
+    const money = await moneyOf(service.data);
+    expect(money.stores.read.usage.list({}).map((record) => record.amountMicroUsd)).toEqual([67_000, 0]);
+    expect(money.account().balance).toBe(START_MICRO_USD - 67_000);
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[RT-16] is held before the work, so parallel requests never spend more than there is", async () => {
+    const provider = new FakeProvider({ concurrency: 16 });
+    const png = await tinyPng();
+    provider.answer = () => made(png);
+    // The balance of 1000 pays for five.
+    const models = [{ id: MODEL, prices: { "1K": 190 } }];
+    const service = await startTestService({ workers: false, providers: [provider], config: { models } });
+    const answers = await Promise.all(Array.from({ length: 16 }, () => generate(service, content("x"))));
+    const statuses = answers.map((answer) => answer.status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(5);
+    expect(statuses.filter((status) => status === 402)).toHaveLength(11);
+    for (const answer of answers) {
+      if (answer.status === 200) await answer.arrayBuffer();
+      else expect(await errorOf(answer)).toMatchObject({ code: 402, status: "FAILED_PRECONDITION" });
+    }
+    const money = await moneyOf(service.data);
+    expect(money.account()).toEqual({ balance: 50_000_000, held: 0 });
+    expect(provider.requests).toHaveLength(5);
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[RT-18] goes back when the caller goes away, and the work is stopped", async () => {
+    const asked = gate();
+    const stopped = gate();
+    const provider = new FakeProvider();
+    provider.answer = (_, signal) => {
+      asked.open();
+      signal.addEventListener("abort", () => stopped.open());
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    };
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const caller = new AbortController();
+    const pending = generate(service, content("x"), { signal: caller.signal });
+    await asked.promise;
+    const money = await moneyOf(service.data);
+    expect(money.account()).toEqual({ balance: START_MICRO_USD - 67_000, held: 67_000 });
+    expect(await money.problems()).toEqual([]);
+    caller.abort();
+    await expect(pending).rejects.toThrow();
+    await stopped.promise;
+    await expect.poll(() => money.account(), PATIENCE).toEqual({ balance: START_MICRO_USD, held: 0 });
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[RT-18] goes back when time is up, whatever the provider does", async () => {
+    const clock = new FakeClock();
+    const asked = gate();
+    const never = gate();
+    const provider = new FakeProvider();
+    provider.answer = async () => {
+      asked.open();
+      await never.promise;
+      return made();
+    };
+    const service = await startTestService({ workers: false, providers: [provider], clock });
+    const pending = generate(service, content("x"));
+    await asked.promise;
+    clock.advance(300_000);
+    const answer = await pending;
+    expect([answer.status, (await errorOf(answer)).status]).toEqual([504, "DEADLINE_EXCEEDED"]);
+    const money = await moneyOf(service.data);
+    await expect.poll(() => money.account(), PATIENCE).toEqual({ balance: START_MICRO_USD, held: 0 });
+    never.open();
+  });
+
+  it("[RT-18] goes back when the service stops", async () => {
+    const asked = gate();
+    const provider = new FakeProvider();
+    provider.answer = (_, signal) => {
+      asked.open();
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    };
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const pending = generate(service, content("x")).catch(() => null);
+    await asked.promise;
+    await service.close(0);
+    await pending;
+    const money = await moneyOf(service.data);
+    expect(money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
+    expect(money.kinds().slice(1)).toEqual(["hold 67000", "release 67000"]);
+  });
+
+  it("[RT-17] that a dead process held goes back at the next start, once", async () => {
+    const service = await startTestService({ workers: false });
+    const money = await moneyOf(service.data);
+    const [key] = money.stores.read.keys.list();
+    const hold = {
+      apiKeyId: key?.id ?? "",
+      accountId: key?.accountId ?? "",
+      amountMicroUsd: 5,
+      createdAtMs: 1,
+    };
+    await openHold(money.stores, { ...hold, id: "gen_1" });
+    await openHold(money.stores, { ...hold, id: "gen_2" });
+    await endHold(money.stores, "gen_2", [], 2);
+    expect(await releaseDeadHolds(money.stores, 3)).toBe(1);
+    expect(await releaseDeadHolds(money.stores, 4)).toBe(0);
+    await endHold(money.stores, "gen_1", [], 5);
+    expect(money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[CHECK-3] is checked: holds, captures and usage records that do not agree are found", async () => {
+    const service = await startTestService({ workers: false });
+    const { responseId } = await answerOf(await generate(service, content("x")));
+    const money = await moneyOf(service.data);
+    const [record] = money.stores.read.usage.list({});
+    if (!record) throw new Error("no usage record");
+    await money.stores.write((tx) => {
+      tx.usage.insertMany([{ ...record, imageIndex: 7, amountMicroUsd: 1 }]);
+      const { apiKeyId, accountId } = record;
+      tx.realtimeHolds.insert({ id: "gen_lost", apiKeyId, accountId, amountMicroUsd: 9, createdAtMs: 1 });
+    });
+    const problems = await money.problems();
+    expect(problems).toContainEqual(
+      `real-time request ${responseId}: captured 67000, its usage records say 67001`,
+    );
+    expect(problems).toContainEqual(
+      expect.stringContaining("gen_lost: hold 0 is not capture 0 + release 0 + open 9"),
+    );
+    expect(problems).toContainEqual(
+      expect.stringContaining("held amount against unfinished work is 0, should be 9"),
+    );
+  });
+});
+
+it("[RT-19] a real-time request comes before the items of a batch that wait, and both end", async () => {
+  const provider = new FakeProvider({ concurrency: 1 });
+  const first = gate();
+  provider.answer = async ({ prompt }) => {
+    if (prompt === "picture 1") await first.promise;
+    return made(await tinyPng());
+  };
+  const service = await startTestService({ providers: [provider] });
+  const { id } = await service.submit({ model: MODEL, items: items(3) });
+  await expect.poll(() => provider.running, PATIENCE).toBe(1);
+  const pending = generate(service, content("now"));
+  const { stores } = await openBeside(service.data);
+  await expect.poll(() => stores.read.realtimeHolds.list().length, PATIENCE).toBe(1);
+  first.open();
+  expect(imagesOf(await answerOf(await pending))).toHaveLength(1);
+  expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 3 });
+  expect(provider.requests.map(({ prompt }) => prompt)).toEqual([
+    "picture 1",
+    "now",
+    "picture 2",
+    "picture 3",
+  ]);
+  expect(provider.maxRunning).toBe(1);
+});

@@ -1,0 +1,131 @@
+import type { Request } from "express";
+import { describe, expect, it } from "vitest";
+import { sniffImageType } from "../../src/contract/image-types.ts";
+import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
+import { checkRequest } from "../../src/domain/batches/check-request.ts";
+import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
+import { hideApiKeys, holdsApiKey } from "../../src/kernel/api-keys.ts";
+import { parseDuration } from "../../src/kernel/durations.ts";
+import { safeFileName } from "../../src/kernel/file-names.ts";
+import {
+  escapeControls,
+  foldFileName,
+  hasUnstorableText,
+  isLongerThan,
+  truncateCodePoints,
+} from "../../src/kernel/text.ts";
+import { routeOf } from "../../src/server/metrics-routes.ts";
+import { queryInteger } from "../../src/server/query.ts";
+import { readTime } from "../../src/server/query-time.ts";
+import { MODEL } from "../support/service.ts";
+
+const LENGTH = 100_000;
+/** What makes patterns go back again and again: long runs of what they repeat, and an end that does not fit. */
+const RUNS = [
+  "a",
+  " ",
+  ".",
+  "..",
+  ". ",
+  "/",
+  "\\",
+  "-",
+  "_",
+  "0",
+  "9:",
+  "00:",
+  "=",
+  "A=",
+  "%2e",
+  "../",
+  "imgb_",
+  "aA0-_",
+  "1h",
+  "\0",
+  "\n",
+  "\ud800",
+  "é",
+  "e\u0301",
+  "狐",
+  "İ",
+  "ß",
+];
+const ENDS = ["", "!", "\0", " ", "\n", "x", ".", "/"];
+const TEXTS = RUNS.flatMap((run) =>
+  ENDS.map((end) => run.repeat(Math.ceil(LENGTH / run.length)).slice(0, LENGTH) + end),
+);
+
+const asQuery = (value: string) => ({ query: { from: value, limit: value } }) as unknown as Request;
+const request = (fields: object) => ({ model: MODEL, items: [{ prompt: "a", ...fields }] });
+const rules = {
+  limits: {
+    itemsPerBatch: 9,
+    promptChars: 10,
+    outputCountPerItem: 1,
+    outputImagesPerBatch: 9,
+    referenceImageBytes: 1e6,
+    referenceImagesPerBatch: 9,
+    referenceBytesPerBatch: 1e6,
+  },
+  models: [],
+  group: {},
+  inspector: {},
+  storageUriPrefixes: ["s3://a/"],
+} as unknown as Parameters<typeof checkRequest>[1];
+const reference = (fields: object) => request({ reference_images: [{ mime_type: "image/png", ...fields }] });
+
+/** Every check that text from outside meets, with what it is about. */
+const CHECKS: Record<string, (text: string) => unknown> = {
+  "custom id": customIdProblem,
+  "model name": referenceLimitByName,
+  "storable text": hasUnstorableText,
+  "text for a log": escapeControls,
+  "name of a file": safeFileName,
+  "names of a ZIP": (text) =>
+    assignEntryNames(Array(3).fill({ customId: text.slice(0, 9000), imageIndex: 0, extension: "png" })),
+  "folded name": foldFileName,
+  "length of a text": (text) => isLongerThan(text, LENGTH - 1),
+  "cut text": (text) => truncateCodePoints(text, LENGTH - 1, "…"),
+  "key in a text": holdsApiKey,
+  "text without keys": hideApiKeys,
+  duration: parseDuration,
+  "first bytes of an image": (text) => sniffImageType(Buffer.from(text)),
+  "route of a path": (text) => routeOf(`/v1/images/batches/${text}`),
+  "time in a query": (text) => refused(() => readTime(asQuery(text), "from")),
+  "number in a query": (text) =>
+    refused(() => queryInteger(asQuery(text), "limit", { fallback: 1, min: 1, max: 9 })),
+  "prompt of a request": (text) => checkRequest(request({ prompt: text }), rules).catch(() => null),
+  "metadata of a request": (text) =>
+    checkRequest({ ...request({}), metadata: { [text]: text } }, rules).catch(() => null),
+  "task name of a request": (text) =>
+    checkRequest({ ...request({}), task_name: text }, rules).catch(() => null),
+  "Base64 of a request": (text) => checkRequest(reference({ data: text }), rules).catch(() => null),
+  "storage of a request": (text) =>
+    checkRequest(reference({ storage_uri: `s3://a/${text}` }), rules).catch(() => null),
+};
+
+describe("patterns", () => {
+  // Work that doubles with each character would never end; the bound only has to tell that from work that grows evenly.
+  it.each(Object.keys(CHECKS))(
+    "[HOSTILE-6] %s: none of the texts that are hardest to match takes long",
+    async (name) => {
+      let slowest = { ms: 0, text: "" };
+      for (const text of TEXTS) {
+        const begin = process.cpuUsage();
+        await CHECKS[name]?.(text);
+        const { user } = process.cpuUsage(begin);
+        if (user / 1000 > slowest.ms)
+          slowest = { ms: user / 1000, text: `${text.slice(0, 5)}…${text.slice(-2)}` };
+      }
+      expect(slowest.ms, JSON.stringify(slowest.text)).toBeLessThan(1000);
+    },
+  );
+});
+
+function refused(check: () => unknown): unknown {
+  try {
+    return check();
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,106 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { ImgbatchError } from "../../src/contract/errors.ts";
+import { BodyBudget } from "../../src/server/body-budget.ts";
+import { BODY_PACE, type BodyPace, readBody } from "../../src/server/read-body.ts";
+import { converse, exchange, requestText } from "../support/raw-http.ts";
+
+const patient: BodyPace = { ...BODY_PACE, waitMs: 60_000 };
+
+/** A server that answers the size of a body, or the code of what was wrong with it. */
+async function sizeServer(options: { pace?: BodyPace; budget?: BodyBudget; maxBytes?: number } = {}) {
+  const budget = options.budget ?? new BodyBudget(1e6, 1e6);
+  const server = createServer((request, response) => {
+    const place = budget.enter("caller");
+    const { pace = patient, maxBytes = 1e6 } = options;
+    response.setHeader("Connection", "close");
+    readBody(request, { maxBytes, pace, placeFor: () => place })
+      .then((pieces) => response.end(String(pieces.reduce((sum, piece) => sum + piece.length, 0))))
+      .catch((error) => response.end(error instanceof ImgbatchError ? error.code : "broken"))
+      .finally(() => place.leave());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, budget };
+}
+
+const textOf = async (answer: ReturnType<typeof exchange>) => String((await answer)?.body);
+const announced = (bytes: number) => requestText("POST", "/", [["Content-Length", String(bytes)]]);
+
+describe("reading a body", () => {
+  it("[LOAD-2] takes bodies of any size and framing, chunk by chunk", async () => {
+    const { url, budget } = await sizeServer();
+    for (const size of [0, 1, 65_536, 65_537, 300_000]) {
+      const body = Buffer.alloc(size, 32);
+      const sized: [string, string][] = [["Content-Length", String(size)]];
+      expect(await textOf(exchange(url, requestText("POST", "/", sized, body)))).toBe(String(size));
+    }
+    const chunked = requestText(
+      "POST",
+      "/",
+      [["Transfer-Encoding", "chunked"]],
+      "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+    );
+    expect(await textOf(exchange(url, chunked))).toBe("5");
+    expect(budget.bytes).toBe(0);
+  });
+
+  it.each([
+    ["sends nothing", { windowMs: 50 }, () => {}],
+    ["sends too slowly", { windowMs: 100 }, (write: () => void) => setInterval(write, 10)],
+    [
+      "takes too long in all",
+      { windowMs: 1000, deadlineMs: 100, bytesPerWindow: 1 },
+      (write: () => void) => setInterval(write, 10),
+    ],
+  ])("[LOAD-2] a sender that %s is told so", async (_, pace, drip) => {
+    const { url, budget } = await sizeServer({ pace: { ...patient, ...pace } });
+    let timer: NodeJS.Timeout | undefined;
+    const answer = converse(url, (socket) => {
+      socket.write(announced(100_000));
+      timer = drip(() => socket.write("x")) as NodeJS.Timeout | undefined;
+    });
+    expect(await textOf(answer)).toBe("REQUEST_TIMEOUT");
+    clearInterval(timer);
+    expect(budget.bytes).toBe(0);
+  });
+
+  it("[LOAD-1] what has no place is not read: the sender waits, and goes on when there is room", async () => {
+    const budget = new BodyBudget(1000, 1000);
+    const oldest = budget.enter("other");
+    const taken = budget.enter("other");
+    expect(taken.take(1000)).toBeNull();
+    const { url } = await sizeServer({ budget, pace: { ...patient, windowMs: 30, deadlineMs: 30_000 } });
+    const sent = exchange(url, Buffer.concat([announced(200), Buffer.alloc(200)]));
+    // Longer than the window: waiting is not the sender's fault.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(budget.bytes).toBe(1000);
+    taken.leave();
+    expect(await textOf(sent)).toBe("200");
+    oldest.leave();
+  });
+
+  it("[LOAD-1] nobody waits for memory without end", async () => {
+    const budget = new BodyBudget(1000, 1000);
+    budget.enter("other");
+    expect(budget.enter("other").take(1000)).toBeNull();
+    const { url } = await sizeServer({ budget, pace: { ...patient, waitMs: 30 } });
+    expect(await textOf(exchange(url, Buffer.concat([announced(200), Buffer.alloc(200)])))).toBe(
+      "RATE_LIMITED",
+    );
+    expect(budget.bytes).toBe(1000);
+  });
+
+  it("[LOAD-2] a sender that goes away leaves nothing behind", async () => {
+    const { url, budget } = await sizeServer();
+    await converse(url, (socket) => {
+      socket.write(announced(100_000));
+      socket.write(Buffer.alloc(5000), () => socket.destroy());
+    });
+    await expect.poll(() => budget.bytes).toBe(0);
+  });
+});

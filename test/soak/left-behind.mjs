@@ -1,0 +1,174 @@
+import { existsSync } from "node:fs";
+import { copyFile, mkdir, readdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
+import { openDataDirectory } from "../../dist/data.js";
+import { checkInvariants } from "../../dist/domain/check-invariants.js";
+import { fileBlobs } from "../../dist/storage/blobs/file-blobs.js";
+import { expect } from "./memory.mjs";
+
+const ENDED = ["completed", "failed", "cancelled", "output_deleted"];
+
+/**
+ * Looks at the files that a dead service left, without touching them (opening a database repairs it): what was once
+ * committed must stay, money must agree, and what was a success must not have been made again.
+ */
+export class LeftBehind {
+  /** By item: the boot in which its success was first found, and the files of its images. */
+  #successes = new Map();
+  #ledger = new Map();
+  #ended = new Map();
+
+  constructor({ data, generations, scratch }) {
+    this.data = data;
+    this.generations = generations;
+    this.scratch = scratch;
+  }
+
+  async check(memory, boot) {
+    if (!existsSync(join(this.data, "imgbatch.db"))) {
+      expect(memory.batches.size === 0, "the database is gone");
+      return;
+    }
+    await rm(this.scratch, { recursive: true, force: true });
+    await mkdir(this.scratch, { recursive: true });
+    for (const name of ["imgbatch.db", "imgbatch.db-wal", "imgbatch.db-journal"]) {
+      if (existsSync(join(this.data, name))) await copyFile(join(this.data, name), join(this.scratch, name));
+    }
+    // A service that was killed while it made its database has promised nothing.
+    if (memory.batches.size === 0 && !hasSchema(join(this.scratch, "imgbatch.db"))) return;
+    const copy = await openDataDirectory(this.scratch);
+    try {
+      expect(copy.integrityProblems().length === 0, `the database is damaged: ${copy.integrityProblems()}`);
+      const { problems } = await checkInvariants(copy.stores, fileBlobs(join(this.data, "blobs")));
+      expect(problems.length === 0, `books or files do not agree:\n  ${problems.join("\n  ")}`);
+    } finally {
+      copy.close();
+    }
+    const database = new Sqlite(join(this.scratch, "imgbatch.db"));
+    try {
+      this.#checkLedger(database);
+      this.#checkBatches(database, memory);
+      this.#checkItems(database, boot);
+      await this.#checkGenerations(database);
+    } finally {
+      database.close();
+    }
+  }
+
+  #checkLedger(database) {
+    const entries = database.prepare("select * from ledger_entries").all();
+    const now = new Map(entries.map((entry) => [entry.request_id, JSON.stringify(entry)]));
+    for (const [id, entry] of this.#ledger) {
+      expect(now.get(id) === entry, `the ledger entry ${id} was ${entry}, is ${now.get(id)}`);
+    }
+    this.#ledger = now;
+  }
+
+  #checkBatches(database, memory) {
+    const batches = new Map(
+      database
+        .prepare("select * from batches")
+        .all()
+        .map((batch) => [batch.id, batch]),
+    );
+    for (const { id, view, done } of memory.batches.values()) {
+      const batch = batches.get(id);
+      expect(batch !== undefined, `the batch ${id} was accepted and is gone`);
+      const isHidden = batch.record_deleted_at_ms !== null;
+      expect(!done.deleteRecord || isHidden, `the record of ${id} was deleted and is back`);
+      expect(batch.success_count >= view.success_count, `${id}: successes were lost`);
+      if (ENDED.includes(view.status))
+        expect(ENDED.includes(batch.status), `${id} had ended, is ${batch.status}`);
+    }
+    for (const [id, paid] of this.#ended) {
+      expect(batches.get(id)?.actual_micro_usd === paid, `${id} was settled at ${paid}, and now otherwise`);
+    }
+    const ended = [...batches.values()].filter((batch) => ENDED.includes(batch.status));
+    this.#ended = new Map(ended.map((batch) => [batch.id, batch.actual_micro_usd]));
+  }
+
+  #checkItems(database, boot) {
+    const query = `select items.id, items.batch_id, custom_id, prompt, output_index, items.status, image_count,
+      group_concat(blob_key || ' ' || sha256) as files
+      from items left join outputs on outputs.item_id = items.id group by items.id`;
+    const items = new Map(
+      database
+        .prepare(query)
+        .all()
+        .map((item) => [item.id, item]),
+    );
+    for (const [id, known] of this.#successes) {
+      const item = items.get(id);
+      const name = `item ${known.batch_id} ${known.custom_id}`;
+      expect(item?.status === "success", `${name} was a success, is ${item?.status}`);
+      expect(item.files === known.files, `${name}: its images were other ones`);
+    }
+    for (const item of items.values()) {
+      if (item.status !== "success" || this.#successes.has(item.id)) continue;
+      this.#successes.set(item.id, { ...item, boot });
+    }
+  }
+
+  /** What was asked of the quick provider; the real one keeps no such list. */
+  async #checkGenerations() {
+    if (!existsSync(this.generations)) return;
+    const lines = (await readFile(this.generations, "utf8")).trim().split("\n").filter(Boolean);
+    const made = new Map();
+    for (const line of lines) {
+      const { boot, made: words, attempt } = JSON.parse(line);
+      const same = `${boot} ${words} ${attempt}`;
+      expect(!made.has(same), `${words} was made twice in boot ${boot}`);
+      made.set(same, boot);
+      made.set(words, Math.max(made.get(words) ?? 0, boot));
+    }
+    for (const { prompt, output_index, boot, batch_id, custom_id } of this.#successes.values()) {
+      const words = `${prompt
+        .replaceAll(/\[\[.*?\]\]/g, " ")
+        .replaceAll(/[ \t]+/g, " ")
+        .trim()}#${output_index}`;
+      const last = made.get(words);
+      expect(last !== undefined, `${batch_id} ${custom_id} is a success and was never made (${words})`);
+      expect(
+        last <= boot,
+        `${batch_id} ${custom_id} was a success in boot ${boot}, and made again in ${last}`,
+      );
+    }
+  }
+
+  /** After an orderly end with nothing left to do: no file that nobody names, no hold, no leftover of a service. */
+  async checkEmptied() {
+    const files = await readdir(this.data, { recursive: true, withFileTypes: true });
+    const paths = files
+      .filter((f) => f.isFile())
+      .map((f) => join(f.parentPath, f.name).slice(this.data.length + 1));
+    const database = new Sqlite(join(this.scratch, "imgbatch.db"));
+    const all = (sql) => database.prepare(sql).all();
+    const held = all("select name, held_micro_usd from accounts where held_micro_usd <> 0");
+    const open = all(`select id, status from batches where status not in ('${ENDED.join("','")}')`);
+    const named = new Set(
+      [
+        ...all(`select blob_key from outputs join batches on batches.id = outputs.batch_id
+        where batches.status <> 'output_deleted'`),
+        ...all("select distinct blob_key from reference_images where blob_key is not null"),
+      ].map((row) => row.blob_key),
+    );
+    database.close();
+    expect(open.length === 0, `not ended: ${JSON.stringify(open)}`);
+    expect(held.length === 0, `money is still held: ${JSON.stringify(held)}`);
+    const known = ["imgbatch.db", "lock.db", "credentials.json"];
+    const stray = paths.filter((path) => !known.includes(path) && !named.has(path.replace(/^blobs\//, "")));
+    expect(stray.length === 0, `files that nobody names: ${stray.join(", ")}`);
+    const missing = [...named].filter((key) => !paths.includes(`blobs/${key}`));
+    expect(missing.length === 0, `files that are gone: ${missing.join(", ")}`);
+  }
+}
+
+function hasSchema(file) {
+  const database = new Sqlite(file);
+  try {
+    return database.prepare("select 1 from sqlite_master where name = 'batches'").get() !== undefined;
+  } finally {
+    database.close();
+  }
+}

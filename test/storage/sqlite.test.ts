@@ -1,0 +1,57 @@
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { items, MODEL, startTestService } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+/** Another connection that holds the write lock until it is told to let go, as another process would. */
+function lockOut(file: string): () => void {
+  const other = new Sqlite(file);
+  onTestFinished(() => void other.close());
+  other.exec("BEGIN IMMEDIATE");
+  return () => void other.exec("COMMIT");
+}
+
+describe("a database that another process has locked", () => {
+  it("[BUSY-1] is waited for without blocking: other requests are answered meanwhile, and then it goes on", async () => {
+    const service = await startTestService();
+    const letGo = lockOut(join(service.data, "imgbatch.db"));
+    let isCreated = false;
+    const creates = Array.from({ length: 5 }, (_, i) =>
+      service.submit({ model: MODEL, items: items(1) }, { "idempotency-key": `k${i}` }).then((batch) => {
+        isCreated = true;
+        return batch;
+      }),
+    );
+    // Were a write to wait inside the database, nothing else would be done here in that time.
+    for (let i = 0; i < 10; i++) {
+      await systemClock.sleep(50);
+      const list = await service.ask("");
+      expect(list.status).toBe(200);
+      await list.arrayBuffer();
+    }
+    expect(isCreated).toBe(false);
+    letGo();
+    for (const { id } of await Promise.all(creates)) {
+      expect(await service.until(id)).toMatchObject({ status: "completed" });
+    }
+  });
+
+  it("[BUSY-1] [BUSY-2] is waited for asleep, never inside the database; for too long is an error that may be tried again, in words of its own", async () => {
+    const file = join(await tempDir(), "x.db");
+    const clock = new InstantClock();
+    const database = openSqlite(file, clock);
+    onTestFinished(() => database.close());
+    const letGo = lockOut(file);
+    await expect(database.transaction(() => 1)).rejects.toMatchObject({
+      code: "BATCH_IMAGE_QUEUE_FAILED",
+      message: expect.stringContaining("locked"),
+    });
+    expect(clock.sleepsMs.reduce((sum, ms) => sum + ms, 0)).toBe(10_000);
+    letGo();
+    expect(await database.transaction(() => 1)).toBe(1);
+  });
+});

@@ -1,0 +1,91 @@
+import { EventEmitter } from "node:events";
+import { readdirSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Writable } from "node:stream";
+import { onTestFinished } from "vitest";
+import { runCli } from "../../src/cli/run-cli.ts";
+import { type FakeNative, startFakeNative } from "./fake-native.ts";
+import { FAKE_KEY } from "./fake-service.ts";
+import { allowKeyFile } from "./secrets.ts";
+import { tempDir } from "./temp-dir.ts";
+
+export interface InProcessResult {
+  code: number;
+  stdout: string;
+  stderr: string;
+  /** The one document of `--json`; throws when stdout is anything else. */
+  json(): Record<string, unknown> & { error?: { code: string; message: string; details?: string[] } };
+}
+
+export interface InProcessCli {
+  fake: FakeNative;
+  cwd: string;
+  run(args: readonly string[], options?: { stdin?: string | Buffer }): Promise<InProcessResult>;
+  /** Sends the signal to the command that runs. */
+  signal(name: "SIGINT" | "SIGTERM"): void;
+  path(name: string): string;
+  /** What is in a directory, hidden files too. */
+  list(dir?: string): string[];
+}
+
+/** The command line inside the test's own process, which spares the start of one, talking to a fake native service. */
+export async function createInProcessCli(): Promise<InProcessCli> {
+  const fake = await startFakeNative();
+  onTestFinished(() => fake.close());
+  const cwd = await tempDir();
+  const keyDir = await tempDir();
+  const keyFile = join(keyDir, "key");
+  await writeFile(keyFile, FAKE_KEY);
+  allowKeyFile(keyFile);
+  const service = ["--base-url", fake.url, "--api-key-file", keyFile, "--data", join(keyDir, "data")];
+  let signals = new EventEmitter();
+  const run = (args: readonly string[], { stdin = "" }: { stdin?: string | Buffer } = {}) => {
+    signals = new EventEmitter();
+    return runInProcess([...args, ...service], { cwd, stdin, signals });
+  };
+  return {
+    fake,
+    cwd,
+    run,
+    signal: (name) => void signals.emit(name, name),
+    path: (name) => join(cwd, name),
+    list: (dir = ".") => readdirSync(join(cwd, dir)).sort(),
+  };
+}
+
+/** Runs the command line inside the test's own process. */
+export async function runInProcess(
+  args: readonly string[],
+  {
+    cwd,
+    stdin = "",
+    signals = new EventEmitter(),
+  }: { cwd: string; stdin?: string | Buffer; signals?: EventEmitter },
+): Promise<InProcessResult> {
+  const [stdout, stderr] = [sink(), sink()];
+  const code = await runCli(args, {
+    stdin: (async function* () {
+      yield Buffer.from(stdin);
+    })(),
+    stdout: stdout.stream,
+    stderr: stderr.stream,
+    cwd,
+    signals: signals as unknown as NodeJS.Process,
+    exit: (exitCode) => {
+      throw new Error(`exit ${exitCode}`);
+    },
+  });
+  return { code, stdout: stdout.text(), stderr: stderr.text(), json: () => JSON.parse(stdout.text()) };
+}
+
+function sink(): { stream: NodeJS.WriteStream; text: () => string } {
+  let text = "";
+  const stream = new Writable({
+    write: (chunk, _encoding, done) => {
+      text += chunk;
+      done();
+    },
+  });
+  return { stream: stream as unknown as NodeJS.WriteStream, text: () => text };
+}

@@ -1,0 +1,50 @@
+// Creates a batch several times at once with one idempotency key, on the database itself and beside other processes that
+// do the same:
+//   node creators.mjs DATA_DIRECTORY COUNT
+// Says `ready`, waits for SIGUSR2, and prints what it got: for each the id, whether it was replayed, or the error's code.
+import { once } from "node:events";
+import { openDataDirectory } from "../../dist/data.js";
+import { createBatch } from "../../dist/domain/batches/create-batch.js";
+import { systemClock } from "../../dist/kernel/clock.js";
+import { randomIds, sha256Hex } from "../../dist/kernel/ids.js";
+
+const [directory, count] = process.argv.slice(2);
+const { stores, blobs, close } = await openDataDirectory(directory);
+const [key] = stores.read.keys.list();
+const group = { name: "default", rateMultiplier: 1, batchDiscount: 0.5, holdMultiplier: 0.6 };
+const bytes = Buffer.from("a reference image");
+const reference = { id: null, type: null, mimeType: "image/png", storageUri: null, bytes };
+const request = {
+  model: { id: "m", prices: { "1K": 0.01 } },
+  taskName: null,
+  parentBatchId: null,
+  mimeType: "image/png",
+  metadata: null,
+  items: [
+    { customId: "a", prompt: "a", outputCount: 2, references: [{ ...reference, sha256: sha256Hex(bytes) }] },
+  ],
+  hash: "the same",
+};
+const deps = {
+  stores,
+  blobs,
+  clock: systemClock,
+  ids: randomIds,
+  offer: () => ({ name: "p", rateMultiplier: 1 }),
+  workersRunning: () => true,
+};
+const awake = setInterval(() => {}, 1000);
+const told = once(process, "SIGUSR2");
+process.stdout.write('"ready"\n');
+await told;
+clearInterval(awake);
+const answers = await Promise.all(
+  Array.from({ length: Number(count) }, () =>
+    createBatch(deps, { key, group }, request, "one key").then(
+      ({ batch, replayed }) => ({ id: batch.id, replayed }),
+      (error) => ({ error: String(error) }),
+    ),
+  ),
+);
+process.stdout.write(`${JSON.stringify(answers)}\n`);
+close();

@@ -1,0 +1,103 @@
+import { readZip } from "./zip.ts";
+
+/** A secret that stands somewhere. What it is is not said: reports are kept longer than tests. */
+export interface FoundSecret {
+  form: string;
+  offset: number;
+}
+
+const KEY = /^imgb_[\w-]{43}/;
+/** In base64 a text looks different at each of three alignments: the part of `imgb_` that does not depend on neighbours. */
+const BASE64_ANCHORS = [0, 1, 2].map((shift) => base64Core("imgb_", shift));
+
+/** Where API keys, and the given other secrets, stand in some bytes: plain, or in a form that is read back easily. */
+export function findSecrets(bytes: Buffer, known: Iterable<string> = []): FoundSecret[] {
+  const found: FoundSecret[] = [...findKeys(bytes)];
+  for (const secret of known) {
+    for (const [form, needle] of formsOf(secret)) {
+      const offset = bytes.indexOf(needle);
+      if (offset >= 0) found.push({ form, offset });
+    }
+  }
+  return found;
+}
+
+/** Like `findSecrets`, and in the entries of a ZIP too. */
+export async function findSecretsInFile(bytes: Buffer, known: Iterable<string> = []): Promise<FoundSecret[]> {
+  const found = findSecrets(bytes, known);
+  if (bytes.toString("latin1", 0, 4) !== "PK\x03\x04") return found;
+  const entries = await readZip(bytes).catch(() => new Map<string, Buffer>());
+  for (const [name, data] of entries) {
+    const inside = findSecrets(data, known);
+    found.push(...inside.map(({ form, offset }) => ({ form: `${form}, in ${name}`, offset })));
+  }
+  return found;
+}
+
+function* findKeys(bytes: Buffer): Generator<FoundSecret> {
+  yield* matches(bytes, "plain", "imgb_", (at) => at(0, 48));
+  yield* matches(bytes, "utf-16", "i\0m\0g\0b\0_\0", (at) => at(0, 96).replaceAll("\0", ""));
+  yield* matches(bytes, "percent-encoded", "imgb%5", (at) => decodePercent(at(0, 150)));
+  for (const first of ["%69", "%69%6d", "%69%6D"]) {
+    yield* matches(bytes, "percent-encoded", first, (at) => decodePercent(at(0, 150)));
+  }
+  yield* matches(bytes, "json escapes", "\\u0069", (at) => decodeEscapes(at(0, 300)));
+  for (const hex of ["696d67625f", "696D67625F"]) {
+    yield* matches(bytes, "hex", hex, (at) => Buffer.from(at(0, 96), "hex").toString("latin1"));
+  }
+  for (const [shift, anchor] of BASE64_ANCHORS.entries()) {
+    const skip = shift === 0 ? 0 : shift === 1 ? 2 : 3;
+    yield* matches(bytes, "base64", anchor, (at) => {
+      const text = at(-skip, 80).replaceAll("+", "-").replaceAll("/", "_");
+      return Buffer.from(text, "base64").subarray(shift).toString("latin1");
+    });
+  }
+}
+
+type ReadAt = (from: number, length: number) => string;
+
+function* matches(
+  bytes: Buffer,
+  form: string,
+  anchor: string,
+  decode: (at: ReadAt) => string,
+): Generator<FoundSecret> {
+  const needle = Buffer.from(anchor, "latin1");
+  for (let offset = bytes.indexOf(needle); offset >= 0; offset = bytes.indexOf(needle, offset + 1)) {
+    const start = offset;
+    const at: ReadAt = (from, length) => bytes.toString("latin1", Math.max(0, start + from), start + length);
+    if (KEY.test(decode(at))) yield { form, offset };
+  }
+}
+
+/** The ways in which a secret that is known to the letter can stand in a file. */
+function formsOf(secret: string): [form: string, needle: Buffer][] {
+  const bytes = Buffer.from(secret);
+  const percent = [...bytes].map((byte) => `%${byte.toString(16).padStart(2, "0")}`).join("");
+  const texts: [string, string][] = [
+    ["plain", secret],
+    ["percent-encoded", percent],
+    ["percent-encoded", percent.toUpperCase()],
+    ["percent-encoded", encodeURIComponent(secret)],
+    ["hex", bytes.toString("hex")],
+    ["hex", bytes.toString("hex").toUpperCase()],
+    ...[0, 1, 2].map((shift): [string, string] => ["base64", base64Core(secret, shift)]),
+    ...[0, 1, 2].map((shift): [string, string] => ["base64", toUrlAlphabet(base64Core(secret, shift))]),
+  ];
+  const needles = texts.map(([form, text]): [string, Buffer] => [form, Buffer.from(text)]);
+  return [...needles, ["utf-16", Buffer.from(secret, "utf16le")]];
+}
+
+/** The characters of the Base64 of any text that holds `text` behind `shift` (modulo 3) other bytes. */
+function base64Core(text: string, shift: number): string {
+  const whole = Buffer.concat([Buffer.alloc(shift), Buffer.from(text)]).toString("base64");
+  const firstWhole = Math.ceil((shift * 8) / 6);
+  const bits = (shift + Buffer.byteLength(text)) * 8;
+  return whole.slice(firstWhole, Math.floor(bits / 6));
+}
+
+const toUrlAlphabet = (base64: string) => base64.replaceAll("+", "-").replaceAll("/", "_");
+const decodePercent = (text: string) =>
+  text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+const decodeEscapes = (text: string) =>
+  text.replace(/\\u([0-9a-f]{4})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));

@@ -1,0 +1,58 @@
+/** Numbers from 0 up to 1 that a seed decides. */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+interface Waiter {
+  go(): void;
+}
+
+/**
+ * Decides who goes on: whoever reaches a turn waits, and of all who wait a random one is let go, one at a time. The same
+ * seed gives the same order again.
+ */
+export class SeededTurns {
+  readonly random: () => number;
+  #waiting: Waiter[] = [];
+  #isOver = false;
+
+  constructor(seed: number) {
+    this.random = seededRandom(seed);
+  }
+
+  /** A point at which anything else may happen first. Never comes back once this is over. */
+  turn(): Promise<void> {
+    return new Promise((resolve) => {
+      if (!this.#isOver) this.#waiting.push({ go: resolve });
+    });
+  }
+
+  /** Lets up to `count` go, as long as somebody waits; answers how many. Between two, everything that can run does. */
+  async run(count = Number.POSITIVE_INFINITY): Promise<number> {
+    for (let done = 0; done < count; done++) {
+      await quiet();
+      const [next] = this.#waiting.splice(Math.floor(this.random() * this.#waiting.length), 1);
+      if (!next) return done;
+      next.go();
+    }
+    await quiet();
+    return count;
+  }
+
+  /** Nobody goes on any more, as when the process is killed. */
+  end(): void {
+    this.#isOver = true;
+    this.#waiting = [];
+  }
+}
+
+/** Everything that waits for nothing but the processor has run. */
+async function quiet(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,333 @@
+import { rm } from "node:fs/promises";
+import { crc32 } from "node:zlib";
+import type { ImageMimeType } from "../../src/contract/image-types.ts";
+import { type OpenData, openDataDirectory } from "../../src/data.ts";
+import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
+import type { CheckedRequest } from "../../src/domain/batches/check-request.ts";
+import { createBatch } from "../../src/domain/batches/create-batch.ts";
+import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
+import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
+import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
+import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
+import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
+import { type ImageProvider, type JobItem, ProviderError } from "../../src/domain/ports/image-provider.ts";
+import type { Stores } from "../../src/domain/ports/stores.ts";
+import type { ApiKeyRecord } from "../../src/domain/records.ts";
+import { sweep } from "../../src/domain/retention.ts";
+import type { Clock } from "../../src/kernel/clock.ts";
+import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { offerOf, Scheduler } from "../../src/workers/scheduler.ts";
+import { SeededTurns, seededRandom } from "./seeded-turns.ts";
+
+const IMAGE = Buffer.from("an image");
+/** Every model is made by one provider: images one by one, or whole batches. */
+export const MODELS = ["one-by-one", "as-a-job"] as const;
+export type WorldModel = (typeof MODELS)[number];
+
+const group: GroupEntry = {
+  name: "g",
+  platform: "native",
+  allowBatchImages: true,
+  models: ["*"],
+  rateMultiplier: 1,
+  batchDiscount: 0.5,
+  holdMultiplier: 0.6,
+};
+
+interface UpstreamJob {
+  jobId: string;
+  items: JobItem[];
+  state: "running" | "succeeded" | "failed" | "cancelled";
+}
+
+/**
+ * The scheduler, the domain and the SQLite stores as they are, in a world in which every write, file, sleep and answer of a
+ * provider waits for a turn that a seed gives it. Files are in memory; they and the upstream outlive a crash.
+ */
+export class World {
+  turns: SeededTurns;
+  readonly files = new Map<string, Buffer>();
+  readonly jobs = new Map<string, UpstreamJob>();
+  readonly events: ServiceEvent[] = [];
+  /** What a model costs now, in US dollars. */
+  priceUsd = 0.01;
+  key!: ApiKeyRecord;
+  stores!: Stores;
+  scheduler!: Scheduler;
+  #data!: OpenData;
+  #deps!: WorkerDeps;
+  readonly #directory: string;
+  readonly #random: () => number;
+  #nowMs = Date.UTC(2030, 0, 1);
+  #ids = 0;
+
+  private constructor(directory: string, seed: number) {
+    this.#directory = directory;
+    this.#random = seededRandom(seed + 1);
+    this.turns = new SeededTurns(seed);
+  }
+
+  /** A world with one account and one key, whose workers run. */
+  static async begin(directory: string, seed: number, balanceMicroUsd: number): Promise<World> {
+    const world = new World(directory, seed);
+    await world.#open();
+    const deps = { clock: world.#deps.clock, ids: world.#deps.ids };
+    world.key = await world.stores.write((tx) => {
+      const { id: accountId } = openAccount(tx, deps, { name: "a", balanceMicroUsd });
+      return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
+    });
+    await world.#start();
+    return world;
+  }
+
+  /** The process is killed: whatever waits never goes on. The next one starts on the same data. */
+  async crash(): Promise<void> {
+    this.turns.end();
+    this.#data.close();
+    this.turns = new SeededTurns(Math.floor(this.#random() * 2 ** 32));
+    await this.#open();
+    await this.#start();
+  }
+
+  async end(): Promise<void> {
+    this.turns.end();
+    this.#data.close();
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+
+  create(model: WorldModel, prompts: readonly string[], idempotencyKey: string | null) {
+    const entry: ModelEntry = {
+      id: model,
+      family: "native",
+      batch: true,
+      realtime: true,
+      ratios: "common",
+      sizes: ["1K"],
+      prices: { "1K": this.priceUsd },
+    };
+    const request: CheckedRequest = {
+      model: entry,
+      taskName: null,
+      parentBatchId: null,
+      mimeType: "image/png",
+      metadata: null,
+      items: prompts.map((prompt, i) => ({ customId: `i${i}`, prompt, outputCount: 1, references: [] })),
+      hash: sha256Hex(JSON.stringify([model, prompts])),
+    };
+    const { scheduler } = this;
+    const deps = {
+      ...this.#deps,
+      offer: (id: string) => offerOf(this.#deps.providers, new Map(), id),
+      workersRunning: () => true,
+    };
+    return createBatch(deps, { key: this.key, group }, request, idempotencyKey).then((created) => {
+      if (!created.replayed) scheduler.wake(created.batch.id);
+      return created;
+    });
+  }
+
+  cancel(batchId: string): Promise<void> {
+    return this.scheduler.cancel(batchId);
+  }
+
+  async deleteOutputs(batchId: string): Promise<void> {
+    if (await deleteOutputs(this.#deps.stores, batchId, this.#nowMs)) {
+      await purgeOutputs(this.#deps, batchId, this.#nowMs);
+    }
+  }
+
+  /** What the service does again and again: it deletes what is said to be gone. */
+  async sweep(): Promise<void> {
+    await sweep(this.#deps, { nowMs: this.#nowMs, inputRetentionMs: 0 });
+  }
+
+  deleteRecord(batchId: string): Promise<void> {
+    return deleteRecord(this.#deps.stores, batchId, this.#nowMs);
+  }
+
+  topUp(amountMicroUsd: number): Promise<void> {
+    return this.#deps.stores.write((tx) => topUp(tx, this.#deps, this.key.accountId, amountMicroUsd));
+  }
+
+  get blobs(): BlobStore {
+    return this.#filesOf(async () => {});
+  }
+
+  async #open(): Promise<void> {
+    const { turns } = this;
+    const turn = () => turns.turn();
+    this.#data = await openDataDirectory(this.#directory);
+    const { read, snapshot, write } = this.#data.stores;
+    this.stores = this.#data.stores;
+    const stores: Stores = { read, snapshot, write: (work) => turn().then(() => write(work)) };
+    const feed = new Feed();
+    feed.subscribe((event) => this.events.push(event));
+    this.#deps = {
+      stores,
+      blobs: this.#filesOf(turn),
+      inspector: {
+        inspect: async () => {
+          await turn();
+          return { mimeType: "image/png" as ImageMimeType, widthPx: 8, heightPx: 8, decodedPixels: 64 };
+        },
+      },
+      providers: this.#providers(turn),
+      clock: this.#clock(turn),
+      ids: this.#countingIds(),
+      random: this.#random,
+      feed,
+      log: silentLog,
+      outputRetentionMs: 0,
+    };
+    this.scheduler = new Scheduler(this.#deps);
+  }
+
+  async #start(): Promise<void> {
+    const { scheduler, turns } = this;
+    let isStarted = false;
+    const starting = scheduler.start().then(() => {
+      isStarted = true;
+    });
+    while (!isStarted) await turns.run(1);
+    await starting;
+  }
+
+  #filesOf(turn: () => Promise<void>): BlobStore {
+    const { files } = this;
+    const below = (prefix: string) => [...files.keys()].filter((key) => key.startsWith(prefix));
+    return {
+      put: async (key, bytes) => {
+        await turn();
+        files.set(key, bytes);
+        return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
+      },
+      read: async (key) => {
+        await turn();
+        return files.get(key) ?? null;
+      },
+      sizeOf: async (key) => files.get(key)?.length ?? null,
+      list: async (prefix) => {
+        await turn();
+        return below(prefix);
+      },
+      delete: async (key) => {
+        await turn();
+        files.delete(key);
+      },
+      deleteAll: async (prefix) => {
+        await turn();
+        for (const key of below(prefix)) files.delete(key);
+      },
+    };
+  }
+
+  /** Any sleep can be over at any turn: timers are as late as they like. */
+  #clock(turn: () => Promise<void>): Clock {
+    return {
+      nowMs: () => this.#nowMs,
+      sleep: (ms, signal) =>
+        new Promise((resolve, reject) => {
+          const onAbort = () => reject(signal?.reason);
+          const wokeUp = () => {
+            if (signal?.aborted) return;
+            signal?.removeEventListener("abort", onAbort);
+            this.#nowMs += ms;
+            resolve();
+          };
+          signal?.addEventListener("abort", onAbort, { once: true });
+          if (signal?.aborted) reject(signal.reason);
+          else turn().then(wokeUp);
+        }),
+    };
+  }
+
+  /** Ids that are the same again for the same seed. */
+  #countingIds(): Ids {
+    const next = () => String(++this.#ids).padStart(20, "0");
+    return {
+      batchId: () => `imgbatch_${next()}`,
+      apiKey: () => `imgb_${next()}`,
+      requestId: () => `req_${next()}`,
+      recordId: (prefix) => `${prefix}_${next()}`,
+      leaseToken: () => sha256Hex(next()),
+    };
+  }
+
+  #providers(turn: () => Promise<void>): ImageProvider[] {
+    const chance = (share: number) => this.#random() < share;
+    const outcome = () => {
+      if (chance(0.1)) throw new ProviderError("PROVIDER_TIMEOUT", "late");
+      if (chance(0.1)) throw new ProviderError("SAFETY_BLOCKED", "no");
+      return { images: chance(0.1) ? [] : chance(0.1) ? [IMAGE, IMAGE] : [IMAGE], modelVersion: null };
+    };
+    const trouble = () => {
+      if (chance(0.1)) throw new ProviderError("PROVIDER_TIMEOUT", "the answer was lost");
+    };
+    const { jobs } = this;
+    const base = { concurrency: 2, close: async () => {} };
+    return [
+      {
+        ...base,
+        kind: "item",
+        name: "items",
+        serves: (model) => model === "one-by-one",
+        generate: async (_, signal) => {
+          await turn();
+          if (chance(0.5)) signal.throwIfAborted();
+          return outcome();
+        },
+      },
+      {
+        ...base,
+        kind: "job",
+        name: "jobs",
+        pollMs: 1000,
+        serves: (model) => model === "as-a-job",
+        submit: async (jobId, requests, signal) => {
+          const items: JobItem[] = [];
+          for await (const item of requests) items.push(item);
+          await turn();
+          if (chance(0.5)) signal.throwIfAborted();
+          trouble();
+          const name = `upstream/${jobs.size + 1}`;
+          jobs.set(name, { jobId, items, state: "running" });
+          await turn();
+          if (chance(0.5)) signal.throwIfAborted();
+          trouble();
+          return name;
+        },
+        find: async (jobId) => {
+          await turn();
+          trouble();
+          return [...jobs].find(([, job]) => job.jobId === jobId)?.[0] ?? null;
+        },
+        poll: async (name) => {
+          await turn();
+          trouble();
+          const job = jobs.get(name);
+          if (!job) throw new ProviderError("INVALID_ARGUMENT", "no such job");
+          if (job.state === "running" && chance(0.5)) job.state = chance(0.85) ? "succeeded" : "failed";
+          return job.state === "failed" || job.state === "cancelled"
+            ? { state: job.state, message: "the job ended" }
+            : { state: job.state };
+        },
+        results: async function* (name) {
+          for (const { key } of jobs.get(name)?.items ?? []) {
+            await turn();
+            if (chance(0.1)) continue;
+            yield { key, output: { images: [IMAGE], modelVersion: null } };
+          }
+        },
+        cancel: async (name) => {
+          await turn();
+          trouble();
+          const job = jobs.get(name);
+          if (job?.state !== "running") throw new Error("the job has ended");
+          job.state = "cancelled";
+        },
+      },
+    ];
+  }
+}
