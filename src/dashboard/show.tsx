@@ -1,4 +1,4 @@
-import chalk from "chalk";
+import chalk, { type ColorSupportLevel } from "chalk";
 import { render, useInput } from "ink";
 import { Dashboard } from "./components/dashboard.tsx";
 import type { Key } from "./events.ts";
@@ -25,7 +25,7 @@ export async function showDashboard(
   },
 ): Promise<void> {
   const { stdin, stdout, signal } = options;
-  if (!options.hasColor) chalk.level = 0;
+  chalk.level = options.hasColor ? colorLevel(stdout) : 0;
   const painter = new Painter(stdout);
   const frames = new FrameStream(stdout.columns, (frame) => painter.paint(frame));
   let quit = () => {};
@@ -69,6 +69,12 @@ export async function showDashboard(
     ink.unmount();
     process.off("exit", restore);
   }
+}
+
+/** What the terminal says it can show; it knows more of terminals inside terminals than the environment alone. */
+function colorLevel(stdout: NodeJS.WriteStream): ColorSupportLevel {
+  const depth = stdout.getColorDepth();
+  return depth >= 24 ? 3 : depth >= 8 ? 2 : depth >= 4 ? 1 : 0;
 }
 
 function Screen({ state, onKey }: { state: DashboardState; onKey: (key: Key) => void }) {

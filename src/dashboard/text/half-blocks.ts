@@ -1,4 +1,4 @@
-import chalk from "chalk";
+import chalk, { Chalk } from "chalk";
 import type { Picture } from "../model.ts";
 
 /**
@@ -12,12 +12,14 @@ export function halfBlockLines(
   const { widthPx, heightPx } = picture;
   const margin = " ".repeat(Math.max(0, Math.floor((columns - widthPx) / 2)));
   const lines: string[] = [];
+  // Sixteen colours make no picture; nearly every terminal that has those has 256.
+  const colors = new Chalk({ level: chalk.level === 1 ? 2 : chalk.level });
   for (let y = 0; y < heightPx; y += 2) {
     let line = margin;
     for (let x = 0; x < widthPx; x++) {
       const upper = pixelAt(picture, x, y);
       const lower = y + 1 < heightPx ? pixelAt(picture, x, y + 1) : upper;
-      line += chalk.level === 0 ? shade(upper, lower) : chalk.rgb(...upper).bgRgb(...lower)("▀");
+      line += colors.level === 0 ? shade(upper, lower) : colors.rgb(...upper).bgRgb(...lower)("▀");
     }
     lines.push(line);
   }
