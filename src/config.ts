@@ -137,6 +137,14 @@ export function isStillTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
 }
 
 /**
+ * Some libraries look, once while they are loaded, whether they are being developed (`NODE_ENV`): then they check
+ * themselves at every step, which costs most of their speed. What the person has set stays.
+ */
+export function chooseQuickLibraries(env: NodeJS.ProcessEnv = process.env): void {
+  env.NODE_ENV ??= "production";
+}
+
+/**
  * Reads the configuration: the named file, else `imgbatch.config.json` of the working directory, else defaults.
  * Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every key that is unknown or of a wrong type.
  * Rules: CONF-1, CONF-2, CONF-3.

@@ -14,6 +14,8 @@ import { toCells } from "./pictures.ts";
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
 const DISK_EVERY_MS = 10_000;
+/** More could not be read anyway. */
+const FAILURES_A_FRAME = 10;
 
 /** What the live view of a service in this process is made from. */
 export interface LiveViewDeps {
@@ -69,7 +71,6 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
     },
     "delete-record": async ({ batchId }) => {
       await deps.deleteRecord(batchId);
-      tell({ type: "batch-gone", id: batchId });
       tell({ type: "message", text: "The record is deleted; its files go when their time comes." });
     },
     "open-folder": async () => {
@@ -83,27 +84,42 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
   };
 
   return {
-    abilities: { pause: true, retry: true, openFolder: true, picture: true, endsService: true },
+    abilities: {
+      pause: true,
+      retry: true,
+      openFolder: true,
+      picture: true,
+      activity: true,
+      endsService: true,
+    },
     start: (listener) => {
       tell = listener;
       const changed = new Set<string>();
       let hasMoved = true;
+      let failures: { batchId: string; customId: string }[] = [];
       let images = 0;
       let diskAtMs = Number.NEGATIVE_INFINITY;
       const unsubscribe = feed.subscribe((event) => {
         if (event.type === "request") return tell({ type: "request", line: event.line });
         if (event.type === "log") return tell({ type: "log", line: event.line });
+        if (event.type === "batch-gone") {
+          changed.delete(event.batchId);
+          return tell({ type: "batch-gone", id: event.batchId });
+        }
         changed.add(event.batchId);
         hasMoved = true;
         if (event.type === "item" && event.status === "success") images++;
+        if (event.type === "item" && event.status === "failed") failures.push(event);
       });
       tell({ type: "service", facts: deps.facts });
       tell({ type: "batches", rows: firstRows(stores) });
       const flush = () => {
         if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
         images = 0;
-        const rows = [...changed].map((id) => stores.read.batches.byId(id)).filter((batch) => batch !== null);
+        const rows = [...changed].map((id) => stores.read.batches.byId(id)).filter(isShown);
         if (rows.length > 0) tell({ type: "batches", rows: rows.map(toRow) });
+        for (const failure of failures.slice(-FAILURES_A_FRAME)) tellFailure(deps, failure, tell);
+        failures = [];
         if (openDetail !== null && changed.has(openDetail)) showDetail(openDetail);
         changed.clear();
         const { running, places, isPaused } = deps.queue();
@@ -136,7 +152,24 @@ function firstRows(stores: Stores): BatchRow[] {
   const working = stores.read.batches.withStatus(["queued", "running", "processing_results", "settling"]);
   const latest = stores.read.batches.latest(FIRST_ROWS);
   const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
-  return [...byId.values()].filter((batch) => batch.recordDeletedAtMs === null).map(toRow);
+  return [...byId.values()].filter(isShown).map(toRow);
+}
+
+/** A line among the errors for an image that could not be made. */
+function tellFailure(
+  { stores, clock }: LiveViewDeps,
+  { batchId, customId }: { batchId: string; customId: string },
+  tell: (fact: Fact) => void,
+): void {
+  const item = stores.read.items.byCustomId(batchId, customId);
+  if (item?.error == null) return;
+  const name = stores.read.batches.byId(batchId)?.taskName ?? batchId;
+  const text = `${customId} failed, ${item.error.code}: ${item.error.message} (“${name}”)`;
+  tell({ type: "log", line: { atMs: clock.nowMs(), level: "warn", text } });
+}
+
+function isShown(batch: BatchRecord | null): batch is BatchRecord {
+  return batch !== null && batch.recordDeletedAtMs === null;
 }
 
 function toRow(batch: BatchRecord): BatchRow {

@@ -1,8 +1,6 @@
-/**
- * Loads the live view. Its library looks once, while it is loaded, whether it is being developed: then it checks
- * itself at every step, which costs most of its speed.
- */
+/** Loads the live view, which nothing but a terminal needs. */
 export async function loadDashboard(): Promise<typeof import("../dashboard/show.tsx")> {
-  process.env.NODE_ENV ??= "production";
+  const { chooseQuickLibraries } = await import("../config.ts");
+  chooseQuickLibraries();
   return import("../dashboard/show.tsx");
 }

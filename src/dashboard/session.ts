@@ -31,8 +31,10 @@ export class DashboardSession {
     this.#nowMs = start.nowMs;
     this.#onQuit = start.onQuit;
     const { columns, rows } = start;
-    this.state = initialState({ nowMs: start.nowMs(), columns, rows, abilities: source.abilities });
+    const empty = initialState({ nowMs: start.nowMs(), columns, rows, abilities: source.abilities });
     this.#running = source.start((event) => this.#waiting.push(event));
+    // What the source tells at once is in the first picture already.
+    this.state = reduceFacts(empty, this.#waiting.splice(0));
   }
 
   /** Shows what has happened since the last frame. Called by the one timer of the view. */

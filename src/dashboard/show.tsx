@@ -10,6 +10,9 @@ import type { DashboardState } from "./state/state.ts";
 
 /** The only timer: how often what has happened is shown. Keys are shown at once. */
 const FRAME_MS = 500;
+/** On a slow or busy machine frames come later, so that they take a twentieth of a core at most; but they come. */
+const REST_PER_WORK = 20;
+const SLOWEST_FRAME_MS = 1000;
 
 /**
  * Shows the live view until the person quits or `signal` is aborted, and gives the terminal back as it was, also
@@ -34,6 +37,8 @@ export async function showDashboard(
   });
   const restore = () => painter.close();
   process.on("exit", restore);
+  // Before anybody tells of the error: on the second screen nobody would see it.
+  process.on("uncaughtExceptionMonitor", restore);
   painter.open();
   const session = new DashboardSession(source, {
     columns: stdout.columns,
@@ -54,20 +59,27 @@ export async function showDashboard(
     session.now({ type: "resize", columns: stdout.columns, rows: stdout.rows });
   };
   stdout.on("resize", onResize);
-  const timer = setInterval(() => session.frame(), FRAME_MS);
+  let timer: NodeJS.Timeout | undefined;
+  const showFrames = () => {
+    const beganAt = performance.now();
+    session.frame();
+    const restMs = (performance.now() - beganAt) * REST_PER_WORK;
+    timer = setTimeout(showFrames, Math.min(SLOWEST_FRAME_MS, Math.max(FRAME_MS, restMs)));
+  };
   signal.addEventListener("abort", quit, { once: true });
   if (signal.aborted) quit();
   try {
-    session.frame();
+    showFrames();
     await left;
   } finally {
-    clearInterval(timer);
+    clearTimeout(timer);
     session.stop();
     stdout.off("resize", onResize);
     signal.removeEventListener("abort", quit);
     painter.close();
     ink.unmount();
     process.off("exit", restore);
+    process.off("uncaughtExceptionMonitor", restore);
   }
 }
 

@@ -19,6 +19,8 @@ export interface Abilities {
   retry: boolean;
   openFolder: boolean;
   picture: boolean;
+  /** Requests and log lines are told; else their panels are left out. */
+  activity: boolean;
   /** Quitting stops the service, so that work stops too. */
   endsService: boolean;
 }

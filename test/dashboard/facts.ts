@@ -6,7 +6,14 @@ import { type DashboardState, initialState } from "../../src/dashboard/state/sta
 
 export const NOW = 1_800_000_000_000;
 
-export const ALL_ABILITIES = { pause: true, retry: true, openFolder: true, picture: true, endsService: true };
+export const ALL_ABILITIES = {
+  pause: true,
+  retry: true,
+  openFolder: true,
+  picture: true,
+  activity: true,
+  endsService: true,
+};
 
 export function batchRow(n: number, change: Partial<BatchRow> = {}): BatchRow {
   return {

@@ -45,6 +45,20 @@ describe("a session", () => {
     expect(counts.flushes).toBe(2);
   });
 
+  it("[VIEW-8] has in its first state what the source tells at once", () => {
+    const source: DashboardSource = {
+      abilities: ALL_ABILITIES,
+      start: (listener) => {
+        listener({ type: "batches", rows: [batchRow(1)] });
+        return { stop: () => {} };
+      },
+      perform: async () => {},
+    };
+    const [show, onQuit] = [() => {}, () => {}];
+    const session = new DashboardSession(source, { columns: 80, rows: 24, nowMs: () => NOW, show, onQuit });
+    expect(session.state.batches.size).toBe(1);
+  });
+
   it("[VIEW-2] shows the passing time once a second", () => {
     const { session, shown, clock } = begin();
     clock.nowMs += 400;

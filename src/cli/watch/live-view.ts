@@ -96,7 +96,14 @@ export function createLiveWatch(watch: LiveWatch): { view: WatchView; source: Da
       close: () => {},
     },
     source: {
-      abilities: { pause: false, retry: false, openFolder: true, picture: true, endsService: false },
+      abilities: {
+        pause: false,
+        retry: false,
+        openFolder: true,
+        picture: true,
+        activity: false,
+        endsService: false,
+      },
       start: (listener) => {
         tell = listener;
         tell({

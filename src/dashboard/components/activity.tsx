@@ -1,4 +1,5 @@
 import { Box, Text } from "ink";
+import { escapeControls } from "../../kernel/text.ts";
 import { type LogLine, PROBLEM_LEVELS, type RequestLine } from "../model.ts";
 import { layoutOf } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
@@ -73,7 +74,7 @@ function Logged({ line }: { line: LogLine }) {
       <Text {...(mark.color ? { color: mark.color } : {})}>
         {mark.sign} {inCells(mark.word, 5)}
       </Text>{" "}
-      {line.text}
+      {escapeControls(line.text)}
     </Line>
   );
 }

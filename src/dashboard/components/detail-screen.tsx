@@ -1,4 +1,5 @@
 import { Text } from "ink";
+import { escapeControls } from "../../kernel/text.ts";
 import type { ItemRow } from "../model.ts";
 import { selectedBatch } from "../state/batches.ts";
 import { detailLines } from "../state/layout.ts";
@@ -33,11 +34,17 @@ export function DetailScreen({ state }: { state: DashboardState }) {
       </Line>
       <Line>
         <Text dimColor>
-          {batch.model}
+          {escapeControls(batch.model)}
           {batch.provider === null ? "" : ` · made by ${batch.provider}`}
         </Text>
       </Line>
-      <Line>{batch.error === null ? <History state={state} /> : <Text color="red">{batch.error}</Text>}</Line>
+      <Line>
+        {batch.error === null ? (
+          <History state={state} />
+        ) : (
+          <Text color="red">{escapeControls(batch.error)}</Text>
+        )}
+      </Line>
       <Rule
         title="Items"
         note={items.length === 0 ? "" : `${selectedItem + 1} of ${items.length}`}

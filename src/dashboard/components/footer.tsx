@@ -1,4 +1,5 @@
 import { Text } from "ink";
+import { escapeControls } from "../../kernel/text.ts";
 import { wordsOf } from "../state/questions.ts";
 import type { DashboardState } from "../state/state.ts";
 import { Line } from "./line.tsx";
@@ -10,7 +11,7 @@ export function Footer({ state }: { state: DashboardState }) {
     return (
       <Line>
         <Text bold color="yellow">
-          {wordsOf(state, view.question)}
+          {escapeControls(wordsOf(state, view.question))}
         </Text>
       </Line>
     );
@@ -28,16 +29,17 @@ export function Footer({ state }: { state: DashboardState }) {
   if (view.message !== null) {
     return (
       <Line>
-        <Text {...(view.message.isError ? { color: "red" } : {})}>{view.message.text}</Text>
+        <Text {...(view.message.isError ? { color: "red" } : {})}>{escapeControls(view.message.text)}</Text>
       </Line>
     );
   }
+  const gap = gapOf(state.size.columns);
   return (
     <Line>
-      {keysOf(state).map(([key, what]) => (
+      {fitting(keysOf(state), state.size.columns).map(([key, what]) => (
         <Text key={key}>
           <Text bold>{key}</Text>
-          <Text dimColor>{` ${what} `}</Text>
+          <Text dimColor>{` ${what}${" ".repeat(gap)}`}</Text>
         </Text>
       ))}
     </Line>
@@ -46,10 +48,22 @@ export function Footer({ state }: { state: DashboardState }) {
 
 type KeyHint = readonly [key: string, what: string];
 
+/** Cells between two hints. */
+const gapOf = (columns: number): number => (columns >= 100 ? 3 : 1);
+
+/** As many as there is room for. The way out and the help, at the end, always stay. */
+function fitting(hints: readonly KeyHint[], columns: number): readonly KeyHint[] {
+  const kept = [...hints];
+  const width = () =>
+    kept.reduce((sum, [key, what]) => sum + key.length + 1 + what.length + gapOf(columns), 0);
+  while (kept.length > 2 && width() > columns) kept.splice(-3, 1);
+  return kept;
+}
+
 function keysOf({ view, abilities }: DashboardState): KeyHint[] {
   if (view.screen === "picture")
     return [
-      ["↑↓", "other images,"],
+      ["↑↓", "other images"],
       ["esc", "back"],
     ];
   if (view.screen === "help") return [["esc", "back"]];

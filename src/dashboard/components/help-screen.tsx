@@ -21,8 +21,7 @@ const KEYS: readonly (readonly [string, string])[] = [
 
 export function HelpScreen({ state }: { state: DashboardState }) {
   const { rows, columns } = state.size;
-  const signs =
-    "✓ done   » at work   · waiting   ! done, some items failed   × failed   – cancelled or deleted";
+  const signs = "✓ done  ! done, some failed  × failed  – cancelled, deleted  » at work  · waiting";
   const shown = KEYS.slice(0, Math.max(0, rows - 5));
   return (
     <>

@@ -1,4 +1,5 @@
 import { Text } from "ink";
+import { escapeControls } from "../../kernel/text.ts";
 import type { DashboardState } from "../state/state.ts";
 import { halfBlockLines } from "../text/half-blocks.ts";
 import { Footer } from "./footer.tsx";
@@ -12,8 +13,8 @@ export function PictureScreen({ state }: { state: DashboardState }) {
   return (
     <>
       <Line>
-        <Text bold>{item?.customId ?? ""}</Text>
-        <Text dimColor> {picture?.caption ?? "reading…"}</Text>
+        <Text bold>{escapeControls(item?.customId ?? "")}</Text>
+        <Text dimColor> {escapeControls(picture?.caption ?? "reading…")}</Text>
       </Line>
       {lines.map((line, i) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: lines of one picture

@@ -1,16 +1,10 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import type { Key } from "../events.ts";
 import { PROBLEM_LEVELS } from "../model.ts";
-import type { Intent } from "../source.ts";
 import { selectedBatch } from "./batches.ts";
 import { moveBatchCursor, moveItemCursor } from "./moves.ts";
 import { answerQuestion, ask } from "./questions.ts";
-import { type DashboardState, SORTS, type ViewState } from "./state.ts";
-
-export interface Pressed {
-  state: DashboardState;
-  intent: Intent | null;
-}
+import { type DashboardState, type Pressed, SORTS, type ViewState } from "./state.ts";
 
 /** What a key does. A question and the filter line take keys first, then the screen that is shown. */
 export function pressKey(state: DashboardState, key: Key): Pressed {

@@ -17,10 +17,15 @@ const WIDE_COLUMNS = 130;
 const FIXED_LINES = 7;
 
 /** Shares the window: the batches get what is left, and never less than three lines. */
-export function layoutOf({ size, log }: Pick<DashboardState, "size" | "log">): Layout {
+export function layoutOf({
+  size,
+  log,
+  abilities,
+}: Pick<DashboardState, "size" | "log" | "abilities">): Layout {
   const free = Math.max(0, size.rows - FIXED_LINES);
   const isWide = size.columns >= WIDE_COLUMNS;
-  if (free < 10) return { header: 2, batchLines: free, requestLines: 0, logLines: 0, isWide };
+  if (free < 10 || !abilities.activity)
+    return { header: 2, batchLines: free, requestLines: 0, logLines: 0, isWide };
   const lower = Math.min(16, Math.floor(free * 0.4));
   if (isWide) {
     const lines = lower - 1;

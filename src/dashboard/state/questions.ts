@@ -1,8 +1,7 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import type { Key } from "../events.ts";
 import { selectedBatch } from "./batches.ts";
-import type { Pressed } from "./keys.ts";
-import type { DashboardState, Question } from "./state.ts";
+import type { DashboardState, Pressed, Question } from "./state.ts";
 
 /** Asks before something that cannot be undone. Quitting is asked about only when it stops work. */
 export function ask(state: DashboardState, kind: Question["kind"]): Pressed {
@@ -42,5 +41,6 @@ export function wordsOf(state: DashboardState, question: Question): string {
 }
 
 function withQuestion(state: DashboardState, question: Question | null): Pressed {
-  return { state: { ...state, view: { ...state.view, question } }, intent: null };
+  // What was said before is past.
+  return { state: { ...state, view: { ...state.view, question, message: null } }, intent: null };
 }

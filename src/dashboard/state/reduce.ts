@@ -1,19 +1,16 @@
 import type { DashboardEvent, Fact } from "../events.ts";
-import type { Intent } from "../source.ts";
+import type { BatchRow } from "../model.ts";
 import { forgetBatch, mergeBatches } from "./batches.ts";
 import { keepInView } from "./cursor.ts";
 import { pressKey } from "./keys.ts";
 import { advanceRate, countImages } from "./rate.ts";
-import type { DashboardState } from "./state.ts";
+import type { DashboardState, Pressed } from "./state.ts";
 
 const KEPT_LINES = 200;
 const MESSAGE_MS = 8000;
 
 /** What an event makes of the state, and what the person asked for with it. Pure: no clock, no terminal, no service. */
-export function reduce(
-  state: DashboardState,
-  event: DashboardEvent,
-): { state: DashboardState; intent: Intent | null } {
+export function reduce(state: DashboardState, event: DashboardEvent): Pressed {
   if (event.type === "key") {
     const pressed = pressKey(state, event.key);
     return { state: keepInView(pressed.state), intent: pressed.intent };
@@ -24,18 +21,26 @@ export function reduce(
 /** The same for many events that no person made; what is shown is put in order once, at the end. */
 export function reduceFacts(state: DashboardState, facts: readonly Fact[]): DashboardState {
   let next = state;
-  for (const fact of facts) next = applyFact(next, fact);
+  let rows: BatchRow[] = [];
+  for (const fact of facts) {
+    // Changes of batches are put in together: each time costs a copy of the list.
+    if (fact.type === "batches") rows.push(...fact.rows);
+    else if (fact.type === "batch-gone") {
+      next = forgetBatch(mergeBatches(next, rows), fact.id);
+      rows = [];
+    } else next = applyFact(next, fact);
+  }
+  if (rows.length > 0) next = mergeBatches(next, rows);
   return next === state ? state : keepInView(next);
 }
 
-function applyFact(state: DashboardState, event: Fact): DashboardState {
+function applyFact(
+  state: DashboardState,
+  event: Exclude<Fact, { type: "batches" | "batch-gone" }>,
+): DashboardState {
   switch (event.type) {
     case "service":
       return { ...state, service: event.facts };
-    case "batches":
-      return mergeBatches(state, event.rows);
-    case "batch-gone":
-      return forgetBatch(state, event.id);
     case "images":
       return countImages(state, event);
     case "vitals":

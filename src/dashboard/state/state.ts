@@ -8,7 +8,7 @@ import type {
   ServiceFacts,
   Vitals,
 } from "../model.ts";
-import type { Abilities } from "../source.ts";
+import type { Abilities, Intent } from "../source.ts";
 
 export const SORTS = ["newest", "status", "progress", "name", "cost"] as const;
 export type Sort = (typeof SORTS)[number];
@@ -53,6 +53,12 @@ export interface DashboardState {
   detail: BatchDetail | null;
   picture: Picture | null;
   view: ViewState;
+}
+
+/** What a key makes of the state, and what the person asks the service for with it. */
+export interface Pressed {
+  state: DashboardState;
+  intent: Intent | null;
 }
 
 export function initialState(start: {

@@ -141,6 +141,42 @@ describe("the screens", () => {
     expect(linesOf(viewOf([{ ...row, successCount: 0, failCount: 10 }])).join("\n")).toContain("× no images");
   });
 
+  it("[VIEW-7] text of others cannot move the cursor, wherever it is shown", () => {
+    const evil = "\x1b[2Jevil\x07\r\nname";
+    const row = batchRow(1, { name: evil, model: evil, status: "failed", error: evil });
+    const log = { type: "log" as const, line: { atMs: NOW, level: "error" as const, text: evil } };
+    const main = applied(viewOf([row]), log);
+    const items = [
+      itemRow(1, { customId: evil, prompt: evil }),
+      itemRow(2, { status: "failed", error: evil }),
+    ];
+    const open = press(main, "enter").state;
+    const detail = applied(open, { type: "detail", detail: { batchId: row.id, items, history: null } });
+    const states = [
+      main,
+      detail,
+      press(detail, "v").state,
+      press(main, "d").state,
+      applied(main, { type: "message", text: evil }),
+    ];
+    for (const state of states) {
+      const lines = linesOf(state);
+      expect(lines.length).toBeLessThanOrEqual(24);
+      expect(lines.join("")).toContain("evil");
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: these must not be there
+      expect(lines.join("")).not.toMatch(/[\x00-\x1f\x7f]/);
+    }
+  });
+
+  it("[VIEW-8] a narrow window keeps the way out, a view without requests has more room for batches", () => {
+    const narrow = linesOf(busy({ columns: 40, rows: 12 })).at(-1);
+    expect(narrow).toMatch(/\? help q quit$/);
+    const state = busy({ columns: 80, rows: 24 });
+    const quiet = linesOf({ ...state, abilities: { ...state.abilities, activity: false } });
+    expect(quiet.join("\n")).not.toMatch(/Requests|Errors/);
+    expect(quiet.filter((line) => line.includes("batch ")).length).toBeGreaterThan(14);
+  });
+
   it("[VIEW-8] an empty service tells how to begin", () => {
     expect(linesOf(viewOf([])).join("\n")).toContain("imgbatch submit prompts.jsonl");
   });

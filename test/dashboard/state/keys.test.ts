@@ -97,7 +97,7 @@ describe("acting", () => {
   it("[VIEW-4] what a source cannot do is answered with words", () => {
     const view = {
       ...viewOf([ENDED]),
-      abilities: { pause: false, retry: false, openFolder: false, picture: false, endsService: false },
+      abilities: { ...ALL_ABILITIES, pause: false, retry: false, openFolder: false, picture: false },
     };
     for (const key of ["p", "r", "o", "v"]) {
       const { state, intents } = press(view, key);
