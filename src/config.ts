@@ -181,6 +181,14 @@ export function parseConfig(value: unknown, source: string): Config {
 }
 
 /**
+ * Whether nothing but drawings is made: then the money is play money. Without any provider nothing is made.
+ * Rule: CONF-5.
+ */
+export function onlyDraws({ providers }: Pick<Config, "providers">): boolean {
+  return providers.length > 0 && providers.every((provider) => provider.type === "procedural");
+}
+
+/**
  * The data directory: the flag, else the environment, else the user's own on this platform.
  * Rule: CONF-4.
  */

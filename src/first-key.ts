@@ -1,6 +1,6 @@
 import { chmod, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import type { Config } from "./config.ts";
+import { type Config, onlyDraws } from "./config.ts";
 import { type Credentials, credentialsSchema, DATA_FILES } from "./contract/data-directory.ts";
 import { ImgbatchError } from "./contract/errors.ts";
 import { ensureDefaultAccount, issueKey } from "./domain/accounts.ts";
@@ -73,9 +73,8 @@ async function makeFirstKey(
   { config }: CredentialsOptions,
   deps: { stores: Stores; clock: Clock; ids: Ids },
 ): Promise<string> {
-  const onlyDraws = config.providers.every((provider) => provider.type === "procedural");
   const { key } = await deps.stores.write((tx) => {
-    const account = ensureDefaultAccount(tx, deps, onlyDraws);
+    const account = ensureDefaultAccount(tx, deps, onlyDraws(config));
     const group = config.groups[0]?.name ?? "default";
     return issueKey(tx, deps, { name: "local", accountId: account.id, group, expiresAtMs: null });
   });
