@@ -1,30 +1,29 @@
-import { chmod, mkdir, readFile, rm, stat, statfs } from "node:fs/promises";
+import { mkdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
-import {
-  type Credentials,
-  credentialsSchema,
-  DATA_FILES,
-  type ServerFile,
-} from "./contract/data-directory.ts";
-import { ImgbatchError } from "./contract/errors.ts";
+import { type Credentials, DATA_FILES, type ServerFile } from "./contract/data-directory.ts";
 import { openDataDirectory } from "./data.ts";
-import { ensureDefaultAccount, issueKey } from "./domain/accounts.ts";
+import { dropOutputs } from "./domain/batches/delete-outputs.ts";
+import { deleteRecord } from "./domain/batches/delete-record.ts";
+import { retryFailed } from "./domain/batches/retry-failed.ts";
 import { Feed } from "./domain/feed.ts";
+import { feedLog } from "./domain/feed-log.ts";
 import type { ImageProvider } from "./domain/ports/image-provider.ts";
-import type { Stores } from "./domain/ports/stores.ts";
 import { Realtime } from "./domain/realtime/generate.ts";
 import { releaseDeadHolds } from "./domain/realtime/holds.ts";
+import { ensureCredentials } from "./first-key.ts";
 import { sharpInspector } from "./imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import { removePartialFiles, writeFileDurably } from "./kernel/durable-file.ts";
-import { type Ids, randomIds, sha256Hex } from "./kernel/ids.ts";
+import { type Ids, randomIds } from "./kernel/ids.ts";
 import type { Log } from "./kernel/log.ts";
+import type { LiveViewDeps } from "./live-view.ts";
 import { createProviders } from "./providers/registry.ts";
+import type { ApiDeps } from "./server/deps.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
-import { type Listening, listen } from "./server/listen.ts";
+import { listen } from "./server/listen.ts";
 import { RequestLimits } from "./server/request-limits.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
 import { storageFailure } from "./storage/disk-trouble.ts";
@@ -45,7 +44,8 @@ export interface ServiceOptions {
   announceUrl: boolean;
   /** Without workers the service shows and serves what is there, and takes no batch. */
   workers: boolean;
-  log: Log;
+  /** `feed`: the lines are told on the feed alone, for a live view. */
+  log: Log | "feed";
   /** For tests; what is left out is the real thing. */
   clock?: Clock;
   ids?: Ids;
@@ -66,6 +66,8 @@ export interface Service {
    * Rule: DISK-3.
    */
   failed: AbortSignal;
+  /** What a live view of this service is made from. */
+  view: LiveViewDeps;
   /** Stops in the reverse order of the start: no new requests, workers end or park, files are closed. */
   close(graceMs: number): Promise<void>;
 }
@@ -75,10 +77,11 @@ export interface Service {
  * `STORAGE_FAILED` when its disk is full or refuses.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const { config, dataDirectory, log } = options;
+  const { config, dataDirectory } = options;
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
+  const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
   const undo: (() => Promise<void> | void)[] = [];
   const failing = new AbortController();
   const onBroken = (cause: Error) => {
@@ -125,7 +128,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await releaseDeadHolds(stores, clock.nowMs());
     const withWorkers = options.workers && config.features.workers;
     const instance = ids.recordId("srv");
-    const app = buildExpressApp({
+    const onBatchCreated = (batchId: string) => {
+      feed.publish({ type: "batch", batchId, status: "queued" });
+      scheduler.wake(batchId);
+    };
+    const apiDeps: ApiDeps = {
       ...workerDeps,
       limits: config.limits,
       storageUriPrefixes: config.storageUriPrefixes,
@@ -144,11 +151,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       instance,
       cancel: (batchId) => scheduler.cancel(batchId),
-      onBatchCreated: (batchId) => {
-        feed.publish({ type: "batch", batchId, status: "queued" });
-        scheduler.wake(batchId);
-      },
-    });
+      onBatchCreated,
+    };
+    const app = buildExpressApp(apiDeps);
     let graceMs = 0;
     if (withWorkers) {
       undo.push(() => scheduler.stop(graceMs));
@@ -164,7 +169,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(() => realtime.stop());
     const listening = await listen(app, options.address, { log });
     undo.push(() => listening.close(graceMs));
-    const credentials = await ensureCredentials(options, { stores, clock, ids }, listening);
+    const credentials = await ensureCredentials(
+      { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
+      { stores, clock, ids, log },
+    );
     await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, instance }, clock);
     undo.push(() => rm(join(dataDirectory, DATA_FILES.server), { force: true }));
     return {
@@ -173,6 +181,24 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       credentials,
       feed,
       failed: failing.signal,
+      view: {
+        ...apiDeps,
+        facts: {
+          url: listening.url,
+          dataDirectory,
+          providers: providers.map(({ name }) => name).join(", ") || null,
+          startedAtMs: clock.nowMs(),
+        },
+        queue: () => scheduler.load,
+        setPaused: (isPaused) => scheduler.setPaused(isPaused),
+        retry: async (batchId) => {
+          const batch = await retryFailed(apiDeps, batchId);
+          onBatchCreated(batch.id);
+          return { name: batch.taskName, itemCount: batch.itemCount };
+        },
+        deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),
+        deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, clock.nowMs()),
+      },
       close: async (grace) => {
         graceMs = grace;
         await unwind();
@@ -187,67 +213,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 async function freeBytesOf(directory: string): Promise<number> {
   const { bavail, bsize } = await statfs(directory);
   return bavail * bsize;
-}
-
-/** The key for clients on this machine: made with the default account on the first start. */
-async function ensureCredentials(
-  options: ServiceOptions,
-  deps: { stores: Stores; clock: Clock; ids: Ids },
-  listening: Listening,
-): Promise<Credentials> {
-  const path = join(options.dataDirectory, DATA_FILES.credentials);
-  const known = await readFile(path, "utf8").then(
-    (text) => parseCredentials(path, text),
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === "ENOENT") return null;
-      throw new ImgbatchError("INVALID_CONFIG", `${path} cannot be read (${error.code}).`, { cause: error });
-    },
-  );
-  await closeToOthers(path, options.log);
-  const isKnownHere = known !== null && deps.stores.read.keys.bySha256(sha256Hex(known.api_key)) !== null;
-  if (isKnownHere && (known.base_url === listening.url || !options.announceUrl)) return known;
-  const api_key = isKnownHere ? known.api_key : await makeFirstKey(options, deps);
-  const credentials = { base_url: listening.url, api_key };
-  await writeFileDurably(path, `${JSON.stringify(credentials, null, 2)}\n`, { mode: 0o600 });
-  return credentials;
-}
-
-/**
- * A copy or a restored backup can have a key file that every user of the machine reads.
- * Rule: SECRET-7.
- */
-async function closeToOthers(path: string, log: Log): Promise<void> {
-  if (process.platform === "win32") return;
-  const facts = await stat(path).catch(() => null);
-  if (facts === null || (facts.mode & 0o077) === 0) return;
-  const isClosed = await chmod(path, 0o600).then(
-    () => true,
-    () => false,
-  );
-  const what = isClosed ? "could be read by others; it is closed to them now" : "can be read by others";
-  log.warn(`the file with the key ${what}`, { file: DATA_FILES.credentials });
-}
-
-function parseCredentials(path: string, text: string): Credentials {
-  try {
-    return credentialsSchema.parse(JSON.parse(text));
-  } catch (cause) {
-    const message = `${path} is damaged. Delete it to get a new key; batches belong to the key that made them.`;
-    throw new ImgbatchError("INVALID_CONFIG", message, { cause });
-  }
-}
-
-async function makeFirstKey(
-  { config }: ServiceOptions,
-  deps: { stores: Stores; clock: Clock; ids: Ids },
-): Promise<string> {
-  const onlyDraws = config.providers.every((provider) => provider.type === "procedural");
-  const { key } = await deps.stores.write((tx) => {
-    const account = ensureDefaultAccount(tx, deps, onlyDraws);
-    const group = config.groups[0]?.name ?? "default";
-    return issueKey(tx, deps, { name: "local", accountId: account.id, group, expiresAtMs: null });
-  });
-  return key;
 }
 
 async function writeServerFile(

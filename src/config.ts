@@ -138,6 +138,14 @@ export function isStillTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
 }
 
 /**
+ * Some libraries look, once while they are loaded, whether they are being developed (`NODE_ENV`): then they check
+ * themselves at every step, which costs most of their speed. What the person has set stays.
+ */
+export function chooseQuickLibraries(env: NodeJS.ProcessEnv = process.env): void {
+  env.NODE_ENV ??= "production";
+}
+
+/**
  * Reads the configuration: the named file, else `imgbatch.config.json` of the working directory, else defaults.
  * Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every key that is unknown or of a wrong type.
  * Rules: CONF-1, CONF-2, CONF-3.
@@ -171,6 +179,14 @@ export function parseConfig(value: unknown, source: string): Config {
     return `${path === "" ? "" : `${path}: `}${issue.message}`;
   });
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
+}
+
+/**
+ * Whether nothing but drawings is made: then the money is play money. Without any provider nothing is made.
+ * Rule: CONF-5.
+ */
+export function onlyDraws({ providers }: Pick<Config, "providers">): boolean {
+  return providers.length > 0 && providers.every((provider) => provider.type === "procedural");
 }
 
 /**

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { dataDirectoryOf, loadConfig, parseConfig } from "../src/config.ts";
+import { dataDirectoryOf, loadConfig, onlyDraws, parseConfig } from "../src/config.ts";
 import { DEFAULT_LIMITS } from "../src/contract/limits.ts";
 import { tempDir } from "./support/temp-dir.ts";
 
@@ -55,4 +55,9 @@ describe("the configuration", () => {
       "imgbatch",
     );
   });
+});
+
+it("[CONF-5] there is play money only where nothing but drawings is made", () => {
+  const of = (providers?: object[]) => onlyDraws(parseConfig(providers ? { providers } : {}, "test"));
+  expect([of(), of([]), of([{ name: "p", type: "procedural", models: ["*"] }])]).toEqual([true, false, true]);
 });

@@ -5,7 +5,7 @@ const QUALITY = 72;
 /**
  * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned as its EXIF says, on white where it is
  * transparent. Null for bytes that do not decode.
- * Rule: IMG-9.
+ * Rule: IMG-11.
  */
 export async function thumbnail(bytes: Uint8Array, maxEdgePx: number): Promise<Uint8Array | null> {
   try {

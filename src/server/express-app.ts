@@ -20,7 +20,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.enable("case sensitive routing");
   app.enable("strict routing");
   app.use(requestId(deps.ids));
-  app.use(accessLog(deps.log));
+  app.use(accessLog(deps));
   const metrics = createMetrics(deps);
   app.use(metrics.observe);
   app.use(guardConnection);

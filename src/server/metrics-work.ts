@@ -24,7 +24,7 @@ export function countEvents(registry: Registry, feed: Feed): void {
   for (const status of BATCH_STATUSES) moved.inc({ status }, 0);
   feed.subscribe((event) => {
     if (event.type === "batch") moved.inc({ status: event.status });
-    else if (event.status !== "pending") made.inc({ outcome: event.status });
+    else if (event.type === "item" && event.status !== "pending") made.inc({ outcome: event.status });
   });
 }
 

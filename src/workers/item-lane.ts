@@ -39,6 +39,7 @@ export class ItemLane implements WorkLane {
   readonly #recording = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #fillAgain = false;
+  #isPaused = false;
 
   /** `onBatchIdle` is told when a batch has no item left that is pending or being made here. */
   constructor(deps: WorkerDeps, provider: ItemProvider, onBatchIdle: (batchId: string) => void) {
@@ -47,6 +48,15 @@ export class ItemLane implements WorkLane {
     this.#onBatchIdle = onBatchIdle;
     this.#queue = new PQueue({ concurrency: provider.concurrency });
     this.#queue.on("next", () => this.#fill());
+  }
+
+  get load(): { running: number; places: number } {
+    return { running: this.#queue.pending, places: this.provider.concurrency };
+  }
+
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    if (!isPaused) this.#fill();
   }
 
   /** Nothing is left behind at a provider that makes one image a call. */
@@ -131,7 +141,7 @@ export class ItemLane implements WorkLane {
     const { concurrency } = this.provider;
     // Storing is bounded too: images wait in memory for it.
     const isBehind = this.#recording.size > concurrency;
-    return !this.#stopping.signal.aborted && busy < concurrency && !isBehind;
+    return !this.#isPaused && !this.#stopping.signal.aborted && busy < concurrency && !isBehind;
   }
 
   #claim({ batch: { id: batchId }, waitedForMs }: ActiveBatch): Promise<LeasedItem | null> {

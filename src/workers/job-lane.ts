@@ -38,6 +38,7 @@ export class JobLane implements WorkLane {
   readonly #stopping = new AbortController();
   /** Batches whose upstream is being told that they have ended. */
   readonly #telling = new Map<string, Promise<void>>();
+  #isPaused = false;
 
   constructor(deps: WorkerDeps, provider: JobProvider, onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
@@ -45,6 +46,15 @@ export class JobLane implements WorkLane {
     this.#onBatchIdle = onBatchIdle;
     this.#queue = new PQueue({ concurrency: provider.concurrency });
     this.#queue.on("next", () => this.#fill());
+  }
+
+  get load(): { running: number; places: number } {
+    return { running: this.#queue.pending, places: this.provider.concurrency };
+  }
+
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    if (!isPaused) this.#fill();
   }
 
   start(): void {
@@ -91,6 +101,7 @@ export class JobLane implements WorkLane {
 
   #fill(): void {
     while (
+      !this.#isPaused &&
       !this.#stopping.signal.aborted &&
       this.#queue.size + this.#queue.pending < this.provider.concurrency
     ) {

@@ -33,6 +33,7 @@ export class Scheduler {
   readonly #work = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
   #isRunning = false;
+  #isPaused = false;
 
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
@@ -46,6 +47,25 @@ export class Scheduler {
 
   get isRunning(): boolean {
     return this.#isRunning;
+  }
+
+  /** What runs now, and how much of it at once at most, over all providers. */
+  get load(): { running: number; places: number; isPaused: boolean } {
+    const loads = [...this.#lanes.values()].map((lane) => lane.load);
+    return {
+      running: loads.reduce((sum, load) => sum + load.running, 0),
+      places: loads.reduce((sum, load) => sum + load.places, 0),
+      isPaused: this.#isPaused,
+    };
+  }
+
+  /**
+   * Begins nothing new while paused; what runs goes on, and requests are answered. Not kept over a restart.
+   * Rule: WORK-10.
+   */
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused;
+    for (const lane of this.#lanes.values()) lane.setPaused(isPaused);
   }
 
   /** Cleans up after a killed process, then continues the batches that have not ended. */

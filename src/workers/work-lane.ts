@@ -6,6 +6,10 @@ export interface WorkLane {
   readonly provider: ImageProvider;
   /** Continues what an earlier process left behind at the provider. Does not wait for it. */
   start(): void;
+  /** What it works on now, and how much of it at once at most: items, or jobs of whole batches. */
+  readonly load: { running: number; places: number };
+  /** While paused nothing new is begun; what runs goes on. */
+  setPaused(isPaused: boolean): void;
   /** Works on the batch until none of its items is pending; no effect when it is there already. */
   add(batch: BatchRecord): void;
   /** Forgets a batch that has ended. */

@@ -1,10 +1,16 @@
 // Benchmarks: each is a ratio to a baseline that is measured in the same run, in turns with it, so that a busy or a
 // slow machine changes both. Run with `npm run bench`; needs a build. `--json` prints one document.
+import { measureLiveView } from "./live-view.mjs";
 import { measurePipeline } from "./pipeline.mjs";
 import { measureRestart } from "./restart.mjs";
 import { measureStartUp } from "./start-up.mjs";
 
-const results = [await measureStartUp(), await measurePipeline(), await measureRestart()];
+const results = [
+  await measureStartUp(),
+  await measurePipeline(),
+  await measureRestart(),
+  await measureLiveView(),
+];
 if (process.argv.includes("--json")) {
   process.stdout.write(`${JSON.stringify(results, null, 2)}\n`);
 } else {

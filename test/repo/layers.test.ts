@@ -18,13 +18,19 @@ const ALLOWED: Record<string, readonly string[]> = {
   config: ["contract", "kernel"],
   client: ["contract", "kernel"],
   run: ["client", "contract", "kernel"],
-  cli: ["run", "client", "contract", "kernel", "config"],
+  dashboard: ["run", "client", "contract", "kernel"],
+  cli: ["dashboard", "run", "client", "contract", "kernel", "config"],
   // The composition roots know everything below the command line.
   data: ["storage", "domain", "domain/ports", "contract", "kernel"],
   admin: ["data", "domain", "domain/ports", "contract", "kernel"],
   checkup: ["storage", "imaging", "contract", "kernel"],
+  "first-key": ["config", "domain", "domain/ports", "contract", "kernel"],
+  pictures: ["imaging"],
+  "live-view": ["pictures", "dashboard", "domain", "domain/ports", "contract", "kernel"],
   app: [
     "data",
+    "first-key",
+    "live-view",
     "config",
     "storage",
     "imaging",
@@ -38,13 +44,15 @@ const ALLOWED: Record<string, readonly string[]> = {
   ],
 };
 
-/** The only files of the command line that may start a service or administer a data directory. */
+/** The only files of the command line that may start a service, show it, or administer a data directory. */
 const MAY_COMPOSE: Record<string, RegExp> = {
-  app: /^cli\/(embedded|commands\/serve|exec\/service)\.ts$/,
   checkup: /^cli\/doctor\/[a-z-]+\.ts$/,
   // Loaded only when they are needed.
   imaging: /^cli\/run-reports\.ts$/,
   server: /^cli\/commands\/schema\.ts$/,
+  app: /^cli\/(embedded|commands\/serve|exec\/service)\.ts$/,
+  "live-view": /^cli\/commands\/serve\.ts$/,
+  pictures: /^cli\/watch\/live-view\.ts$/,
   admin: /^cli\/commands\/admin\/[a-z/-]+\.ts$/,
 };
 
@@ -63,6 +71,7 @@ describe("the layers of src", () => {
     expect(mayImport("domain/models.ts", "storage/stores.ts")).toBe(false);
     expect(mayImport("cli/commands/submit.ts", "app.ts")).toBe(false);
     expect(mayImport("cli/commands/admin/ledger.ts", "app.ts")).toBe(false);
+    expect(mayImport("dashboard/show.tsx", "domain/feed.ts")).toBe(false);
     expect(mayImport("storage/stores.ts", "domain/batches/settle.ts")).toBe(false);
     expect(
       findCycle(

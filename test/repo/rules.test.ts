@@ -17,7 +17,7 @@ const table = new Map(
 /** Rule id → the test files whose test names cite it. */
 const cited = new Map<string, string[]>();
 for (const file of readdirSync(TEST, { recursive: true, encoding: "utf8" })
-  .filter((name) => name.endsWith(".test.ts") && !name.includes("node_modules"))
+  .filter((name) => /\.test\.tsx?$/.test(name) && !name.includes("node_modules"))
   .sort()) {
   const names = readFileSync(join(TEST, file), "utf8").matchAll(RULE_ID);
   for (const id of new Set([...names].map((match) => match[1] ?? ""))) {
@@ -45,7 +45,7 @@ describe("the table of rules", () => {
   it("[REPO-5] the code cites only rules that are in the table", () => {
     const src = resolve(TEST, "../src");
     const files = readdirSync(src, { recursive: true, encoding: "utf8" }).filter((name) =>
-      name.endsWith(".ts"),
+      /\.tsx?$/.test(name),
     );
     const citations = files.flatMap((file) =>
       [...readFileSync(join(src, file), "utf8").matchAll(/ Rules?: ([A-Z0-9, -]+)\./g)].flatMap((match) =>

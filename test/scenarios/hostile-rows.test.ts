@@ -4,6 +4,8 @@ import express from "express";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { FIXED_LIMITS } from "../../src/contract/limits.ts";
+import { Feed } from "../../src/domain/feed.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
 import { createLog } from "../../src/kernel/pino-log.ts";
 import { listen } from "../../src/server/listen.ts";
 import { accessLog } from "../../src/server/middleware/access-log.ts";
@@ -257,7 +259,7 @@ describe("keys and logs", () => {
     const written: string[] = [];
     const log = createLog({ level: "debug", forPeople: false, write: (line) => written.push(line) });
     const app = express()
-      .use(accessLog(log))
+      .use(accessLog({ log, feed: new Feed(), clock: systemClock }))
       .use((_request, response) => void response.end());
     const server = await listen(app, { host: "127.0.0.1", port: 0 }, { log });
     const paths = [

@@ -39,7 +39,7 @@ export async function checkEnd(world: World): Promise<void> {
 
 /** What the feed told of a batch: each move once and in order, and of each item its outcome, once. */
 export function checkFeed(world: World, batchId: string): void {
-  const told = world.events.filter((event) => event.batchId === batchId);
+  const told = world.events.filter((event) => "batchId" in event && event.batchId === batchId);
   const moves = told.flatMap((event) => (event.type === "batch" ? [event.status] : []));
   const history = world.stores.read.batches.events(batchId).map((event) => event.to);
   expect(moves).toEqual(history.filter((status) => status !== "queued" && status !== "output_deleted"));

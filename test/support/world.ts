@@ -144,7 +144,7 @@ export class World {
   }
 
   deleteRecord(batchId: string): Promise<void> {
-    return deleteRecord(this.#deps.stores, batchId, this.#nowMs);
+    return deleteRecord(this.#deps, batchId, this.#nowMs);
   }
 
   topUp(amountMicroUsd: number): Promise<void> {

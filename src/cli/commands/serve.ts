@@ -5,10 +5,13 @@ import { type Service, startService } from "../../app.ts";
 import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import type { ReadyFile } from "../../contract/data-directory.ts";
 import { writeFileDurably } from "../../kernel/durable-file.ts";
+import { formatDuration } from "../../kernel/durations.ts";
 import { createLog, LOG_LEVELS } from "../../kernel/pino-log.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
+import { mayShowLive } from "../may-show-live.ts";
 import { choiceOption, durationOption, flagOption, textOption, wholeOption } from "../option-values.ts";
 import { withSimulation } from "../simulation.ts";
+import { mayColor } from "../terminal.ts";
 
 const DEFAULT_GRACE_MS = 10_000;
 
@@ -21,11 +24,10 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     host: textOption(options, "host") ?? config.server.host,
     port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? config.server.port,
   };
-  const log = createLog({
-    level: choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "info",
-    forPeople: Boolean(process.stderr.isTTY),
-    write: (line) => process.stderr.write(line),
-  });
+  const isLive = options.ui !== false && (await mayShowLive(context));
+  const level = choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "info";
+  const forPeople = Boolean(process.stderr.isTTY);
+  const log = createLog({ level, forPeople, write: (line) => process.stderr.write(line) });
   if (!isLoopback(address.host)) {
     output.warn(
       `warning: ${address.host} can be reached from other machines, and this service speaks plain HTTP;`,
@@ -38,10 +40,13 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     ? await mkdtemp(join(tmpdir(), "imgbatch-"))
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
-    const start = { config, dataDirectory, address, log, workers: true, announceUrl: true };
-    const service = await startService(start);
+    const start = { config, dataDirectory, address, workers: true, announceUrl: true };
+    const service = await startService({ ...start, log: isLive ? "feed" : log });
     await announce(service, { cwd, dataDirectory, readyFile });
-    await aborted(AbortSignal.any([context.signal, service.failed]));
+    const stop = AbortSignal.any([context.signal, service.failed]);
+    if (isLive) await showService(service, stop, mayColor(process.stdout, global.color));
+    else await aborted(stop);
+    if (isLive) sayStopping(service, graceMs);
     log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
     await service.close(service.failed.aborted ? 0 : graceMs);
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
@@ -50,6 +55,25 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
   }
   return { exitCode: 0, json: null };
+}
+
+/** Rule: VIEW-1. */
+async function showService(service: Service, signal: AbortSignal, hasColor: boolean): Promise<void> {
+  const [{ loadDashboard }, { liveView }] = await Promise.all([
+    import("../load-dashboard.ts"),
+    import("../../live-view.ts"),
+  ]);
+  const { showDashboard } = await loadDashboard();
+  const { stdin, stdout } = process;
+  await showDashboard(liveView(service.view), { stdin, stdout, signal, hasColor });
+}
+
+function sayStopping({ view }: Service, graceMs: number): void {
+  const { running } = view.queue();
+  if (running === 0) return;
+  const what = running === 1 ? "1 image is being made" : `${running} images are being made`;
+  const rest = "what is not done then goes on at the next start";
+  process.stderr.write(`stopping: ${what}, for at most ${formatDuration(graceMs)}; ${rest}\n`);
 }
 
 async function announce(

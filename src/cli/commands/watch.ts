@@ -6,10 +6,12 @@ import { wallClock } from "../../kernel/clock.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { describeEnd } from "../describe-end.ts";
 import { lookAtAll } from "../look.ts";
+import { mayShowLive } from "../may-show-live.ts";
 import { durationOption } from "../option-values.ts";
 import { recordAll, requireReachable, requireSubmitted, resolveTargets, type Target } from "../targets.ts";
 import { createPlainView } from "../watch/plain-view.ts";
 import { watchBatches } from "../watch/watch-batches.ts";
+import { watchLive } from "../watch/watch-live.ts";
 import { type ConnectedService, explainStop, timeLimit, withService } from "../with-service.ts";
 
 /** `imgbatch watch`: `wait` for those who look on; without arguments, everything of the key that still runs. */
@@ -56,10 +58,12 @@ async function watch(
     ? named
     : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));
   const say = global.json || global.events === "-" ? output.note : results.line;
-  const view = createPlainView(global.progress === "none" ? () => {} : say, wallClock);
+  const plain = createPlainView(global.progress === "none" ? () => {} : say, wallClock);
   try {
-    const clock = wallClock;
-    const batches = await watchBatches(found, { service, clock, intervalMs, signal, view, output });
+    const options = { service, clock: wallClock, intervalMs, output };
+    const batches = (await mayShowLive(context))
+      ? await watchLive(context, found, targets, options)
+      : await watchBatches(found, { ...options, signal, view: plain });
     await recordAll(targets, batches);
     const end = describeEnd(context, targets, batches);
     // The lines have been said.

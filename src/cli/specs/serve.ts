@@ -12,6 +12,7 @@ export const serve: CommandSpec = {
       flags: "--simulate <what>",
       description: "latency=2s,fail=0.1,seed=7: make the drawings slow or faulty",
     },
+    { flags: "--no-ui", description: "lines of log also on a terminal, instead of the live view" },
     { flags: "--grace <time>", description: "time for running items when stopping", default: "10s" },
     { flags: "--log-level <level>", description: "debug, info, warn or error", default: "info" },
   ],

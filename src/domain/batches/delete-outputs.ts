@@ -1,5 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Feed } from "../feed.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { outputsPrefix } from "./finish-item.ts";
@@ -18,6 +20,23 @@ export function deleteOutputs(stores: Stores, batchId: string, nowMs: number): P
       throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
     }
     return batch.status !== "output_deleted" && moveBatch(tx, batch, "output_deleted", nowMs);
+  });
+}
+
+/**
+ * Both at once: says that the images are gone, tells the feed, and removes the files. Files that cannot be removed now
+ * are left to the next sweep.
+ */
+export async function dropOutputs(
+  deps: { stores: Stores; blobs: BlobStore; feed: Feed; log: Log },
+  batchId: string,
+  nowMs: number,
+): Promise<void> {
+  if (!(await deleteOutputs(deps.stores, batchId, nowMs))) return;
+  deps.feed.publish({ type: "batch", batchId, status: "output_deleted" });
+  await purgeOutputs(deps, batchId, nowMs).catch((error) => {
+    const facts = { batch: batchId, error: String(error) };
+    deps.log.warn("image files could not be deleted; the next sweep tries again", facts);
   });
 }
 

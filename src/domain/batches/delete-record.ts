@@ -1,5 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
+import type { Feed } from "../feed.ts";
 import type { Stores } from "../ports/stores.ts";
 
 /**
@@ -7,10 +8,15 @@ import type { Stores } from "../ports/stores.ts";
  * Throws `BATCH_IMAGE_RECORD_DELETE_NOT_READY` for a batch that has not ended.
  * Rules: DELETE-2, DELETE-3.
  */
-export function deleteRecord(stores: Stores, batchId: string, nowMs: number): Promise<void> {
-  return stores.write((tx) => {
+export async function deleteRecord(
+  { stores, feed }: { stores: Stores; feed: Feed },
+  batchId: string,
+  nowMs: number,
+): Promise<void> {
+  await stores.write((tx) => {
     const now = tx.batches.byId(batchId);
     if (!now || !isTerminal(now.status)) throw new ImgbatchError("BATCH_IMAGE_RECORD_DELETE_NOT_READY");
     if (now.recordDeletedAtMs === null) tx.batches.update(batchId, { recordDeletedAtMs: nowMs });
   });
+  feed.publish({ type: "batch-gone", batchId });
 }

@@ -109,6 +109,8 @@ export interface BatchRepository {
   inputsDue(endedBeforeMs: number, page: SweepPage): { id: string; seq: number }[];
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
+  /** The newest batches, at most `limit`, whose records are not deleted. */
+  latest(limit: number): BatchRecord[];
   /** The first batches of a queue that are not started, oldest first. */
   waiting(queue: BatchQueue, limit: number): BatchRecord[];
   /** The queues in which a batch is not started. */

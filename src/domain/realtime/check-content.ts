@@ -4,7 +4,7 @@ import { type GenerateContentRequest, generateContentSchema } from "../../contra
 import { type AspectRatio, DEFAULT_RATIO, SIZE_TIERS, type SizeTier } from "../../contract/image-sizes.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
+import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import { fail, schemaProblem } from "../batches/request-problems.ts";
 import type { ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
@@ -59,6 +59,7 @@ export async function checkContent(
   const size = checkSize(imageConfig, model);
   const mimeType = checkFormat(imageConfig, generationConfig.responseMimeType);
   checkRoles(contents);
+  refuseUnstorable(contents);
   const prompt = readPrompt(contents, rules.limits);
   const { images, first } = await readImages(contents, rules);
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
@@ -128,10 +129,17 @@ function readPrompt(contents: Contents, limits: Limits): string {
     .join("\n");
   const at = `contents[${contents.findIndex(isFromUser)}].parts`;
   if (prompt === "") throw invalid(at, "need a text: what to draw, or how to edit");
-  if (hasUnstorableText(prompt)) throw invalid(at, "must not hold NUL or half of a surrogate pair");
-  const length = codePointLength(prompt);
-  if (length <= limits.promptChars) return prompt;
-  throw invalid(at, `the text has ${length} characters; at most ${limits.promptChars} are allowed`);
+  if (!isLongerThan(prompt, limits.promptChars)) return prompt;
+  throw invalid(at, `the text has more than the ${limits.promptChars} characters that are allowed`);
+}
+
+/** Texts of the model too: what is refused is what cannot be passed on as it came. */
+function refuseUnstorable(contents: Contents): void {
+  for (const [i, { parts }] of contents.entries()) {
+    const j = (parts ?? []).findIndex(({ text }) => text != null && hasUnstorableText(text));
+    if (j < 0) continue;
+    throw invalid(`contents[${i}].parts[${j}].text`, "must not hold NUL or half of a surrogate pair");
+  }
 }
 
 function invalid(param: string, problem: string): ImgbatchError {

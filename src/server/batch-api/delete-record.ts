@@ -8,7 +8,7 @@ import { findBatch } from "./find-batch.ts";
 export function deleteRecord(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const batch = findBatch(deps.stores, callerOf(response), request.params.id);
-    await deleteRecordOf(deps.stores, batch.id, deps.clock.nowMs());
+    await deleteRecordOf(deps, batch.id, deps.clock.nowMs());
     response.status(204).end();
   };
 }

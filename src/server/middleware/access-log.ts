@@ -1,17 +1,23 @@
 import type { RequestHandler } from "express";
-import type { Log } from "../../kernel/log.ts";
+import { hideApiKeys } from "../../kernel/api-keys.ts";
+import type { ApiDeps } from "../deps.ts";
 
-/** A line for each answer. The query is left out: it can hold a key. */
-export function accessLog(log: Log): RequestHandler {
+/** A line for each answer, in the log and on the feed. The query is left out: it can hold a key. */
+export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "clock">): RequestHandler {
   return (request, response, next) => {
     const startedAt = performance.now();
     const { method, path } = request;
     response.on("close", () => {
+      const status = response.statusCode;
+      const durationMs = Math.round(performance.now() - startedAt);
+      const key = response.locals.key?.prefix ?? null;
+      const line = { atMs: clock.nowMs(), method, path: hideApiKeys(path), status, durationMs, key };
+      feed.publish({ type: "request", line });
       log.info("request", {
         method,
         path,
-        status: response.statusCode,
-        ms: Math.round(performance.now() - startedAt),
+        status,
+        ms: durationMs,
         request_id: response.locals.requestId,
         ...(response.writableFinished ? {} : { aborted: true }),
       });

@@ -68,6 +68,10 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
           .where("status", "in", [...statuses])
           .orderBy("seq"),
       ).map(toBatchRecord),
+    latest: (limit) =>
+      all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit)).map(
+        toBatchRecord,
+      ),
     waiting: ({ provider, apiKeyId }, limit) => {
       const queued = batches().where("status", "=", "queued").where("provider", "=", provider);
       return all(queued.where("api_key_id", "=", apiKeyId).orderBy("seq").limit(limit)).map(toBatchRecord);

@@ -105,7 +105,19 @@ describe("a real-time request", () => {
     ["a part that is text alone", parts("fox"), "contents[0].parts[0]"],
     ["a number as text", parts({ text: 3 }), "contents[0].parts[0].text"],
     ["blank text", content(" \n "), "contents[0].parts"],
-    ["half a surrogate pair", content("\ud800"), "contents[0].parts"],
+    ["half a surrogate pair", content("\ud800"), "contents[0].parts[0].text"],
+    [
+      "NUL in what the model said earlier",
+      {
+        ...content("a fox"),
+        contents: [
+          { role: "user", parts: [{ text: "a fox" }] },
+          { role: "model", parts: [{ text: "here" }, { text: "it is\0" }] },
+          { role: "user", parts: [{ text: "another" }] },
+        ],
+      },
+      "contents[1].parts[1].text",
+    ],
     ["a text that is too long", content("é".repeat(8001)), "contents[0].parts"],
     [
       "a file elsewhere",

@@ -1,5 +1,5 @@
 import { DEFAULT_ACCOUNT } from "../../../../admin.ts";
-import { type Config, loadConfig } from "../../../../config.ts";
+import { type Config, loadConfig, onlyDraws } from "../../../../config.ts";
 import { systemClock } from "../../../../kernel/clock.ts";
 import type { RunCommand } from "../../../command.ts";
 import { textOption } from "../../../option-values.ts";
@@ -21,7 +21,7 @@ export const run: RunCommand = async (context) => {
     accountName,
     group: readGroup(textOption(options, "group") ?? "default", config),
     expiresAtMs: readExpiry(textOption(options, "expires")),
-    onlyDraws: config.providers.every((provider) => provider.type === "procedural"),
+    onlyDraws: onlyDraws(config),
   };
   return withAdmin(context, { mayCreate: accountName === DEFAULT_ACCOUNT }, async (admin) => {
     const made = await admin.createKey(facts);

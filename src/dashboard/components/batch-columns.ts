@@ -1,0 +1,121 @@
+import { isTerminal } from "../../contract/statuses.ts";
+import type { BatchRow } from "../model.ts";
+import { progressOf } from "../state/batches.ts";
+import { age, bar, dollars, inCells } from "../text/format.ts";
+import { type Mark, STATUS_MARKS } from "../theme.ts";
+
+/** A piece of text and how it looks. */
+export interface Piece {
+  text: string;
+  color?: string;
+  isDim?: boolean;
+}
+
+interface Column {
+  title: string;
+  /** Cells; 0 takes what the others leave. */
+  width: number;
+  align?: "right";
+  /** Shown from this window width on. */
+  from: number;
+  /** Shown up to this window width. */
+  to?: number;
+  cell(row: BatchRow, nowMs: number, width: number): Piece[];
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: "NAME", width: 0, from: 0, cell: (row) => [{ text: row.name }] },
+  { title: "STATUS", width: 11, from: 0, cell: (row) => statusCell(row) },
+  { title: "PROGRESS", width: 11, from: 60, to: 99, cell: (row) => progressCell(row, 6) },
+  { title: "PROGRESS", width: 21, from: 100, cell: (row) => progressCell(row, 16) },
+  { title: "OK", width: 4, align: "right", from: 0, cell: (row) => [{ text: String(row.successCount) }] },
+  { title: "FAIL", width: 4, align: "right", from: 0, cell: failCell },
+  { title: "OF", width: 4, align: "right", from: 100, cell: (row) => [{ text: String(row.itemCount) }] },
+  { title: "COST", width: 8, align: "right", from: 70, cell: (row) => [{ text: dollars(row.costMicroUsd) }] },
+  {
+    title: "EST.",
+    width: 7,
+    align: "right",
+    from: 78,
+    cell: (row) => [{ text: dollars(row.estimatedMicroUsd), isDim: true }],
+  },
+  {
+    title: "IMG/S",
+    width: 6,
+    align: "right",
+    from: 110,
+    cell: (row, nowMs) => [{ text: rateOf(row, nowMs) }],
+  },
+  { title: "MODEL", width: 26, from: 140, cell: (row) => [{ text: row.model, isDim: true }] },
+  { title: "ID", width: 18, from: 170, cell: (row) => [{ text: row.id, isDim: true }] },
+  {
+    title: "AGE",
+    width: 5,
+    align: "right",
+    from: 50,
+    cell: (row, nowMs) => [{ text: age(nowMs - row.createdAtMs) }],
+  },
+];
+
+/** The line of column titles, for a window of `columns` cells. */
+export function titleLine(columns: number): string {
+  return shownColumns(columns)
+    .map(({ column, width }) => inCells(column.title, width, column.align))
+    .join(" ");
+}
+
+/** The pieces of a batch's line; together as wide as the title line. */
+export function batchPieces(row: BatchRow, nowMs: number, columns: number): Piece[] {
+  const pieces: Piece[] = [];
+  for (const { column, width } of shownColumns(columns)) {
+    if (pieces.length > 0) pieces.push({ text: " " });
+    const cell = column.cell(row, nowMs, width);
+    const [only] = cell;
+    if (cell.length === 1 && only) pieces.push({ ...only, text: inCells(only.text, width, column.align) });
+    else pieces.push(...cell);
+  }
+  return pieces;
+}
+
+/** The cursor's two cells come before the first column. */
+function shownColumns(columns: number): { column: Column; width: number }[] {
+  const shown = COLUMNS.filter((column) => columns >= column.from && columns <= (column.to ?? columns));
+  const fixed = shown.reduce((sum, column) => sum + column.width, 0);
+  const left = columns - 2 - fixed - (shown.length - 1);
+  return shown.map((column) => ({ column, width: column.width || Math.max(8, left) }));
+}
+
+/** A completed batch with failures is no plain success, and must not look like one. */
+export function markOf(row: BatchRow): Mark {
+  if (row.statusText !== undefined) return { sign: "?", word: row.statusText };
+  if (row.status !== "completed" || row.failCount === 0) return STATUS_MARKS[row.status];
+  return row.successCount === 0
+    ? { sign: "×", word: "no images", color: "red" }
+    : { sign: "!", word: "completed", color: "yellow" };
+}
+
+function statusCell(row: BatchRow): Piece[] {
+  const { sign, word, color } = markOf(row);
+  return [{ text: `${sign} ${word}`, ...(color ? { color } : {}) }];
+}
+
+function failCell(row: BatchRow): Piece[] {
+  return [row.failCount > 0 ? { text: String(row.failCount), color: "red" } : { text: "0", isDim: true }];
+}
+
+function progressCell(row: BatchRow, width: number): Piece[] {
+  const done = progressOf(row);
+  const { good, bad, rest } = bar(width, done, row.itemCount === 0 ? 0 : row.failCount / row.itemCount);
+  const color = isTerminal(row.status) ? "green" : "cyan";
+  return [
+    { text: good, color },
+    { text: bad, color: "red" },
+    { text: rest, isDim: true },
+    { text: `${Math.floor(done * 100)}%`.padStart(5) },
+  ];
+}
+
+function rateOf(row: BatchRow, nowMs: number): string {
+  const seconds = ((row.endedAtMs ?? nowMs) - row.createdAtMs) / 1000;
+  return row.successCount === 0 || seconds <= 0 ? "–" : (row.successCount / seconds).toFixed(1);
+}

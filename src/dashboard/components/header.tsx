@@ -1,0 +1,43 @@
+import { Text } from "ink";
+import type { DashboardState } from "../state/state.ts";
+import { age, bytes, dollars } from "../text/format.ts";
+import { ACCENT } from "../theme.ts";
+import { Line } from "./line.tsx";
+
+/** Two lines: where the service is and how it stands. What has no room is cut at the right, least important last. */
+export function Header({ state }: { state: DashboardState }) {
+  const { service, vitals, nowMs } = state;
+  const { balanceMicroUsd, heldMicroUsd, freeDiskBytes } = vitals;
+  const first = [
+    service?.providers,
+    service?.startedAtMs != null ? `up ${age(nowMs - service.startedAtMs)}` : null,
+  ];
+  const second = [
+    balanceMicroUsd === null ? null : `balance ${dollars(balanceMicroUsd)}`,
+    heldMicroUsd ? `held ${dollars(heldMicroUsd)}` : null,
+    freeDiskBytes === null ? null : `disk ${bytes(freeDiskBytes)} free`,
+    service?.dataDirectory,
+  ];
+  return (
+    <>
+      <Line>
+        <Text bold color={ACCENT}>
+          imgbatch
+        </Text>
+        {"  "}
+        <Text bold>{service?.url ?? "starting…"}</Text>
+        <Text dimColor>{join(first)}</Text>
+      </Line>
+      <Line>
+        <Text dimColor>{join(second).slice(3)}</Text>
+      </Line>
+    </>
+  );
+}
+
+function join(parts: readonly (string | null | undefined)[]): string {
+  return parts
+    .filter((part) => part != null)
+    .map((part) => ` · ${part}`)
+    .join("");
+}

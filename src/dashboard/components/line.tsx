@@ -1,0 +1,33 @@
+import { Text } from "ink";
+import type { ReactNode } from "react";
+
+/** One line of the screen: never wraps, cut at the edge. */
+export function Line({ children }: { children: ReactNode }) {
+  return <Text wrap="truncate-end">{children}</Text>;
+}
+
+/** Empty lines, so that what is below stays where it is; none for a number below one. */
+export function Blank({ lines }: { lines: number }) {
+  return Array.from({ length: Math.max(0, lines) }, (_, i) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: empty lines are all alike
+    <Line key={i}> </Line>
+  ));
+}
+
+/** A title in the rule above a part: `── Requests ─────`. */
+export function Rule({ title, note = "", columns }: { title: string; note?: string; columns: number }) {
+  const head = `── ${title} `;
+  const tail = note === "" ? "" : ` ${note} ──`;
+  const fill = "─".repeat(Math.max(0, columns - head.length - tail.length));
+  return (
+    <Line>
+      <Text dimColor>── </Text>
+      <Text bold>{title}</Text>
+      <Text dimColor>
+        {" "}
+        {fill}
+        {tail}
+      </Text>
+    </Line>
+  );
+}

@@ -1,0 +1,84 @@
+import { isTerminal } from "../../contract/statuses.ts";
+import type { BatchRow } from "../model.ts";
+import type { DashboardState, Sort } from "./state.ts";
+
+/** More than this is never kept; the oldest ended ones go first. */
+const KEPT_BATCHES = 2000;
+
+export function mergeBatches(state: DashboardState, rows: readonly BatchRow[]): DashboardState {
+  const batches = new Map(state.batches);
+  for (const row of rows) batches.set(row.id, row);
+  if (batches.size > KEPT_BATCHES) dropOldest(batches);
+  return { ...state, batches };
+}
+
+export function forgetBatch(state: DashboardState, id: string): DashboardState {
+  const shown = visibleBatches(state);
+  const index = shown.findIndex((row) => row.id === id);
+  const batches = new Map(state.batches);
+  batches.delete(id);
+  const isOpen = isLookedAt(state, id);
+  const next = isOpen
+    ? { ...state, batches, detail: null, view: { ...state.view, screen: "batches" as const } }
+    : { ...state, batches };
+  if (state.view.selectedId !== id) return next;
+  const neighbour = shown[index + 1] ?? shown[index - 1];
+  return { ...next, view: { ...next.view, selectedId: neighbour?.id ?? null } };
+}
+
+function isLookedAt(state: DashboardState, id: string): boolean {
+  const { screen } = state.view;
+  return (screen === "detail" || screen === "picture") && selectedBatch(state)?.id === id;
+}
+
+/** The batches that the filter lets through, in the chosen order. */
+export function visibleBatches(state: DashboardState): BatchRow[] {
+  const { filter, sort } = state.view;
+  const wanted = filter.trim().toLocaleLowerCase();
+  const rows = [...state.batches.values()].filter((row) => wanted === "" || matches(row, wanted));
+  return rows.sort((a, b) => ORDERS[sort](a, b) || newestFirst(a, b));
+}
+
+/** The batch under the cursor. */
+export function selectedBatch(state: DashboardState): BatchRow | null {
+  const { selectedId } = state.view;
+  return (selectedId === null ? visibleBatches(state)[0] : state.batches.get(selectedId)) ?? null;
+}
+
+/** Ended items of all items, from 0 to 1; an ended batch is whole. */
+export function progressOf(row: BatchRow): number {
+  if (isTerminal(row.status)) return 1;
+  return row.itemCount === 0 ? 0 : (row.successCount + row.failCount) / row.itemCount;
+}
+
+function matches(row: BatchRow, wanted: string): boolean {
+  return [row.name, row.id, row.status, row.model].some((text) => text.toLocaleLowerCase().includes(wanted));
+}
+
+type Order = (a: BatchRow, b: BatchRow) => number;
+
+const newestFirst: Order = (a, b) => b.createdAtMs - a.createdAtMs || (a.id < b.id ? 1 : -1);
+
+const LIFE = [
+  "running",
+  "processing_results",
+  "settling",
+  "queued",
+  "failed",
+  "cancelled",
+  "completed",
+  "output_deleted",
+];
+
+const ORDERS: Record<Sort, Order> = {
+  newest: newestFirst,
+  status: (a, b) => LIFE.indexOf(a.status) - LIFE.indexOf(b.status),
+  progress: (a, b) => progressOf(a) - progressOf(b),
+  name: (a, b) => a.name.localeCompare(b.name),
+  cost: (a, b) => (b.costMicroUsd ?? 0) - (a.costMicroUsd ?? 0),
+};
+
+function dropOldest(batches: Map<string, BatchRow>): void {
+  const ended = [...batches.values()].filter((row) => isTerminal(row.status)).sort(newestFirst);
+  for (const row of ended.slice(-(batches.size - KEPT_BATCHES))) batches.delete(row.id);
+}

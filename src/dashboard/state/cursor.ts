@@ -1,0 +1,33 @@
+import { visibleBatches } from "./batches.ts";
+import { detailLines, layoutOf } from "./layout.ts";
+import type { DashboardState } from "./state.ts";
+
+/** Scrolls so that what is selected can be seen, by as little as needed. */
+export function keepInView(state: DashboardState): DashboardState {
+  const rows = visibleBatches(state);
+  const { view } = state;
+  const found = rows.findIndex((row) => row.id === view.selectedId);
+  const index = Math.max(0, found);
+  const selectedId = found === -1 ? null : view.selectedId;
+  const top = scrollTo(view.top, { index, lines: layoutOf(state).batchLines, count: rows.length });
+  const itemCount = state.detail?.items.length ?? 0;
+  const selectedItem = Math.max(0, Math.min(view.selectedItem, itemCount - 1));
+  const item = { index: selectedItem, lines: detailLines(state), count: itemCount };
+  const itemTop = scrollTo(view.itemTop, item);
+  if (
+    selectedId === view.selectedId &&
+    top === view.top &&
+    selectedItem === view.selectedItem &&
+    itemTop === view.itemTop
+  ) {
+    return state;
+  }
+  return { ...state, view: { ...view, selectedId, top, selectedItem, itemTop } };
+}
+
+function scrollTo(top: number, to: { index: number; lines: number; count: number }): number {
+  const last = Math.max(0, to.count - to.lines);
+  if (to.index < top) return Math.min(to.index, last);
+  if (to.index >= top + to.lines) return Math.min(to.index - to.lines + 1, last);
+  return Math.min(top, last);
+}

@@ -1,0 +1,139 @@
+import { isTerminal } from "../../contract/statuses.ts";
+import type { Key } from "../events.ts";
+import { PROBLEM_LEVELS } from "../model.ts";
+import { selectedBatch } from "./batches.ts";
+import { moveBatchCursor, moveItemCursor } from "./moves.ts";
+import { answerQuestion, ask } from "./questions.ts";
+import { type DashboardState, type Pressed, SORTS, type ViewState } from "./state.ts";
+
+/** What a key does. A question and the filter line take keys first, then the screen that is shown. */
+export function pressKey(state: DashboardState, key: Key): Pressed {
+  const { view } = state;
+  if (key.name === "interrupt") return { state, intent: { type: "quit" } };
+  if (view.question !== null) return answerQuestion(state, view.question, key);
+  if (view.isTypingFilter) return typeFilter(state, key);
+  if (view.screen === "help") return stay(withView(state, { screen: "batches" }));
+  if (view.screen === "picture") return leavePicture(state, key);
+  const moved = view.screen === "detail" ? moveItemCursor(state, key) : moveBatchCursor(state, key);
+  if (moved !== null) return stay(moved);
+  if (key.name === "enter") return view.screen === "detail" ? showPicture(state) : openDetail(state);
+  if (key.name === "escape") return goBack(state);
+  return key.name === "char" ? pressLetter(state, key.text) : stay(state);
+}
+
+function pressLetter(state: DashboardState, letter: string): Pressed {
+  const { view, abilities, vitals } = state;
+  const batch = selectedBatch(state);
+  switch (letter) {
+    case "?":
+      return stay(withView(state, { screen: "help" }));
+    case "q":
+      return view.screen === "detail" ? goBack(state) : ask(state, "quit");
+    case "/":
+      return stay(withView(state, { isTypingFilter: true, screen: "batches" }));
+    case "s":
+      return stay(withView(state, { sort: after(SORTS, view.sort), top: 0 }));
+    case "l":
+      return stay(withView(state, { logLevel: after(PROBLEM_LEVELS, view.logLevel) }));
+    case "p":
+      if (!abilities.pause) return stay(tell(state, "This service's workers cannot be paused from here."));
+      return { state, intent: { type: "pause", isPaused: !vitals.isPaused } };
+    case "o":
+      if (!abilities.openFolder)
+        return stay(tell(state, "There is no folder of this service on this machine."));
+      return { state, intent: { type: "open-folder", batchId: batch?.id ?? null } };
+  }
+  if (batch === null) return stay(state);
+  switch (letter) {
+    case "c":
+      if (isTerminal(batch.status))
+        return stay(tell(state, "This batch has ended: there is nothing to cancel."));
+      return ask(state, "cancel");
+    case "d":
+      if (!isTerminal(batch.status)) {
+        return stay(tell(state, "Only a batch that has ended can be deleted: cancel it first."));
+      }
+      return ask(state, "delete");
+    case "r":
+      if (!abilities.retry)
+        return stay(tell(state, "Retry needs the prompts: use imgbatch retry in the run's directory."));
+      if (batch.failCount === 0) return stay(tell(state, "No item of this batch has failed."));
+      if (!isTerminal(batch.status)) return stay(tell(state, "Wait for the end of the batch, then retry."));
+      return { state, intent: { type: "retry", batchId: batch.id } };
+    case "v":
+      return showPicture(state);
+  }
+  return stay(state);
+}
+
+function openDetail(state: DashboardState): Pressed {
+  const batch = selectedBatch(state);
+  if (batch === null) return stay(state);
+  const view = { screen: "detail" as const, selectedId: batch.id, selectedItem: 0, itemTop: 0 };
+  return {
+    state: { ...withView(state, view), detail: null },
+    intent: { type: "open-detail", batchId: batch.id },
+  };
+}
+
+/** The picture of the item under the cursor; on the main screen, of the batch's first. */
+function showPicture(state: DashboardState): Pressed {
+  const batch = selectedBatch(state);
+  if (batch === null) return stay(state);
+  if (!state.abilities.picture) return stay(tell(state, "Pictures cannot be shown here."));
+  if (state.view.screen !== "detail") return openDetail(state);
+  const item = state.detail?.items[state.view.selectedItem];
+  if (item === undefined) return stay(state);
+  if (item.status !== "success")
+    return stay(tell(state, `${item.customId} has no image: ${item.error ?? item.status}`));
+  const { columns, rows } = state.size;
+  return {
+    state: { ...withView(state, { screen: "picture" }), picture: null },
+    intent: { type: "show-picture", batchId: batch.id, customId: item.customId, columns, rows: rows - 2 },
+  };
+}
+
+function leavePicture(state: DashboardState, key: Key): Pressed {
+  const back = { ...withView(state, { screen: "detail" }), picture: null };
+  const step = key.name === "down" ? 1 : key.name === "up" ? -1 : 0;
+  if (step === 0) return stay(back);
+  const items = state.detail?.items ?? [];
+  for (let i = state.view.selectedItem + step; i >= 0 && i < items.length; i += step) {
+    if (items[i]?.status === "success") return showPicture(withView(back, { selectedItem: i }));
+  }
+  return stay(state);
+}
+
+function goBack(state: DashboardState): Pressed {
+  if (state.view.screen === "detail") {
+    return {
+      state: { ...withView(state, { screen: "batches" }), detail: null },
+      intent: { type: "close-detail" },
+    };
+  }
+  return stay(withView(state, { filter: "", message: null }));
+}
+
+function typeFilter(state: DashboardState, key: Key): Pressed {
+  const { filter } = state.view;
+  if (key.name === "enter") return stay(withView(state, { isTypingFilter: false }));
+  if (key.name === "escape") return stay(withView(state, { isTypingFilter: false, filter: "" }));
+  if (key.name === "backspace")
+    return stay(withView(state, { filter: Array.from(filter).slice(0, -1).join("") }));
+  if (key.name === "char") return stay(withView(state, { filter: filter + key.text, top: 0 }));
+  return stay(moveBatchCursor(state, key) ?? state);
+}
+
+export function withView(state: DashboardState, change: Partial<ViewState>): DashboardState {
+  return { ...state, view: { ...state.view, ...change } };
+}
+
+function tell(state: DashboardState, text: string): DashboardState {
+  return withView(state, { message: { text, isError: false, atMs: state.nowMs } });
+}
+
+const stay = (state: DashboardState): Pressed => ({ state, intent: null });
+
+function after<T>(list: readonly T[], current: T): T {
+  return list[(list.indexOf(current) + 1) % list.length] ?? current;
+}

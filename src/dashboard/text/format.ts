@@ -1,0 +1,88 @@
+import cliTruncate from "cli-truncate";
+import stringWidth from "string-width";
+import { escapeControls } from "../../kernel/text.ts";
+
+const PLAIN = /^[\x20-\x7e]*$/;
+/** Measuring wide characters is slow, and the same names come in every frame. */
+const known = new Map<string, string>();
+const KNOWN_MOST = 4000;
+
+/** The text in exactly `width` cells: cut with an ellipsis or filled up. Wide characters count as two. */
+export function inCells(text: string, width: number, align: "left" | "right" = "left"): string {
+  if (width <= 0) return "";
+  if (PLAIN.test(text))
+    return fill(text.length <= width ? text : `${text.slice(0, width - 1)}…`, width, align);
+  const key = `${width}${align}${text}`;
+  const before = known.get(key);
+  if (before !== undefined) return before;
+  if (known.size >= KNOWN_MOST) known.clear();
+  const cells = cutToCells(text, width, align);
+  known.set(key, cells);
+  return cells;
+}
+
+function fill(text: string, width: number, align: "left" | "right"): string {
+  return align === "left" ? text.padEnd(width) : text.padStart(width);
+}
+
+function cutToCells(text: string, width: number, align: "left" | "right"): string {
+  // Joined emoji are as wide as the terminal likes; taken apart they are two cells each, everywhere.
+  const safe = escapeControls(text).replace(/[\u200d\ufe0e\ufe0f]/g, "");
+  let cut = stringWidth(safe) > width ? cliTruncate(safe, width) : safe;
+  // A wide character at the edge can be one cell too many.
+  if (stringWidth(cut) > width) cut = cliTruncate(safe, width - 1);
+  const space = " ".repeat(Math.max(0, width - stringWidth(cut)));
+  return align === "left" ? cut + space : space + cut;
+}
+
+/** `█████░░░░░`: how much is done, and of that, how much has failed (`▒`). Shape alone tells; colour only helps. */
+export function bar(width: number, done: number, failed = 0): { good: string; bad: string; rest: string } {
+  const filled = done >= 1 ? width : Math.min(width - 1, Math.floor(done * width));
+  const bad = failed > 0 ? Math.min(filled, Math.max(1, Math.round(failed * width))) : 0;
+  return { good: "█".repeat(filled - bad), bad: "▒".repeat(bad), rest: "░".repeat(width - filled) };
+}
+
+const HEIGHTS = " ▁▂▃▄▅▆▇█";
+
+/** The last `width` values as a line of bars; the highest value is a full one. */
+export function sparkline(values: readonly number[], width: number): string {
+  const shown = values.slice(-width);
+  const most = Math.max(1, ...shown);
+  const bars = shown.map((value) => HEIGHTS[value === 0 ? 0 : Math.max(1, Math.round((value / most) * 8))]);
+  return bars.join("").padStart(width, " ");
+}
+
+/** `59s`, `12m`, `3h05`, `2d`: short, for columns. */
+export function age(ms: number): string {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m${s < 600 ? String(s % 60).padStart(2, "0") : ""}`;
+  if (s < 86_400) return `${Math.floor(s / 3600)}h${String(Math.floor((s % 3600) / 60)).padStart(2, "0")}`;
+  return `${Math.floor(s / 86_400)}d`;
+}
+
+/** `$1.24`, `$0.0335`: whole cents from a dollar on. */
+export function dollars(microUsd: number | null): string {
+  if (microUsd === null) return "–";
+  const usd = microUsd / 1_000_000;
+  if (usd >= 1 || microUsd % 10_000 === 0) return `$${usd.toFixed(2)}`;
+  return `$${usd.toFixed(4).replace(/0$/, "")}`;
+}
+
+/** `512 B`, `1.4 MB`, `79 GB`: decimal units, as file managers show them. */
+export function bytes(count: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let value = count;
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+}
+
+/** `14:03:59`, in the zone of this machine. */
+export function clockTime(ms: number): string {
+  const at = new Date(ms);
+  return [at.getHours(), at.getMinutes(), at.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
+}

@@ -1,0 +1,243 @@
+import type { Fact } from "./dashboard/events.ts";
+import type { BatchRow, ItemRow, ServiceFacts } from "./dashboard/model.ts";
+import { openFolder } from "./dashboard/open-folder.ts";
+import type { DashboardSource, Intent } from "./dashboard/source.ts";
+import { bytes as sizeText } from "./dashboard/text/format.ts";
+import { readIntact } from "./domain/downloads/read-intact.ts";
+import type { Feed } from "./domain/feed.ts";
+import type { BlobStore } from "./domain/ports/blob-store.ts";
+import type { Stores } from "./domain/ports/stores.ts";
+import type { BatchRecord, ItemRecord, OutputRecord } from "./domain/records.ts";
+import type { Clock } from "./kernel/clock.ts";
+import { toCells } from "./pictures.ts";
+
+/** Batches of earlier times that are shown when the view opens. */
+const FIRST_ROWS = 500;
+const DISK_EVERY_MS = 10_000;
+/** More could not be read anyway. */
+const FAILURES_A_FRAME = 10;
+
+/** What the live view of a service in this process is made from. */
+export interface LiveViewDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  feed: Feed;
+  clock: Clock;
+  facts: ServiceFacts;
+  freeDiskBytes(): Promise<number>;
+  /** What the workers do now. */
+  queue(): { running: number; places: number; isPaused: boolean };
+  setPaused(isPaused: boolean): void;
+  cancel(batchId: string): Promise<void>;
+  /** Makes a new batch of the failed items; answers its name and how many items it has. */
+  retry(batchId: string): Promise<{ name: string; itemCount: number }>;
+  deleteOutputs(batchId: string): Promise<void>;
+  deleteRecord(batchId: string): Promise<void>;
+}
+
+/**
+ * The source of the dashboard of `serve`. Listens to the service's feed, and reads each changed batch once a frame,
+ * however often it changed.
+ */
+export function liveView(deps: LiveViewDeps): DashboardSource {
+  const { stores, feed } = deps;
+  let tell: (fact: Fact) => void = () => {};
+  let openDetail: string | null = null;
+
+  const showDetail = (batchId: string) => {
+    const detail = detailOf(stores, batchId);
+    if (detail !== null) tell({ type: "detail", detail });
+  };
+  const actions: { [T in Intent["type"]]: (intent: Extract<Intent, { type: T }>) => Promise<void> | void } = {
+    "open-detail": ({ batchId }) => {
+      openDetail = batchId;
+      showDetail(batchId);
+    },
+    "close-detail": () => {
+      openDetail = null;
+    },
+    "show-picture": (intent) => showPicture(deps, intent, tell),
+    cancel: async ({ batchId }) => {
+      await deps.cancel(batchId);
+      tell({ type: "message", text: "Cancelled. What was finished stays and is billed." });
+    },
+    retry: async ({ batchId }) => {
+      const { name, itemCount } = await deps.retry(batchId);
+      tell({ type: "message", text: `Trying ${itemCount} again, as a new batch “${name}”.` });
+    },
+    "delete-outputs": async ({ batchId }) => {
+      await deps.deleteOutputs(batchId);
+      tell({ type: "message", text: "The image files are deleted; the record stays." });
+    },
+    "delete-record": async ({ batchId }) => {
+      await deps.deleteRecord(batchId);
+      tell({ type: "message", text: "The record is deleted; its files go when their time comes." });
+    },
+    "open-folder": async () => {
+      tell({ type: "message", text: await openFolder(deps.facts.dataDirectory ?? ".") });
+    },
+    pause: ({ isPaused }) => {
+      deps.setPaused(isPaused);
+      tell({ type: "vitals", vitals: { isPaused } });
+    },
+    quit: () => {},
+  };
+
+  return {
+    abilities: {
+      pause: true,
+      retry: true,
+      openFolder: true,
+      picture: true,
+      activity: true,
+      endsService: true,
+    },
+    start: (listener) => {
+      tell = listener;
+      const changed = new Set<string>();
+      let hasMoved = true;
+      let failures: { batchId: string; customId: string }[] = [];
+      let images = 0;
+      let diskAtMs = Number.NEGATIVE_INFINITY;
+      const unsubscribe = feed.subscribe((event) => {
+        if (event.type === "request") return tell({ type: "request", line: event.line });
+        if (event.type === "log") return tell({ type: "log", line: event.line });
+        if (event.type === "batch-gone") {
+          changed.delete(event.batchId);
+          return tell({ type: "batch-gone", id: event.batchId });
+        }
+        changed.add(event.batchId);
+        hasMoved = true;
+        if (event.type === "item" && event.status === "success") images++;
+        if (event.type === "item" && event.status === "failed") failures.push(event);
+      });
+      tell({ type: "service", facts: deps.facts });
+      tell({ type: "batches", rows: firstRows(stores) });
+      const flush = () => {
+        if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
+        images = 0;
+        const rows = [...changed].map((id) => stores.read.batches.byId(id)).filter(isShown);
+        if (rows.length > 0) tell({ type: "batches", rows: rows.map(toRow) });
+        for (const failure of failures.slice(-FAILURES_A_FRAME)) tellFailure(deps, failure, tell);
+        failures = [];
+        if (openDetail !== null && changed.has(openDetail)) showDetail(openDetail);
+        changed.clear();
+        const { running, places, isPaused } = deps.queue();
+        if (hasMoved) {
+          const waitingItems = Math.max(0, stores.read.batches.pendingItemCount() - running);
+          tell({
+            type: "vitals",
+            vitals: { ...moneyOf(stores), waitingItems, runningItems: running, places, isPaused },
+          });
+        }
+        hasMoved = false;
+        const nowMs = deps.clock.nowMs();
+        if (Math.abs(nowMs - diskAtMs) < DISK_EVERY_MS) return;
+        diskAtMs = nowMs;
+        deps.freeDiskBytes().then(
+          (freeDiskBytes) => tell({ type: "vitals", vitals: { freeDiskBytes } }),
+          () => {},
+        );
+      };
+      return { flush, stop: unsubscribe };
+    },
+    perform: async (intent) => {
+      await (actions[intent.type] as (intent: Intent) => Promise<void> | void)(intent);
+    },
+  };
+}
+
+/** All that work, and the newest of the others. */
+function firstRows(stores: Stores): BatchRow[] {
+  const working = stores.read.batches.withStatus(["queued", "running", "processing_results", "settling"]);
+  const latest = stores.read.batches.latest(FIRST_ROWS);
+  const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
+  return [...byId.values()].filter(isShown).map(toRow);
+}
+
+/** A line among the errors for an image that could not be made. */
+function tellFailure(
+  { stores, clock }: LiveViewDeps,
+  { batchId, customId }: { batchId: string; customId: string },
+  tell: (fact: Fact) => void,
+): void {
+  const item = stores.read.items.byCustomId(batchId, customId);
+  if (item?.error == null) return;
+  const name = stores.read.batches.byId(batchId)?.taskName ?? batchId;
+  const text = `${customId} failed, ${item.error.code}: ${item.error.message} (“${name}”)`;
+  tell({ type: "log", line: { atMs: clock.nowMs(), level: "warn", text } });
+}
+
+function isShown(batch: BatchRecord | null): batch is BatchRecord {
+  return batch !== null && batch.recordDeletedAtMs === null;
+}
+
+function toRow(batch: BatchRecord): BatchRow {
+  return {
+    id: batch.id,
+    name: batch.taskName,
+    status: batch.status,
+    model: batch.model,
+    provider: batch.provider,
+    itemCount: batch.itemCount,
+    successCount: batch.successCount,
+    failCount: batch.failCount,
+    estimatedMicroUsd: batch.estimatedMicroUsd,
+    costMicroUsd: batch.actualMicroUsd ?? batch.successCount * batch.price.imageMicroUsd,
+    createdAtMs: batch.createdAtMs,
+    endedAtMs: batch.endedAtMs,
+    error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
+  };
+}
+
+function moneyOf(stores: Stores): { balanceMicroUsd: number; heldMicroUsd: number } {
+  const accounts = stores.read.accounts.list();
+  const sum = (pick: (account: (typeof accounts)[number]) => number) =>
+    accounts.reduce((total, account) => total + pick(account), 0);
+  return { balanceMicroUsd: sum((a) => a.balanceMicroUsd), heldMicroUsd: sum((a) => a.heldMicroUsd) };
+}
+
+function detailOf(stores: Stores, batchId: string) {
+  return stores.snapshot((read) => {
+    const batch = read.batches.byId(batchId);
+    if (batch === null) return null;
+    const outputs = new Map<number, OutputRecord[]>();
+    for (const output of read.outputs.ofBatch(batchId)) {
+      outputs.set(output.itemId, [...(outputs.get(output.itemId) ?? []), output]);
+    }
+    const items = read.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
+    return {
+      batchId,
+      items: items.map((item) => toItemRow(item, outputs.get(item.id) ?? [], batch.price.imageMicroUsd)),
+      history: read.batches.events(batchId).map(({ to, atMs }) => ({ status: to, atMs })),
+    };
+  });
+}
+
+function toItemRow(item: ItemRecord, outputs: readonly OutputRecord[], imageMicroUsd: number): ItemRow {
+  const sizeBytes = outputs.reduce((sum, output) => sum + output.sizeBytes, 0);
+  return {
+    customId: item.customId,
+    status: item.status,
+    prompt: item.prompt,
+    error: item.error === null ? null : `${item.error.code}: ${item.error.message}`,
+    sizeBytes: outputs.length === 0 ? null : sizeBytes,
+    costMicroUsd: item.status === "success" ? imageMicroUsd : null,
+  };
+}
+
+async function showPicture(
+  { stores, blobs }: LiveViewDeps,
+  intent: Extract<Intent, { type: "show-picture" }>,
+  tell: (fact: Fact) => void,
+): Promise<void> {
+  const { batchId, customId, columns, rows } = intent;
+  const item = stores.read.items.byCustomId(batchId, customId);
+  const [output] = item === null ? [] : stores.read.outputs.ofItem(item.id);
+  if (output === undefined) throw new Error(`${customId} has no image any more.`);
+  const bytes = await readIntact(blobs, output);
+  const pixels = await toCells(bytes, { columns, rows });
+  const { widthPx, heightPx, mimeType, sizeBytes } = output;
+  const caption = `${widthPx}×${heightPx} ${mimeType} ${sizeText(sizeBytes)}`;
+  tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
+}

@@ -1,0 +1,183 @@
+import { render } from "ink";
+import stringWidth from "string-width";
+import { describe, expect, it } from "vitest";
+import { Dashboard } from "../../../src/dashboard/components/dashboard.tsx";
+import { FrameStream } from "../../../src/dashboard/painter.ts";
+import type { DashboardState } from "../../../src/dashboard/state/state.ts";
+import { applied, batchRow, itemRow, NOW, press, viewOf } from "../facts.ts";
+
+/** The screen as a person sees it: lines without colours. */
+function linesOf(state: DashboardState): string[] {
+  let last = "";
+  const stdout = new FrameStream(state.size.columns, (frame) => {
+    last = frame;
+  });
+  const options = { stdout: stdout as never, debug: true, patchConsole: false, exitOnCtrlC: false };
+  render(<Dashboard state={state} />, options).unmount();
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are escape sequences
+  return last.replace(/\x1b\[[0-9;]*m/g, "").split("\n");
+}
+
+const NAME =
+  "一只在雪地里奔跑的红色狐狸和它的许多朋友们在月光下的森林里一起唱歌跳舞直到天亮为止的很长很长的故事啊啊啊啊啊啊";
+
+function busy(size: { columns: number; rows: number }): DashboardState {
+  const rows = [
+    batchRow(1, { name: NAME }),
+    batchRow(2, { name: "emoji 🦊🦊 👩‍👩‍👧‍👦", status: "queued", successCount: 0, failCount: 0 }),
+    batchRow(3, { status: "completed", successCount: 9, failCount: 1 }),
+    batchRow(4, { status: "failed", error: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED: no provider" }),
+    ...Array.from({ length: 60 }, (_, n) => batchRow(n + 5, { status: "completed", failCount: 0 })),
+  ];
+  return applied(
+    viewOf(rows, size),
+    {
+      type: "service",
+      facts: {
+        url: "http://127.0.0.1:8787",
+        dataDirectory: "/data",
+        providers: "procedural",
+        startedAtMs: NOW - 64_000,
+      },
+    },
+    { type: "vitals", vitals: { balanceMicroUsd: 999_123_400, heldMicroUsd: 804_000, freeDiskBytes: 79e9 } },
+    { type: "vitals", vitals: { waitingItems: 312, runningItems: 2, places: 2 } },
+    { type: "images", count: 4, atMs: NOW },
+    {
+      type: "request",
+      line: {
+        atMs: NOW,
+        method: "POST",
+        path: "/v1/images/batches",
+        status: 200,
+        durationMs: 4,
+        key: "imgb_abcdefg",
+      },
+    },
+    { type: "log", line: { atMs: NOW, level: "error", text: "image could not be stored; trying again" } },
+  );
+}
+
+const SIZES = [
+  { columns: 80, rows: 24 },
+  { columns: 160, rows: 50 },
+  { columns: 200, rows: 60 },
+  { columns: 40, rows: 12 },
+  { columns: 60, rows: 10 },
+];
+
+describe("the screens", () => {
+  it.each(SIZES)("[VIEW-1] at $columns×$rows every screen fits the window, in width and height", (size) => {
+    const main = busy(size);
+    const detail = applied(press(main, "enter").state, {
+      type: "detail",
+      detail: {
+        batchId: batchRow(1).id,
+        items: [itemRow(1), itemRow(2, { customId: NAME, prompt: NAME, status: "failed", error: NAME })],
+        history: [{ status: "queued", atMs: NOW }],
+      },
+    });
+    const picture = {
+      batchId: "b",
+      customId: "i1",
+      widthPx: 10,
+      heightPx: 9,
+      rgb: new Uint8Array(270),
+      caption: "1K",
+    };
+    const states = [
+      main,
+      detail,
+      applied(press(detail, "v").state, { type: "picture", picture }),
+      press(main, "?").state,
+      press(main, "c").state,
+      press(main, "/", "x", "y").state,
+      viewOf([], size),
+    ];
+    for (const state of states) {
+      const lines = linesOf(state);
+      expect(lines.length).toBeLessThanOrEqual(size.rows);
+      for (const line of lines) expect(stringWidth(line)).toBeLessThanOrEqual(size.columns);
+    }
+  });
+
+  it("[VIEW-8] the first screen says what it is about: service, money, batches, queue, requests, errors, keys", () => {
+    const text = linesOf(busy({ columns: 80, rows: 24 })).join("\n");
+    for (const words of [
+      "http://127.0.0.1:8787",
+      "procedural",
+      "up 1m04",
+      "balance $999.12",
+      "79.0 GB free",
+      "waiting 312",
+      "running 2 of 2 workers",
+      "POST   /v1/images/batches",
+      "imgb_abcdefg",
+      "error",
+      "image could not be stored",
+      "? help",
+      "q quit",
+    ]) {
+      expect(text).toContain(words);
+    }
+  });
+
+  it("[VIEW-7] columns stay under their titles beside wide names", () => {
+    const lines = linesOf(busy({ columns: 80, rows: 24 }));
+    const title = lines.find((line) => line.includes("STATUS")) ?? "";
+    const at = stringWidth(title.slice(0, title.indexOf("STATUS")));
+    for (const mark of ["» running", "· queued", "! completed", "× failed"]) {
+      const { state } = press(busy({ columns: 80, rows: 24 }), "s", "s", "s");
+      const line = [...lines, ...linesOf(state)].find((l) => l.includes(mark)) ?? "";
+      if (line !== "") expect(stringWidth(line.slice(0, line.indexOf(mark)))).toBe(at);
+    }
+  });
+
+  it("[VIEW-8] a batch with failures never looks like a plain success", () => {
+    const row = batchRow(3, { status: "completed", successCount: 9, failCount: 1 });
+    const text = linesOf(viewOf([row])).join("\n");
+    expect(text).toContain("! completed");
+    expect(linesOf(viewOf([{ ...row, failCount: 0 }])).join("\n")).toContain("✓ completed");
+    expect(linesOf(viewOf([{ ...row, successCount: 0, failCount: 10 }])).join("\n")).toContain("× no images");
+  });
+
+  it("[VIEW-7] text of others cannot move the cursor, wherever it is shown", () => {
+    const evil = "\x1b[2Jevil\x07\r\nname";
+    const row = batchRow(1, { name: evil, model: evil, status: "failed", error: evil });
+    const log = { type: "log" as const, line: { atMs: NOW, level: "error" as const, text: evil } };
+    const main = applied(viewOf([row]), log);
+    const items = [
+      itemRow(1, { customId: evil, prompt: evil }),
+      itemRow(2, { status: "failed", error: evil }),
+    ];
+    const open = press(main, "enter").state;
+    const detail = applied(open, { type: "detail", detail: { batchId: row.id, items, history: null } });
+    const states = [
+      main,
+      detail,
+      press(detail, "v").state,
+      press(main, "d").state,
+      applied(main, { type: "message", text: evil }),
+    ];
+    for (const state of states) {
+      const lines = linesOf(state);
+      expect(lines.length).toBeLessThanOrEqual(24);
+      expect(lines.join("")).toContain("evil");
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: these must not be there
+      expect(lines.join("")).not.toMatch(/[\x00-\x1f\x7f]/);
+    }
+  });
+
+  it("[VIEW-8] a narrow window keeps the way out, a view without requests has more room for batches", () => {
+    const narrow = linesOf(busy({ columns: 40, rows: 12 })).at(-1);
+    expect(narrow).toMatch(/\? help q quit$/);
+    const state = busy({ columns: 80, rows: 24 });
+    const quiet = linesOf({ ...state, abilities: { ...state.abilities, activity: false } });
+    expect(quiet.join("\n")).not.toMatch(/Requests|Errors/);
+    expect(quiet.filter((line) => line.includes("batch ")).length).toBeGreaterThan(14);
+  });
+
+  it("[VIEW-8] an empty service tells how to begin", () => {
+    expect(linesOf(viewOf([])).join("\n")).toContain("imgbatch submit prompts.jsonl");
+  });
+});

@@ -1,0 +1,67 @@
+import type { DashboardEvent, Key } from "../../src/dashboard/events.ts";
+import type { BatchRow, ItemRow } from "../../src/dashboard/model.ts";
+import type { Intent } from "../../src/dashboard/source.ts";
+import { reduce } from "../../src/dashboard/state/reduce.ts";
+import { type DashboardState, initialState } from "../../src/dashboard/state/state.ts";
+
+export const NOW = 1_800_000_000_000;
+
+export const ALL_ABILITIES = {
+  pause: true,
+  retry: true,
+  openFolder: true,
+  picture: true,
+  activity: true,
+  endsService: true,
+};
+
+export function batchRow(n: number, change: Partial<BatchRow> = {}): BatchRow {
+  return {
+    id: `imgbatch_${String(n).padStart(32, "0")}`,
+    name: `batch ${n}`,
+    status: "running",
+    model: "vendorx-3.1-flash-image",
+    provider: "procedural",
+    itemCount: 10,
+    successCount: 4,
+    failCount: 1,
+    estimatedMicroUsd: 335_000,
+    costMicroUsd: 134_000,
+    createdAtMs: NOW - 60_000 + n * 1000,
+    endedAtMs: null,
+    error: null,
+    ...change,
+  };
+}
+
+export function itemRow(n: number, change: Partial<ItemRow> = {}): ItemRow {
+  const success = { status: "success" as const, error: null, sizeBytes: 180_000, costMicroUsd: 33_500 };
+  return { customId: `i${n}`, prompt: `picture ${n}`, ...success, ...change };
+}
+
+/** A view of 80×24 cells with these batches. */
+export function viewOf(rows: readonly BatchRow[], size = { columns: 80, rows: 24 }): DashboardState {
+  const start = initialState({ nowMs: NOW, ...size, abilities: ALL_ABILITIES });
+  return applied(start, { type: "batches", rows });
+}
+
+/** The state after these events, one after the other. */
+export function applied(state: DashboardState, ...events: DashboardEvent[]): DashboardState {
+  return events.reduce((now, event) => reduce(now, event).state, state);
+}
+
+/** Presses keys: names such as `down`, or letters. Answers the state and what was asked for on the way. */
+export function press(
+  state: DashboardState,
+  ...keys: string[]
+): { state: DashboardState; intents: Intent[] } {
+  const intents: Intent[] = [];
+  let now = state;
+  for (const name of keys) {
+    const key = (name.length === 1 ? { name: "char", text: name } : { name }) as Key;
+    const pressed = reduce(now, { type: "key", key });
+    now = pressed.state;
+    if (pressed.intent !== null) intents.push(pressed.intent);
+  }
+  return { state: now, intents };
+}

@@ -1,0 +1,90 @@
+import fc from "fast-check";
+import stringWidth from "string-width";
+import { describe, expect, it } from "vitest";
+import { age, bar, bytes, dollars, inCells, sparkline } from "../../../src/dashboard/text/format.ts";
+
+describe("text in cells", () => {
+  it("[VIEW-7] takes exactly its width, whatever the script, and passes no control character on", () => {
+    const text = fc.oneof(
+      fc.string({ unit: "grapheme", maxLength: 80 }),
+      fc.string({ unit: "binary", maxLength: 40 }),
+      fc.constantFrom(
+        "一只在雪地里奔跑的红色狐狸和它的朋友",
+        "👩‍👩‍👧‍👦🦊🦊 party",
+        "e\u0301e\u0301",
+        "a\x1b[31mb\u0007c",
+      ),
+    );
+    fc.assert(
+      fc.property(
+        text,
+        fc.integer({ min: 1, max: 60 }),
+        fc.constantFrom("left", "right"),
+        (value, width, align) => {
+          const cells = inCells(value, width, align as "left" | "right");
+          expect(stringWidth(cells)).toBe(width);
+          expect(cells).not.toMatch(/\p{Cc}/u);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  it("[VIEW-7] shows what has room whole, and marks what was cut", () => {
+    expect(inCells("fox", 5)).toBe("fox  ");
+    expect(inCells("fox", 5, "right")).toBe("  fox");
+    expect(inCells("a long name", 6)).toBe("a lon…");
+    expect(inCells("红色狐狸", 5)).toBe("红色…");
+  });
+});
+
+describe("small pictures in text", () => {
+  it("[VIEW-7] a bar is never full before the end, and shows any failure", () => {
+    const width = ({ good, bad, rest }: ReturnType<typeof bar>) => good.length + bad.length + rest.length;
+    fc.assert(
+      fc.property(
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        (done, failed) => {
+          const parts = bar(10, done, failed * done);
+          expect(width(parts)).toBe(10);
+          if (done < 1) expect(parts.rest).not.toBe("");
+        },
+      ),
+    );
+    expect(bar(10, 1)).toEqual({ good: "█".repeat(10), bad: "", rest: "" });
+    expect(bar(10, 1, 0.001).bad).toBe("▒");
+  });
+
+  it("[VIEW-6] the sparkline is as wide as asked, and silence is empty", () => {
+    expect(sparkline([0, 1, 2, 4, 8], 8)).toBe("    ▁▂▄█");
+    expect(sparkline([0, 0, 0], 5)).toBe("     ");
+    expect(sparkline([1, 1, 1, 1], 2)).toBe("██");
+  });
+});
+
+describe("numbers", () => {
+  it("[VIEW-7] are short and exact enough", () => {
+    expect([dollars(null), dollars(0), dollars(33_500), dollars(1_240_000), dollars(100_000)]).toEqual([
+      "–",
+      "$0.00",
+      "$0.0335",
+      "$1.24",
+      "$0.10",
+    ]);
+    expect([age(-5), age(59_000), age(64_000), age(720_000), age(11_100_000), age(172_800_000)]).toEqual([
+      "0s",
+      "59s",
+      "1m04",
+      "12m",
+      "3h05",
+      "2d",
+    ]);
+    expect([bytes(0), bytes(999), bytes(1_400_000), bytes(79e9)]).toEqual([
+      "0 B",
+      "999 B",
+      "1.4 MB",
+      "79.0 GB",
+    ]);
+  });
+});

@@ -1,0 +1,91 @@
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
+import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+/** Makes nothing of a first batch but the good ones; everything of a retry. */
+function unluckyProvider(): FakeProvider {
+  const provider = new FakeProvider();
+  provider.answer = async ({ prompt, isRetryBatch }) => {
+    if (prompt === "refused") throw new ProviderError("SAFETY_BLOCKED", "no");
+    if (prompt === "broken" && !isRetryBatch) throw new ProviderError("PROVIDER_ITEM_FAILED", "no");
+    return made(await tinyPng());
+  };
+  return provider;
+}
+
+async function referenceImage() {
+  return { mime_type: "image/png", data: (await tinyPng(7)).toString("base64") };
+}
+
+async function failedBatch(prompts: readonly string[]) {
+  const provider = unluckyProvider();
+  const service = await startTestService({ providers: [provider] });
+  const reference_images = [await referenceImage()];
+  const items = prompts.map((prompt) => ({ custom_id: `the ${prompt} one`, prompt, reference_images }));
+  const { id } = await service.submit({ model: MODEL, task_name: "foxes", metadata: { a: "b" }, items });
+  await service.until(id);
+  return { service, provider, id };
+}
+
+describe("a retry of the failed items inside the service", () => {
+  it("[RETRY-6] makes a linked batch of the failed items alone, with their references, and pays them once", async () => {
+    const { service, provider, id } = await failedBatch(["good", "broken", "refused"]);
+    provider.requests.length = 0;
+    expect(await service.view.retry(id)).toEqual({ name: "foxes", itemCount: 1 });
+    const { stores, blobs } = await openBeside(service.data);
+    const retried = stores.read.batches.latest(1)[0];
+    const ended = await service.until(retried?.id ?? "");
+    expect(ended).toMatchObject({
+      parent_batch_id: id,
+      success_count: 1,
+      fail_count: 0,
+      actual_cost: 0.0335,
+    });
+    expect(retried?.metadata).toEqual(stores.read.batches.byId(id)?.metadata);
+    expect(provider.requests).toHaveLength(1);
+    expect(provider.requests[0]).toMatchObject({ prompt: "broken", isRetryBatch: true });
+    expect(provider.requests[0]?.references.map(({ bytes }) => bytes)).toEqual([await tinyPng(7)]);
+    expect(stores.read.items.byCustomId(ended.id, "the broken one")?.status).toBe("success");
+    const account = stores.read.accounts.byName("default");
+    expect(account).toMatchObject({ balanceMicroUsd: 1_000_000_000 - 2 * 33_500, heldMicroUsd: 0 });
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[RETRY-6] refuses when nothing is left to try, and says why", async () => {
+    const refused = await failedBatch(["good", "refused"]);
+    await expect(refused.service.view.retry(refused.id)).rejects.toMatchObject({
+      code: "USAGE",
+      message: "The failed items were refused for what they ask.",
+    });
+    const good = await failedBatch(["good"]);
+    await expect(good.service.view.retry(good.id)).rejects.toThrow("No item has failed.");
+    expect((await good.service.view.retry("imgbatch_no").catch((error) => error)).code).toBe(
+      "BATCH_IMAGE_NOT_FOUND",
+    );
+  });
+
+  it("[RETRY-6] refuses when the references are gone already, before anything is paid", async () => {
+    const { service, id } = await failedBatch(["broken"]);
+    const { stores, blobs } = await openBeside(service.data);
+    for (const { blobKey } of stores.read.references.ofSource(id, 0)) await blobs.deleteAll(blobKey ?? "");
+    await expect(service.view.retry(id)).rejects.toThrow("The reference images of this batch are gone");
+    expect(stores.read.batches.all()).toHaveLength(1);
+  });
+
+  it("[RETRY-6] waits for the end of the batch", async () => {
+    const provider = new FakeProvider();
+    const held = gate();
+    provider.answer = async () => {
+      await held.promise;
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [provider] });
+    const { id } = await service.submit({ model: MODEL, items: [{ prompt: "a" }] });
+    await expect(service.view.retry(id)).rejects.toThrow("The batch has not ended yet.");
+    held.open();
+    await service.until(id);
+  });
+});

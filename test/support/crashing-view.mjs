@@ -1,0 +1,14 @@
+// Shows the live view, and dies of an error that nobody expected. Needs a build.
+import { showDashboard } from "../../dist/dashboard/show.js";
+
+const source = {
+  abilities: { pause: true, retry: true, openFolder: true, picture: true, activity: true, endsService: true },
+  start: () => ({ stop: () => {} }),
+  perform: async () => {
+    setImmediate(() => {
+      throw new Error("the crash of the test");
+    });
+  },
+};
+const { stdin, stdout } = process;
+await showDashboard(source, { stdin, stdout, signal: new AbortController().signal, hasColor: true });

@@ -1,0 +1,82 @@
+import { describe, expect, it, vi } from "vitest";
+import { FakeJobProvider } from "../support/fake-job-provider.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { type Gate, gate } from "../support/gate.ts";
+import { items, MODEL, startTestService } from "../support/service.ts";
+
+/** A provider whose images wait for the test; a gate for each request, in order. */
+function heldProvider(): { provider: FakeProvider; gates: Gate<void>[] } {
+  const provider = new FakeProvider();
+  const gates: Gate<void>[] = [];
+  provider.answer = async (_request, signal) => {
+    const held = gate();
+    gates.push(held);
+    signal.addEventListener("abort", () => held.fail(signal.reason));
+    await held.promise;
+    return made(await tinyPng());
+  };
+  return { provider, gates };
+}
+
+/** Time enough for anything that would begin. */
+const aMoment = () => new Promise((resolve) => setTimeout(resolve, 60));
+
+describe("paused workers", () => {
+  it("[WORK-10] begin nothing new, end what runs, and go on when they are resumed", async () => {
+    const { provider, gates } = heldProvider();
+    const service = await startTestService({ providers: [provider] });
+    const { id } = await service.submit({ model: MODEL, items: items(4) });
+    await vi.waitFor(() => expect(gates).toHaveLength(2));
+    service.view.setPaused(true);
+    expect(service.view.queue()).toEqual({ running: 2, places: 2, isPaused: true });
+    for (const held of gates) held.open();
+    await vi.waitFor(async () => expect((await service.batch(id)).success_count).toBe(2));
+    await aMoment();
+    expect(provider.requests).toHaveLength(2);
+    expect(service.view.queue().running).toBe(0);
+    service.view.setPaused(false);
+    await vi.waitFor(() => expect(gates).toHaveLength(4));
+    for (const held of gates) held.open();
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
+  });
+
+  it("[WORK-10] leave requests answered: batches are taken, looked at, cancelled and made later", async () => {
+    const { provider, gates } = heldProvider();
+    const service = await startTestService({ providers: [provider] });
+    service.view.setPaused(true);
+    const first = await service.submit({ model: MODEL, items: items(1) });
+    const second = await service.submit({ model: MODEL, items: items(1) });
+    await aMoment();
+    expect(provider.requests).toHaveLength(0);
+    const cancelled = await service.ask(`/${first.id}/cancel`, { method: "POST" });
+    expect([cancelled.status, await cancelled.json()]).toMatchObject([200, { status: "cancelled" }]);
+    service.view.setPaused(false);
+    await vi.waitFor(() => expect(gates).toHaveLength(1));
+    gates[0]?.open();
+    expect(await service.until(second.id)).toMatchObject({ status: "completed" });
+    expect(provider.requests).toHaveLength(1);
+  });
+
+  it("[WORK-10] are not paused after a restart, and stopping them while paused loses nothing", async () => {
+    const { provider, gates } = heldProvider();
+    const first = await startTestService({ providers: [provider] });
+    const { id } = await first.submit({ model: MODEL, items: items(3) });
+    await vi.waitFor(() => expect(gates).toHaveLength(2));
+    first.view.setPaused(true);
+    await first.close(0);
+    const second = await startTestService({ data: first.data });
+    expect(second.view.queue().isPaused).toBe(false);
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 3 });
+  });
+
+  it("[WORK-10] hand no whole batch to an upstream either", async () => {
+    const upstream = new FakeJobProvider();
+    const service = await startTestService({ providers: [upstream] });
+    service.view.setPaused(true);
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await aMoment();
+    expect(upstream.jobs.size).toBe(0);
+    service.view.setPaused(false);
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+  });
+});
