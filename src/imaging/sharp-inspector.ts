@@ -22,11 +22,12 @@ interface Header {
   widthPx: number;
   heightPx: number;
   frames: number;
+  isTurned: boolean;
 }
 
 /**
  * Decodes with libvips on its own threads. Width and height are those of the stored pixels: an EXIF orientation is
- * not applied. An animated WebP is taken as an image of its frame size; all its frames are decoded and their pixels
+ * told, not applied. An animated WebP is taken as an image of its frame size; all its frames are decoded and their pixels
  * count together. Large images wait for each other.
  * Rules: IMG-1, IMG-2, IMG-3, IMG-4, IMG-5, IMG-9, IMG-10.
  */
@@ -54,18 +55,24 @@ export const sharpInspector: ImageInspector = {
     if (missing !== null) throw new InvalidImageError(`the ${name} image is truncated: ${missing}`);
     const decode = () => decodeAll(bytes, name, header, limits.maxPixels);
     await (pixels > LARGE_PIXELS ? largeImages.add(decode) : decode());
-    return { mimeType, widthPx: header.widthPx, heightPx: header.heightPx, decodedPixels: pixels };
+    const { widthPx, heightPx, isTurned } = header;
+    return { mimeType, widthPx, heightPx, decodedPixels: pixels, ...(isTurned ? { isTurned } : {}) };
   },
 };
 
 async function readHeader(bytes: Buffer, name: string): Promise<Header> {
   try {
     // No pixel limit here: this reads the header only, and the caller words the refusal with the real size.
-    const { width, height, pages } = await sharp(bytes, {
+    const {
+      width,
+      height,
+      pages,
+      orientation = 1,
+    } = await sharp(bytes, {
       limitInputPixels: false,
       failOn: "none",
     }).metadata();
-    return { widthPx: width, heightPx: height, frames: pages ?? 1 };
+    return { widthPx: width, heightPx: height, frames: pages ?? 1, isTurned: orientation >= 5 };
   } catch (error) {
     throw new InvalidImageError(`the ${name} image has no readable header: ${reason(error)}`, {
       cause: error,

@@ -3,8 +3,11 @@ import type { ImageMimeType } from "../../contract/image-types.ts";
 /** What the bytes of an image really are. */
 export interface ImageFacts {
   mimeType: ImageMimeType;
+  /** Of the stored pixels. */
   widthPx: number;
   heightPx: number;
+  /** The file says that it is to be shown on its side: width and height change places. */
+  isTurned?: true;
   /** Pixels of all frames together: what decoding it cost. */
   decodedPixels: number;
 }

@@ -102,6 +102,8 @@ export class ProviderError extends Error {
   readonly retryAfterMs: number | null;
   /** The HTTP status that the upstream answered; null when it answered none. */
   readonly upstreamStatus: number | null;
+  /** What refused, or made nothing, in the provider's own words; null when it did not say. */
+  readonly modelVersion: string | null;
 
   constructor(
     code: ItemErrorCode,
@@ -111,6 +113,7 @@ export class ProviderError extends Error {
       retryable?: boolean;
       retryAfterMs?: number | null;
       upstreamStatus?: number | null;
+      modelVersion?: string | null;
       cause?: unknown;
     } = {},
   ) {
@@ -121,5 +124,6 @@ export class ProviderError extends Error {
     this.retryable = options.retryable ?? (code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT");
     this.retryAfterMs = options.retryAfterMs ?? null;
     this.upstreamStatus = options.upstreamStatus ?? null;
+    this.modelVersion = options.modelVersion ?? null;
   }
 }

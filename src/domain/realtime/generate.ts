@@ -133,7 +133,7 @@ export class Realtime {
   /** A refusal and an empty answer are answers; everything else is an error. */
   #withoutImage(error: unknown, executed: string) {
     if (error instanceof ProviderError) {
-      const nothing = { images: [], modelVersion: executed };
+      const nothing = { images: [], modelVersion: error.modelVersion ?? executed };
       if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
       if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
       throw realtimeError(error);

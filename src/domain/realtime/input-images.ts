@@ -7,7 +7,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { fail } from "../batches/request-problems.ts";
 import { decodeImage } from "../images/base64-image.ts";
 import { InputImages } from "../images/input-images.ts";
-import type { ImageInspector } from "../ports/image-inspector.ts";
+import type { ImageFacts, ImageInspector } from "../ports/image-inspector.ts";
 import type { ReferenceImage } from "../ports/image-provider.ts";
 import { MAX_INPUT_IMAGES } from "./models.ts";
 
@@ -55,9 +55,14 @@ export async function readImages(
       throw invalid(fields[facts.about], facts.problem);
     }
     images.push({ bytes, mimeType });
-    first ??= facts;
+    first ??= shownSize(facts);
   }
   return { images, first };
+}
+
+/** A photo that was taken upright can be stored on its side; what people see counts. */
+function shownSize({ widthPx, heightPx, isTurned }: ImageFacts): SizePx {
+  return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
 }
 
 function invalid(param: string, problem: string): ImgbatchError {

@@ -12,16 +12,23 @@ export interface Simulation {
   seed: number;
 }
 
-/** The failure that the prompt asks for, or null. */
-export function directedFailure(directives: Directives, request: ImageRequest): ProviderError | null {
+/** The failure that the prompt asks for, or null; also told by it is what answered, as `modelVersion`. */
+export function directedFailure(
+  directives: Directives,
+  request: ImageRequest,
+  modelVersion: string,
+): ProviderError | null {
   const { retryAfterMs } = directives;
-  if (directives.refuse)
-    return new ProviderError("SAFETY_BLOCKED", "the prompt was refused, as its directive asks");
+  if (directives.refuse) {
+    const message = "the prompt was refused, as its directive asks";
+    return new ProviderError("SAFETY_BLOCKED", message, { modelVersion });
+  }
   if (directives.status !== null) return statusFailure(directives.status, retryAfterMs);
   const code = directives.fail ?? (request.isRetryBatch ? null : directives.failOnce);
   if (code === null) return null;
   return new ProviderError(code, `failed with ${code}, as the directive in the prompt asks`, {
     retryAfterMs,
+    modelVersion,
   });
 }
 

@@ -30,11 +30,13 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
     async generate(request, signal) {
       signal.throwIfAborted();
       const { text, directives } = parseDirectives(request.prompt);
+      const modelVersion = `${request.model} (procedural/${DRAWING_VERSION})`;
       const waitMs = directives.delayMs + (simulate?.latencyMs ?? 0);
       if (waitMs > 0) await clock.sleep(waitMs, signal);
       signal.throwIfAborted();
       const failure =
-        directedFailure(directives, request) ?? (simulate && simulatedFailure(simulate, request));
+        directedFailure(directives, request, modelVersion) ??
+        (simulate && simulatedFailure(simulate, request));
       if (failure) throw failure;
       const images: Buffer[] = [];
       for (let image = 0; image < directives.imageCount; image++) {
@@ -44,7 +46,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
             : await drawPicture({ ...request, text, image }, signal),
         );
       }
-      return { images, modelVersion: `${request.model} (procedural/${DRAWING_VERSION})` };
+      return { images, modelVersion };
     },
     close: async () => {},
   };

@@ -1,3 +1,4 @@
+import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { parseConfig } from "../../../src/config.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
@@ -261,4 +262,13 @@ describe("an input image", () => {
       expect(await check(asked, model)).toMatchObject({ ratio: "5:4" });
     },
   );
+
+  it("[RT-8] takes a photo that is stored on its side as it is shown", async () => {
+    const bytes = await sharp(await picture({ widthPx: 300, heightPx: 200 }))
+      .withMetadata({ orientation: 6 })
+      .jpeg()
+      .toBuffer();
+    const part = { inlineData: { mimeType: "image/jpeg", data: bytes.toString("base64") } };
+    expect(await check(content("edit", {}, [part]), FLASH)).toMatchObject({ ratio: "2:3" });
+  });
 });

@@ -213,6 +213,7 @@ describe("what a provider does instead of an image", () => {
       expect(answer.status).toBe(200);
       const body = await answerOf(answer);
       expect(body).toMatchObject({ ...expected, usageMetadata: { candidatesTokenCount: 0 } });
+      expect(body.modelVersion).toMatch(/\(procedural\//);
       expect("candidates" in body).toBe("candidates" in expected);
     }
     await expectUntouched(service.data);
