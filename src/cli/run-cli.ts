@@ -118,7 +118,7 @@ async function work(
     signal: watch.signal,
     output,
     results,
-    readStdin: () => readAll(terminal.stdin),
+    readStdin: () => readAll(terminal.stdin, watch.signal),
     connect: async (needs) => {
       const { connect } = await import("./connect.ts");
       const connection = await connect(global, needs, output, watch.signal);

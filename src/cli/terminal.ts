@@ -10,9 +10,25 @@ export interface Terminal {
   exit(code: number): void;
 }
 
-export async function readAll(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+/** Everything of a stream. Throws the signal's reason when it is aborted first: an end may never come. */
+export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
-  for await (const chunk of stream) chunks.push(chunk);
+  const read = async () => {
+    for await (const chunk of stream) chunks.push(chunk);
+  };
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+    signal.addEventListener("abort", stop, { once: true });
+  });
+  if (signal.aborted) throw signal.reason;
+  try {
+    await Promise.race([read(), aborted]);
+  } finally {
+    signal.removeEventListener("abort", stop);
+    // A stream that nobody reads to its end would keep the process.
+    if (signal.aborted && "destroy" in stream && typeof stream.destroy === "function") stream.destroy();
+  }
   return Buffer.concat(chunks);
 }
 

@@ -27,6 +27,7 @@ const WHOLE = [
   "images/b.png",
   "images/c.png",
   "imgbatch.json",
+  "index.html",
   "input.jsonl",
   "results.jsonl",
 ];

@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { type Service, startService } from "../../app.ts";
 import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import type { ReadyFile } from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/durable-file.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { createLog, LOG_LEVELS } from "../../kernel/pino-log.ts";
@@ -42,13 +43,17 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   try {
     const start = { config, dataDirectory, address, workers: true, announceUrl: true };
     const service = await startService({ ...start, log: isLive ? "feed" : log });
-    await announce(service, { cwd, dataDirectory, readyFile });
-    const stop = AbortSignal.any([context.signal, service.failed]);
-    if (isLive) await showService(service, stop, mayColor(process.stdout, global.color));
-    else await aborted(stop);
-    if (isLive) sayStopping(service, graceMs);
-    log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
-    await service.close(service.failed.aborted ? 0 : graceMs);
+    try {
+      await announce(service, { cwd, dataDirectory, readyFile });
+      const stop = AbortSignal.any([context.signal, service.failed]);
+      if (isLive) await showService(service, stop, mayColor(process.stdout, global.color));
+      else await aborted(stop);
+      if (isLive) sayStopping(service, graceMs);
+      log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
+    } finally {
+      // Whatever goes wrong above must not leave a service behind that nobody stops.
+      await service.close(service.failed.aborted ? 0 : graceMs);
+    }
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
     service.failed.throwIfAborted();
   } finally {
@@ -86,7 +91,11 @@ async function announce(
     ? `imgbatch is ready at ${url} (data: ${where.dataDirectory})`
     : JSON.stringify({ event: "ready", url });
   if (where.readyFile !== undefined) {
-    await writeFileDurably(resolve(where.cwd, where.readyFile), `${JSON.stringify(ready)}\n`);
+    const path = resolve(where.cwd, where.readyFile);
+    await writeFileDurably(path, `${JSON.stringify(ready)}\n`).catch((cause: NodeJS.ErrnoException) => {
+      const message = `--ready-file: ${path} cannot be written (${cause.code}).`;
+      throw new ImgbatchError("USAGE", message, { cause });
+    });
   }
   process.stdout.write(`${line}\n`);
 }

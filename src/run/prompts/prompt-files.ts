@@ -56,6 +56,8 @@ async function readOne(source: PromptSource, rules: RowRules, problems: Problem[
   try {
     bytes = isStdin ? await source.readStdin() : await readFile(path);
   } catch (error) {
+    // Nothing is wrong with the input: the reading was interrupted.
+    if (error instanceof ImgbatchError) throw error;
     const code = (error as NodeJS.ErrnoException).code;
     reportLine(1, null, code === "ENOENT" ? "there is no such file" : `cannot be read (${code})`);
     return [];
