@@ -13,9 +13,12 @@ function linesOf(state: DashboardState): string[] {
     last = frame;
   });
   const options = { stdout: stdout as never, debug: true, patchConsole: false, exitOnCtrlC: false };
-  render(<Dashboard state={state} />, options).unmount();
+  const ink = render(<Dashboard state={state} />, options);
+  const screen = last;
+  // In a CI system Ink writes one more frame, an empty one, when it ends.
+  ink.unmount();
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are escape sequences
-  return last.replace(/\x1b\[[0-9;]*m/g, "").split("\n");
+  return screen.replace(/\x1b\[[0-9;]*m/g, "").split("\n");
 }
 
 const NAME =
