@@ -28,9 +28,9 @@ function fill(text: string, width: number, align: "left" | "right"): string {
 function cutToCells(text: string, width: number, align: "left" | "right"): string {
   // Joined emoji are as wide as the terminal likes; taken apart they are two cells each, everywhere.
   const safe = escapeControls(text).replace(/[\u200d\ufe0e\ufe0f]/g, "");
-  let cut = stringWidth(safe) > width ? cliTruncate(safe, width) : safe;
-  // A wide character at the edge can be one cell too many.
-  if (stringWidth(cut) > width) cut = cliTruncate(safe, width - 1);
+  let cut = safe;
+  // The two libraries disagree about wide characters at the edge and about some marks: the measure decides.
+  for (let room = width; stringWidth(cut) > width; room--) cut = cliTruncate(safe, room);
   const space = " ".repeat(Math.max(0, width - stringWidth(cut)));
   return align === "left" ? cut + space : space + cut;
 }

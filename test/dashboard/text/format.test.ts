@@ -13,6 +13,8 @@ describe("text in cells", () => {
         "👩‍👩‍👧‍👦🦊🦊 party",
         "e\u0301e\u0301",
         "a\x1b[31mb\u0007c",
+        "\u{1d158}\u{1d165}\u{1d16e} ",
+        "\u{1d158}\u{1d165}\u{1d16e}\u{1d158}\u{1d165}\u{1d16e}",
       ),
     );
     fc.assert(
@@ -26,7 +28,7 @@ describe("text in cells", () => {
           expect(cells).not.toMatch(/\p{Cc}/u);
         },
       ),
-      { numRuns: 50 },
+      { numRuns: 200 },
     );
   });
 
