@@ -43,6 +43,7 @@ export interface TakenBody {
 export class BodyIntake {
   readonly #texts: ImageTexts;
   readonly #room: BodyRoom;
+  readonly #wholeBytes: number;
   readonly #prefix = randomBytes(16).toString("hex");
   readonly #sent = new Map<string, SentText>();
   readonly #drafts: BlobDraft[] = [];
@@ -57,16 +58,18 @@ export class BodyIntake {
   #working: Promise<void> = Promise.resolve();
   #isOver = false;
 
-  constructor(texts: ImageTexts, room: BodyRoom) {
+  /** `wholeBytes` is for tests. */
+  constructor(texts: ImageTexts, room: BodyRoom, wholeBytes = WHOLE_BYTES) {
     this.#texts = texts;
     this.#room = room;
+    this.#wholeBytes = wholeBytes;
   }
 
   /** Null when the next chunk may follow now, else when it may. One call at a time. */
   add(chunk: Buffer): Promise<void> | null {
     if (this.#finder !== null) return this.#work(() => this.#step(chunk));
     this.#pieces.add(chunk);
-    if (this.#pieces.size > WHOLE_BYTES) return this.#work(() => this.#begin());
+    if (this.#pieces.size > this.#wholeBytes) return this.#work(() => this.#begin());
     return this.#count();
   }
 

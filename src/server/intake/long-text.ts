@@ -66,7 +66,7 @@ export class LongText {
   #decode(part: Buffer, isEnd: boolean): number {
     const { memory } = this.#options;
     const raw = this.#escaped.decode(part, isEnd);
-    const isPlain = raw !== null && !raw.includes("\\") && this.#decoder.isValid;
+    const isPlain = raw !== null && this.#decoder.isValid && !raw.includes("\\") && !endsInControls(raw);
     let length = 0;
     if (isPlain) length = this.#decoder.add(raw, memory, this.#used);
     if (isPlain && this.#decoder.isValid) this.#chars += raw.length;
@@ -94,4 +94,9 @@ export class LongText {
     this.#isDropped = true;
     await this.#options.draft.discard();
   }
+}
+
+/** The decoder keeps up to three characters for later, unseen. */
+function endsInControls(text: string): boolean {
+  return Array.from(text.slice(-3)).some((character) => character < " ");
 }

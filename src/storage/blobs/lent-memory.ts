@@ -7,6 +7,7 @@ const LENT_AT_ONCE = 2;
 /**
  * Lends memory for work that is soon done, and lends the same again: memory that is thrown away after each use stays
  * with the process until the engine looks for it, which can be hundreds of megabytes later.
+ * Rule: LOAD-9.
  */
 export class LentMemory {
   readonly #turns = new PQueue({ concurrency: LENT_AT_ONCE });
