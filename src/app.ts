@@ -98,6 +98,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await removePartialFiles(dataDirectory);
     const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
     undo.push(close);
+    await blobs.removeDrafts();
 
     const providers =
       options.providers ?? (await createProviders(config.providers, { clock, simulate: config.simulate }));

@@ -1,4 +1,3 @@
-import type { Hash } from "node:crypto";
 import type { MessagePort } from "node:worker_threads";
 import type { JsonBounds, jsonExcess } from "../kernel/json-shape.ts";
 
@@ -11,8 +10,6 @@ export type JsonMessage =
   | { kind: "problem"; problem: JsonProblem }
   /** The value, with null in the places of long texts. */
   | { kind: "value"; value: unknown }
-  /** A long text at this place was strict Base64 of these bytes. */
-  | { kind: "bytes"; place: JsonPlace; bytes: Uint8Array; sha256: string }
   /** The next part of the long text at this place. */
   | { kind: "text"; place: JsonPlace; part: string }
   | { kind: "end" };
@@ -20,21 +17,16 @@ export type JsonMessage =
 export interface JsonWork {
   pieces: Uint8Array<ArrayBuffer>[];
   bounds: JsonBounds;
-  /** Texts of this name are decoded when they are long and strict Base64; null for none. */
-  base64Name: string | null;
+  /** What is wrong with texts that were taken out before. */
+  problem: "utf-8" | "json" | null;
   longTextChars: number;
-}
-
-interface Tools {
-  findExcess: typeof jsonExcess;
-  createHash(algorithm: string): Hash;
 }
 
 /**
  * Parses JSON in a worker and hands it over in parts that each take the receiver a few milliseconds at most. Stands
  * alone, so that its source can be sent to a worker: whatever it needs is a parameter.
  */
-export function serveJson(port: MessagePort, work: JsonWork, tools: Tools): void {
+export function serveJson(port: MessagePort, work: JsonWork, findExcess: typeof jsonExcess): void {
   const messages = tell();
   port.on("message", next);
   next();
@@ -42,8 +34,7 @@ export function serveJson(port: MessagePort, work: JsonWork, tools: Tools): void
   function next(): void {
     const { value: message, done } = messages.next();
     if (done) return;
-    const owned = message.kind === "bytes" ? [message.bytes.buffer as ArrayBuffer] : [];
-    port.postMessage(message, owned);
+    port.postMessage(message);
   }
 
   function* tell(): Generator<JsonMessage> {
@@ -55,11 +46,6 @@ export function serveJson(port: MessagePort, work: JsonWork, tools: Tools): void
     yield { kind: "value", value: root };
     for (let long = texts.shift(); long; long = texts.shift()) {
       const { place, text } = long;
-      const bytes = place.at(-1) === work.base64Name ? decode(text) : null;
-      if (bytes) {
-        yield { kind: "bytes", place, bytes, sha256: tools.createHash("sha256").update(bytes).digest("hex") };
-        continue;
-      }
       const chars = 32 * work.longTextChars;
       for (let from = 0; from < text.length; from += chars) {
         yield { kind: "text", place, part: text.slice(from, from + chars) };
@@ -70,7 +56,7 @@ export function serveJson(port: MessagePort, work: JsonWork, tools: Tools): void
 
   function parse(): { value: unknown } | { problem: JsonProblem } {
     const bytes = join(work.pieces);
-    const problem = tools.findExcess(bytes, work.bounds);
+    const problem = findExcess(bytes, work.bounds);
     if (problem !== null) return { problem };
     let text: string;
     try {
@@ -78,6 +64,7 @@ export function serveJson(port: MessagePort, work: JsonWork, tools: Tools): void
     } catch {
       return { problem: "utf-8" };
     }
+    if (work.problem !== null) return { problem: work.problem };
     try {
       return { value: JSON.parse(text) };
     } catch {
@@ -113,12 +100,5 @@ export function serveJson(port: MessagePort, work: JsonWork, tools: Tools): void
         takeTexts(inner as Record<string, unknown>, at, texts);
       }
     }
-  }
-
-  /** Node skips what is not Base64; only a round trip shows it. */
-  function decode(text: string): Uint8Array | null {
-    const bytes = Buffer.from(text, "base64");
-    if (bytes.toString("base64") !== text) return null;
-    return bytes.buffer.byteLength === bytes.length ? bytes : new Uint8Array(bytes);
   }
 }

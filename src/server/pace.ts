@@ -21,25 +21,29 @@ export interface PaceWatch {
 export function watchPace(pace: Pace, onSlow: () => void): PaceWatch {
   let inWindow = 0;
   let leftMs = pace.deadlineMs;
+  let windowMs = Math.min(pace.windowMs, leftMs);
+  /** What is left of the window. */
+  let restMs = windowMs;
   let startedAt = 0;
   let timer: NodeJS.Timeout | undefined;
   const start = () => {
-    const windowMs = Math.min(pace.windowMs, leftMs);
     startedAt = performance.now();
     timer = setTimeout(() => {
+      timer = undefined;
       leftMs -= windowMs;
       const isSlow = windowMs === pace.windowMs && inWindow < pace.bytesPerWindow;
       inWindow = 0;
-      timer = undefined;
+      windowMs = Math.min(pace.windowMs, leftMs);
+      restMs = windowMs;
       if (isSlow || leftMs <= 0) onSlow();
       else start();
-    }, windowMs);
+    }, restMs);
   };
   const stop = () => {
     if (timer === undefined) return;
     clearTimeout(timer);
     timer = undefined;
-    leftMs -= performance.now() - startedAt;
+    restMs = Math.max(0, restMs - (performance.now() - startedAt));
   };
   start();
   return {
@@ -47,8 +51,8 @@ export function watchPace(pace: Pace, onSlow: () => void): PaceWatch {
       inWindow += bytes;
     },
     pause: stop,
+    // The window goes on where it stood: pauses that come often must not hide a slow sender.
     resume: () => {
-      inWindow = 0;
       if (timer === undefined) start();
     },
     stop,

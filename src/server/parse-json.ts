@@ -2,8 +2,8 @@ import { Worker } from "node:worker_threads";
 import PQueue from "p-queue";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
-import { DecodedBase64 } from "../kernel/decoded-base64.ts";
 import { type JsonBounds, jsonExcess } from "../kernel/json-shape.ts";
+import type { TextProblem } from "./intake/read-escaped.ts";
 import {
   type JsonMessage,
   type JsonPlace,
@@ -25,32 +25,31 @@ const mediumBodies = new PQueue({ concurrency: 1 });
 const BOUNDS: JsonBounds = { maxDepth: FIXED_LIMITS.jsonDepth, maxElements: FIXED_LIMITS.jsonElements };
 
 /**
- * Parses the pieces of a JSON text; a large one off the main thread, whose pieces cannot be used afterwards. Long
- * texts of the name `base64Name` in a large body that are strict Base64 come as `DecodedBase64`. Throws
- * `INVALID_JSON`, also for text that is nested too deep or has too many elements.
+ * Parses the pieces of a JSON text; a large one off the main thread, whose pieces cannot be used afterwards. `problem`:
+ * what was found wrong with texts that were taken out of it. Throws `INVALID_JSON`, also for text that is nested too deep
+ * or has too many elements.
  * Rules: API-4, LOAD-3.
  */
 export async function parseJson(
   pieces: Uint8Array<ArrayBuffer>[],
-  base64Name: string | null = null,
+  problem: TextProblem | null = null,
 ): Promise<unknown> {
   const size = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  if (size <= OFF_THREAD_BYTES) return parseHere(Buffer.concat(pieces));
+  if (size <= OFF_THREAD_BYTES) return parseHere(Buffer.concat(pieces), problem);
   const lane = size > LARGE_BYTES ? largeBodies : mediumBodies;
-  return lane.add(() =>
-    parseInWorker({ pieces, base64Name, bounds: BOUNDS, longTextChars: LONG_TEXT_CHARS }),
-  );
+  return lane.add(() => parseInWorker({ pieces, problem, bounds: BOUNDS, longTextChars: LONG_TEXT_CHARS }));
 }
 
-function parseHere(bytes: Buffer): unknown {
-  const problem = jsonExcess(bytes, BOUNDS);
-  if (problem !== null) throw invalidJson(problem);
+function parseHere(bytes: Buffer, problem: TextProblem | null): unknown {
+  const excess = jsonExcess(bytes, BOUNDS);
+  if (excess !== null) throw invalidJson(excess);
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw invalidJson("utf-8");
   }
+  if (problem !== null) throw invalidJson(problem);
   try {
     return JSON.parse(text);
   } catch {
@@ -60,8 +59,7 @@ function parseHere(bytes: Buffer): unknown {
 
 const WORKER_SOURCE = `
   const { parentPort, workerData } = require("node:worker_threads");
-  const { createHash } = require("node:crypto");
-  (${serveJson.toString()})(parentPort, workerData, { createHash, findExcess: ${jsonExcess.toString()} });
+  (${serveJson.toString()})(parentPort, workerData, ${jsonExcess.toString()});
 `;
 
 async function parseInWorker(work: JsonWork): Promise<unknown> {
@@ -82,15 +80,7 @@ function receive(worker: Worker): Promise<unknown> {
       if (message.kind === "problem") return reject(invalidJson(message.problem));
       if (message.kind === "end") return resolve((root as { value: unknown }).value);
       if (message.kind === "value") root = message.value;
-      else if (message.kind === "text") change(root, message.place, (text) => (text ?? "") + message.part);
-      else {
-        const { buffer, byteOffset, length } = message.bytes;
-        const decoded = new DecodedBase64(
-          Buffer.from(buffer as ArrayBuffer, byteOffset, length),
-          message.sha256,
-        );
-        change(root, message.place, () => decoded);
-      }
+      else change(root, message.place, (text) => (text ?? "") + message.part);
       worker.postMessage("next");
     });
     worker.once("error", reject);

@@ -39,12 +39,27 @@ async function readReferences(
   const images: ReferenceImage[] = [];
   for (const { blobKey, mimeType, sha256 } of references) {
     if (blobKey === null) continue;
-    const bytes = await deps.blobs.read(blobKey);
-    if (bytes === null || sha256Hex(bytes) !== sha256) {
-      const message = `A reference image is ${bytes === null ? "gone" : "damaged"}.`;
-      throw new ProviderError("RESULT_MISSING", message, { source: "service" });
-    }
-    images.push({ bytes, mimeType });
+    const isWhole = await deps.blobs.lend(blobKey, async (bytes) => sha256Hex(bytes) === sha256);
+    if (!isWhole) throw unusable(isWhole === null ? "gone" : "damaged");
+    images.push({
+      mimeType,
+      read: async () => (await deps.blobs.read(blobKey)) ?? Promise.reject(unusable("gone")),
+      lend: (work) => lendBlob(deps, blobKey, work),
+    });
   }
   return images;
+}
+
+async function lendBlob<T>(
+  deps: Pick<WorkerDeps, "blobs">,
+  key: string,
+  work: (bytes: Buffer) => Promise<T>,
+): Promise<T> {
+  const done = await deps.blobs.lend(key, async (bytes) => ({ result: await work(bytes) }));
+  if (done === null) throw unusable("gone");
+  return done.result;
+}
+
+function unusable(what: "gone" | "damaged"): ProviderError {
+  return new ProviderError("RESULT_MISSING", `A reference image is ${what}.`, { source: "service" });
 }

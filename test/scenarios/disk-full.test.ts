@@ -8,6 +8,7 @@ import type { ErrorBody } from "../../src/contract/errors.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { imgbatch } from "../support/processes.ts";
+import { content, errorOf, generate } from "../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -41,8 +42,8 @@ function fill(disk: string): () => Promise<void> {
   return () => rm(path);
 }
 
-function noise(): Promise<Buffer> {
-  const create = { width: 300, height: 300, channels: 3 as const, background: "#000" };
+function noise(side = 300): Promise<Buffer> {
+  const create = { width: side, height: side, channels: 3 as const, background: "#000" };
   const pixels = { ...create, noise: { type: "gaussian" as const, mean: 128, sigma: 50 } };
   return sharp({ create: pixels }).png().toBuffer();
 }
@@ -78,6 +79,29 @@ describe("a full disk", () => {
     const { id } = await service.submit(body, { "idempotency-key": "k" });
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[DISK-1] [DISK-7] takes the images of large bodies only while there is room left for everything else", async (context) => {
+    const disk = await smallDisk(context, "44m");
+    const service = await startTestService({ data: join(disk, "data") });
+    const data = (await noise(1500)).toString("base64");
+    const body = {
+      model: MODEL,
+      items: [{ prompt: "p", reference_images: [{ mime_type: "image/png", data }] }],
+    };
+    const { id } = await service.submit(body);
+    await service.until(id);
+    const ballast = openSync(join(disk, "ballast"), "a");
+    writeSync(ballast, Buffer.alloc(8 << 20));
+    closeSync(ballast);
+    const answer = await service.create(body);
+    const { error } = (await answer.json()) as ErrorBody;
+    expect([answer.status, error.message]).toEqual([502, "The service's disk is full."]);
+    const edit = await generate(service, content("p", {}, [{ inlineData: { mimeType: "image/png", data } }]));
+    expect(await errorOf(edit)).toMatchObject({ code: 502, message: "The service's disk is full." });
+    expect(await readdir(join(service.data, "blobs", "drafts"))).toEqual([]);
+    await rm(join(disk, "ballast"));
+    await service.until((await service.submit(body)).id);
   });
 
   it("[DISK-1] refuses a batch that the database has no room for, and holds nothing", async (context) => {

@@ -1,3 +1,4 @@
+import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batches.ts";
 import { tinyPng } from "../support/fake-provider.ts";
@@ -8,15 +9,13 @@ import { tempDir } from "../support/temp-dir.ts";
 
 const WATCHED = ["-f", "-y", "-s", "5000", "-e", "trace=fsync,fdatasync,rename,pwrite64,write,writev,sendto"];
 
-/** A story of one batch with one reference image, and every call that made it durable or told of it. */
-async function record() {
+/** A story of one batch with this reference image, and every call that made it durable or told of it. */
+async function record(image: Buffer) {
   const service = await startQuickService(await tempDir());
   const { stop } = await watchCalls(service.child.pid ?? 0, WATCHED);
   const authorization = `Bearer ${service.key}`;
-  const png = (await tinyPng()).toString("base64");
-  const items = [
-    { custom_id: "a", prompt: "one", reference_images: [{ mime_type: "image/png", data: png }] },
-  ];
+  const reference = { mime_type: "image/png", data: image.toString("base64") };
+  const items = [{ custom_id: "a", prompt: "one", reference_images: [reference] }];
   const headers = { authorization, "content-type": "application/json" };
   const url = `${service.url}/v1/images/batches`;
   const created = await fetch(url, {
@@ -50,7 +49,7 @@ function durable(calls: readonly Call[], folder: string): { ended: number; key: 
 describe("the order in which things reach the disk", () => {
   it("[DISK-5] is files, commit, answer: a power cut finds no row without its file and loses no answered batch", async (context) => {
     needStrace(context);
-    const { id, calls } = await record();
+    const { id, calls } = await record(await tinyPng());
     const first = (...parts: string[]) => next(calls, -1, ...parts);
 
     const reference = durable(calls, `inputs/${id}`);
@@ -66,5 +65,22 @@ describe("the order in which things reach the disk", () => {
     const committed = next(calls, recorded.ended, "fsync(", "imgbatch.db-wal>");
     const told = first("HTTP/1.1 200", id, '\\"success_count\\":1');
     expect(told.began).toBeGreaterThan(committed.ended);
+  });
+
+  it("[DISK-5] [DISK-7] is the same for an image that was on the disk before the batch was accepted", async (context) => {
+    needStrace(context);
+    const create = { width: 700, height: 700, channels: 3 as const, background: "#000" };
+    const noise = { type: "gaussian" as const, mean: 128, sigma: 50 };
+    const image = await sharp({ create: { ...create, noise } })
+      .png()
+      .toBuffer();
+    const { id, calls } = await record(image);
+    const written = next(calls, -1, "write(", "/drafts/");
+    const synced = next(calls, written.ended, "fsync(", "/drafts/");
+    const renamed = next(calls, synced.ended, "rename(", "/drafts/", `/inputs/${id}/`);
+    const directory = next(calls, renamed.ended, "fsync(", `/inputs/${id}>`);
+    const key = /", "[^"]*\/blobs\/([^"]+)"/.exec(renamed.text)?.[1] ?? "";
+    const inserted = next(calls, -1, "pwrite64(", "imgbatch.db-wal>", key);
+    expect(inserted.began).toBeGreaterThan(directory.ended);
   });
 });

@@ -1,13 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { DecodedBase64 } from "../../src/kernel/decoded-base64.ts";
-import { sha256Hex } from "../../src/kernel/ids.ts";
 import { parseJson } from "../../src/server/parse-json.ts";
 
 const MIB = 1024 * 1024;
 /** Pieces as the reader of bodies makes them: each owns its memory. */
-function piecesOf(text: string): Uint8Array<ArrayBuffer>[] {
-  const bytes = Buffer.from(text);
+function piecesOf(text: string | Buffer): Uint8Array<ArrayBuffer>[] {
+  const bytes = Buffer.from(text as string);
   const pieces = [];
   for (let at = 0; at < bytes.length; at += MIB) pieces.push(new Uint8Array(bytes.subarray(at, at + MIB)));
   return pieces;
@@ -40,19 +38,6 @@ describe("parsing JSON", () => {
     );
   });
 
-  it("[LOAD-3] aside decodes long Base64 of one name, and leaves everything else as it was sent", async () => {
-    const bytes = Buffer.alloc(200_000, "imgbatch");
-    const good = bytes.toString("base64");
-    const bad = { loose: `${good.slice(0, -4)} x==`, short: "aGk=", other: good };
-    const sent = { data: good, inner: [{ data: bad.loose }, { data: bad.short }], note: bad.other };
-    const parsed = (await parseJson(piecesOf(large + JSON.stringify(sent)), "data")) as typeof sent;
-    expect(parsed.data).toBeInstanceOf(DecodedBase64);
-    expect(parsed.data).toEqual(new DecodedBase64(bytes, sha256Hex(bytes)));
-    expect({ ...parsed, data: good }).toEqual(sent);
-    const here = await parseJson(piecesOf(JSON.stringify(sent)), "data");
-    expect(here).toEqual(sent);
-  });
-
   it("[LOAD-3] a text of many megabytes arrives whole, and others have their turn in between", async () => {
     const text = "é".repeat(5 * MIB);
     let turns = 0;
@@ -61,5 +46,27 @@ describe("parsing JSON", () => {
     clearInterval(timer);
     expect((parsed as { a: string }).a === text).toBe(true);
     expect(turns).toBeGreaterThan(2);
+  });
+
+  it.each([
+    ["here", ""],
+    ["aside", large],
+  ])("[LOAD-7] what was wrong with texts that were taken out is told %s in its turn", async (_, padding) => {
+    const problemOf = (text: string | Buffer, problem: "utf-8" | "json") =>
+      parseJson(piecesOf(text), problem).then(
+        () => null,
+        (error) => [error.code, error.message],
+      );
+    const deep = "[".repeat(65) + "]".repeat(65);
+    expect(await problemOf(padding + deep, "utf-8")).toEqual([
+      "INVALID_JSON",
+      expect.stringContaining("nested deeper"),
+    ]);
+    expect(await problemOf(`${padding}[`, "utf-8")).toEqual(["INVALID_JSON", "The body is not valid UTF-8."]);
+    const latin = Buffer.concat([Buffer.from(padding), Buffer.from([0xff])]);
+    expect(await problemOf(latin, "json")).toEqual(["INVALID_JSON", "The body is not valid UTF-8."]);
+    const [, message] = (await problemOf(`${padding}[]`, "json")) ?? [];
+    expect(message).toContain("JSON");
+    expect(message).not.toContain("UTF-8.");
   });
 });

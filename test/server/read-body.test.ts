@@ -8,15 +8,28 @@ import { converse, exchange, requestText } from "../support/raw-http.ts";
 
 const patient: BodyPace = { ...BODY_PACE, waitMs: 60_000 };
 
+interface Options {
+  pace?: BodyPace;
+  budget?: BodyBudget;
+  maxBytes?: number;
+  /** Goes on before the next chunk is taken. */
+  work?: () => Promise<void>;
+}
+
 /** A server that answers the size of a body, or the code of what was wrong with it. */
-async function sizeServer(options: { pace?: BodyPace; budget?: BodyBudget; maxBytes?: number } = {}) {
+async function sizeServer(options: Options = {}) {
   const budget = options.budget ?? new BodyBudget(1e6, 1e6);
   const server = createServer((request, response) => {
     const place = budget.enter("caller");
-    const { pace = patient, maxBytes = 1e6 } = options;
+    const { pace = patient, maxBytes = 1e6, work } = options;
     response.setHeader("Connection", "close");
-    readBody(request, { maxBytes, pace, placeFor: () => place })
-      .then((pieces) => response.end(String(pieces.reduce((sum, piece) => sum + piece.length, 0))))
+    let size = 0;
+    const add = (chunk: Buffer) => {
+      size += chunk.length;
+      return place.take(chunk.length) ?? work?.() ?? null;
+    };
+    readBody(request, { maxBytes, pace, add })
+      .then(() => response.end(String(size)))
       .catch((error) => response.end(error instanceof ImgbatchError ? error.code : "broken"))
       .finally(() => place.leave());
   });
@@ -84,15 +97,25 @@ describe("reading a body", () => {
     oldest.leave();
   });
 
-  it("[LOAD-1] nobody waits for memory without end", async () => {
-    const budget = new BodyBudget(1000, 1000);
-    budget.enter("other");
-    expect(budget.enter("other").take(1000)).toBeNull();
-    const { url } = await sizeServer({ budget, pace: { ...patient, waitMs: 30 } });
-    expect(await textOf(exchange(url, Buffer.concat([announced(200), Buffer.alloc(200)])))).toBe(
-      "RATE_LIMITED",
-    );
-    expect(budget.bytes).toBe(1000);
+  it("[LOAD-2] our own work on the chunks neither hides a slow sender nor counts against a fast one", async () => {
+    const work = () => new Promise<void>((resolve) => setTimeout(resolve, 1));
+    const slow = await sizeServer({ work, pace: { ...patient, windowMs: 60 } });
+    let timer: NodeJS.Timeout | undefined;
+    const answer = converse(slow.url, (socket) => {
+      socket.write(announced(100_000));
+      timer = setInterval(() => socket.write("x"), 10);
+    });
+    expect(await textOf(answer)).toBe("REQUEST_TIMEOUT");
+    clearInterval(timer);
+    const fast = await sizeServer({ work, pace: { ...patient, windowMs: 200, bytesPerWindow: 1 } });
+    const body = Buffer.concat([announced(900_000), Buffer.alloc(900_000)]);
+    expect(await textOf(exchange(fast.url, body))).toBe("900000");
+  });
+
+  it("[LOAD-2] work that fails ends the reading", async () => {
+    const { url } = await sizeServer({ work: () => Promise.reject(new ImgbatchError("INTERNAL_ERROR")) });
+    const body = Buffer.concat([announced(300_000), Buffer.alloc(300_000)]);
+    expect(await textOf(exchange(url, body))).toBe("INTERNAL_ERROR");
   });
 
   it("[LOAD-2] a sender that goes away leaves nothing behind", async () => {

@@ -1,6 +1,7 @@
 // Large inputs through the real program and a real service (whose pictures are made at once): the command's memory
 // must not grow with them. Run with `node test/soak/large-inputs.mjs`; needs a build, and with the usual numbers 7 GB of
-// disk. Options: --prompts N,N (430,10000), --references N (400), --megabytes N (5, of each reference), --limit MB (300).
+// disk. Options: --prompts N,N (430,10000), --references N (400), --megabytes N (5, of each reference), --limit MB (300),
+// --embedded (the service is inside the command, with its own provider: the limit holds for both together).
 // The last line of standard output is a summary as JSON; the exit code is 1 when a run failed or took more memory.
 import { spawn } from "node:child_process";
 import { randomFillSync } from "node:crypto";
@@ -24,6 +25,8 @@ const { values } = parseArgs({
     references: { type: "string", default: "400" },
     megabytes: { type: "string", default: "5" },
     limit: { type: "string", default: "300" },
+    embedded: { type: "boolean", default: false },
+    root: { type: "string", default: ROOT },
   },
 });
 const root = await mkdtemp(join(tmpdir(), "imgbatch-large-"));
@@ -65,16 +68,18 @@ async function measure(name, items, { url, key }) {
   const input = join(root, `${name.replaceAll(" ", "-")}.jsonl`);
   await writeFile(input, items.map((item) => `${JSON.stringify(item)}\n`).join(""));
   const peakFile = join(root, "peak");
-  const env = { ...process.env, IMGBATCH_BASE_URL: url, IMGBATCH_API_KEY: key, PEAK_FILE: peakFile };
+  const own = values.embedded ? {} : { IMGBATCH_BASE_URL: url, IMGBATCH_API_KEY: key };
+  const env = { ...process.env, ...own, PEAK_FILE: peakFile };
   const args = [
     "--import",
     WATCH,
-    join(ROOT, "bin/imgbatch.mjs"),
+    join(values.root, "bin/imgbatch.mjs"),
     "submit",
     input,
     "-o",
     join(dir, "out"),
     "--json",
+    ...(values.embedded ? ["--data", join(dir, "data")] : []),
   ];
   const startedMs = Date.now();
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });

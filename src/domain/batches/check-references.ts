@@ -1,40 +1,36 @@
-import { z } from "zod";
+import type { z } from "zod";
 import { referenceImageSchema } from "../../contract/create-batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { DecodedBase64 } from "../../kernel/decoded-base64.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
-import { formatBytes, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
+import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import { turnTaker } from "../../kernel/turns.ts";
-import { decodeImage } from "../images/base64-image.ts";
+import { receiveImage } from "../images/base64-image.ts";
 import { InputImages } from "../images/input-images.ts";
+import type { SentImage, SentTexts } from "../images/sent-image.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { fail, schemaProblem } from "./request-problems.ts";
 
-/** Either the bytes of an image, or where the provider finds it. */
+/** Either an image, or where the provider finds it. */
 export interface CheckedReference {
   id: string | null;
   type: string | null;
   mimeType: ImageMimeType;
   /** Null for a reference by `storageUri`. */
-  bytes: Buffer | null;
+  image: SentImage | null;
   sha256: string | null;
   storageUri: string | null;
 }
 
-/** Long Base64 comes decoded from a large body. */
-const bodySchema = referenceImageSchema.extend({
-  data: z.union([z.instanceof(DecodedBase64), referenceImageSchema.shape.data]),
-});
-type ReferenceBody = z.infer<typeof bodySchema>;
+type ReferenceBody = z.infer<typeof referenceImageSchema>;
 
 interface Rules {
   /** Null for an unknown model: the request is refused later, its references are still checked. */
   model: ModelEntry | null;
   limits: Limits;
   storageUriPrefixes: readonly string[];
+  sent: SentTexts;
 }
 
 /**
@@ -56,9 +52,9 @@ export async function readReferences<T extends { outputCount: number; reference_
       const at = `items[${i}].reference_images[${j}]`;
       const reference = readReference(parseReference(body, at), at, rules);
       references.push(reference);
-      if (reference.bytes === null) continue;
-      totalBytes += reference.bytes.length;
-      await takeTurn(reference.bytes.length);
+      if (reference.image === null) continue;
+      totalBytes += reference.image.sizeBytes;
+      await takeTurn(reference.image.sizeBytes);
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
         const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;
@@ -83,9 +79,13 @@ export async function checkImages(
   const images = new InputImages(inspector);
   for (const [i, { references }] of items.entries()) {
     for (const [j, reference] of references.entries()) {
-      if (reference.bytes === null) continue;
+      const { image, mimeType } = reference;
+      if (image === null) continue;
       const at = `items[${i}].reference_images[${j}]`;
-      await checkImage(reference, reference.bytes, at, images);
+      const found = await images.check(image, mimeType);
+      if (!("problem" in found)) continue;
+      const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
+      throw invalid(fields[found.about], found.problem);
     }
   }
 }
@@ -110,7 +110,7 @@ function refuseTooMany(
 }
 
 function parseReference(body: unknown, at: string): ReferenceBody {
-  const parsed = bodySchema.safeParse(body);
+  const parsed = referenceImageSchema.safeParse(body);
   if (parsed.success) return parsed.data;
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }
@@ -128,17 +128,13 @@ function readReference(body: ReferenceBody, at: string, rules: Rules): CheckedRe
   };
   if (body.storage_uri != null) {
     const storageUri = checkStorageUri(body, at, rules.storageUriPrefixes);
-    return { ...tags, storageUri, bytes: null, sha256: null };
+    return { ...tags, storageUri, image: null, sha256: null };
   }
   if (data == null || data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
-  const bytes = data instanceof DecodedBase64 ? data.bytes : readBase64(data, at, rules.limits);
-  if (bytes.length > rules.limits.referenceImageBytes) throw tooLarge(at, rules.limits);
-  return {
-    ...tags,
-    storageUri: null,
-    bytes,
-    sha256: data instanceof DecodedBase64 ? data.sha256 : sha256Hex(bytes),
-  };
+  const maxBytes = rules.limits.referenceImageBytes;
+  const image = receiveImage(data, { maxBytes, base64: "strict", sent: rules.sent });
+  if (typeof image === "string") throw invalid(`${at}.data`, image);
+  return { ...tags, storageUri: null, image, sha256: image.sha256 };
 }
 
 /** The service never opens it: a provider that knows the storage does. */
@@ -153,34 +149,12 @@ function checkStorageUri(body: ReferenceBody, at: string, prefixes: readonly str
   return uri;
 }
 
-function readBase64(data: string, at: string, limits: Limits): Buffer {
-  const decoded = decodeImage(data, limits.referenceImageBytes, "strict");
-  if (typeof decoded === "string") throw invalid(`${at}.data`, decoded);
-  return decoded;
-}
-
-function tooLarge(at: string, limits: Limits): ImgbatchError {
-  return invalid(`${at}.data`, `is larger than ${formatBytes(limits.referenceImageBytes)}`);
-}
-
 function checkTag(text: string | null | undefined, at: string, maxChars: number): string | null {
   if (text == null) return null;
   if (isLongerThan(text, maxChars) || hasUnstorableText(text)) {
     throw invalid(at, `must be text of at most ${maxChars} characters`);
   }
   return text;
-}
-
-async function checkImage(
-  { sha256, mimeType }: CheckedReference,
-  bytes: Buffer,
-  at: string,
-  images: InputImages,
-): Promise<void> {
-  const found = await images.check(bytes, { sha256: sha256 ?? "", mimeType });
-  if (!("problem" in found)) return;
-  const fields = { type: `${at}.mime_type`, bytes: `${at}.data`, amount: at };
-  throw invalid(fields[found.about], found.problem);
 }
 
 function invalid(param: string, problem: string): ImgbatchError {

@@ -7,6 +7,7 @@ import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../con
 import { canonicalJson } from "../../kernel/canonical-json.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
+import { NO_SENT_TEXTS, type SentTexts } from "../images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type CheckedReference, checkImages, readReferences } from "./check-references.ts";
@@ -40,6 +41,8 @@ export interface RequestRules {
   inspector: ImageInspector;
   /** A `storage_uri` must begin with one of these; none are taken when it is empty. */
   storageUriPrefixes: readonly string[];
+  /** Images of a large body, which were taken out of it: see `SentTexts`. Default: none. */
+  sent?: SentTexts;
   /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
   isKnown?: (hash: string) => boolean;
 }
@@ -96,7 +99,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     throw fail("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const model = rules.models.find((m) => m.id === modelId) ?? null;
-  const checkedItems = await readReferences(items, { ...rules, model });
+  const checkedItems = await readReferences(items, { sent: NO_SENT_TEXTS, ...rules, model });
   const asked = {
     modelId,
     taskName,
@@ -164,7 +167,7 @@ function hashOf(request: Omit<CheckedRequest, "hash" | "model"> & { modelId: str
     customId,
     prompt,
     outputCount,
-    references: references.map(({ bytes: _, ...facts }) => ({ ...facts })),
+    references: references.map(({ image: _, ...facts }) => ({ ...facts })),
   }));
   const { modelId: model, taskName, parentBatchId, mimeType } = request;
   const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;

@@ -93,7 +93,7 @@ export async function createBatch(
     error: null,
   };
   refuseUnaffordable(deps.stores.read, batch);
-  const hasFiles = request.items.some((item) => item.references.some(({ bytes }) => bytes !== null));
+  const hasFiles = request.items.some((item) => item.references.some(({ image }) => image !== null));
   try {
     const references = await storeReferences(deps.blobs, id, request);
     const created = await deps.stores.write((tx) => {
@@ -203,10 +203,10 @@ async function storeReferences(
   const references: NewReference[] = [];
   for (const [sourceIndex, item] of request.items.entries()) {
     for (const [ordinal, reference] of item.references.entries()) {
-      const { id: referenceId, type, mimeType, bytes, sha256, storageUri } = reference;
+      const { id: referenceId, type, mimeType, image, sha256, storageUri } = reference;
       const blobKey = sha256 === null ? null : `${inputsPrefix(batchId)}${sha256}`;
-      if (bytes !== null && blobKey !== null && !stored.has(blobKey)) {
-        await blobs.put(blobKey, bytes);
+      if (image !== null && blobKey !== null && !stored.has(blobKey)) {
+        await image.keepAs(blobs, blobKey);
         stored.add(blobKey);
       }
       references.push({ sourceIndex, ordinal, referenceId, type, mimeType, blobKey, sha256, storageUri });

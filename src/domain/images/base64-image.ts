@@ -1,21 +1,26 @@
+import { type Base64Rules, isBase64 } from "../../kernel/base64.ts";
 import { formatBytes } from "../../kernel/text.ts";
+import { imageInMemory, type SentImage, type SentTexts } from "./sent-image.ts";
 
-/** `strict` takes what an encoder writes; `lenient` also the URL alphabet, and no padding. */
-export type Base64Rules = "strict" | "lenient";
-
-/** The bytes of an image in Base64, or what is wrong with it: nothing but Base64 is taken, so no data URL either. */
-export function decodeImage(data: string, maxBytes: number, rules: Base64Rules): Buffer | string {
-  const tooLarge = `is larger than ${formatBytes(maxBytes)}`;
-  if (data.length > Math.ceil(maxBytes / 3) * 4) return tooLarge;
-  const bytes = Buffer.from(data, "base64");
-  // Node skips what is not Base64, so what it made must be compared with what was sent.
-  const isWhole = rules === "strict" ? bytes.toString("base64") === data : isLenientBase64(data);
-  if (!isWhole) return `must be ${rules === "strict" ? "strict " : ""}Base64, without a data URL prefix`;
-  return bytes.length > maxBytes ? tooLarge : bytes;
+interface Rules {
+  maxBytes: number;
+  base64: Base64Rules;
+  /** The long texts of the body. */
+  sent: SentTexts;
 }
 
-function isLenientBase64(data: string): boolean {
-  if (!/^[A-Za-z0-9+/_-]+={0,2}$/.test(data)) return false;
-  const bare = data.replace(/=+$/, "");
-  return bare.length % 4 !== 1 && (bare.length === data.length || data.length % 4 === 0);
+/** The image that a field with Base64 holds, or what is wrong with it: nothing but Base64 is taken, so no data URL either. */
+export function receiveImage(data: string, { maxBytes, base64, sent }: Rules): SentImage | string {
+  const long = sent.get(data);
+  const tooLarge = `is larger than ${formatBytes(maxBytes)}`;
+  const noBase64 = `must be ${base64 === "strict" ? "strict " : ""}Base64, without a data URL prefix`;
+  if ((long?.chars ?? data.length) > Math.ceil(maxBytes / 3) * 4) return tooLarge;
+  const content = long?.content ?? decode(data, base64);
+  if (content === "no Base64") return noBase64;
+  return content === "too large" || content.sizeBytes > maxBytes ? tooLarge : content;
+}
+
+function decode(data: string, rules: Base64Rules): SentImage | "no Base64" {
+  const bytes = Buffer.from(data, "base64");
+  return isBase64(data, bytes, rules) ? imageInMemory(bytes) : "no Base64";
 }

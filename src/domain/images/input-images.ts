@@ -1,6 +1,7 @@
 import type { ImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
+import type { SentImage } from "./sent-image.ts";
 
 /** What is wrong with an input image: the type that was named, its bytes, or that it is one too many. */
 export interface InputImageProblem {
@@ -22,22 +23,20 @@ export class InputImages {
     this.#inspector = inspector;
   }
 
-  async check(
-    bytes: Buffer,
-    declared: { sha256: string; mimeType: ImageMimeType },
-  ): Promise<ImageFacts | InputImageProblem> {
-    const name = `${declared.sha256} ${declared.mimeType}`;
+  async check(image: SentImage, mimeType: ImageMimeType): Promise<ImageFacts | InputImageProblem> {
+    const name = `${image.sha256} ${mimeType}`;
     const known = this.#seen.get(name);
     if (known) return known;
     let facts: ImageFacts;
     try {
-      facts = await this.#inspector.inspect(bytes, { maxPixels: FIXED_LIMITS.referencePixels });
+      const limits = { maxPixels: FIXED_LIMITS.referencePixels };
+      facts = await image.lend((bytes) => this.#inspector.inspect(bytes, limits));
     } catch (error) {
       if (!(error instanceof InvalidImageError)) throw error;
       return { about: "bytes", problem: error.message };
     }
-    if (facts.mimeType !== declared.mimeType) {
-      return { about: "type", problem: `says ${declared.mimeType}, the bytes are ${facts.mimeType}` };
+    if (facts.mimeType !== mimeType) {
+      return { about: "type", problem: `says ${mimeType}, the bytes are ${facts.mimeType}` };
     }
     this.#seen.set(name, facts);
     this.#pixels += facts.decodedPixels;

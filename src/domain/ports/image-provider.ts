@@ -29,7 +29,10 @@ export interface ImageRequest {
 }
 
 export interface ReferenceImage {
-  bytes: Buffer;
+  /** The bytes, read when they are needed: images that wait for their turn take no memory. */
+  read(): Promise<Buffer>;
+  /** The same for work that is soon done and keeps nothing of them: their memory is used again. */
+  lend<T>(work: (bytes: Buffer) => Promise<T>): Promise<T>;
   mimeType: ImageMimeType;
 }
 

@@ -6,6 +6,7 @@ import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.
 import type { Limits } from "../../contract/limits.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import { fail, schemaProblem } from "../batches/request-problems.ts";
+import { NO_SENT_TEXTS, type SentTexts } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import type { ReferenceImage } from "../ports/image-provider.ts";
@@ -30,6 +31,8 @@ export interface ContentRules {
   inspector: ImageInspector;
   /** Whether a request must say `imageConfig`, empty or not. */
   strictImageConfig: boolean;
+  /** Images of a large body, which were taken out of it: see `SentTexts`. Default: none. */
+  sent?: SentTexts;
 }
 
 type ImageConfig = NonNullable<GenerateContentRequest["generationConfig"]["imageConfig"]>;
@@ -61,7 +64,7 @@ export async function checkContent(
   checkRoles(contents);
   refuseUnstorable(contents);
   const prompt = readPrompt(contents, rules.limits);
-  const { images, first } = await readImages(contents, rules);
+  const { images, first } = await readImages(contents, { sent: NO_SENT_TEXTS, ...rules });
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
   return { model, prompt, images, ratio: shape, size, mimeType };
 }

@@ -3,10 +3,10 @@ import type { GenerateContentRequest } from "../../contract/generate-content.ts"
 import type { SizePx } from "../../contract/image-sizes.ts";
 import { isImageMimeType } from "../../contract/image-types.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
 import { fail } from "../batches/request-problems.ts";
-import { decodeImage } from "../images/base64-image.ts";
+import { receiveImage } from "../images/base64-image.ts";
 import { InputImages } from "../images/input-images.ts";
+import type { SentTexts } from "../images/sent-image.ts";
 import type { ImageFacts, ImageInspector } from "../ports/image-inspector.ts";
 import type { ReferenceImage } from "../ports/image-provider.ts";
 import { MAX_INPUT_IMAGES } from "./models.ts";
@@ -14,6 +14,7 @@ import { MAX_INPUT_IMAGES } from "./models.ts";
 interface Rules {
   limits: Limits;
   inspector: ImageInspector;
+  sent: SentTexts;
 }
 
 /**
@@ -47,14 +48,15 @@ export async function readImages(
       throw invalid(`${at}.mimeType`, "must be image/png, image/jpeg or image/webp");
     }
     if (data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
-    const bytes = decodeImage(data, rules.limits.referenceImageBytes, "lenient");
-    if (typeof bytes === "string") throw invalid(`${at}.data`, bytes);
-    const facts = await checker.check(bytes, { sha256: sha256Hex(bytes), mimeType });
+    const maxBytes = rules.limits.referenceImageBytes;
+    const image = receiveImage(data, { maxBytes, base64: "lenient", sent: rules.sent });
+    if (typeof image === "string") throw invalid(`${at}.data`, image);
+    const facts = await checker.check(image, mimeType);
     if ("problem" in facts) {
       const fields = { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at };
       throw invalid(fields[facts.about], facts.problem);
     }
-    images.push({ bytes, mimeType });
+    images.push({ read: () => image.read(), lend: (work) => image.lend(work), mimeType });
     first ??= shownSize(facts);
   }
   return { images, first };

@@ -30,17 +30,9 @@ export async function loadCards(
 ): Promise<Card[]> {
   const longest = (references.length === 1 ? CARD_PX : SMALL_CARD_PX) * tier;
   const cards: Card[] = [];
-  for (const { bytes } of references) {
+  for (const reference of references) {
     signal.throwIfAborted();
-    let image = sharp(bytes)
-      .autoOrient()
-      .resize(longest, longest, { fit: "inside", withoutEnlargement: true })
-      .flatten({ background: "#ffffff" });
-    if (plan.tint === "mono" || plan.tint === "sepia") image = image.grayscale();
-    const { data, info } = await image
-      .toColourspace("srgb")
-      .jpeg({ quality: 90 })
-      .toBuffer({ resolveWithObject: true });
+    const { data, info } = await reference.lend((bytes) => shrink(bytes, longest, plan));
     const href = `data:image/jpeg;base64,${data.toString("base64")}`;
     cards.push({
       ratio: info.width / info.height,
@@ -49,6 +41,15 @@ export async function loadCards(
     });
   }
   return cards;
+}
+
+function shrink(bytes: Buffer, longest: number, { tint }: ScenePlan) {
+  let image = sharp(bytes)
+    .autoOrient()
+    .resize(longest, longest, { fit: "inside", withoutEnlargement: true })
+    .flatten({ background: "#ffffff" });
+  if (tint === "mono" || tint === "sepia") image = image.grayscale();
+  return image.toColourspace("srgb").jpeg({ quality: 90 }).toBuffer({ resolveWithObject: true });
 }
 
 /** Stands for a reference that lies where only another provider could read it: a blank picture with its name. */

@@ -8,8 +8,14 @@ import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.t
 import { holdsApiKey } from "../../kernel/api-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
+import type { ImageTexts } from "../intake/body-intake.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { readJsonBody } from "../middleware/json-body.ts";
+import { withJsonBody } from "../middleware/json-body.ts";
+
+const IMAGES: Pick<ImageTexts, "place" | "base64"> = {
+  place: [["items"], "*", ["reference_images"], "*", ["data"]],
+  base64: "strict",
+};
 
 /**
  * `POST /v1/images/batches`: accepts a batch, or answers the one that the same idempotency key made.
@@ -18,16 +24,18 @@ import { readJsonBody } from "../middleware/json-body.ts";
 export function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const body = await readJsonBody(request, response, deps.limits.createBodyBytes, {
-      base64Name: "data",
+    const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
+    const options = { maxBytes: deps.limits.createBodyBytes, images };
+    const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
+      const idempotencyKey = idempotencyKeyOf(request);
+      const checked = await checkRequest(value, {
+        ...deps,
+        group: caller.group,
+        sent,
+        isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
+      });
+      return createBatch(deps, caller, checked, idempotencyKey);
     });
-    const idempotencyKey = idempotencyKeyOf(request);
-    const checked = await checkRequest(body, {
-      ...deps,
-      group: caller.group,
-      isKnown: (hash) => isKnownRequest(deps.stores.read, caller, idempotencyKey, hash),
-    });
-    const { batch, replayed } = await createBatch(deps, caller, checked, idempotencyKey);
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);
     response.status(200).json(batchView(batch));

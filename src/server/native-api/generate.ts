@@ -3,10 +3,16 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { checkContent } from "../../domain/realtime/check-content.ts";
 import { contentView } from "../../domain/realtime/content-view.ts";
 import type { ApiDeps } from "../deps.ts";
+import type { ImageTexts } from "../intake/body-intake.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { readJsonBody } from "../middleware/json-body.ts";
+import { withJsonBody } from "../middleware/json-body.ts";
 import { findModel } from "./models.ts";
 import { answerStream, framingOf } from "./stream.ts";
+
+const IMAGES: Pick<ImageTexts, "place" | "base64"> = {
+  place: [["contents"], "*", ["parts"], "*", ["inlineData", "inline_data"], ["data"]],
+  base64: "lenient",
+};
 
 /**
  * `POST …:generateContent` and `POST …:streamGenerateContent`. The order, behind the key: its limits,
@@ -21,17 +27,20 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const gone = goneSignal(response);
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
-    const body = await readJsonBody(request, response, deps.limits.realtimeBodyBytes);
-    const { strictImageConfig } = deps.features;
-    const content = await checkContent(body, model, { ...deps, strictImageConfig });
-    try {
-      const work = deps.realtime.generate(caller, content, gone).then(contentView);
-      if (framing) await answerStream(deps, framing, response, work);
-      else response.json(await work);
-    } catch (error) {
-      // Nobody is there to answer.
-      if (!gone.aborted) throw error;
-    }
+    const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
+    const options = { maxBytes: deps.limits.realtimeBodyBytes, images };
+    await withJsonBody(request, response, options, async ({ value, sent }) => {
+      const { strictImageConfig } = deps.features;
+      const content = await checkContent(value, model, { ...deps, strictImageConfig, sent });
+      try {
+        const work = deps.realtime.generate(caller, content, gone).then(contentView);
+        if (framing) await answerStream(deps, framing, response, work);
+        else response.json(await work);
+      } catch (error) {
+        // Nobody is there to answer.
+        if (!gone.aborted) throw error;
+      }
+    });
   };
 }
 

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
@@ -5,11 +6,17 @@ import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import { syncDirectory, writeFileDurably } from "../../kernel/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { codeOf, notStored } from "../disk-trouble.ts";
+import { fileDraft } from "./file-draft.ts";
+import { LentMemory } from "./lent-memory.ts";
+
+/** On the same file system as the blobs: a draft becomes one by its new name alone. */
+const DRAFTS = "drafts";
 
 /** Blobs as files below a directory: the key is the relative path. */
 export function fileBlobs(root: string): BlobStore {
   const path = (key: string) => join(root, ...key.split("/"));
   const durableDirectories = new Set<string>([root]);
+  const memory = new LentMemory();
 
   /** A new directory survives a power cut only when its parent is synced. */
   const ensureDirectory = async (directory: string): Promise<void> => {
@@ -20,28 +27,51 @@ export function fileBlobs(root: string): BlobStore {
     durableDirectories.add(directory);
   };
 
-  const write = async (target: string, bytes: Buffer): Promise<void> => {
+  /** Does what puts a file there. */
+  const place = async (target: string, step: () => Promise<void>): Promise<void> => {
     const directory = dirname(target);
     await ensureDirectory(directory);
-    await writeFileDurably(target, bytes, { mode: 0o600 }).catch(async (error) => {
+    await step().catch(async (error) => {
       if (codeOf(error) !== "ENOENT") throw error;
       // The directory was deleted meanwhile, behind our back or by `deleteAll`.
       durableDirectories.delete(directory);
       await ensureDirectory(directory);
-      await writeFileDurably(target, bytes, { mode: 0o600 });
+      await step();
     });
   };
 
   return {
     put: async (key, bytes) => {
       try {
-        await write(path(key), bytes);
+        await place(path(key), () => writeFileDurably(path(key), bytes, { mode: 0o600 }));
       } catch (error) {
         throw notStored(error);
       }
       return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
     },
+    draft: () =>
+      fileDraft({
+        path: path(`${DRAFTS}/${randomBytes(12).toString("hex")}`),
+        move: (key, rename) => place(path(key), () => rename(path(key))),
+        memory,
+      }),
+    removeDrafts: () => rm(path(DRAFTS), { recursive: true, force: true }),
     read: (key) => orNull(readFile(path(key)), [...ABSENT, ...UNREADABLE]),
+    lend: async (key, work) => {
+      // Failures of the work itself must not be taken for those of the file.
+      let outcome: { error: unknown } | null = null;
+      const result = await orNull(
+        memory.withFile(path(key), (bytes) =>
+          work(bytes).catch((error) => {
+            outcome = { error };
+            return null;
+          }),
+        ),
+        [...ABSENT, ...UNREADABLE],
+      );
+      if (outcome) throw (outcome as { error: unknown }).error;
+      return result;
+    },
     sizeOf: async (key) => {
       const facts = await orNull(stat(path(key)), [...ABSENT, ...UNREADABLE]);
       return facts?.isFile() ? facts.size : null;

@@ -47,7 +47,8 @@ describe("a retry of the failed items inside the service", () => {
     expect(retried?.metadata).toEqual(stores.read.batches.byId(id)?.metadata);
     expect(provider.requests).toHaveLength(1);
     expect(provider.requests[0]).toMatchObject({ prompt: "broken", isRetryBatch: true });
-    expect(provider.requests[0]?.references.map(({ bytes }) => bytes)).toEqual([await tinyPng(7)]);
+    expect(await provider.requests[0]?.references[0]?.read()).toEqual(await tinyPng(7));
+    expect(provider.requests[0]?.references).toHaveLength(1);
     expect(stores.read.items.byCustomId(ended.id, "the broken one")?.status).toBe("success");
     const account = stores.read.accounts.byName("default");
     expect(account).toMatchObject({ balanceMicroUsd: 1_000_000_000 - 2 * 33_500, heldMicroUsd: 0 });

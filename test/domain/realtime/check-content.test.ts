@@ -47,7 +47,7 @@ describe("a real-time request", () => {
     expect(await check(snake)).toEqual({
       model: FLASH,
       prompt: "fox",
-      images: [{ bytes: png, mimeType: "image/png" }],
+      images: [{ read: expect.any(Function), lend: expect.any(Function), mimeType: "image/png" }],
       ratio: "16:9",
       size: "2K",
       mimeType: "image/webp",
@@ -88,7 +88,7 @@ describe("a real-time request", () => {
     };
     const checked = await check(body);
     expect(checked.prompt).toBe("a fox\nin autumn");
-    expect(checked.images.map(({ bytes }) => bytes)).toEqual([first]);
+    expect(await Promise.all(checked.images.map((image) => image.read()))).toEqual([first]);
   });
 
   it.each([
@@ -211,7 +211,7 @@ describe("an input image", () => {
     const standard = png.toString("base64");
     for (const data of [standard, standard.replace(/=+$/, ""), png.toString("base64url")]) {
       const checked = await check(parts({ text: "x" }, { inlineData: { mimeType: "image/png", data } }));
-      expect(checked.images[0]?.bytes.equals(png)).toBe(true);
+      expect((await checked.images[0]?.read())?.equals(png)).toBe(true);
     }
   });
 

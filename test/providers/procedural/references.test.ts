@@ -12,8 +12,14 @@ async function reference(svg: string, type: "png" | "jpeg" | "webp" = "png"): Pr
     .flatten({ background: "#fff" })
     [type]()
     .toBuffer();
-  return { bytes, mimeType: `image/${type}` };
+  return given(bytes, `image/${type}`);
 }
+
+const given = (bytes: Buffer, mimeType: ReferenceImage["mimeType"]): ReferenceImage => ({
+  mimeType,
+  read: async () => bytes,
+  lend: (work) => work(bytes),
+});
 
 const halves = () =>
   reference('<path d="M0 0H150V300H0Z" fill="#203060"/><circle cx="220" cy="90" r="50" fill="#c03020"/>');
@@ -31,7 +37,7 @@ describe("reference images", () => {
     const source = await halves();
     for (const prompt of ["make it warmer", "at night, with snow", "in sepia", "a blue tint"]) {
       const image = await draw(prompt, { references: [source] });
-      const best = await bestMatch(image, source.bytes);
+      const best = await bestMatch(image, await source.read());
       expect(best, prompt).toBeGreaterThan(0.8);
     }
   });
@@ -97,7 +103,7 @@ describe("reference images", () => {
       [grey, "image/png"],
       [tiny, "image/jpeg"],
     ] as const) {
-      const image = await draw("a fox", { references: [{ bytes, mimeType }] });
+      const image = await draw("a fox", { references: [given(bytes, mimeType)] });
       expect(await sharp(image).metadata()).toMatchObject({ width: 1024, height: 1024 });
     }
   });

@@ -197,7 +197,8 @@ describe("creating a batch", () => {
       items: [{ prompt: "a", reference_images: [reference, reference] }],
     });
     await service.until(id);
-    expect(provider.requests[0]?.references.map((r) => r.bytes)).toEqual([await tinyPng(), await tinyPng()]);
+    const given = provider.requests[0]?.references.map((reference) => reference.read()) ?? [];
+    expect(await Promise.all(given)).toEqual([await tinyPng(), await tinyPng()]);
     const four = { model: MODEL, items: [{ prompt: "a", reference_images: Array(4).fill(reference) }] };
     expect((await codeOf(await service.create(four))).code).toBe("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES");
   });

@@ -3,21 +3,39 @@ import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { errorBody } from "../../../src/contract/errors.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
+import type { ImageTexts } from "../../../src/server/intake/body-intake.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { answerErrors } from "../../../src/server/middleware/errors.ts";
-import { readJsonBody } from "../../../src/server/middleware/json-body.ts";
+import { withJsonBody } from "../../../src/server/middleware/json-body.ts";
 import { BODY_PACE, type BodyPace } from "../../../src/server/read-body.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
 const MIB = 1024 * 1024;
+
+const NO_IMAGES: ImageTexts = {
+  place: [["nowhere"]],
+  base64: "strict",
+  maxBytes: 0,
+  blobs: {
+    draft: () => {
+      throw new Error("there is no image");
+    },
+  },
+};
 
 /** A service of one route that answers how many bytes of JSON it got. The header `caller` is the key. */
 async function jsonServer(pace: BodyPace = BODY_PACE): Promise<string> {
   const app = express();
   app.post("/", async (request, response) => {
     response.locals.key = { id: request.get("caller") };
-    const body = await readJsonBody(request, response, 192 * MIB, { pace });
-    response.json({ characters: JSON.stringify(body).length });
+    const options = { maxBytes: 192 * MIB, images: NO_IMAGES, pace };
+    const characters = await withJsonBody(
+      request,
+      response,
+      options,
+      async ({ value }) => JSON.stringify(value).length,
+    );
+    response.json({ characters });
   });
   app.use(answerErrors(silentLog, errorBody));
   const server = await listen(app, { host: "127.0.0.1", port: 0 });

@@ -95,7 +95,7 @@ describe("an image in real time", () => {
     await answerOf(await generate(service, content("in autumn", {}, [imagePart(photo)])));
     const [request] = provider.requests;
     expect(request).toMatchObject({ ratio: "4:3", size: { widthPx: 1200, heightPx: 896 }, tier: "1K" });
-    expect(request?.references[0]?.bytes.equals(photo)).toBe(true);
+    expect((await request?.references[0]?.read())?.equals(photo)).toBe(true);
   });
 
   it("[RT-9] is answered with its type as it is, honest counts, a version and an id", async () => {

@@ -1,0 +1,68 @@
+/** `strict` takes what an encoder writes; `lenient` also the URL alphabet, and no padding. */
+export type Base64Rules = "strict" | "lenient";
+
+/** Whether text is Base64; `bytes` is what Node made of it, which skips whatever is not. */
+export function isBase64(text: string, bytes: Buffer, rules: Base64Rules): boolean {
+  return rules === "strict" ? bytes.toString("base64") === text : isLenientBase64(text);
+}
+
+function isLenientBase64(text: string): boolean {
+  if (!/^[A-Za-z0-9+/_-]+={0,2}$/.test(text)) return false;
+  const bare = text.replace(/=+$/, "");
+  return bare.length % 4 !== 1 && (bare.length === text.length || text.length % 4 === 0);
+}
+
+/**
+ * Decodes Base64 that comes in parts, into memory of the caller. Takes exactly the texts that `isBase64` takes as a
+ * whole.
+ */
+export class Base64Decoder {
+  readonly #rules: Base64Rules;
+  /** Up to three characters that wait for the rest of their group. */
+  #rest = "";
+  #isPadded = false;
+  #isValid = true;
+
+  constructor(rules: Base64Rules) {
+    this.#rules = rules;
+  }
+
+  /** False as soon as the text is known not to be Base64; it stays so. */
+  get isValid(): boolean {
+    return this.#isValid;
+  }
+
+  fail(): void {
+    this.#isValid = false;
+  }
+
+  /** How much memory a part of so many characters takes at most. */
+  static bytesFor(chars: number): number {
+    return Math.ceil((chars + 3) / 4) * 3;
+  }
+
+  /** Decodes the next part into `memory`, from `at`; answers how many bytes it was. */
+  add(part: string, memory: Buffer, at: number): number {
+    if (!this.#isValid || part === "") return 0;
+    const text = this.#rest + part;
+    const whole = text.length - (text.length % 4);
+    this.#rest = text.slice(whole);
+    if (whole === 0) return 0;
+    return this.#decode(text.slice(0, whole), memory, at);
+  }
+
+  /** Decodes what is left at the end of the text. */
+  end(memory: Buffer, at: number): number {
+    if (!this.#isValid || this.#rest === "") return 0;
+    return this.#decode(this.#rest, memory, at);
+  }
+
+  #decode(text: string, memory: Buffer, at: number): number {
+    const length = memory.write(text, at, "base64");
+    const bytes = memory.subarray(at, at + length);
+    // Padding ends a text.
+    this.#isValid = !this.#isPadded && isBase64(text, bytes, this.#rules);
+    this.#isPadded = text.endsWith("=");
+    return this.#isValid ? length : 0;
+  }
+}

@@ -1,0 +1,192 @@
+const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
+const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+/** More than the longest name with every character escaped. */
+const MAX_NAME_BYTES = 200;
+
+/** Where texts are: from the outside in, the names of an object's fields that lead there, or `*` for all of a list. */
+export type TextPlace = readonly (readonly string[] | "*")[];
+
+/** A part of a body: what stays, the quotes of a long text included, or what is between these quotes. */
+export type BodyPart = { kind: "rest"; bytes: Buffer } | { kind: "text"; bytes: Buffer; isEnd: boolean };
+
+/**
+ * Finds the long texts at one kind of place in JSON that comes in chunks, by looking at its bytes once. What is inside
+ * quotes stays as it is written, with its escapes. Of bytes that are no JSON something comes out that is no JSON
+ * either.
+ */
+export class TextFinder {
+  readonly #place: TextPlace;
+  readonly #minBytes: number;
+  /** Lists and objects that are open here. */
+  #depth = 0;
+  /** How many of them, from the outside, lead to the place. */
+  #onWay = 0;
+  /** Whether the value that comes next in the innermost of these is a step on the way. */
+  #isNext = false;
+  /** Whether a colon came, so that the next text is no name. */
+  #isValue = false;
+  /** The name that is being read or came last; null for any that does not matter. */
+  #name: number[] | null = null;
+  #state: "outside" | "text" | "at place" | "long" = "outside";
+  #isEscaped = false;
+  /** What came of a text at the place that is not long yet. */
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+
+  constructor(place: TextPlace, minBytes: number) {
+    this.#place = place;
+    this.#minBytes = minBytes;
+  }
+
+  /** The parts of the next chunk, in their order; what they hold is only good until the next call. */
+  *read(chunk: Buffer): Generator<BodyPart> {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#state === "outside" || this.#state === "text") {
+        const from = at;
+        at = this.#walk(chunk, at);
+        yield { kind: "rest", bytes: chunk.subarray(from, at) };
+        continue;
+      }
+      const quote = this.#findEnd(chunk, at);
+      const end = quote < 0 ? chunk.length : quote;
+      yield* this.#inPlace(chunk.subarray(at, end), quote >= 0);
+      at = end;
+      if (quote < 0) continue;
+      this.#state = "outside";
+      at++;
+      yield { kind: "rest", bytes: chunk.subarray(end, at) };
+    }
+  }
+
+  /** What is left when the chunks are over: a text that has no end. */
+  *end(): Generator<BodyPart> {
+    if (this.#state === "at place") yield* this.#giveHeld("rest", false);
+    if (this.#state === "long") yield { kind: "text", bytes: Buffer.alloc(0), isEnd: true };
+    this.#state = "outside";
+  }
+
+  *#inPlace(bytes: Buffer, isEnd: boolean): Generator<BodyPart> {
+    if (this.#state === "long") {
+      yield { kind: "text", bytes, isEnd };
+      return;
+    }
+    if (this.#heldBytes + bytes.length >= this.#minBytes) {
+      yield* this.#giveHeld("text", false);
+      this.#state = "long";
+      yield { kind: "text", bytes, isEnd };
+    } else if (isEnd) {
+      yield* this.#giveHeld("rest", false);
+      yield { kind: "rest", bytes };
+    } else {
+      // A copy: the chunk may be a small part of a large piece of memory.
+      this.#held.push(Buffer.from(bytes));
+      this.#heldBytes += bytes.length;
+    }
+  }
+
+  *#giveHeld(kind: "rest" | "text", isEnd: boolean): Generator<BodyPart> {
+    for (const bytes of this.#held) yield kind === "rest" ? { kind, bytes } : { kind, bytes, isEnd };
+    this.#held = [];
+    this.#heldBytes = 0;
+  }
+
+  /** Passes over everything up to the first byte of a text at the place. */
+  #walk(chunk: Buffer, from: number): number {
+    for (let i = from; i < chunk.length; i++) {
+      const byte = chunk[i] ?? 0;
+      if (this.#state === "text") this.#inText(byte);
+      else if (byte === QUOTE) {
+        if (this.#isAtPlace()) {
+          this.#state = "at place";
+          return i + 1;
+        }
+        this.#state = "text";
+        this.#name = this.#isNameHere() ? [] : null;
+      } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) this.#open(byte === OPEN_LIST);
+      else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) this.#close();
+      else if (this.#depth === this.#onWay && !this.#isInList()) {
+        if (byte === COMMA) {
+          this.#isNext = false;
+          this.#isValue = false;
+        } else if (byte === COLON) {
+          this.#isNext = this.#isNameOfPlace();
+          this.#isValue = true;
+        }
+      }
+    }
+    return chunk.length;
+  }
+
+  #inText(byte: number): void {
+    if (this.#isEscaped) this.#isEscaped = false;
+    else if (byte === BACKSLASH) this.#isEscaped = true;
+    else if (byte === QUOTE) {
+      this.#state = "outside";
+      return;
+    }
+    if (this.#name === null) return;
+    if (this.#name.length < MAX_NAME_BYTES) this.#name.push(byte);
+    else this.#name = null;
+  }
+
+  /** Where a text at the place ends in this chunk; negative when it does not. */
+  #findEnd(chunk: Buffer, from: number): number {
+    const begin = this.#isEscaped ? from + 1 : from;
+    this.#isEscaped = false;
+    let quote = chunk.indexOf(QUOTE, begin);
+    let backslash = chunk.indexOf(BACKSLASH, begin);
+    while (backslash >= 0 && (quote < 0 || backslash < quote)) {
+      const after = backslash + 2;
+      if (after > chunk.length) this.#isEscaped = true;
+      if (after >= chunk.length) return -1;
+      if (quote >= 0 && quote < after) quote = chunk.indexOf(QUOTE, after);
+      backslash = chunk.indexOf(BACKSLASH, after);
+    }
+    return quote;
+  }
+
+  #open(isList: boolean): void {
+    const isOnWay = this.#depth === this.#onWay && (this.#depth === 0 || this.#isNext);
+    const step = this.#place[this.#onWay];
+    this.#depth++;
+    if (!isOnWay || step === undefined || (step === "*") !== isList) return;
+    this.#onWay++;
+    this.#isNext = isList;
+    this.#isValue = isList;
+  }
+
+  #close(): void {
+    if (this.#depth === 0) return;
+    const wasOnWay = this.#depth === this.#onWay;
+    this.#depth--;
+    if (!wasOnWay) return;
+    this.#onWay--;
+    this.#isNext = this.#isInList();
+    this.#isValue = true;
+  }
+
+  #isInList(): boolean {
+    return this.#place[this.#onWay - 1] === "*";
+  }
+
+  #isAtPlace(): boolean {
+    return this.#isNext && this.#depth === this.#place.length && this.#onWay === this.#place.length;
+  }
+
+  #isNameHere(): boolean {
+    return this.#depth > 0 && this.#depth === this.#onWay && !this.#isValue;
+  }
+
+  #isNameOfPlace(): boolean {
+    const step = this.#place[this.#onWay - 1];
+    if (step === undefined || step === "*" || this.#name === null) return false;
+    const raw = Buffer.from(this.#name).toString("latin1");
+    if (!raw.includes("\\")) return step.includes(raw);
+    try {
+      return step.includes(JSON.parse(`"${raw}"`));
+    } catch {
+      return false;
+    }
+  }
+}

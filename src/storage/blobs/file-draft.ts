@@ -1,0 +1,95 @@
+import { type FileHandle, mkdir, open, readFile, rename, rm, statfs } from "node:fs/promises";
+import { dirname } from "node:path";
+import type { BlobDraft } from "../../domain/ports/blob-store.ts";
+import { syncDirectory } from "../../kernel/durable-file.ts";
+import { codeOf, notStored } from "../disk-trouble.ts";
+import type { LentMemory } from "./lent-memory.ts";
+
+const MIB = 1024 * 1024;
+/** What drafts leave free on the disk: the database must be able to write when uploads have taken the rest. */
+const RESERVED_BYTES = 32 * MIB;
+const BYTES_PER_LOOK = 16 * MIB;
+
+interface Place {
+  /** Where the draft is written. */
+  path: string;
+  /** Calls `rename` with the path of a key, in a directory that is there and durable. */
+  move(key: string, rename: (target: string) => Promise<void>): Promise<void>;
+  memory: LentMemory;
+}
+
+/** A draft as a file of its own, which becomes a blob by its new name. Rule: DISK-7. */
+export function fileDraft({ path, move, memory }: Place): BlobDraft {
+  let file: FileHandle | null = null;
+  let isThere = false;
+  let unseen = BYTES_PER_LOOK;
+  let last: Promise<unknown> = Promise.resolve();
+
+  /** One step after the other; what failed does not hold up the next. */
+  const inTurn = <T>(step: () => Promise<T>): Promise<T> => {
+    const result = last.then(step);
+    last = result.catch(() => {});
+    return result;
+  };
+  const stored = <T>(step: () => Promise<T>): Promise<T> =>
+    inTurn(() =>
+      step().catch((error) => {
+        throw notStored(error);
+      }),
+    );
+  const close = async () => {
+    const open = file;
+    file = null;
+    await open?.close();
+  };
+  const begin = async () => {
+    isThere = true;
+    return openNew(path);
+  };
+  const refuseLast = async (bytes: number) => {
+    unseen += bytes;
+    if (unseen < BYTES_PER_LOOK) return;
+    unseen = 0;
+    const { bavail, bsize } = await statfs(dirname(path));
+    if (bavail * bsize < RESERVED_BYTES) throw Object.assign(new Error("no space left"), { code: "ENOSPC" });
+  };
+
+  return {
+    write: (bytes) =>
+      stored(async () => {
+        file ??= await begin();
+        await refuseLast(bytes.length);
+        await file.writeFile(bytes);
+      }),
+    finish: () => stored(close),
+    read: () => inTurn(() => readFile(path)),
+    lend: async (work) => {
+      await inTurn(async () => {});
+      return memory.withFile(path, work);
+    },
+    keepAs: (key) =>
+      stored(async () => {
+        await close();
+        const synced = await open(path, "r+");
+        await synced.sync().finally(() => synced.close());
+        await move(key, (target) => rename(path, target).then(() => syncDirectory(dirname(target))));
+        isThere = false;
+      }),
+    discard: () =>
+      inTurn(async () => {
+        await close().catch(() => {});
+        if (isThere) await rm(path, { force: true });
+        isThere = false;
+      }),
+  };
+}
+
+async function openNew(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, "wx", 0o600);
+  } catch (error) {
+    if (codeOf(error) !== "ENOENT") throw error;
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    return open(path, "wx", 0o600);
+  }
+}

@@ -1,0 +1,169 @@
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import type { ReferenceImage } from "../../src/domain/ports/image-provider.ts";
+import { sha256Hex } from "../../src/kernel/ids.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { gate } from "../support/gate.ts";
+import { requestText } from "../support/raw-http.ts";
+import { answerOf, content, generate, refusalOf } from "../support/realtime.ts";
+import { MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+/** A picture of about 1.1 MB that nothing makes smaller. */
+function noise(): Promise<Buffer> {
+  const raw = { width: 600, height: 600, channels: 3 as const };
+  return sharp(randomBytes(600 * 600 * 3), { raw })
+    .png({ compressionLevel: 0 })
+    .toBuffer();
+}
+
+const referring = (...images: Buffer[]) => ({
+  prompt: "a fox",
+  reference_images: images.map((bytes) => ({ mime_type: "image/png", data: bytes.toString("base64") })),
+});
+
+const hashes = (images: readonly Buffer[]) => images.map((bytes) => sha256Hex(bytes));
+const hashesOf = async (references: readonly ReferenceImage[]) =>
+  hashes(await Promise.all(references.map((reference) => reference.read())));
+
+const drafts = async ({ data }: TestService) => readdir(join(data, "blobs", "drafts")).catch(() => []);
+
+describe("large images", () => {
+  it("[LOAD-7] [LOAD-8] of a batch come to the provider as they were sent, stored once when they are equal", async () => {
+    const provider = new FakeProvider({ concurrency: 1 });
+    const service = await startTestService({ providers: [provider] });
+    const [one, two, small] = [await noise(), await noise(), await tinyPng()];
+    const items = [referring(one, small), referring(two, one), referring(small)];
+    const batch = await service.submit({ model: MODEL, items }, { "idempotency-key": "k" });
+    await service.until(batch.id);
+    const given = provider.requests.map(({ references }) => hashesOf(references));
+    expect(await Promise.all(given)).toEqual([[one, small], [two, one], [small]].map(hashes));
+    const { stores, blobs } = await openBeside(service.data);
+    const keys = [one, two, small].map((bytes) => `inputs/${batch.id}/${sha256Hex(bytes)}`);
+    expect((await blobs.list("inputs/")).sort()).toEqual(keys.sort());
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    expect(await drafts(service)).toEqual([]);
+
+    const again = await service.create({ model: MODEL, items }, { "idempotency-key": "k" });
+    expect([again.headers.get("idempotency-replayed"), await again.json()]).toMatchObject([
+      "true",
+      { id: batch.id },
+    ]);
+    expect(await drafts(service)).toEqual([]);
+    expect(await blobs.list("inputs/")).toHaveLength(3);
+  });
+
+  it("[LOAD-7] [LOAD-8] that are refused are named as others are, and leave nothing", async () => {
+    const service = await startTestService({ workers: false });
+    const image = await noise();
+    const cut = image.subarray(0, image.length - 100_000);
+    const [whole, broken] = [referring(image), referring(image, cut)];
+    const text = referring(image).reference_images[0]?.data ?? "";
+    const withData = (data: string) => ({
+      ...whole,
+      reference_images: [{ mime_type: "image/png", data }],
+    });
+    const refusals = [
+      [[whole, broken], "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", "items[1].reference_images[1].data"],
+      [
+        [whole, withData(`${text.slice(0, -1)}@`)],
+        "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
+        "items[1].reference_images[0].data",
+      ],
+      [
+        [withData("A".repeat(14_000_000))],
+        "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
+        "items[0].reference_images[0].data",
+      ],
+      [[whole, { ...whole, prompt: "" }], "BATCH_IMAGE_INVALID_ITEMS", "items[1].prompt"],
+      [[{ ...whole, prompt: text }], "BATCH_IMAGE_PROMPT_TOO_LONG", "items[0].prompt"],
+      [
+        [referring(image, image, image, image)],
+        "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES",
+        "items[0].reference_images",
+      ],
+    ] as const;
+    for (const [items, code, param] of refusals) {
+      const answer = await service.create({ model: MODEL, items });
+      expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code, param } }]);
+      expect(await drafts(service)).toEqual([]);
+    }
+    const body = JSON.stringify({ model: MODEL, items: [whole] });
+    const headers = { "content-type": "application/json" };
+    for (const wrong of [body.slice(0, -1), body.slice(0, 800_000), body.replace("AAAA", "AA\nA")]) {
+      const answer = await service.ask("", { method: "POST", headers, body: wrong });
+      expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: "INVALID_JSON" } }]);
+    }
+    const config = { limits: { createBodyBytes: 1_200_000 } };
+    const strict = await startTestService({ workers: false, config });
+    const stream = { method: "POST", headers, body: new Blob([body]).stream(), duplex: "half" };
+    const tooLarge = await strict.ask("", stream as RequestInit);
+    expect([tooLarge.status, await tooLarge.json()]).toMatchObject([
+      413,
+      { error: { code: "REQUEST_TOO_LARGE" } },
+    ]);
+    for (const each of [service, strict]) {
+      expect(await drafts(each)).toEqual([]);
+      expect((await openBeside(each.data)).stores.read.batches.all()).toEqual([]);
+      expect(existsSync(join(each.data, "blobs", "inputs"))).toBe(false);
+    }
+  });
+
+  it("[LOAD-8] are removed when their sender goes away, and by a start after a kill", async () => {
+    const data = await tempDir();
+    await mkdir(join(data, "blobs", "drafts"), { recursive: true });
+    await writeFile(join(data, "blobs", "drafts", "left"), "by an earlier process");
+    const service = await startTestService({ data, workers: false });
+    expect(await drafts(service)).toEqual([]);
+    const text = `{"model":"${MODEL}","items":[{"prompt":"a","reference_images":[{"data":"`;
+    const headers = [
+      ["Authorization", `Bearer ${service.credentials.api_key}`],
+      ["Content-Length", "100000000"],
+    ] as const;
+    const socket = connect(Number(new URL(service.url).port), "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write(requestText("POST", "/v1/images/batches", headers, text + "QUJD".repeat(1_000_000)));
+    await expect.poll(() => drafts(service)).toHaveLength(1);
+    socket.destroy();
+    await expect.poll(() => drafts(service)).toEqual([]);
+  });
+
+  it("[LOAD-7] [LOAD-8] of a real-time request are read when the provider works, and gone after it", async () => {
+    const provider = new FakeProvider();
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const [one, two] = [await noise(), await noise()];
+    const seen: string[][] = [];
+    const end = gate();
+    provider.answer = async ({ references }) => {
+      seen.push(await hashesOf(references));
+      await end.promise;
+      return made(await tinyPng());
+    };
+    const parts = [
+      { inlineData: { mimeType: "image/png", data: one.toString("base64url") } },
+      { inline_data: { mime_type: "image/png", data: two.toString("base64") } },
+    ];
+    const work = generate(service, content("a fox", {}, parts));
+    await expect.poll(() => seen).toHaveLength(1);
+    expect(await drafts(service)).toHaveLength(2);
+    end.open();
+    expect((await answerOf(await work)).candidates).toHaveLength(1);
+    expect(seen).toEqual([hashes([one, two])]);
+    await expect.poll(() => drafts(service)).toEqual([]);
+
+    const broken = { inlineData: { mimeType: "image/png", data: `${one.toString("base64")}%` } };
+    const refused = await generate(service, content("a fox", {}, [...parts, broken]));
+    expect(await refusalOf(refused)).toEqual([
+      400,
+      "INVALID_ARGUMENT",
+      "contents[0].parts[3].inlineData.data",
+    ]);
+    expect(await drafts(service)).toEqual([]);
+  });
+});

@@ -1,0 +1,99 @@
+import { existsSync } from "node:fs";
+import { readdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+async function store() {
+  const root = await tempDir();
+  const files = async () =>
+    (await readdir(root, { recursive: true, withFileTypes: true })).filter((e) => e.isFile());
+  return { root, blobs: fileBlobs(root), files };
+}
+
+describe("a blob without a key", () => {
+  it("[DISK-7] becomes one under the key that it gets, and stays it when it is discarded afterwards", async () => {
+    const { root, blobs, files } = await store();
+    const draft = blobs.draft();
+    await draft.write(Buffer.from("red "));
+    expect(await blobs.list("inputs/")).toEqual([]);
+    await draft.write(Buffer.from("fox"));
+    await draft.finish();
+    expect(String(await draft.read())).toBe("red fox");
+    expect(await draft.lend(async (bytes) => String(bytes))).toBe("red fox");
+    await draft.keepAs("inputs/a/b");
+    await draft.discard();
+    expect(String(await readFile(join(root, "inputs/a/b")))).toBe("red fox");
+    expect(await files()).toHaveLength(1);
+  });
+
+  it("[DISK-7] finds its directory again when that was deleted meanwhile", async () => {
+    const { root, blobs } = await store();
+    for (const name of ["first", "second"]) {
+      const draft = blobs.draft();
+      await draft.write(Buffer.from(name));
+      await draft.keepAs("inputs/a/b");
+      expect(String(await blobs.read("inputs/a/b"))).toBe(name);
+      await rm(join(root, "inputs"), { recursive: true });
+      await rm(join(root, "drafts"), { recursive: true });
+    }
+  });
+
+  it("[DISK-7] is gone when it is discarded, in the middle of a write too, and takes no more", async () => {
+    const { blobs, files } = await store();
+    const draft = blobs.draft();
+    const written = draft.write(Buffer.alloc(300_000));
+    await draft.discard();
+    await written;
+    expect(await files()).toEqual([]);
+    await draft.discard();
+    await blobs.draft().discard();
+    await expect(draft.keepAs("inputs/a/b")).rejects.toMatchObject({ code: "BATCH_IMAGE_QUEUE_FAILED" });
+    expect(await blobs.list("inputs/")).toEqual([]);
+  });
+
+  it("[DISK-7] of an earlier process is removed", async () => {
+    const { root, blobs, files } = await store();
+    await blobs.removeDrafts();
+    await blobs.draft().write(Buffer.from("left"));
+    await blobs.put("inputs/a/b", Buffer.from("blob"));
+    await fileBlobs(root).removeDrafts();
+    expect((await files()).map(({ name }) => name)).toEqual(["b"]);
+  });
+});
+
+describe("lent bytes", () => {
+  it("[LOAD-9] are in memory that is used again, for two at once", async () => {
+    const { blobs } = await store();
+    const keys = ["a", "bb", "ccc", "dddd", "eeeee"];
+    for (const key of keys) await blobs.put(`inputs/${key}`, Buffer.from(key));
+    const memories = new Set<ArrayBufferLike>();
+    let [running, most] = [0, 0];
+    const texts = await Promise.all(
+      keys.toReversed().map((key) =>
+        blobs.lend(`inputs/${key}`, async (bytes) => {
+          memories.add(bytes.buffer);
+          most = Math.max(most, ++running);
+          await new Promise((resolve) => setImmediate(resolve));
+          running--;
+          return String(bytes);
+        }),
+      ),
+    );
+    expect(texts).toEqual(keys.toReversed());
+    expect([most, memories.size]).toEqual([2, 2]);
+  });
+
+  it("[LOAD-9] of no blob are null; what fails is the work's own error, and the memory comes back", async () => {
+    const { root, blobs } = await store();
+    expect(await blobs.lend("inputs/none", async () => 1)).toBeNull();
+    await blobs.put("inputs/a", Buffer.from("a"));
+    for (let i = 0; i < 3; i++) {
+      const failure = Object.assign(new Error("no"), { code: "ENOENT" });
+      await expect(blobs.lend("inputs/a", () => Promise.reject(failure))).rejects.toBe(failure);
+    }
+    expect(await blobs.lend("inputs/a", async (bytes) => bytes.length)).toBe(1);
+    expect(existsSync(join(root, "drafts"))).toBe(false);
+  });
+});
