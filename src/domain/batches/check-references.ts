@@ -11,7 +11,7 @@ import { decodeImage } from "../images/base64-image.ts";
 import { InputImages } from "../images/input-images.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { fail, schemaProblem } from "./request-problems.ts";
+import { fail, inWords, schemaProblem } from "./request-problems.ts";
 
 /** Either the bytes of an image, or where the provider finds it. */
 export interface CheckedReference {
@@ -110,7 +110,7 @@ function refuseTooMany(
 }
 
 function parseReference(body: unknown, at: string): ReferenceBody {
-  const parsed = bodySchema.safeParse(body);
+  const parsed = bodySchema.safeParse(body, { error: inWords });
   if (parsed.success) return parsed.data;
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }

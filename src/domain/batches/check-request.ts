@@ -10,7 +10,7 @@ import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } 
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type CheckedReference, checkImages, readReferences } from "./check-references.ts";
-import { checkMetadata, fail, schemaProblem } from "./request-problems.ts";
+import { checkMetadata, fail, inWords, schemaProblem } from "./request-problems.ts";
 
 /** One item of a request that has passed every check. */
 export interface CheckedItem {
@@ -70,7 +70,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   if (Array.isArray(given) && given.length > rules.limits.itemsPerBatch) {
     throw invalid("items", `has ${given.length} items; a batch takes at most ${rules.limits.itemsPerBatch}`);
   }
-  const parsed = bodySchema.safeParse(body);
+  const parsed = bodySchema.safeParse(body, { error: inWords });
   if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
   const request = parsed.data;
   const { limits } = rules;
