@@ -1,14 +1,17 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parse } from "yaml";
 import { loadConfig, parseConfig } from "../../src/config.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, cleanEnvironment } from "../support/processes.ts";
 import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+
+/** The YAML library of the OpenAPI validator. */
+const { parse } = createRequire(import.meta.resolve("@seriousme/openapi-schema-validator"))("yaml");
 
 const read = (...path: string[]) => readFile(join(...path), "utf8");
 

@@ -3,6 +3,7 @@ import { referenceImageSchema } from "../../contract/create-batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { inWords } from "../../contract/schema-words.ts";
 import { DecodedBase64 } from "../../kernel/decoded-base64.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { formatBytes, hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
@@ -11,7 +12,7 @@ import { decodeImage } from "../images/base64-image.ts";
 import { InputImages } from "../images/input-images.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { fail, inWords, schemaProblem } from "./request-problems.ts";
+import { fail, schemaProblem } from "./request-problems.ts";
 
 /** Either the bytes of an image, or where the provider finds it. */
 export interface CheckedReference {

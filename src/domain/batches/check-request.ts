@@ -3,6 +3,7 @@ import { createBatchSchema, createItemSchema } from "../../contract/create-batch
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { inWords } from "../../contract/schema-words.ts";
 import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
 import { canonicalJson } from "../../kernel/canonical-json.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -10,7 +11,7 @@ import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } 
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type CheckedReference, checkImages, readReferences } from "./check-references.ts";
-import { checkMetadata, fail, inWords, schemaProblem } from "./request-problems.ts";
+import { checkMetadata, fail, schemaProblem } from "./request-problems.ts";
 
 /** One item of a request that has passed every check. */
 export interface CheckedItem {

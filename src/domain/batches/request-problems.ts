@@ -1,4 +1,4 @@
-import type { ZodError, z } from "zod";
+import type { ZodError } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
@@ -7,26 +7,6 @@ import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 export function fail(code: ServiceErrorCode, param: string, problem: string): ImgbatchError {
   return new ImgbatchError(code, `${param}: ${problem}`, { param });
 }
-
-const NOUNS: Record<string, string> = {
-  string: "a text",
-  number: "a number",
-  int: "a whole number",
-  boolean: "true or false",
-  array: "a list",
-  object: "an object",
-  record: "an object",
-};
-
-/**
- * How a schema is to word its problems (zod's `error`): a field is missing, or of another type. Null leaves the rest as
- * it is.
- */
-export const inWords: z.core.$ZodErrorMap = ({ code, expected, input }) => {
-  if (code !== "invalid_type") return null;
-  const noun = NOUNS[String(expected)] ?? String(expected);
-  return input === undefined ? `is required: ${noun}` : `must be ${noun}`;
-};
 
 /** The first type error of a body, or of the part of it that `prefix` names. */
 export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = ""): ImgbatchError {

@@ -4,8 +4,9 @@ import { type GenerateContentRequest, generateContentSchema } from "../../contra
 import { type AspectRatio, DEFAULT_RATIO, SIZE_TIERS, type SizeTier } from "../../contract/image-sizes.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import type { Limits } from "../../contract/limits.ts";
+import { inWords } from "../../contract/schema-words.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
-import { fail, inWords, schemaProblem } from "../batches/request-problems.ts";
+import { fail, schemaProblem } from "../batches/request-problems.ts";
 import type { ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import type { ReferenceImage } from "../ports/image-provider.ts";
