@@ -169,7 +169,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     }
     undo.push(() => realtime.stop());
     const listening = await listen(app, options.address, { log });
-    undo.push(() => listening.close(graceMs));
+    undo.push(() => listening.close(graceMs, () => realtime.stop()));
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },

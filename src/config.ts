@@ -6,6 +6,7 @@ import { z } from "zod";
 import { ImgbatchError } from "./contract/errors.ts";
 import { SIZE_TIERS } from "./contract/image-sizes.ts";
 import { DEFAULT_LIMITS, type Limits } from "./contract/limits.ts";
+import { inWords } from "./contract/schema-words.ts";
 
 const CONFIG_FILE = "imgbatch.config.json";
 const factor = z.number().min(0);
@@ -165,14 +166,17 @@ export function loadConfig(options: { file?: string | undefined; cwd: string }):
   const first = errors[0];
   if (first) {
     const line = text.slice(0, first.offset).split("\n").length;
-    throw new ImgbatchError("INVALID_CONFIG", `${path}:${line}: ${printParseErrorCode(first.error)}`);
+    throw new ImgbatchError("INVALID_CONFIG", `${path}:${line}: ${words(printParseErrorCode(first.error))}`);
   }
   return parseConfig(value, path);
 }
 
+/** `ValueExpected` as people write it. */
+const words = (name: string) => name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();
+
 /** Checks a configuration value and fills in the defaults. `source` names it in errors. */
 export function parseConfig(value: unknown, source: string): Config {
-  const parsed = configSchema.safeParse(value);
+  const parsed = configSchema.safeParse(value, { error: inWords });
   if (parsed.success) return Object.freeze(parsed.data);
   const details = parsed.error.issues.map((issue) => {
     const path = issue.path.map(String).join(".");

@@ -90,6 +90,7 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
       openFolder: true,
       picture: true,
       activity: true,
+      itemFacts: true,
       endsService: true,
     },
     start: (listener) => {

@@ -66,6 +66,8 @@ export interface CommandContext {
   cwd: string;
   /** Aborted by the first SIGINT or SIGTERM; the reason is an `ImgbatchError` (INTERRUPTED, TERMINATED). */
   signal: AbortSignal;
+  /** From here on the command sees to signals itself: they abort nothing, and a second one does not end the process. */
+  takeSignals(): void;
   output: Output;
   results: Results;
   /** All of standard input. */

@@ -116,6 +116,7 @@ async function work(
     arguments: args,
     cwd: terminal.cwd,
     signal: watch.signal,
+    takeSignals: watch.stop,
     output,
     results,
     readStdin: () => readAll(terminal.stdin, watch.signal),

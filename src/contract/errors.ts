@@ -85,6 +85,7 @@ export const SERVICE_ERRORS = {
   REALTIME_PROVIDER_OVERLOADED: retryable(503, "temporary", "The upstream is overloaded."),
   REALTIME_TIMEOUT: retryable(504, "temporary", "The image was not made in time."),
   REALTIME_CANCELLED: e(499, "temporary", "The request was cancelled."),
+  REALTIME_STOPPING: retryable(503, "temporary", "The service is stopping; nothing was made or billed."),
   MALFORMED_REQUEST: e(400, "usage", "This is not HTTP as the service speaks it."),
   REQUEST_TIMEOUT: retryable(408, "temporary", "The request took too long to arrive."),
   REQUEST_HEADERS_TOO_LARGE: e(431, "usage", "The headers of the request are too large."),

@@ -21,6 +21,8 @@ export interface Abilities {
   picture: boolean;
   /** Requests and log lines are told; else their panels are left out. */
   activity: boolean;
+  /** Sizes and costs of single images are told; else their columns are left out. */
+  itemFacts: boolean;
   /** Quitting stops the service, so that work stops too. */
   endsService: boolean;
 }

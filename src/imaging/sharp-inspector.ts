@@ -99,5 +99,6 @@ async function decodeAll(bytes: Buffer, name: string, header: Header, maxPixels:
 /** The first line of the library's message, without its internal prefixes. */
 function reason(error: unknown): string {
   const line = error instanceof Error ? (error.message.trim().split("\n")[0] ?? "") : String(error);
-  return line.replace(/^(Input buffer |\w+: )+/, "").slice(0, 160) || "the decoder gave no reason";
+  const text = line.replace(/^(Input buffer |\w+: )+/, "").replace(/[:\s]+$/, "");
+  return text.slice(0, 160) || "the decoder gave no reason";
 }

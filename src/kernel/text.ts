@@ -34,6 +34,11 @@ export function truncateBytes(text: string, maxBytes: number): string {
   return kept;
 }
 
+/** Texts of a conversation as one, a line each; empty ones are left out. */
+export function joinTurns(...texts: readonly string[]): string {
+  return texts.filter((text) => text !== "").join("\n");
+}
+
 /** NUL and lone surrogates cannot be stored and given back faithfully. */
 export function hasUnstorableText(text: string): boolean {
   return text.includes("\0") || !text.isWellFormed();

@@ -9,9 +9,13 @@ import { nativeErrorBody } from "../contract/native-errors.ts";
  */
 export function isNativeStyle(request: Request, keyHeaders: readonly string[]): boolean {
   const [path = ""] = request.originalUrl.split("?");
-  if (/^\/v1beta(\/|$)/.test(path)) return true;
-  if (!/^\/v1\/models(\/|$)/.test(path)) return false;
-  return path.includes(":") || keyHeaders.some((name) => Boolean(request.get(name)));
+  if (isNativePath(path)) return true;
+  return /^\/v1\/models(\/|$)/.test(path) && keyHeaders.some((name) => Boolean(request.get(name)));
+}
+
+/** What the path alone tells. */
+export function isNativePath(path: string): boolean {
+  return /^\/v1beta(\/|$)/.test(path) || /^\/v1\/models\/.*(:|%3a)/i.test(path);
 }
 
 /**

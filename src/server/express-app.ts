@@ -9,6 +9,7 @@ import { refuseKeyInUrl } from "./middleware/authenticate.ts";
 import { guardConnection } from "./middleware/connection-guard.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requestId } from "./middleware/request-id.ts";
+import { readColons } from "./native-api/model-path.ts";
 import { nativeRoutes } from "./native-api/routes.ts";
 import { operationsRoutes } from "./operations.ts";
 
@@ -20,6 +21,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.enable("case sensitive routing");
   app.enable("strict routing");
   app.use(requestId(deps.ids));
+  app.use(readColons);
   app.use(accessLog(deps));
   const metrics = createMetrics(deps);
   app.use(metrics.observe);

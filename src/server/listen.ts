@@ -10,8 +10,11 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 export interface Listening {
   /** `http://127.0.0.1:8787`, without a trailing slash. */
   url: string;
-  /** Stops accepting, lets answers end up to `graceMs`, then closes what is left. */
-  close(graceMs: number): Promise<void>;
+  /**
+   * Stops accepting, lets answers end up to `graceMs`, then closes what is left. Before that, `stopWork` ends the work
+   * that answers wait for, so that they come to an end of their own.
+   */
+  close(graceMs: number, stopWork?: () => Promise<void>): Promise<void>;
 }
 
 /** What one connection may take before it has shown what it wants. */
@@ -30,6 +33,8 @@ const OPTIONS: ServerOptions = {
 };
 /** Each takes some 20 KB and a file handle; slow senders must not use up what the database and images need. */
 const MAX_CONNECTIONS = 2000;
+/** An answer that was written at the end of the grace gets this long to reach its reader. */
+const LAST_WORDS_MS = 500;
 
 /**
  * Listens; port 0 takes a free one. Throws `ADDRESS_IN_USE` when the port is taken.
@@ -53,15 +58,32 @@ export async function listen(
   });
   const { port } = server.address() as AddressInfo;
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
-  return { url: `http://${host}:${port}`, close: (graceMs) => close(server, graceMs) };
+  return { url: `http://${host}:${port}`, close: (graceMs, stopWork) => close(server, graceMs, stopWork) };
 }
 
-async function close(server: Server, graceMs: number): Promise<void> {
+async function close(
+  server: Server,
+  graceMs: number,
+  stopWork: () => Promise<void> = async () => {},
+): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   server.closeIdleConnections();
-  const timer = setTimeout(() => server.closeAllConnections(), Math.min(graceMs, MAX_TIMER_MS));
+  if (!(await isWithin(closed, graceMs))) {
+    await stopWork();
+    server.closeIdleConnections();
+    if (!(await isWithin(closed, LAST_WORDS_MS))) server.closeAllConnections();
+  }
   await closed;
+}
+
+async function isWithin(closed: Promise<void>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => {
+    timer = setTimeout(resolve, Math.min(ms, MAX_TIMER_MS), false);
+  });
+  const isClosed = await Promise.race([closed.then(() => true), late]);
   clearTimeout(timer);
+  return isClosed;
 }
 
 function toListenError(error: NodeJS.ErrnoException, address: { host: string; port: number }): Error {

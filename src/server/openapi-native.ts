@@ -24,6 +24,7 @@ const generateErrors: readonly ServiceErrorCode[] = [
   "REALTIME_PROVIDER_OVERLOADED",
   "REALTIME_TIMEOUT",
   "REALTIME_CANCELLED",
+  "REALTIME_STOPPING",
 ];
 
 /** The verbs, which both version prefixes have. */
@@ -62,52 +63,53 @@ function verbs(prefix: string, suffix: string): Operation[] {
   ];
 }
 
+/** The two paths of a model list: all of it, and one entry. */
+function models(
+  prefix: string,
+  api: NonNullable<Operation["api"]>,
+  list: { id: string; summary: string; schema: string },
+  one: { id: string; schema: string },
+): Operation[] {
+  const facts = { method: "get", needsKey: true, api } as const;
+  return [
+    {
+      ...facts,
+      id: list.id,
+      path: `${prefix}/models`,
+      summary: list.summary,
+      parameters: ["PageSize", "PageToken"],
+      answers: { 200: { description: "A page of models.", schema: list.schema } },
+      errors: ["REALTIME_INVALID_ARGUMENT"],
+    },
+    {
+      ...facts,
+      id: one.id,
+      path: `${prefix}/models/{model}`,
+      summary: "One of them",
+      parameters: ["Model"],
+      answers: { 200: { description: "The model.", schema: one.schema } },
+      errors: ["REALTIME_MODEL_NOT_FOUND"],
+    },
+  ];
+}
+
+const NATIVE_LIST = "Models that this key can use in real time, with sizes, ratios and prices";
+const SHARED_LIST = "The same models, for OpenAI clients and native ones";
+
 /** The native real-time API and the model lists. A verb comes before the model: its path looks like a model's, too. */
 export const NATIVE_OPERATIONS: readonly Operation[] = [
   ...verbs("/v1beta", ""),
   ...verbs("/v1", "V1"),
-  {
-    id: "listNativeModels",
-    method: "get",
-    path: "/v1beta/models",
-    summary: "Models that this key can use in real time, with sizes, ratios and prices",
-    needsKey: true,
-    api: "native",
-    parameters: ["PageSize", "PageToken"],
-    answers: { 200: { description: "A page of models.", schema: "NativeModelList" } },
-    errors: ["REALTIME_INVALID_ARGUMENT"],
-  },
-  {
-    id: "getNativeModel",
-    method: "get",
-    path: "/v1beta/models/{model}",
-    summary: "One of them",
-    needsKey: true,
-    api: "native",
-    parameters: ["Model"],
-    answers: { 200: { description: "The model.", schema: "NativeModel" } },
-    errors: ["REALTIME_MODEL_NOT_FOUND"],
-  },
-  {
-    id: "listModels",
-    method: "get",
-    path: "/v1/models",
-    summary: "The same models, for OpenAI clients and native ones",
-    needsKey: true,
-    api: "shared",
-    parameters: ["PageSize", "PageToken"],
-    answers: { 200: { description: "The models.", schema: "SharedModelList" } },
-    errors: ["REALTIME_INVALID_ARGUMENT"],
-  },
-  {
-    id: "getModel",
-    method: "get",
-    path: "/v1/models/{model}",
-    summary: "One of them",
-    needsKey: true,
-    api: "shared",
-    parameters: ["Model"],
-    answers: { 200: { description: "The model.", schema: "SharedModel" } },
-    errors: ["REALTIME_MODEL_NOT_FOUND"],
-  },
+  ...models(
+    "/v1beta",
+    "native",
+    { id: "listNativeModels", summary: NATIVE_LIST, schema: "NativeModelList" },
+    { id: "getNativeModel", schema: "NativeModel" },
+  ),
+  ...models(
+    "/v1",
+    "shared",
+    { id: "listModels", summary: SHARED_LIST, schema: "SharedModelList" },
+    { id: "getModel", schema: "SharedModel" },
+  ),
 ];

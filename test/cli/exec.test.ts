@@ -1,9 +1,13 @@
 import { existsSync, readdirSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { mkdir, readFile, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { runChild } from "../../src/cli/exec/run-child.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { acquireDataLockPatiently } from "../../src/storage/data-lock.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, imgbatch, type Running, startNode } from "../support/processes.ts";
+import { needTerminal, startOnTerminal } from "../support/real-terminal.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 /** Directories of passing services go where this says, so that a test sees its own only. */
@@ -70,6 +74,23 @@ describe("imgbatch exec", () => {
     expect({ code, left }).toEqual({ code: 127, left: [] });
   });
 
+  it("[EXEC-3] tells a command that is not there from one that cannot be run", async () => {
+    const dir = await tempDir();
+    await writeFile(join(dir, "plain"), "");
+    await writeFile(join(dir, "script"), "#!/no/such/shell\n", { mode: 0o755 });
+    const startOf = (file: string) => {
+      const lines: string[] = [];
+      const onProblem = (line: string) => void lines.push(line);
+      const child = runChild([file], { cwd: dir, env: {}, mark: "m", isOnTerminal: false, onProblem });
+      return child.ended.then((code) => `${code} ${lines.join()}`);
+    };
+    expect(await startOf("./plain")).toBe("126 ./plain: cannot be run (no permission)");
+    expect(await startOf("./script")).toMatch(/^126 .*first line/);
+    expect(await startOf(dir)).toMatch(/^126 .*it is a directory/);
+    for (const file of ["./none", "./plain/none", ""])
+      expect(await startOf(file)).toMatch(/^127 .*no such command$/);
+  });
+
   it("[EXEC-3] has no --json, and needs a command", async () => {
     const cwd = await tempDir();
     expect((await runInProcess(["exec", "--json", "--", "true"], { cwd })).code).toBe(2);
@@ -107,22 +128,63 @@ describe("imgbatch exec", () => {
   });
 
   it.each(["SIGTERM", "SIGINT"] as const)(
-    "[EXEC-4] a second %s ends everything at once, also a command that will not",
+    "[EXEC-4] passes on every %s and waits: as long as the command lives, it decides",
     async (signal) => {
       const temp = await tempDir();
-      const running = waiting(
-        "for (const s of ['SIGTERM', 'SIGINT']) process.on(s, () => console.log(s))",
-        temp,
-      );
-      const pid = Number(await running.line());
-      running.child.kill(signal);
-      expect(await running.line()).toBe(signal);
-      running.child.kill(signal);
-      expect((await running.exited).code).toBe(signal === "SIGINT" ? 130 : 143);
-      await gone(pid);
+      const script = `
+        let left = 3;
+        for (const s of ['SIGTERM', 'SIGINT'])
+          process.on(s, () => console.log(s) || --left || setTimeout(() => process.exit(5), 50))`;
+      const running = waiting(script, temp);
+      await running.line();
+      for (let i = 0; i < 3; i++) {
+        running.child.kill(signal);
+        expect(await running.line()).toBe(signal);
+      }
+      expect((await running.exited).code).toBe(5);
       expect(readdirSync(temp)).toEqual([]);
     },
   );
+
+  it("[EXEC-6] even when it is killed, the command ends and the directory goes", async () => {
+    const temp = await tempDir();
+    const running = waiting("", temp);
+    const pid = Number(await running.line());
+    expect(readdirSync(temp)).toHaveLength(1);
+    running.child.kill("SIGKILL");
+    await running.exited;
+    await gone(pid);
+    await vi.waitFor(() => expect(readdirSync(temp)).toEqual([]), { timeout: 10_000 });
+  });
+
+  it("[EXEC-6] a start removes the directories of commands that were killed, and nothing else", async () => {
+    const temp = await tempDir();
+    const hourAgo = new Date(Date.now() - 3_600_000);
+    const make = async (name: string, when: Date) => {
+      await mkdir(join(temp, name));
+      await writeFile(join(temp, name, "lock.db"), "");
+      await utimes(join(temp, name), when, when);
+      return join(temp, name);
+    };
+    await make("imgbatch-exec-dead01", hourAgo);
+    await make("imgbatch-serve-dead02", hourAgo);
+    const kept = [
+      "imgbatch-exec-young1",
+      "imgbatch-exec-owned1",
+      "imgbatch-exec-notours1",
+      "imgbatch-exec-link01",
+    ];
+    await make("imgbatch-exec-young1", new Date());
+    const release = await acquireDataLockPatiently(await make("imgbatch-exec-owned1", hourAgo), systemClock);
+    await utimes(join(temp, "imgbatch-exec-owned1"), hourAgo, hourAgo);
+    await symlink(await make("imgbatch-exec-notours1", hourAgo), join(temp, "imgbatch-exec-link01"));
+    try {
+      expect((await imgbatch(["exec", ...node("")], inDir(temp))).code).toBe(0);
+    } finally {
+      release();
+    }
+    expect(readdirSync(temp).sort()).toEqual(kept.sort());
+  });
 
   it("[EXEC-5] takes the options of serve, and keeps a data directory that was named", async () => {
     const data = join(await tempDir(), "kept");
@@ -132,5 +194,26 @@ describe("imgbatch exec", () => {
     expect(existsSync(join(data, "server.json"))).toBe(false);
     const wrong = ["exec", "--data", data, "--simulate", "speed=1", ...node("")];
     expect((await runInProcess(wrong, { cwd: data })).code).toBe(2);
+  });
+});
+
+describe("imgbatch exec on a real terminal", () => {
+  beforeEach(needTerminal);
+
+  it("[EXEC-4] leaves the keys to the command, which gets each signal of the terminal once", async () => {
+    const script = `
+      const seen = [];
+      for (const s of ["SIGINT", "SIGQUIT"]) process.on(s, () => { seen.push(s); console.log("seen " + seen.length); });
+      process.stdin.on("data", (text) => { console.log(seen.join() + " then " + text); process.exit(6); });
+      console.log("ready");`;
+    const terminal = startOnTerminal([BIN, "exec", ...node(script)], { TMPDIR: await tempDir() });
+    await terminal.until(/ready/);
+    for (const [i, key] of ["\x03", "\x03", "\x1c", "\x03"].entries()) {
+      terminal.press(key);
+      await terminal.until(new RegExp(`seen ${i + 1}`));
+    }
+    terminal.press("go on\r");
+    await terminal.until(/SIGINT,SIGINT,SIGQUIT,SIGINT then go on/);
+    expect(await terminal.ended).toEqual({ code: 6, isCooked: true });
   });
 });

@@ -1,12 +1,17 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { loadConfig, parseConfig } from "../../src/config.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
 import { BIN, cleanEnvironment } from "../support/processes.ts";
+import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+
+/** The YAML library of the OpenAPI validator. */
+const { parse } = createRequire(import.meta.resolve("@seriousme/openapi-schema-validator"))("yaml");
 
 const read = (...path: string[]) => readFile(join(...path), "utf8");
 
@@ -109,6 +114,27 @@ function runSteps(yaml: string): string[] {
 }
 
 describe("the templates", () => {
+  it("[INIT-4] the pipelines are YAML, and name only outputs and files that there are", async () => {
+    const dir = await tempDir();
+    await init(dir, "--template", "all");
+    const github = parse(await read(dir, ".github/workflows/images.yml"));
+    const { steps } = github.jobs.images;
+    for (const step of steps) {
+      expect([typeof step.run, typeof step.uses].sort()).toEqual(["string", "undefined"]);
+      if (step.uses !== undefined) expect(step.uses).toMatch(/^actions\/[a-z-]+@v\d+$/);
+    }
+    const named = JSON.stringify(steps).matchAll(/steps\.(\w+)\.outputs\.(\w+)/g);
+    const outputs = ["batch_id", "directory", "success_count", "fail_count"];
+    for (const [, id, output] of named) {
+      expect(steps.map((step: { id?: string }) => step.id)).toContain(id);
+      expect(outputs).toContain(output);
+    }
+    const gitlab = parse(await read(dir, ".gitlab-ci.yml"));
+    const { script, artifacts } = gitlab.images;
+    expect(script[0]).toContain(`--output ${artifacts.paths[0]} `);
+    expect(script[0]).toContain(`--junit ${artifacts.reports.junit}`);
+  });
+
   it("[INIT-4] the GitHub workflow's steps run, and its last step gets the outputs of the run", async () => {
     const { dir, log, type } = await workshop();
     await init(dir, "--template", "github");
@@ -150,7 +176,8 @@ describe("the templates", () => {
     const yaml = await read(dir, ".gitlab-ci.yml");
     const commands = [...yaml.matchAll(/^ {4}- ((?:npm|imgbatch) .*)$/gm)].map((match) => match[1] ?? "");
     expect(commands).toHaveLength(2);
-    for (const command of commands) expect(await type(command)).toMatchObject({ code: 0 });
+    const runner = { CI: "true", GITLAB_CI: "true", IMGBATCH_API_KEY: "", FORCE_COLOR: "1" };
+    for (const command of commands) expect(await type(command, runner)).toMatchObject({ code: 0 });
     const [, report = ""] = /junit: (.*)/.exec(yaml) ?? [];
     expect(await read(dir, report)).toContain('tests="12" failures="0"');
     expect(await read(dir, report)).toContain("[[ATTACHMENT|images-out/images/fox_01.png]]");
@@ -164,6 +191,11 @@ describe("the templates", () => {
     const bad = await type("./make-images.sh bad.jsonl bad");
     expect(bad.code).toBe(4);
     expect(bad.text).toContain("bad/retry.jsonl has their prompts");
+    const { url } = await startTestService({ workers: false });
+    const wrong = await type("./make-images.sh", { IMGBATCH_BASE_URL: url, IMGBATCH_API_KEY: "wrong" });
+    expect(wrong.code).toBe(3);
+    expect(wrong.text).toContain("next: give a key in IMGBATCH_API_KEY");
+    expect(wrong.text).toContain("imgbatch ended with 3");
     const shim = (body: string) => `imgbatch() { ${body}; }; export -f imgbatch; ./make-images.sh`;
     expect(await type(shim("echo $*"))).toMatchObject({ code: 0 });
     const brief = { TRIES: "2", PAUSE: "0" };

@@ -12,6 +12,7 @@ export const ALL_ABILITIES = {
   openFolder: true,
   picture: true,
   activity: true,
+  itemFacts: true,
   endsService: true,
 };
 

@@ -46,7 +46,7 @@ const ALLOWED: Record<string, readonly string[]> = {
 
 /** The only files of the command line that may start a service, show it, or administer a data directory. */
 const MAY_COMPOSE: Record<string, RegExp> = {
-  checkup: /^cli\/doctor\/[a-z-]+\.ts$/,
+  checkup: /^cli\/(doctor\/[a-z-]+|ephemeral-directory)\.ts$/,
   // Loaded only when they are needed.
   imaging: /^cli\/run-reports\.ts$/,
   server: /^cli\/commands\/schema\.ts$/,

@@ -68,6 +68,24 @@ describe("what is no request", () => {
   });
 
   it.each([
+    ["POST /v1beta/models/x:generateContent HTTP/1.1\r\nHost: x\r\nA: \x01\r\n\r\n", "INVALID_ARGUMENT"],
+    [
+      `POST /v1/models/x%3AgenerateContent?a HTTP/1.1\r\nA: ${"x".repeat(20_000)}\r\n\r\n`,
+      "INVALID_ARGUMENT",
+    ],
+    ["GET /v1/images/batches?at=/v1beta/ HTTP/1.1\r\nHost: x\r\nA: \x01\r\n\r\n", undefined],
+    ["GET /v1betamax HTTP/1.1\r\nHost: x\r\nA: \x01\r\n\r\n", undefined],
+    ["hello /v1beta/models HTTP/1.1\r\n\r\n", undefined],
+  ])(
+    "[API-8] the style of the body is that of the path, where it can be read (%#)",
+    async (bytes, status) => {
+      const service = await startTestService({ workers: false });
+      const { error } = JSON.parse(String((await exchange(service.url, bytes))?.body));
+      expect([error.status, typeof error.code]).toEqual([status, status === undefined ? "string" : "number"]);
+    },
+  );
+
+  it.each([
     ["a Host twice", "GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\nConnection: close\r\n\r\n"],
     ["HTTP/1.0 without a Host", "GET /healthz HTTP/1.0\r\n\r\n"],
     ["an address as its path", "GET http://x/healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"],

@@ -41,6 +41,8 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   const isAnswering = answers.some(({ check, state }) => check === "service" && state === "ok");
   const owner = await checkOwner(data, isAnswering);
   if (isAnswering || owner.length > 0) return [...findings, ...(isAnswering ? answers : []), ...owner];
+  // It could not start where its data cannot be written.
+  if (findings.some(({ check, state }) => check === "data" && state === "fail")) return findings;
   return [...findings, ok("service", "the embedded one; it starts with the command that needs it")];
 }
 

@@ -4,6 +4,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { createLog, LOG_LEVELS } from "../../kernel/pino-log.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { MARK, serviceVariables } from "../exec/child-environment.ts";
+import { startGuard } from "../exec/guard.ts";
 import { type Child, runChild } from "../exec/run-child.ts";
 import { startPassingService } from "../exec/service.ts";
 import { durationOption, textOption, wholeOption } from "../option-values.ts";
@@ -11,7 +12,7 @@ import { withSimulation } from "../simulation.ts";
 
 /** `imgbatch exec`: a service for as long as one command runs. Says nothing on standard output. */
 export async function run(context: CommandContext): Promise<CommandResult> {
-  const { cwd, global, options, output, signal } = context;
+  const { cwd, global, options, output, signal, takeSignals } = context;
   const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
   const service = await startPassingService({
     config,
@@ -27,19 +28,22 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       write: (line) => output.note(line.trimEnd()),
     }),
   });
+  const mark = randomUUID();
+  const leftovers = { mark, directory: service.isOwn ? service.dataDirectory : null };
+  const guard = startGuard();
   let child: Child | null = null;
-  // A second signal ends this process at once, and then nothing else is left to tidy up.
   const onExit = () => {
     child?.kill();
     service.remove();
   };
   process.once("exit", onExit);
   try {
+    guard.tell(leftovers);
     signal.throwIfAborted();
-    const mark = randomUUID();
     const inherited = environmentWith({});
     const variables = serviceVariables(service, inherited.NO_PROXY ?? inherited.no_proxy);
     output.detail(`${service.url} (data: ${service.dataDirectory})`);
+    takeSignals();
     child = runChild(context.arguments, {
       cwd,
       env: environmentWith({ ...variables, [MARK]: mark }),
@@ -47,10 +51,13 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       isOnTerminal: [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY),
       onProblem: output.note,
     });
+    const { pid, group } = child;
+    if (pid !== null) guard.tell({ ...leftovers, child: { pid, group } });
     return { exitCode: await child.ended, json: null };
   } finally {
     await service.close();
     process.off("exit", onExit);
+    await guard.dismiss();
   }
 }
 

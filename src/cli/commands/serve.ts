@@ -1,6 +1,5 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { rm } from "node:fs/promises";
+import { resolve } from "node:path";
 import { type Service, startService } from "../../app.ts";
 import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import type { ReadyFile } from "../../contract/data-directory.ts";
@@ -9,6 +8,7 @@ import { writeFileDurably } from "../../kernel/durable-file.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { createLog, LOG_LEVELS } from "../../kernel/pino-log.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
+import { makeEphemeralDirectory } from "../ephemeral-directory.ts";
 import { mayShowLive } from "../may-show-live.ts";
 import { choiceOption, durationOption, flagOption, textOption, wholeOption } from "../option-values.ts";
 import { withSimulation } from "../simulation.ts";
@@ -38,7 +38,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const readyFile = textOption(options, "readyFile");
   const isEphemeral = flagOption(options, "ephemeral");
   const dataDirectory = isEphemeral
-    ? await mkdtemp(join(tmpdir(), "imgbatch-"))
+    ? await makeEphemeralDirectory("serve")
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
     const start = { config, dataDirectory, address, workers: true, announceUrl: true };

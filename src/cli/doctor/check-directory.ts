@@ -10,6 +10,12 @@ const NEEDED_BYTES = 100 * MIB;
 /** A full batch of large images takes about so much. */
 const COMFORTABLE_BYTES = 2048 * MIB;
 
+/** How another directory is chosen. */
+const OTHER: Record<string, string> = {
+  output: "call imgbatch in another directory, or name one with --output",
+  data: "name another directory with --data or IMGBATCH_DATA",
+};
+
 /** Free bytes for this user where `path` is. */
 export type FreeBytes = (path: string) => Promise<number>;
 
@@ -28,19 +34,20 @@ export async function checkDirectory(
   freeBytes: FreeBytes = freeBytesOf,
 ): Promise<Finding[]> {
   const place = await nearestThere(directory);
+  const other = OTHER[check] ?? "choose another directory";
   try {
-    if (!(await stat(place)).isDirectory()) throw new Error("it is a file");
+    if (!(await stat(place)).isDirectory())
+      return [fail(check, "saving", `cannot write into ${place}: it is a file`, other)];
     await access(place, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const reason =
-      code === undefined ? message : code === "EROFS" ? "read-only file system" : "no permission";
-    const advice = "give this user the right to write there, or choose another directory";
+    const { code } = error as NodeJS.ErrnoException;
+    const reason = code === "EROFS" ? "read-only file system" : "no permission";
+    const advice = `give this user the right to write there, or ${other}`;
     return [fail(check, "saving", `cannot write into ${place}: ${reason}`, advice)];
   }
   const free = await freeBytes(place);
   const shown = `${Math.floor(free / MIB)} MiB free`;
-  const advice = "free some disk space, or choose another directory";
+  const advice = `free some disk space, or ${other}`;
   if (free < NEEDED_BYTES) return [fail(check, "saving", `${place}: only ${shown}`, advice)];
   if (free < COMFORTABLE_BYTES) return [warn(check, `${place}: ${shown}`, advice)];
   const isNew = place === directory ? "" : " (made when it is needed)";

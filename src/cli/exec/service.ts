@@ -1,16 +1,18 @@
 import { rmSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { rm } from "node:fs/promises";
+import { resolve } from "node:path";
 import { type Service, startService } from "../../app.ts";
 import type { Config } from "../../config.ts";
 import type { Log } from "../../kernel/log.ts";
+import { makeEphemeralDirectory } from "../ephemeral-directory.ts";
 
 /** A service in this process, for as long as one command runs. */
 export interface PassingService {
   url: string;
   apiKey: string;
   dataDirectory: string;
+  /** Whether the directory was made for this, and goes with it. */
+  isOwn: boolean;
   /** Stops it and removes its directory, unless the caller named that. */
   close(): Promise<void>;
   /** For the moment of a hurried end, when nothing can be awaited: removes the directory. */
@@ -30,7 +32,7 @@ export async function startPassingService(options: {
 }): Promise<PassingService> {
   const { config, address, graceMs, log } = options;
   const isOwn = options.dataDirectory === undefined;
-  const dataDirectory = resolve(options.dataDirectory ?? (await mkdtemp(join(tmpdir(), "imgbatch-exec-"))));
+  const dataDirectory = resolve(options.dataDirectory ?? (await makeEphemeralDirectory("exec")));
   let service: Service;
   try {
     service = await startService({ config, dataDirectory, address, log, workers: true, announceUrl: true });
@@ -42,6 +44,7 @@ export async function startPassingService(options: {
     url: service.url,
     apiKey: service.credentials.api_key,
     dataDirectory,
+    isOwn,
     close: async () => {
       await service.close(graceMs);
       if (isOwn) await rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });

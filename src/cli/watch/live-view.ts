@@ -102,6 +102,7 @@ export function createLiveWatch(watch: LiveWatch): { view: WatchView; source: Da
         openFolder: true,
         picture: true,
         activity: false,
+        itemFacts: false,
         endsService: false,
       },
       start: (listener) => {

@@ -30,7 +30,8 @@ export function DetailScreen({ state }: { state: DashboardState }) {
           {mark.sign} {mark.word}
         </Text>
         {` · ${batch.successCount} of ${batch.itemCount} made · ${batch.failCount} failed`}
-        {` · cost ${dollars(batch.costMicroUsd)}, estimated ${dollars(batch.estimatedMicroUsd)}`}
+        {batch.costMicroUsd === null ? "" : ` · cost ${dollars(batch.costMicroUsd)}`}
+        {batch.estimatedMicroUsd === null ? "" : ` · estimated ${dollars(batch.estimatedMicroUsd)}`}
       </Line>
       <Line>
         <Text dimColor>
@@ -53,12 +54,12 @@ export function DetailScreen({ state }: { state: DashboardState }) {
       <Line>
         <Text dimColor>
           {"  "}
-          {itemLine(columns, "ITEM", "STATUS", "SIZE", "COST", "PROMPT, OR WHY IT FAILED")}
+          {itemLine(state, TITLES)}
         </Text>
       </Line>
       {state.detail === null && <Line> reading…</Line>}
       {shown.map((item, i) => (
-        <Item key={item.customId} item={item} isSelected={itemTop + i === selectedItem} columns={columns} />
+        <Item key={item.customId} item={item} isSelected={itemTop + i === selectedItem} state={state} />
       ))}
       <Blank lines={lines - Math.max(shown.length, state.detail === null ? 1 : 0)} />
       <Footer state={state} />
@@ -73,17 +74,15 @@ function History({ state }: { state: DashboardState }) {
   return <Text dimColor>{words.join(" → ")}</Text>;
 }
 
-function Item({ item, isSelected, columns }: { item: ItemRow; isSelected: boolean; columns: number }) {
+function Item({ item, isSelected, state }: { item: ItemRow; isSelected: boolean; state: DashboardState }) {
   const mark = ITEM_MARKS[item.status];
-  const size = item.sizeBytes === null ? "–" : bytes(item.sizeBytes);
-  const text = itemLine(
-    columns,
-    item.customId,
-    `${mark.sign} ${mark.word}`,
-    size,
-    item.status === "success" ? dollars(item.costMicroUsd) : "–",
-    item.error ?? item.prompt,
-  );
+  const text = itemLine(state, {
+    id: item.customId,
+    status: `${mark.sign} ${mark.word}`,
+    size: item.sizeBytes === null ? "–" : bytes(item.sizeBytes),
+    cost: item.status === "success" ? dollars(item.costMicroUsd) : "–",
+    rest: item.error ?? item.prompt,
+  });
   return (
     <Line>
       <Text bold={isSelected} inverse={isSelected} {...(item.status === "failed" ? { color: "red" } : {})}>
@@ -94,20 +93,13 @@ function Item({ item, isSelected, columns }: { item: ItemRow; isSelected: boolea
   );
 }
 
-function itemLine(
-  columns: number,
-  id: string,
-  status: string,
-  size: string,
-  cost: string,
-  rest: string,
-): string {
+const TITLES = { id: "ITEM", status: "STATUS", size: "SIZE", cost: "COST", rest: "PROMPT, OR WHY IT FAILED" };
+
+function itemLine({ size: { columns }, abilities }: DashboardState, texts: typeof TITLES): string {
   const idWidth = columns >= 120 ? 36 : columns >= 80 ? 20 : 14;
-  const head = [
-    inCells(id, idWidth),
-    inCells(status, 9),
-    inCells(size, 8, "right"),
-    inCells(cost, 7, "right"),
-  ].join(" ");
-  return `${head}  ${inCells(rest, Math.max(8, columns - 2 - idWidth - 9 - 8 - 7 - 3 - 2))}`;
+  const facts = abilities.itemFacts
+    ? ` ${inCells(texts.size, 8, "right")} ${inCells(texts.cost, 7, "right")}`
+    : "";
+  const restWidth = columns - 2 - idWidth - 10 - (abilities.itemFacts ? 17 : 0) - 2;
+  return `${inCells(texts.id, idWidth)} ${inCells(texts.status, 9)}${facts}  ${inCells(texts.rest, Math.max(8, restWidth))}`;
 }

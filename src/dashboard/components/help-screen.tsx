@@ -1,28 +1,44 @@
 import { Text } from "ink";
+import type { Abilities } from "../source.ts";
 import type { DashboardState } from "../state/state.ts";
 import { inCells } from "../text/format.ts";
 import { Footer } from "./footer.tsx";
 import { Blank, Line, Rule } from "./line.tsx";
 
-const KEYS: readonly (readonly [string, string])[] = [
-  ["↑ ↓  PgUp PgDn", "move; Home goes to the first line and stays there"],
-  ["⏎", "details of the batch: items, sizes, costs, errors, history"],
-  ["v", "view the image of an item (in the details)"],
-  ["c", "cancel the batch; what is finished stays and is billed"],
-  ["r", "retry its failed items, as a new batch"],
-  ["d", "delete its image files, or its record"],
-  ["o", "open the folder with the files"],
-  ["/", "show only batches whose name, id, status or model has the text"],
-  ["s", "sort by newest, status, progress, name, cost"],
-  ["p", "pause the workers; again to go on"],
-  ["l", "which lines of the log are shown"],
-  ["q  Ctrl-C", "quit; what is not done goes on at the next start"],
+/** A key, and what it does; null where this service cannot do it. */
+type KeyHelp = readonly [key: string, what: (abilities: Abilities) => string | null];
+
+const KEYS: readonly KeyHelp[] = [
+  ["↑ ↓  PgUp PgDn", () => "move; Home goes to the first line and stays there"],
+  [
+    "⏎",
+    (can) => `details of the batch: items, ${can.itemFacts ? "sizes, costs, errors, history" : "errors"}`,
+  ],
+  ["v", (can) => (can.picture ? "view the image of an item (in the details)" : null)],
+  ["c", () => "cancel the batch; what is finished stays and is billed"],
+  ["r", (can) => (can.retry ? "retry its failed items, as a new batch" : null)],
+  ["d", () => "delete its image files, or its record"],
+  ["o", (can) => (can.openFolder ? "open the folder with the files" : null)],
+  ["/", () => "show only batches whose name, id, status or model has the text"],
+  ["s", () => "sort by newest, status, progress, name, cost"],
+  ["p", (can) => (can.pause ? "pause the workers; again to go on" : null)],
+  ["l", (can) => (can.activity ? "which lines of the log are shown" : null)],
+  [
+    "q  Ctrl-C",
+    (can) =>
+      can.endsService ? "quit; what is not done goes on at the next start" : "quit; the batches go on",
+  ],
 ];
 
+/** The keys that work here. */
 export function HelpScreen({ state }: { state: DashboardState }) {
   const { rows, columns } = state.size;
   const signs = "✓ done  ! done, some failed  × failed  – cancelled, deleted  » at work  · waiting";
-  const shown = KEYS.slice(0, Math.max(0, rows - 5));
+  const lines = KEYS.flatMap(([key, what]) => {
+    const text = what(state.abilities);
+    return text === null ? [] : [[key, text] as const];
+  });
+  const shown = lines.slice(0, Math.max(0, rows - 5));
   return (
     <>
       <Rule title="Keys" columns={columns} />

@@ -3,6 +3,7 @@ import { referenceImageSchema } from "../../contract/create-batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { inWords } from "../../contract/schema-words.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 import { turnTaker } from "../../kernel/turns.ts";
 import { receiveImage } from "../images/base64-image.ts";
@@ -110,7 +111,7 @@ function refuseTooMany(
 }
 
 function parseReference(body: unknown, at: string): ReferenceBody {
-  const parsed = referenceImageSchema.safeParse(body);
+  const parsed = referenceImageSchema.safeParse(body, { error: inWords });
   if (parsed.success) return parsed.data;
   throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_REFERENCE_IMAGE", at);
 }

@@ -3,6 +3,7 @@ import { createBatchSchema, createItemSchema } from "../../contract/create-batch
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { inWords } from "../../contract/schema-words.ts";
 import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
 import { canonicalJson } from "../../kernel/canonical-json.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -73,7 +74,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   if (Array.isArray(given) && given.length > rules.limits.itemsPerBatch) {
     throw invalid("items", `has ${given.length} items; a batch takes at most ${rules.limits.itemsPerBatch}`);
   }
-  const parsed = bodySchema.safeParse(body);
+  const parsed = bodySchema.safeParse(body, { error: inWords });
   if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
   const request = parsed.data;
   const { limits } = rules;

@@ -8,6 +8,8 @@ export interface ImageRequest {
   model: string;
   /** Trimmed, never empty. */
   prompt: string;
+  /** What the user said before in the same conversation, the newest last. Left out, or empty, where there is none. */
+  earlier?: string;
   /** Which output of this prompt: 0 for the first. Another index means another picture. */
   outputIndex: number;
   tier: SizeTier;

@@ -4,7 +4,8 @@ import { type GenerateContentRequest, generateContentSchema } from "../../contra
 import { type AspectRatio, DEFAULT_RATIO, SIZE_TIERS, type SizeTier } from "../../contract/image-sizes.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
+import { inWords } from "../../contract/schema-words.ts";
+import { hasUnstorableText } from "../../kernel/text.ts";
 import { fail, schemaProblem } from "../batches/request-problems.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../images/sent-image.ts";
 import type { ModelEntry } from "../models.ts";
@@ -14,12 +15,16 @@ import { camelKeys } from "./camel-keys.ts";
 import { readImages } from "./input-images.ts";
 import { pricedSizes, ratiosOf } from "./models.ts";
 import { nearestRatio } from "./nearest-ratio.ts";
+import { isFromUser, readTurns } from "./read-turns.ts";
 
 /** A real-time request that has passed every check that needs no database. */
 export interface CheckedContent {
   /** The model that was asked for. */
   model: ModelEntry;
+  /** What the user says last. */
   prompt: string;
+  /** What the user said before, as far as it is passed on. */
+  earlier: string;
   images: readonly ReferenceImage[];
   ratio: AspectRatio;
   size: SizeTier;
@@ -50,7 +55,7 @@ export async function checkContent(
   model: ModelEntry,
   rules: ContentRules,
 ): Promise<CheckedContent> {
-  const parsed = generateContentSchema.safeParse(camelKeys(body));
+  const parsed = generateContentSchema.safeParse(camelKeys(body), { error: inWords });
   if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
   const { contents, generationConfig } = parsed.data;
   checkModalities(generationConfig.responseModalities);
@@ -63,10 +68,10 @@ export async function checkContent(
   const mimeType = checkFormat(imageConfig, generationConfig.responseMimeType);
   checkRoles(contents);
   refuseUnstorable(contents);
-  const prompt = readPrompt(contents, rules.limits);
+  const { prompt, earlier } = readTurns(contents, rules.limits);
   const { images, first } = await readImages(contents, { sent: NO_SENT_TEXTS, ...rules });
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
-  return { model, prompt, images, ratio: shape, size, mimeType };
+  return { model, prompt, earlier, images, ratio: shape, size, mimeType };
 }
 
 function checkModalities(modalities: readonly string[]): void {
@@ -117,23 +122,6 @@ function checkRoles(contents: Contents): void {
     throw invalid(`contents[${i}].role`, "must be user or model");
   });
   if (!contents.some(isFromUser)) throw invalid("contents", "needs at least one user message");
-}
-
-const isFromUser = ({ role }: Contents[number]) => role !== "model";
-
-/** Everything that the user has said, earlier turns of a conversation among it. */
-function readPrompt(contents: Contents, limits: Limits): string {
-  const texts = contents
-    .filter(isFromUser)
-    .flatMap(({ parts }) => parts?.map(({ text }) => text ?? "") ?? []);
-  const prompt = texts
-    .map((text) => text.trim())
-    .filter((text) => text !== "")
-    .join("\n");
-  const at = `contents[${contents.findIndex(isFromUser)}].parts`;
-  if (prompt === "") throw invalid(at, "need a text: what to draw, or how to edit");
-  if (!isLongerThan(prompt, limits.promptChars)) return prompt;
-  throw invalid(at, `the text has more than the ${limits.promptChars} characters that are allowed`);
 }
 
 /** Texts of the model too: what is refused is what cannot be passed on as it came. */

@@ -1,4 +1,5 @@
 import type { GenerateContentResponse } from "../../contract/generate-content.ts";
+import { joinTurns } from "../../kernel/text.ts";
 import type { GeneratedContent } from "./generate.ts";
 import { usageOf } from "./tokens.ts";
 
@@ -11,7 +12,7 @@ export function contentView(content: GeneratedContent): GenerateContentResponse 
   const { request, executed, images, refusal, modelVersion, id } = content;
   const usageMetadata = usageOf({
     model: executed,
-    prompt: request.prompt,
+    prompt: joinTurns(request.earlier, request.prompt),
     inputImages: request.images.length,
     size: request.size,
     outputImages: images.length,

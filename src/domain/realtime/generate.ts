@@ -69,14 +69,16 @@ export class Realtime {
     return work;
   }
 
-  /** Stops what runs and gives back what it held. */
+  /** Stops what runs, with `REALTIME_STOPPING`, and gives back what it held. What is asked afterwards ends the same way. */
   async stop(): Promise<void> {
-    this.#stopping.abort(new ImgbatchError("REALTIME_CANCELLED", "The service is stopping."));
-    await Promise.allSettled([...this.#running]);
+    this.#stopping.abort(new ImgbatchError("REALTIME_STOPPING"));
+    // What ends begins to give back.
+    while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
   }
 
   async #generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
     gone.throwIfAborted();
+    this.#stopping.signal.throwIfAborted();
     const { stores, clock, ids } = this.#deps;
     const executed = executedModel(request.model);
     const offer = this.#deps.offer(executed);
@@ -163,10 +165,11 @@ export class Realtime {
 }
 
 function imageRequest(request: CheckedContent, executed: string): ImageRequest {
-  const { prompt, size, ratio, mimeType, images } = request;
+  const { prompt, earlier, size, ratio, mimeType, images } = request;
   return {
     model: executed,
     prompt,
+    earlier,
     outputIndex: 0,
     tier: size,
     ratio,

@@ -23,7 +23,7 @@ export function realtimeError(error: ProviderError): ImgbatchError {
     case "PROVIDER_TIMEOUT":
       return new ImgbatchError("REALTIME_TIMEOUT", message, details);
     case "INVALID_IMAGE_OUTPUT":
-      return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);
+      return new ImgbatchError("REALTIME_PROVIDER_FAILED", message, details);
     case "CANCELLED":
       return new ImgbatchError("REALTIME_CANCELLED", message, details);
     default:

@@ -22,6 +22,20 @@ const MAX_IMAGES = 8;
 const MAX_WAIT_MS = 24 * 60 * 60_000;
 const UNIT_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
 
+const DIRECTIVE = /\[\[(.*?)(\]\]|$)/gs;
+
+/**
+ * What there is to draw of what was said before. Its directives have had their time, wrong ones too.
+ * Rule: DRAW-9.
+ */
+export function withoutDirectives(earlier: string): string {
+  return tidy(earlier.replaceAll(DIRECTIVE, " "), earlier);
+}
+
+function tidy(text: string, prompt: string): string {
+  return text === prompt ? prompt : text.replaceAll(/[ \t]+/g, " ").trim();
+}
+
 /**
  * Splits a prompt into the text to draw and its directives, written `[[name]]` or `[[name:value]]` anywhere in it.
  * Of the same directive twice, the last counts. Throws `ProviderError` `INVALID_ARGUMENT` for one that is unknown,
@@ -39,12 +53,12 @@ export function parseDirectives(prompt: string): { text: string; directives: Dir
     badBytes: false,
     imageCount: 1,
   };
-  const text = prompt.replaceAll(/\[\[(.*?)(\]\]|$)/gs, (whole, inside: string, end: string) => {
+  const text = prompt.replaceAll(DIRECTIVE, (whole, inside: string, end: string) => {
     if (end === "") throw malformed(whole, "it is not closed by ]]");
     apply(directives, whole, inside.trim());
     return " ";
   });
-  return { text: text === prompt ? prompt : text.replaceAll(/[ \t]+/g, " ").trim(), directives };
+  return { text: tidy(text, prompt), directives };
 }
 
 function apply(directives: Directives, whole: string, inside: string): void {

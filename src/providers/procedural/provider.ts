@@ -1,7 +1,8 @@
 import type { ImageMimeType } from "../../contract/image-types.ts";
 import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { parseDirectives } from "./directives.ts";
+import { joinTurns } from "../../kernel/text.ts";
+import { parseDirectives, withoutDirectives } from "./directives.ts";
 import { DRAWING_VERSION, drawPicture } from "./draw.ts";
 import { directedFailure, type Simulation, simulatedFailure } from "./failures.ts";
 
@@ -29,7 +30,10 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
     serves: options.models,
     async generate(request, signal) {
       signal.throwIfAborted();
-      const { text, directives } = parseDirectives(request.prompt);
+      const { earlier = "" } = request;
+      const { text: newest, directives } = parseDirectives(request.prompt);
+      const text = joinTurns(withoutDirectives(earlier), newest);
+      const prompt = joinTurns(earlier, request.prompt);
       const modelVersion = `${request.model} (procedural/${DRAWING_VERSION})`;
       const waitMs = directives.delayMs + (simulate?.latencyMs ?? 0);
       if (waitMs > 0) await clock.sleep(waitMs, signal);
@@ -43,7 +47,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
         images.push(
           directives.badBytes
             ? badBytes(request.mimeType)
-            : await drawPicture({ ...request, text, image }, signal),
+            : await drawPicture({ ...request, prompt, text, image }, signal),
         );
       }
       return { images, modelVersion };

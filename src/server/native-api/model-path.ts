@@ -1,6 +1,21 @@
 import type { Request, RequestHandler } from "express";
 import { fail } from "../../domain/batches/request-problems.ts";
 
+const ENCODED_COLON = /^(\/v1(?:beta)?\/models\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
+const VERBS = ["generateContent", "streamGenerateContent"];
+
+/**
+ * Clients that encode every part of a path also encode the colon before the verb: `…/models/{model}%3AgenerateContent`.
+ * In front of a verb it is read as a colon. Elsewhere it stays a part of a model's id.
+ * Rule: RT-24.
+ */
+export const readColons: RequestHandler = (request, _response, next) => {
+  request.url = request.url.replace(ENCODED_COLON, (whole, path: string, verb: string) =>
+    request.method === "POST" || VERBS.includes(verb) ? `${path}:${verb}` : whole,
+  );
+  next();
+};
+
 /** A path that cannot name a model is a bad request, not an unknown model. */
 export const checkModelPath: RequestHandler = (request, _response, next) => {
   const raw = request.path.slice(1);

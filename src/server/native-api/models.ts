@@ -24,10 +24,10 @@ export function nativeModels(deps: ApiDeps) {
   };
 }
 
-/** `GET /v1beta/models/{model}`. */
+/** `GET /v1beta/models/{model}`: of the list alone. */
 export function nativeModel(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
-    response.json(view(deps, response, findModel(deps, request, response)));
+    response.json(view(deps, response, findAmong(listed(deps, response), request)));
   };
 }
 
@@ -48,22 +48,35 @@ export function sharedModels(deps: ApiDeps) {
 /** `GET /v1/models/{model}`. */
 export function sharedModel(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
-    const model = findModel(deps, request, response);
+    const model = findAmong(listed(deps, response), request);
     response.json(sharedModelView(model, view(deps, response, model)));
   };
 }
 
-/** The model of the path, when the caller may use it. Throws `REALTIME_MODEL_NOT_FOUND`. */
+/**
+ * The model of the path, when the caller may use it. That nothing can make it now is found out later, as another error.
+ * Throws `REALTIME_MODEL_NOT_FOUND`.
+ */
 export function findModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
+  return findAmong(realtimeModelsOf(callerOf(response).group, deps.models), request);
+}
+
+function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry {
   const id = modelParameter(request);
-  const model = realtimeModelsOf(callerOf(response).group, deps.models).find((m) => m.id === id);
+  const model = models.find((m) => m.id === id);
   if (model) return model;
   const message = `models/${id} is not found for this key.`;
   throw new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
 }
 
+/** What the caller may use and something makes images for. */
+function listed(deps: ApiDeps, response: Response): ModelEntry[] {
+  const models = realtimeModelsOf(callerOf(response).group, deps.models);
+  return models.filter((model) => deps.realtimeOffer(executedModel(model)) !== null);
+}
+
 function page(deps: ApiDeps, request: Request, response: Response, size: number): Page<ModelEntry> {
-  return pageOf(realtimeModelsOf(callerOf(response).group, deps.models), request, size);
+  return pageOf(listed(deps, response), request, size);
 }
 
 function view(deps: ApiDeps, response: Response, model: ModelEntry) {

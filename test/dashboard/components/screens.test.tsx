@@ -180,6 +180,32 @@ describe("the screens", () => {
     expect(quiet.filter((line) => line.includes("batch ")).length).toBeGreaterThan(14);
   });
 
+  it("[VIEW-8] what a service elsewhere does not tell or cannot do is left out", () => {
+    const remote = {
+      pause: false,
+      retry: false,
+      openFolder: false,
+      picture: false,
+      activity: false,
+      itemFacts: false,
+      endsService: false,
+    };
+    const row = batchRow(1, { costMicroUsd: null });
+    const view = { ...viewOf([row]), abilities: remote };
+    const items = [itemRow(1, { sizeBytes: null, costMicroUsd: null })];
+    const event = { type: "detail" as const, detail: { batchId: row.id, items, history: null } };
+    const detail = linesOf(applied(press(view, "enter").state, event));
+    for (const line of detail) expect(stringWidth(line)).toBeLessThanOrEqual(80);
+    const text = detail.join("\n");
+    expect(text).toContain("estimated $0.335");
+    expect(text).not.toMatch(/SIZE|COST|cost|–/);
+    const help = linesOf(press(view, "?").state).join("\n");
+    expect(help).toContain("quit; the batches go on");
+    expect(help).not.toMatch(/retry|pause|folder|image of an item|log|sizes/);
+    const all = linesOf(press(viewOf([row]), "?").state).join("\n");
+    expect(all).toMatch(/retry.*folder.*pause.*log.*next start/s);
+  });
+
   it("[VIEW-8] an empty service tells how to begin", () => {
     expect(linesOf(viewOf([])).join("\n")).toContain("imgbatch submit prompts.jsonl");
   });

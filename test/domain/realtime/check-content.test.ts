@@ -47,6 +47,7 @@ describe("a real-time request", () => {
     expect(await check(snake)).toEqual({
       model: FLASH,
       prompt: "fox",
+      earlier: "",
       images: [{ read: expect.any(Function), lend: expect.any(Function), mimeType: "image/png" }],
       ratio: "16:9",
       size: "2K",
@@ -73,6 +74,36 @@ describe("a real-time request", () => {
     expect(await check(body)).toMatchObject({ prompt: "fox", ratio: "1:1" });
   });
 
+  it("[RT-23] has the user's last turn as its prompt, which alone has the limit; the newest of the rest goes with it", async () => {
+    const said = (...turns: [role: string, text: string][]) =>
+      check({ ...content(""), contents: turns.map(([role, text]) => ({ role, parts: [{ text }] })) });
+    const two = await said(["user", "a fox"], ["user", "in snow"], ["model", "here"], ["user", "at night"]);
+    expect(two).toMatchObject({ prompt: "at night", earlier: "a fox\nin snow" });
+    const split = await said(["user", "a fox"], ["model", "here"], ["user", "at"], ["user", "night"]);
+    expect(split).toMatchObject({ prompt: "at\nnight", earlier: "a fox" });
+    const wordless = await said(["user", "a fox"], ["model", "here"], ["user", " "]);
+    expect(wordless).toMatchObject({ prompt: "a fox", earlier: "" });
+    const long = "y".repeat(DEFAULT_LIMITS.promptChars);
+    const turns: [string, string][] = [
+      ["user", "old"],
+      ["model", "a"],
+      ["user", long],
+      ["model", "b"],
+    ];
+    expect(await said(...turns, ["user", long])).toMatchObject({ prompt: long, earlier: long });
+    expect((await said(["user", `${long}z`], ["model", "a"], ["user", "x"])).earlier).toBe(long);
+    const tooLong = said(...turns, ["user", `${long}y`]);
+    await expect(tooLong).rejects.toMatchObject({ param: "contents[4].parts" });
+    await expect(said(["user", long], ["user", "y"])).rejects.toThrow("more than the 8000 characters");
+  });
+
+  it("[RT-5] says of a field that is missing or of another type what it has to be", async () => {
+    await expect(check({ generationConfig: {} })).rejects.toThrow("contents: is required: a list");
+    await expect(check(null)).rejects.toThrow("body: must be an object");
+    await expect(check({ ...content("x"), contents: 3 })).rejects.toThrow("contents: must be a list");
+    await expect(check(parts({ text: 3 }))).rejects.toThrow("contents[0].parts[0].text: must be a text");
+  });
+
   it("[RT-4] joins the texts of the user, and takes the images of every turn but interim ones", async () => {
     const [first, second] = [await tinyPng(1), await tinyPng(2)];
     const body = {
@@ -87,7 +118,7 @@ describe("a real-time request", () => {
       ],
     };
     const checked = await check(body);
-    expect(checked.prompt).toBe("a fox\nin autumn");
+    expect(checked).toMatchObject({ prompt: "in autumn", earlier: "a fox" });
     expect(await Promise.all(checked.images.map((image) => image.read()))).toEqual([first]);
   });
 

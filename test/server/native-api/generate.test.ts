@@ -44,7 +44,7 @@ const FAILURES: [string, number, string, string | null][] = [
   ["[[status:502]]", 502, "UNAVAILABLE", null],
   ["[[status:503]][[retry-after:1s]]", 503, "UNAVAILABLE", "1"],
   ["[[status:504]]", 504, "DEADLINE_EXCEEDED", null],
-  ["[[bad-bytes]]", 502, "UNAVAILABLE", null],
+  ["[[bad-bytes]]", 500, "INTERNAL", null],
   ["[[nonsense]]", 400, "INVALID_ARGUMENT", null],
 ];
 
@@ -192,6 +192,51 @@ describe("an image in real time", () => {
     const type = { "content-type": "text/plain" };
     const plain = await generate(service, content("x"), { model: "a", headers: type });
     expect([plain.status, (await errorOf(plain)).status]).toEqual([415, "INVALID_ARGUMENT"]);
+  });
+
+  it("[RT-23] obeys the directives of the user's last turn alone, and draws the whole conversation", async () => {
+    const service = await startTestService({ workers: false, providers: [drawing()] });
+    const ask = async (...turns: string[]) => {
+      const contents = turns.map((text, i) => ({ role: i % 2 ? "model" : "user", parts: [{ text }] }));
+      return generate(service, { ...content(""), contents });
+    };
+    const bytesOf = async (answer: Response) => imagesOf(await answerOf(answer))[0]?.bytes.toString("base64");
+    const failing = "a fox [[fail:PROVIDER_ITEM_FAILED]]";
+    expect((await errorOf(await ask("a hen", "done", failing))).code).toBe(500);
+    const after = await bytesOf(await ask(`${failing} [[broken`, "sorry", "in autumn"));
+    expect(after).toBeDefined();
+    expect(after).not.toBe(await bytesOf(await ask("in autumn")));
+    const counts = async (answer: Response) => (await answerOf(answer)).usageMetadata?.promptTokenCount;
+    expect(await counts(await ask("12345678", "done", "abc"))).toBe(3);
+  });
+
+  it("[RT-24] is also asked for with an encoded colon; in an id it stays what it is", async () => {
+    const models = [
+      { id: MODEL, prices: { "1K": 1 } },
+      { id: "org:b", prices: { "1K": 1 } },
+    ];
+    const service = await start(new FakeProvider(), { models });
+    const ask = async (method: string, path: string) => {
+      const headers = {
+        "x-vendorx-api-key": service.credentials.api_key,
+        "content-type": "application/json",
+      };
+      const body = method === "GET" ? null : JSON.stringify(content("x"));
+      const answer = await fetch(`${service.url}${path}`, { method, headers, body });
+      return [answer.status, await answer.text()] as const;
+    };
+    for (const prefix of ["/v1beta", "/v1"]) {
+      const at = `${prefix}/models/${MODEL}`;
+      for (const colon of ["%3A", "%3a"]) {
+        expect((await ask("POST", `${at}${colon}generateContent`))[0]).toBe(200);
+        const [status, events] = await ask("POST", `${at}${colon}streamGenerateContent?alt=sse`);
+        expect([status, events.startsWith("data: ")]).toEqual([200, true]);
+        const [unknown, text] = await ask("POST", `${at}${colon}countTokens`);
+        expect([unknown, JSON.parse(text).error.status]).toEqual([404, "NOT_FOUND"]);
+        expect((await ask("GET", `${at}${colon}generateContent`))[0]).toBe(405);
+      }
+      expect(JSON.parse((await ask("GET", `${prefix}/models/org%3Ab`))[1]).name).toBe("models/org:b");
+    }
   });
 
   it("[RT-22] is counted by the numbers for monitoring", async () => {

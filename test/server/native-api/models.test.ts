@@ -47,6 +47,13 @@ describe("the models for real time", () => {
     });
   });
 
+  it("[RT-13] have no model that no provider makes", async () => {
+    const service = await startTestService({ workers: false, providers: [] });
+    for (const path of ["/v1beta/models", "/v1/models"])
+      expect((await get(service, path)).body.models).toEqual([]);
+    expect((await get(service, `/v1beta/models/${MODEL}`)).status).toBe(404);
+  });
+
   it("[RT-13] come in pages, 50 on one unless asked for otherwise, and the last has no token", async () => {
     const models = Array.from({ length: 60 }, (_, i) => ({ id: `m${i}`, prices: { "1K": 1 } }));
     const service = await startTestService({ workers: false, config: { models } });

@@ -124,7 +124,7 @@ describe("the money of a real-time image", () => {
     never.open();
   });
 
-  it("[RT-18] goes back when the service stops", async () => {
+  it("[RT-18] goes back when the service stops, and who waits is told so", async () => {
     const asked = gate();
     const provider = new FakeProvider();
     provider.answer = (_, signal) => {
@@ -132,10 +132,13 @@ describe("the money of a real-time image", () => {
       return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     };
     const service = await startTestService({ workers: false, providers: [provider] });
-    const pending = generate(service, content("x")).catch(() => null);
+    const pending = generate(service, content("x"));
     await asked.promise;
     await service.close(0);
-    await pending;
+    const answer = await pending;
+    const { status, details } = await errorOf(answer);
+    expect([answer.status, status]).toEqual([503, "UNAVAILABLE"]);
+    expect(details).toContainEqual(expect.objectContaining({ reason: "REALTIME_STOPPING" }));
     const money = await moneyOf(service.data);
     expect(money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
     expect(money.kinds().slice(1)).toEqual(["hold 67000", "release 67000"]);
