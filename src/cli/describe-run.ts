@@ -1,10 +1,12 @@
+import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../kernel/money.ts";
 import type { RunOutcome } from "../run/collect-run.ts";
+import { isFailed, isMissing, isUndelivered, judgeMissing } from "../run/missing-images.ts";
 import { isRefused } from "../run/plan-retry.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
-import { type Allowance, type Counts, countImages } from "../run/verdict.ts";
+import { type Allowance, countImages, type ImageCounts } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
-import { batchProblems, judge } from "./ended.ts";
+import { batchProblems, type Judgement, judge } from "./ended.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
@@ -22,18 +24,18 @@ export function describeRun({ output }: CommandContext, run: EndedRun): CommandR
   const { outcome, shownDir, replayed } = run;
   const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
   const counts = countImages(outcome);
-  const { exitCode, error } = judge(counts, deciding, run.allowance);
+  const { exitCode, error } = judgeLacking(outcome, counts) ?? judge(counts, deciding, run.allowance);
   const cost = actualCost(outcome);
   for (const line of failureLines(outcome)) output.note(line);
   for (const problem of batchProblems(deciding))
     output.note(`${problem}; submit --new generates all of it again`);
   for (const batch of batches) {
-    if (batch.status === "output_deleted")
+    if (batch.status === "output_deleted" && counts.missing === 0)
       output.note(`the service has deleted the images of ${batch.id}; they are all here`);
   }
   const parts = [
     `${counts.success} of ${counts.total} images on disk and verified`,
-    ...failureNote(counts.failed),
+    ...failureNote(counts),
     ...repairNote(run, counts.success),
   ];
   output.note([...parts, ...(cost === null ? [] : [formatUsd(cost)])].join(", "));
@@ -56,8 +58,17 @@ export function describeRun({ output }: CommandContext, run: EndedRun): CommandR
   };
 }
 
-function failureNote(failCount: number): string[] {
-  return failCount === 0 ? [] : [`${failCount} failed`];
+function failureNote({ failed, missing }: ImageCounts): string[] {
+  return [...(failed === 0 ? [] : [`${failed} failed`]), ...(missing === 0 ? [] : [`${missing} not here`])];
+}
+
+/** The outcome while images that have not failed are not here: the run has not come to its end. */
+function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): Judgement | null {
+  const judged = judgeMissing(lines);
+  if (judged === null) return null;
+  const first = lines.find(isMissing);
+  const message = `${missing} of ${total} images could not be had: ${first?.custom_id}: ${first?.error?.message}`;
+  return { exitCode: EXIT_CODES[judged.exit].code, error: { code: judged.code, message } };
 }
 
 /** What a second run found to do. */
@@ -78,14 +89,20 @@ function failureLines({ lines }: RunOutcome): string[] {
   const failures = lines.filter((line) => line.error !== undefined);
   const shown = failures
     .slice(0, SHOWN_FAILURES)
-    .map(({ custom_id, error }) => `  ${custom_id}: ${error?.code}: ${error?.message}`);
+    .map(
+      ({ custom_id, error }) =>
+        `  ${custom_id}: ${error?.code}: ${error?.message}${error?.request_id === undefined ? "" : ` (request id ${error.request_id})`}`,
+    );
   return failures.length > SHOWN_FAILURES
     ? [...shown, `  and ${failures.length - SHOWN_FAILURES} more`]
     : shown;
 }
 
-function nextStep({ shownDir, outcome }: EndedRun, counts: Counts): string {
-  const failed = outcome.lines.filter((line) => line.files.length === 0);
+function nextStep({ shownDir, outcome }: EndedRun, counts: ImageCounts): string {
+  if (outcome.lines.some(isUndelivered))
+    return `the same command again fetches what is missing; imgbatch retry --include-lost ${shownDir} makes it anew, and is paid again`;
+  if (counts.missing > 0) return "the same command again, later: nothing is paid twice";
+  const failed = outcome.lines.filter(isFailed);
   const refused = failed.filter(isRefused).length;
   if (outcome.hasRetry && refused < failed.length) return `imgbatch retry ${shownDir}`;
   if (outcome.hasRetry)

@@ -5,9 +5,12 @@ import type { Http } from "../client/http.ts";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { sniffImageType } from "../contract/image-types.ts";
 import { syncDirectory } from "../kernel/durable-file.ts";
-import { fileName } from "../run/fetch-by-content.ts";
-import { placeFile } from "../run/place-file.ts";
+import { imageFileName } from "../run/disk-names.ts";
+import { inspect, placeFile } from "../run/place-file.ts";
+import { isThereAlready, requireReplaceable } from "../run/replace-file.ts";
+import type { RunVoice } from "../run/run-voice.ts";
 import type { CommandResult } from "./command.ts";
 
 export interface ItemDownload {
@@ -18,25 +21,33 @@ export interface ItemDownload {
   index: number;
   /** A file, or a directory that is there; default: a file named after the item in the working directory. */
   output: string | undefined;
+  /** Replace a file of other content. */
+  mayReplace: boolean;
   cwd: string;
   signal: AbortSignal;
+  voice: RunVoice;
 }
 
-/** Saves one image of an item, checked by what the service says of it. */
+/**
+ * Saves one image of an item, checked by what the service says of it. Throws `FILE_EXISTS` rather than replace a file of
+ * other content unasked; the same content is left as it is.
+ * Rules: CLI-21, SAVE-3.
+ */
 export async function downloadItem(job: ItemDownload): Promise<CommandResult> {
   const { customId, index, cwd } = job;
+  const isFile = job.output !== undefined && !(await isDirectory(resolve(cwd, job.output)));
+  if (isFile) await requireReplaceable(resolve(cwd, job.output ?? ""));
   const { batchId, content } = await findContent(job);
-  const name = fileName(customId, index, content.data);
-  const shown =
-    job.output === undefined
-      ? name
-      : (await isDirectory(resolve(cwd, job.output)))
-        ? join(job.output, name)
-        : job.output;
-  const path = resolve(cwd, shown);
   const expected = { sha256: content.sha256, bytes: null, crc32: null };
-  const { file, verified } = await placeFile([content.data], path, expected, customId);
-  await saving(path, () => syncDirectory(resolve(path, "..")));
+  const { file, verified } = await inspect([content.data], expected, customId);
+  const shown = isFile ? (job.output ?? "") : join(job.output ?? "", nameOf(job, content.data));
+  const path = resolve(cwd, shown);
+  if (await isThereAlready(path, file.sha256, job.mayReplace)) {
+    job.voice.note(`${shown} is there already, the same`);
+  } else {
+    await placeFile([content.data], path, expected, customId);
+    await saving(path, () => syncDirectory(resolve(path, "..")));
+  }
   const result = {
     batch_id: batchId,
     custom_id: customId,
@@ -46,6 +57,12 @@ export async function downloadItem(job: ItemDownload): Promise<CommandResult> {
     verified,
   };
   return { exitCode: EXIT_CODES.ok.code, json: result, lines: [shown] };
+}
+
+function nameOf({ customId, index }: ItemDownload, data: Buffer): string {
+  const type = sniffImageType(data);
+  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `What came as ${customId} is no image.`);
+  return imageFileName(customId, index, type);
 }
 
 /** The batches of a run have different items: the first that knows this one has it. */

@@ -12,6 +12,8 @@ export interface ZipDownload {
   http: Http;
   batches: readonly Batch[];
   output: string | undefined;
+  /** Replace a file of other content. */
+  mayReplace: boolean;
   cwd: string;
   signal: AbortSignal;
   voice: RunVoice;
@@ -19,7 +21,7 @@ export interface ZipDownload {
 
 /** Saves the ZIP of each batch, with every image in it checked. */
 export async function downloadZip(job: ZipDownload): Promise<CommandResult> {
-  const { http, batches, cwd, signal, voice } = job;
+  const { http, batches, cwd, signal, voice, mayReplace } = job;
   if (job.output !== undefined && batches.length > 1) {
     throw new ImgbatchError(
       "USAGE",
@@ -30,14 +32,10 @@ export async function downloadZip(job: ZipDownload): Promise<CommandResult> {
   for (const batch of batches) {
     const shown = job.output ?? zipName(batch.id);
     const items = await listItems(http, batch.id, signal);
-    const { images, bytes } = await saveZip({
-      http,
-      batch,
-      items,
-      target: resolve(cwd, shown),
-      signal,
-      voice,
-    });
+    const target = resolve(cwd, shown);
+    const zip = { http, batch, items, target, signal, voice };
+    const { images, bytes, wasThere } = await saveZip(zip, { mayReplace });
+    if (wasThere) voice.note(`${shown} is there already, the same`);
     files.push({ batch_id: batch.id, path: shown, bytes, image_count: images.length });
   }
   return { exitCode: EXIT_CODES.ok.code, json: { files }, lines: files.map((file) => file.path) };

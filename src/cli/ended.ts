@@ -5,12 +5,14 @@ import { lastRound } from "../run/ledger.ts";
 import { type Allowance, type Counts, verdict } from "../run/verdict.ts";
 import type { Target } from "./targets.ts";
 
-/** The exit code of ended batches, and the error that the JSON document carries when it is not 0. */
-export function judge(
-  counts: Counts,
-  batches: readonly Batch[],
-  allowance?: Allowance,
-): { exitCode: number; error: { code: ErrorCode; message: string } | null } {
+/** An exit code, and the error that the JSON document carries when it is not 0. */
+export interface Judgement {
+  exitCode: number;
+  error: { code: ErrorCode; message: string } | null;
+}
+
+/** What ended batches mean for the process. */
+export function judge(counts: Counts, batches: readonly Batch[], allowance?: Allowance): Judgement {
   const name = verdict(
     counts,
     batches.map((batch) => batch.status),

@@ -5,7 +5,7 @@ import type { StartedRun } from "../run/start-run.ts";
 import type { Allowance } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { describeRun } from "./describe-run.ts";
-import { readReportFlags, writeRunReports } from "./run-reports.ts";
+import { fetchAgain, readReportFlags, writeRunReports } from "./run-reports.ts";
 import type { ConnectedService } from "./with-service.ts";
 
 export interface RunToFinish extends StartedRun {
@@ -30,6 +30,7 @@ export async function finishRun(
   const outcome = await collectRun({ dir, ledger, batches, service, keepZip, clock, voice, signal });
   voice.settle();
   const { model = null, task_name: name = null } = ledger.request ?? {};
-  await writeRunReports(context, { outcome, shownDir, model, name, flags: readReportFlags(context) });
+  const flags = readReportFlags(context);
+  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
   return describeRun(context, { outcome, replayed, shownDir, allowance });
 }

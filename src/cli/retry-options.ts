@@ -12,6 +12,8 @@ export interface RetryCommandOptions {
   /** As it was typed. */
   shownDir: string;
   withRefused: boolean;
+  /** Make images anew that the service made and cannot deliver. */
+  withLost: boolean;
   dryRun: boolean;
   cancelOnInterrupt: boolean;
   allowance: Allowance;
@@ -34,6 +36,7 @@ export async function readRetryOptions(context: CommandContext): Promise<RetryCo
     dir: resolve(cwd, shownDir),
     shownDir,
     withRefused: read.flagOption(options, "includeRefused"),
+    withLost: read.flagOption(options, "includeLost"),
     dryRun: read.flagOption(options, "dryRun"),
     cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
     allowance: allowanceOption(options) ?? { count: 0 },

@@ -1,8 +1,10 @@
 import { resolve } from "node:path";
 import { readActionsEnvironment } from "../config.ts";
 import { systemClock } from "../kernel/clock.ts";
+import type { RunOutcome } from "../run/collect-run.ts";
 import { type Ledger, readLedger } from "../run/ledger.ts";
-import { buildReport, type EndedImage } from "../run/reports/run-report.ts";
+import { isFailed, isMissing } from "../run/missing-images.ts";
+import { buildReport, type EndedImage, shellWord } from "../run/reports/run-report.ts";
 import type { MakeThumbnail } from "../run/reports/small-pictures.ts";
 import { writeReports } from "../run/reports/write-reports.ts";
 import { readRunInput } from "../run/run-input.ts";
@@ -57,6 +59,12 @@ export async function writeRunReports(
     signal: context.signal,
   });
   context.output.settle();
+}
+
+/** What the reports advise when nothing has failed, and images are only not here: to make them anew is paid again. */
+export function fetchAgain({ lines }: RunOutcome, shownDir: string): { retryCommand?: string } {
+  if (lines.some(isFailed) || !lines.some(isMissing)) return {};
+  return { retryCommand: `imgbatch download ${shellWord(shownDir)}` };
 }
 
 /** The image library is large: it is loaded for a page that is written, and not missed where it cannot be. */

@@ -7,7 +7,8 @@ import { LEDGER_FILE, type Ledger, lastRound, readLedger } from "../run/ledger.t
 import { recordInLedger } from "../run/record-ended.ts";
 import { requireSameService } from "../run/run-directory.ts";
 import type { RunService } from "../run/service-identity.ts";
-import type { CommandContext } from "./command.ts";
+import type { CommandContext, CommandResult, Output } from "./command.ts";
+import { exitCodeOf } from "./report.ts";
 
 /** What an `<id|dir>` argument stands for. */
 export interface Target {
@@ -59,12 +60,40 @@ export async function resolveTargets(context: CommandContext): Promise<Target[]>
 
 /** Throws `SUBMISSION_UNKNOWN` when a batch of a run is not known: its run cannot be judged as a whole. */
 export function requireSubmitted(targets: readonly Target[]): void {
-  for (const { argument, unsent, run } of targets) {
-    if (unsent === 0) continue;
-    const command = run !== null && lastRound(run.ledger) > 0 ? "retry" : "submit";
-    const message = `The submission of ${argument} was not finished: run its ${command} command again.`;
-    throw new ImgbatchError("SUBMISSION_UNKNOWN", message);
+  for (const target of targets) {
+    const unknown = submissionUnknown(target);
+    if (unknown !== null) throw unknown;
   }
+}
+
+/** Which batches of a run are not known by their id; null when all are. They may exist, and be paid for. */
+export function submissionUnknown({ argument, unsent, run }: Target): ImgbatchError | null {
+  if (unsent === 0 || run === null) return null;
+  const { batches } = run.ledger;
+  const command = lastRound(run.ledger) > 0 ? "retry" : "submit";
+  const numbers = batches.flatMap(({ id, index }) => (id === null ? [index + 1] : []));
+  const which =
+    batches.length === 1
+      ? `The submission of ${argument} was not finished`
+      : `The submission of ${argument} was not finished: ${numbers.length === 1 ? "batch" : "batches"} ${numbers.join(", ")} of ${batches.length} may exist without being known here`;
+  return new ImgbatchError("SUBMISSION_UNKNOWN", `${which}: run its ${command} command again.`);
+}
+
+/**
+ * The end of a command that has done what it could with the batches of a target that are known: when there are others,
+ * it has not done all that was asked for.
+ * Rule: SAVE-4.
+ */
+export function withUnknown(target: Target, output: Output, result: CommandResult): CommandResult {
+  const unknown = submissionUnknown(target);
+  if (unknown === null) return result;
+  const { code, message } = unknown;
+  output.warn(message);
+  return {
+    ...result,
+    exitCode: exitCodeOf(unknown),
+    json: { ...(result.json as object), error: { code, message } },
+  };
 }
 
 /** Throws `DIRECTORY_CONFLICT` when a target's run is of another service or key than the one connected to. */

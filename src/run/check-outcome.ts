@@ -1,6 +1,7 @@
 import type { Batch } from "../client/read-batch.ts";
 import type { BatchItem } from "../client/read-lists.ts";
-import { ImgbatchError } from "../contract/errors.ts";
+import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
+import { CLIENT } from "./missing-images.ts";
 import type { ResultLine } from "./results.ts";
 
 /**
@@ -32,9 +33,21 @@ export function requireAskedFor(ids: readonly string[], lines: readonly ResultLi
   throw new ImgbatchError("BAD_RESPONSE", message);
 }
 
-/** What an item without an outcome failed of, when its batch has ended. */
-export function errorOf(item: BatchItem): ResultLine["error"] | null {
-  if (item.error !== null || item.status === "success" || item.status === "failed") return item.error;
-  const message = `The batch has ended, but the service calls this item ${JSON.stringify(item.status)}.`;
-  return { code: "NO_OUTCOME", message, source: "client" };
+/**
+ * Why an item of a batch that has ended has no image. One without an outcome has failed only where the batch as a whole
+ * has: in a completed one the service is late with it, and what it may have made must not be paid for again.
+ * Rules: RUN-16, SAVE-2.
+ */
+export function errorOf(item: BatchItem, batch: Batch): ResultLine["error"] | null {
+  const { status, imageCount } = item;
+  if (status === "success" && imageCount > 0) return null;
+  if (status === "failed") return item.error;
+  if (item.error !== null && status !== "pending" && status !== "success") return item.error;
+  const without = status === "success" ? " and lists no image of it" : "";
+  const message = `The batch has ended, but the service calls this item ${JSON.stringify(status)}${without}.`;
+  if (batch.status === "failed" || batch.status === "cancelled")
+    return { code: "NO_OUTCOME", message, source: CLIENT };
+  const code: ErrorCode =
+    batch.status === "output_deleted" ? "BATCH_IMAGE_OUTPUT_DELETED" : "BATCH_IMAGE_NOT_READY";
+  return { code, message, source: CLIENT };
 }

@@ -8,9 +8,9 @@ import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { createDiskNames, type DiskNames } from "./disk-names.ts";
-import type { FetchedImages } from "./fetch-images.ts";
-import { fetchImages } from "./fetch-images.ts";
+import { type FetchedImages, fetchImages } from "./fetch-images.ts";
 import { type Ledger, type LedgerBatch, recordBatch, writeLedger } from "./ledger.ts";
+import { isFailed, isHere, isMissing, undelivered } from "./missing-images.ts";
 import { type ResultFile, type ResultLine, readResults, writeResults } from "./results.ts";
 import { retriedId } from "./retried-id.ts";
 import { removePassingZips } from "./run-directory.ts";
@@ -46,9 +46,10 @@ export interface RunOutcome {
 
 /**
  * Brings the images of ended batches into the directory: fetches what is missing or damaged, verifies, and writes the
- * results. What cannot be had of one batch does not keep the others from being fetched; then the first error is thrown
- * and the results of the earlier run stay as they are.
- * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14.
+ * results, also when single images cannot be had: their lines say why (see `isMissing`). What concerns a batch as a
+ * whole does not keep the others from being fetched; then the first error is thrown and the results of the earlier run
+ * stay as they are. A disk that refuses ends it at once.
+ * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14, SAVE-1, SAVE-2.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, ledger, batches } = options;
@@ -58,15 +59,19 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const errors: unknown[] = [];
   let fetchedCount = 0;
   const entries = new Map(ledger.batches.map((entry) => [entry.id, entry]));
-  for (const batch of batches) {
+  const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
+  // Of an image that was retried the last attempt counts, so the ones before are not fetched any more.
+  for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
     const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
     try {
-      const found = await collectBatch(options, batch, retriedIds(entry), earlier, names);
+      const found = await collectBatch(options, batch, { entry, earlier, names, later: lines });
       lines.push(...found.lines);
       fetchedCount += found.fetchedCount;
+      if (entry !== undefined) noteMissing(entry, found.lines);
     } catch (error) {
-      if (options.signal?.aborted || !(error instanceof ImgbatchError)) throw error;
+      const isOfBatch = error instanceof ImgbatchError && error.code !== "SAVE_FAILED";
+      if (options.signal?.aborted || !isOfBatch) throw error;
       errors.push(error);
     }
   }
@@ -77,23 +82,30 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   if (isComplete) requireAskedFor([...input.keys()], lines);
   sortAsIn([...input.keys()], lines);
   const last = lastWords(lines);
-  const { hasRetry } = await writeResults(dir, last, input);
+  const { hasRetry } = await writeResults(dir, last, input, isFailed);
   await removeSuperseded(dir, earlier, last);
   await removePassingZips(dir);
-  ledger.finished_at = new Date(options.clock.nowMs()).toISOString();
+  if (fetchedCount > 0) ledger.finished_at = null;
+  ledger.finished_at ??= new Date(options.clock.nowMs()).toISOString();
   await writeLedger(dir, ledger);
-  const round = Math.max(...batches.map((batch) => entries.get(batch.id)?.round ?? 0));
-  const deciding = batches.filter((batch) => (entries.get(batch.id)?.round ?? 0) === round);
+  const round = Math.max(...batches.map(roundOf));
+  const deciding = batches.filter((batch) => roundOf(batch) === round);
   return { dir, batches, deciding, lines: last, fetchedCount, hasRetry };
 }
 
-/** Of an image that was retried, the last attempt counts, unless an earlier one has the image. */
+/** What another attempt is for; nothing is said of a batch whose images are all here or have failed. */
+function noteMissing(entry: LedgerBatch, lines: readonly ResultLine[]): void {
+  const count = lines.filter(isMissing).length;
+  if (count > 0) entry.missing_count = count;
+  else delete entry.missing_count;
+}
+
+/** Of an image that was retried, the last attempt counts, unless an earlier one has the image. Later ones come first. */
 function lastWords(lines: readonly ResultLine[]): ResultLine[] {
   const last = new Map<string, ResultLine>();
   for (const line of lines) {
-    const before = last.get(line.custom_id);
-    if (before === undefined || before.files.length === 0 || line.files.length > 0)
-      last.set(line.custom_id, line);
+    const later = last.get(line.custom_id);
+    if (later === undefined || (!isHere(later) && isHere(line))) last.set(line.custom_id, line);
   }
   return [...last.values()];
 }
@@ -103,45 +115,48 @@ function retriedIds(entry: LedgerBatch | undefined): ReadonlyMap<string, string>
   return new Map(entry?.retried?.map((id) => [retriedId(id), id]));
 }
 
+/** What is known of a run while its batches are collected. */
+interface Collected {
+  entry: LedgerBatch | undefined;
+  earlier: readonly ResultLine[];
+  names: DiskNames;
+  /** The lines of the batches that retried images of this one. */
+  later: readonly ResultLine[];
+}
+
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
-  ids: ReadonlyMap<string, string>,
-  earlier: readonly ResultLine[],
-  names: DiskNames,
+  { entry, earlier, names, later }: Collected,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
   const { dir, service, keepZip, signal, voice } = options;
   const { http } = service;
-  const items = await listItems(http, batch.id, signal);
-  requireWholeList(batch, items);
+  const ids = retriedIds(entry);
+  const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
+  const listed = await listItems(http, batch.id, signal);
+  requireWholeList(batch, listed);
+  const made = new Set(later.filter(isHere).map((line) => line.custom_id));
+  const items = listed.filter((item) => !made.has(idOf(item)));
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
   const mine = new Map<string, ResultLine>();
-  for (const { customId } of items) {
-    const line = before.get(ids.get(customId) ?? customId);
-    if (line !== undefined) mine.set(customId, line);
+  for (const item of items) {
+    const line = before.get(idOf(item));
+    if (line !== undefined) mine.set(item.customId, line);
   }
-  const fetched = await fetchImages({
-    http,
-    dir,
-    batch,
-    items,
-    earlier: mine,
-    names,
-    keepZip,
-    signal,
-    voice,
-  });
-  const lines = items.map((item) => toLine(item, ids.get(item.customId) ?? item.customId, batch, fetched));
+  const job = { http, dir, batch, items, ids, earlier: mine, names, keepZip, signal, voice };
+  const fetched = await fetchImages(job);
+  const lines = items.map((item) => toLine(item, idOf(item), batch, fetched));
   for (const { custom_id, status, error = null } of lines)
     voice.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
   return { lines, fetchedCount: fetched.fetchedCount };
 }
 
-function toLine(item: BatchItem, id: string, batch: Batch, { byItem }: FetchedImages): ResultLine {
+function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }: FetchedImages): ResultLine {
   const fetched = byItem.get(item.customId);
-  const error = errorOf(item);
+  const problem = problems.get(item.customId);
+  const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
   return {
     custom_id: id,
     status: item.status,
@@ -169,14 +184,21 @@ function keepNames(earlier: readonly ResultLine[], batches: readonly Batch[]): D
   return names;
 }
 
-/** Removes images that an earlier run put here and this one replaced; a file that was changed since is left alone. */
+/**
+ * Removes images that an earlier run put here and this one replaced. One that was changed since is left alone, and so
+ * is one whose replacement could not be had.
+ */
 async function removeSuperseded(
   dir: string,
   earlier: readonly ResultLine[],
   lines: readonly ResultLine[],
 ): Promise<void> {
   const current = new Set(lines.flatMap((line) => line.files.map((file) => file.path)));
-  const old: ResultFile[] = earlier.flatMap((line) => line.files).filter((file) => !current.has(file.path));
+  const missing = new Set(lines.filter(isMissing).map((line) => line.custom_id));
+  const old: ResultFile[] = earlier
+    .filter((line) => !missing.has(line.custom_id))
+    .flatMap((line) => line.files)
+    .filter((file) => !current.has(file.path));
   for (const file of old) {
     if (!(await isSound(dir, file))) continue;
     const path = join(dir, file.path);

@@ -1,10 +1,13 @@
+import { IMAGE_EXTENSIONS, type ImageMimeType } from "../contract/image-types.ts";
 import { foldFileName, truncateBytes } from "../kernel/text.ts";
 import { IMAGES_FOLDER } from "./run-directory.ts";
 
 /** Gives every file of a run a path of its own below `images/`. */
 export interface DiskNames {
-  /** The path for an entry of a ZIP, with `/`: `~2`, `~3`, … when another file of the run has the name. */
-  take(entryName: string): string;
+  /** The path for a file name, with `/`: `~2`, `~3`, … when another file of the run has the name. */
+  take(name: string): string;
+  /** The path for an image, from `imageFileName`; the same image gets the same one each time. */
+  takeImage(customId: string, index: number, type: ImageMimeType): string;
   /** Marks a path of an earlier run as taken. */
   keep(path: string): void;
 }
@@ -12,6 +15,8 @@ export interface DiskNames {
 /** File systems take 255 bytes; a temporary name is longer than the final one, and `~2` needs its place too. */
 const MAX_STEM_BYTES = 180;
 const MAX_EXTENSION_BYTES = 20;
+/** So much of an id, so that the number of an image stays when a long one is cut. */
+const MAX_ID_BYTES = 120;
 
 /** Windows opens a device under these names, whatever the extension. */
 const DEVICE = /^(con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3])$/i;
@@ -33,18 +38,32 @@ function fitName(name: string): [stem: string, extension: string] {
   ];
 }
 
+/** How an image is called, whatever its service calls it: by the id of its item, its number and its type. */
+export function imageFileName(customId: string, index: number, type: ImageMimeType): string {
+  const id = truncateBytes(customId.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_"), MAX_ID_BYTES);
+  return fitName(`${id}${index === 0 ? "" : `_${index + 1}`}.${IMAGE_EXTENSIONS[type]}`).join("");
+}
+
 export function createDiskNames(): DiskNames {
   const taken = new Set<string>();
-  return {
+  const images = new Map<string, string>();
+  const names: DiskNames = {
     keep: (path) => {
       taken.add(foldFileName(path));
     },
-    take: (entryName) => {
-      const [stem, extension] = fitName(entryName.replace(/^.*\//s, ""));
+    take: (name) => {
+      const [stem, extension] = fitName(name.replace(/^.*\//s, ""));
       let path = `${IMAGES_FOLDER}/${stem}${extension}`;
       for (let n = 2; taken.has(foldFileName(path)); n++) path = `${IMAGES_FOLDER}/${stem}~${n}${extension}`;
       taken.add(foldFileName(path));
       return path;
     },
+    takeImage: (customId, index, type) => {
+      const image = JSON.stringify([customId, index, type]);
+      const path = images.get(image) ?? names.take(imageFileName(customId, index, type));
+      images.set(image, path);
+      return path;
+    },
   };
+  return names;
 }

@@ -1,37 +1,72 @@
 import { join } from "node:path";
 import { getContent } from "../client/content.ts";
 import type { BatchItem } from "../client/read-lists.ts";
-import { IMAGE_EXTENSIONS, sniffImageType } from "../contract/image-types.ts";
-import { truncateBytes } from "../kernel/text.ts";
-import type { Fetched, FetchJob } from "./fetch-job.ts";
+import { mayPass } from "../client/retry-policy.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { sniffImageType } from "../contract/image-types.ts";
+import { requireOfOne } from "./fetch-errors.ts";
+import { type Fetched, type Fetches, type FetchJob, fileAt, pathFor, weakest } from "./fetch-job.ts";
 import { placeFile } from "./place-file.ts";
-import type { ResultFile } from "./results.ts";
-import { isImagePath, isSound } from "./sound-files.ts";
+import type { ResultFile, Verified } from "./results.ts";
+import { isSound } from "./sound-files.ts";
 
-/** Fetches the images of some items one by one; files that are sound stay as they are. */
+/** So many items in a row without an answer: the service is not there, and the others need not be asked for. */
+const MOST_UNANSWERED = 2;
+
+/**
+ * Fetches the images of some items one by one; files that are sound stay as they are. What is wrong with one does not
+ * keep the others from being fetched. Throws what concerns all of them, and when the service does not answer any more,
+ * which `mostUnanswered` items in a row show.
+ * Rules: RUN-20, SAVE-1.
+ */
 export async function fetchByContent(
   job: FetchJob,
   items: readonly BatchItem[],
-): Promise<Map<string, Fetched>> {
-  const fetched = new Map<string, Fetched>();
+  mostUnanswered = MOST_UNANSWERED,
+): Promise<Fetches> {
+  const fetches: Fetches = { byItem: new Map(), problems: new Map() };
+  const unanswered: ImgbatchError[] = [];
   for (const item of items) {
-    const line = job.earlier.get(item.customId);
-    const files: ResultFile[] = [];
-    let verified: Fetched["verified"] = "sha256";
-    for (let index = 0; index < item.imageCount; index++) {
-      const known = line?.files[index];
-      if (known !== undefined && (await isSound(job.dir, known))) {
-        files.push(known);
-        continue;
-      }
-      job.voice.progress(`fetching ${item.customId}`);
-      const placed = await fetchOne(job, item.customId, index, known);
-      files.push(placed.file);
-      if (placed.verified !== "sha256") verified = placed.verified;
-    }
-    fetched.set(item.customId, { files, verified });
+    const { fetched, problem } = await fetchItem(job, item);
+    if (fetched.files.length > 0) fetches.byItem.set(item.customId, fetched);
+    if (problem !== null) fetches.problems.set(item.customId, problem);
+    if (problem !== null && mayPass(problem)) unanswered.push(problem);
+    else unanswered.splice(0);
+    if (unanswered.length >= mostUnanswered) throw unanswered[0];
   }
-  return fetched;
+  if (unanswered.length > 0 && unanswered.length === items.length) throw unanswered[0];
+  return fetches;
+}
+
+async function fetchItem(
+  job: FetchJob,
+  item: BatchItem,
+): Promise<{ fetched: Fetched; problem: ImgbatchError | null }> {
+  const line = job.earlier.get(item.customId);
+  const files: ResultFile[] = [];
+  const checks: Verified[] = [];
+  let problem: ImgbatchError | null = null;
+  for (let index = 0; index < item.imageCount; index++) {
+    const known = fileAt(line, index);
+    if (known !== undefined && (await isSound(job.dir, known))) {
+      files.push({ ...known, image_index: index });
+      checks.push(line?.verified ?? null);
+      continue;
+    }
+    job.voice.progress(`fetching ${item.customId}`);
+    try {
+      const placed = await fetchOne(job, item.customId, index, known);
+      files.push({ ...placed.file, image_index: index });
+      checks.push(placed.verified);
+    } catch (error) {
+      problem ??= requireOfOne(error, job.signal);
+      if (mayPass(error)) break;
+    }
+  }
+  const verified = weakest(checks);
+  if (problem !== null) return { fetched: { files, verified }, problem };
+  const whole = files.map(({ image_index: _, ...file }) => file);
+  return { fetched: { files: whole, verified }, problem };
 }
 
 async function fetchOne(
@@ -39,20 +74,15 @@ async function fetchOne(
   customId: string,
   index: number,
   known: ResultFile | undefined,
-): Promise<{ file: ResultFile; verified: Fetched["verified"] }> {
+): Promise<{ file: ResultFile; verified: Verified }> {
   const { data, sha256 } = await getContent(job.http, job.batch.id, customId, index, job.signal);
-  const path =
-    known !== undefined && isImagePath(known.path)
-      ? known.path
-      : job.names.take(fileName(customId, index, data));
-  const expected = { sha256: known?.sha256 ?? sha256, bytes: data.length, crc32: null };
-  const placed = await placeFile([data], join(job.dir, path), expected, path);
-  return { file: { path, ...placed.file }, verified: placed.verified };
-}
-
-/** A name for an image that came without one. */
-export function fileName(customId: string, index: number, data: Uint8Array): string {
   const type = sniffImageType(data);
-  const stem = truncateBytes(customId.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_"), 120);
-  return `${stem}${index === 0 ? "" : `_${index + 1}`}.${type === null ? "bin" : IMAGE_EXTENSIONS[type]}`;
+  if (type === null)
+    throw new ImgbatchError("VERIFY_FAILED", `What came as ${customId} is no PNG, JPEG or WebP image.`);
+  const path = pathFor(job, customId, index, type);
+  const expected = { sha256: known?.sha256 ?? sha256, bytes: data.length, crc32: null };
+  const { file } = await placeFile([data], join(job.dir, path), expected, path);
+  // That it is the same as before says no more of it than was known before.
+  const before = known === undefined ? null : (job.earlier.get(customId)?.verified ?? null);
+  return { file: { path, ...file }, verified: sha256 === null ? before : "sha256" };
 }

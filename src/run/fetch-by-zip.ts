@@ -4,29 +4,34 @@ import { join } from "node:path";
 import type { BatchItem } from "../client/read-lists.ts";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import type { Fetched, FetchJob } from "./fetch-job.ts";
+import { sniffImageType } from "../contract/image-types.ts";
+import { type Fetches, type FetchJob, pathFor, weakest } from "./fetch-job.ts";
 import { inspect, placeFile } from "./place-file.ts";
 import { PASSING_PREFIX } from "./run-directory.ts";
 import { checkInPlace, fetchZip, takeImages, type ZipJob, type ZippedFile, zipName } from "./save-zip.ts";
-import { isImagePath } from "./sound-files.ts";
 import type { ZippedImage } from "./zip-contents.ts";
+import type { ZipEntry } from "./zip-reader.ts";
 
-/** Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. */
-export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): Promise<Map<string, Fetched>> {
+/**
+ * Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. An
+ * item with an image that is absent or wrong has a problem. Throws what concerns the ZIP as a whole.
+ * Rules: RUN-15, RUN-19, RUN-20.
+ */
+export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches> {
   const { http, batch, items, signal, voice } = job;
   const name = job.keepZip ? zipName(batch.id) : `${PASSING_PREFIX}${zipName(batch.id)}`;
   const target = join(job.dir, name);
   const zip: ZipJob = { http, batch, items, target, signal, voice };
   const kept = existsSync(target) ? await takeAll(job, name, wanted).catch(refused(job)) : null;
-  if (kept !== null && wanted.every((item) => kept.has(item.customId))) {
+  if (kept !== null && kept.problems.size === 0) {
     if (!job.keepZip) await dropFile(target);
     return kept;
   }
   await fetchZip(zip);
   try {
-    const fetched = await takeAll(job, name, wanted);
+    const fetches = await takeAll(job, name, wanted);
     if (!job.keepZip) await dropFile(target);
-    return fetched;
+    return fetches;
   } catch (error) {
     // A ZIP that cannot be used is of no use to the next attempt either.
     await dropFile(target);
@@ -43,24 +48,24 @@ function refused(job: FetchJob): (error: unknown) => null {
   };
 }
 
-async function takeAll(
-  job: FetchJob,
-  zip: string,
-  wanted: readonly BatchItem[],
-): Promise<Map<string, Fetched>> {
+async function takeAll(job: FetchJob, zip: string, wanted: readonly BatchItem[]): Promise<Fetches> {
   const ids = new Set(wanted.map((item) => item.customId));
   const take = async (image: ZippedImage, index: number): Promise<ZippedFile | null> => {
     if (!ids.has(image.customId)) return null;
     return job.keepZip ? checkInPlace(zip, image) : unpack(job, image, index);
   };
-  const fetched = new Map<string, Fetched>();
-  for (const [customId, images] of await takeImages(join(job.dir, zip), job.items, take, job.signal)) {
-    const taken = images.filter((image) => image !== null);
-    const [first] = taken;
-    if (first !== undefined)
-      fetched.set(customId, { files: taken.map((image) => image.file), verified: first.verified });
+  const { taken, wrong } = await takeImages(join(job.dir, zip), job.items, take, job.signal);
+  const fetches: Fetches = { byItem: new Map(), problems: new Map() };
+  for (const { customId, imageCount } of wanted) {
+    const found = (taken.get(customId) ?? []).filter((image) => image !== null);
+    const problem = wrong.get(customId) ?? (found.length < imageCount ? absent(customId) : undefined);
+    if (problem !== undefined) fetches.problems.set(customId, problem);
+    // Which of its images are good is not told by the others of a wrong one.
+    if (found.length === 0 || wrong.has(customId)) continue;
+    const files = found.map(({ file }) => file);
+    fetches.byItem.set(customId, { files, verified: weakest(found.map(({ verified }) => verified)) });
   }
-  return fetched;
+  return fetches;
 }
 
 /** A file that is already there as it should be is not written again. */
@@ -70,12 +75,34 @@ async function unpack(
   index: number,
 ): Promise<ZippedFile> {
   const expected = { sha256, bytes, crc32: entry.crc32 };
-  const known = job.earlier.get(customId)?.files[index]?.path;
-  const path = known !== undefined && isImagePath(known) ? known : job.names.take(entry.name);
+  const type = sniffImageType(await headOf(entry));
+  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is no PNG, JPEG or WebP image.`);
+  const path = pathFor(job, customId, index, type);
   const target = join(job.dir, path);
   const isThere = await inspect(createReadStream(target), expected, path).catch(() => null);
   const { file, verified } = isThere ?? (await placeFile(await entry.read(), target, expected, path));
   return { file: { path, ...file }, verified };
+}
+
+const HEAD_BYTES = 12;
+
+/** The first bytes of an entry, or all of a shorter one. */
+async function headOf(entry: ZipEntry): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  try {
+    for await (const chunk of await entry.read()) {
+      chunks.push(chunk);
+      if (Buffer.concat(chunks).length >= HEAD_BYTES) break;
+    }
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is damaged: ${reason}`, { cause });
+  }
+  return Buffer.concat(chunks);
+}
+
+function absent(customId: string): ImgbatchError {
+  return new ImgbatchError("VERIFY_FAILED", `The ZIP lacks an image of ${JSON.stringify(customId)}.`);
 }
 
 async function dropFile(path: string): Promise<void> {

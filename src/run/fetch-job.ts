@@ -1,9 +1,12 @@
 import type { Http } from "../client/http.ts";
 import type { Batch } from "../client/read-batch.ts";
 import type { BatchItem } from "../client/read-lists.ts";
+import type { ImgbatchError } from "../contract/errors.ts";
+import type { ImageMimeType } from "../contract/image-types.ts";
 import type { DiskNames } from "./disk-names.ts";
-import type { ResultLine } from "./results.ts";
+import type { ResultFile, ResultLine, Verified } from "./results.ts";
 import type { RunVoice } from "./run-voice.ts";
+import { isImagePath } from "./sound-files.ts";
 
 /** The images of one batch, to be on disk and verified. */
 export interface FetchJob {
@@ -11,6 +14,8 @@ export interface FetchJob {
   dir: string;
   batch: Batch;
   items: readonly BatchItem[];
+  /** How an image is called in the run, by the id that was sent, where that is another. */
+  ids: ReadonlyMap<string, string>;
   /** What an earlier run in this directory got of this batch, by item. */
   earlier: ReadonlyMap<string, ResultLine>;
   names: DiskNames;
@@ -21,4 +26,31 @@ export interface FetchJob {
 }
 
 /** Files of an item, on disk and checked. */
-export type Fetched = Required<Pick<ResultLine, "files" | "verified">>;
+export interface Fetched {
+  files: ResultFile[];
+  verified: Verified;
+}
+
+/** What came of some items. One that has a problem lacks images; those that it has are here. */
+export interface Fetches {
+  byItem: Map<string, Fetched>;
+  problems: Map<string, ImgbatchError>;
+}
+
+/** The weakest of the checks that the files of an item went through. */
+export function weakest(checks: readonly Verified[]): Verified {
+  if (checks.includes(null)) return null;
+  return checks.includes("crc32") ? "crc32" : "sha256";
+}
+
+/** The file of an item's image in earlier results. */
+export function fileAt(line: ResultLine | undefined, index: number): ResultFile | undefined {
+  return line?.files.find((file, position) => (file.image_index ?? position) === index);
+}
+
+/** Where an image goes: where it was before, else below `images/`, named by its id and its type. */
+export function pathFor(job: FetchJob, customId: string, index: number, type: ImageMimeType): string {
+  const known = fileAt(job.earlier.get(customId), index)?.path;
+  if (known !== undefined && isImagePath(known)) return known;
+  return job.names.takeImage(job.ids.get(customId) ?? customId, index, type);
+}

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { ImgbatchError } from "../contract/errors.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { holdsApiKey } from "../kernel/api-keys.ts";
-import { type Ledger, submittedBatches } from "./ledger.ts";
+import { isLacking, type Ledger, submittedBatches } from "./ledger.ts";
 import type { Plan } from "./plan.ts";
 
 export interface KeyChoice {
@@ -29,7 +29,7 @@ export function chooseKeys(
     ledger !== null && known.length === plan.chunks.length && known.every((key) => key !== null);
   const isOpen =
     ledger?.is_fresh === true &&
-    ledger.finished_at === null &&
+    (ledger.finished_at === null || isLacking(ledger)) &&
     !ledger.batches.some((batch) => batch.status === "output_deleted");
   const goesOn = isWhole && (!choice.isNew || isOpen);
   if (goesOn) return { keys: known.filter((key) => key !== null), isFresh: ledger.is_fresh };

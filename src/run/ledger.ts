@@ -2,11 +2,10 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import type { Batch } from "../client/read-batch.ts";
-import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../contract/image-types.ts";
-import { writeFileDurably } from "../kernel/durable-file.ts";
 import { microsToNumber } from "../kernel/money.ts";
+import { writeWhenChanged } from "./write-when-changed.ts";
 
 export const LEDGER_FILE = "imgbatch.json";
 const SCHEMA_VERSION = 1;
@@ -31,6 +30,8 @@ const ledgerBatchSchema = z.looseObject({
   round: z.int().min(0).default(0),
   /** Of a retry: the images that it makes anew, in the order in which they were sent. */
   retried: z.array(z.string()).optional(),
+  /** Images that the service has, or has not decided about, and that were not here when they were last fetched. */
+  missing_count: z.int().min(0).optional(),
 });
 export type LedgerBatch = z.infer<typeof ledgerBatchSchema>;
 
@@ -105,6 +106,11 @@ export function lastRound(ledger: Ledger): number {
   return Math.max(0, ...ledger.batches.map((batch) => batch.round));
 }
 
+/** Whether images that have not failed were not here when they were last fetched. */
+export function isLacking({ batches }: Pick<Ledger, "batches">): boolean {
+  return batches.some(({ missing_count = 0 }) => missing_count > 0);
+}
+
 /** The batches of the submission itself, without those of its retries. */
 export function submittedBatches(ledger: Ledger): LedgerBatch[] {
   return ledger.batches.filter((batch) => batch.round === 0);
@@ -154,7 +160,7 @@ const lastWrites = new WeakMap<Ledger, Promise<void>>();
  */
 export function writeLedger(dir: string, ledger: Ledger): Promise<void> {
   const path = join(dir, LEDGER_FILE);
-  const write = () => saving(path, () => writeFileDurably(path, `${JSON.stringify(ledger, null, 2)}\n`));
+  const write = () => writeWhenChanged(path, `${JSON.stringify(ledger, null, 2)}\n`);
   const written = (lastWrites.get(ledger) ?? Promise.resolve()).then(write, write);
   lastWrites.set(ledger, written);
   return written;

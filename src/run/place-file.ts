@@ -6,7 +6,7 @@ import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { PARTIAL_SUFFIX } from "../kernel/durable-file.ts";
 import { HEADER_BYTES, readImageHeader } from "./image-header.ts";
-import type { ResultFile } from "./results.ts";
+import type { ResultFile, Verified } from "./results.ts";
 
 /** What the bytes of an image must be. */
 export interface Expected {
@@ -17,7 +17,7 @@ export interface Expected {
 
 export interface Placed {
   file: Omit<ResultFile, "path">;
-  verified: "sha256" | "crc32" | "size";
+  verified: Verified;
 }
 
 /** Bytes as they come, from a ZIP or from a file. */
@@ -86,7 +86,7 @@ export async function inspect(
   if (problem !== null || header === null) throw new ImgbatchError("VERIFY_FAILED", `${name} ${problem}.`);
   return {
     file: { sha256, bytes: size, mime_type: header.mimeType, width: header.widthPx, height: header.heightPx },
-    verified: expected.sha256 !== null ? "sha256" : expected.crc32 !== null ? "crc32" : "size",
+    verified: expected.sha256 !== null ? "sha256" : expected.crc32 !== null ? "crc32" : null,
   };
 }
 

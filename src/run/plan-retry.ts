@@ -2,6 +2,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import type { ItemErrorCode } from "../contract/item-errors.ts";
 import type { Limits } from "../contract/limits.ts";
 import { LEDGER_FILE, type Ledger } from "./ledger.ts";
+import { isFailed, isUndelivered } from "./missing-images.ts";
 import { type Chunk, planRun, type RunRequest } from "./plan.ts";
 import { readPromptFiles } from "./prompts/prompt-files.ts";
 import type { ResultLine } from "./results.ts";
@@ -40,10 +41,10 @@ export interface RetryPlan {
 export async function planRetry(
   run: { dir: string; ledger: Ledger; limits: Limits },
   lines: readonly ResultLine[],
-  withRefused: boolean,
+  include: { refused: boolean; lost: boolean },
 ): Promise<RetryPlan> {
-  const failed = lines.filter((line) => line.files.length === 0);
-  const wanted = failed.filter((line) => withRefused || !isRefused(line));
+  const failed = lines.filter((line) => isFailed(line) || (include.lost && isUndelivered(line)));
+  const wanted = failed.filter((line) => include.refused || !isRefused(line));
   const input = await readRunInput(run.dir);
   const known = wanted.filter((line) => input.has(line.custom_id));
   const parts: RetryPart[] = [];

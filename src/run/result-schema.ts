@@ -4,6 +4,7 @@ const count = z.int().min(0);
 
 const fileSchema = z.looseObject({
   path: z.string().describe("from the directory of the run on, with /"),
+  image_index: count.optional().describe("which image of the item, from 0; only where not all are here"),
   entry: z.string().optional().describe("the name inside path, when that is a ZIP that was kept"),
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   bytes: count,
@@ -20,10 +21,21 @@ export const resultSchema = z.looseObject({
   custom_id: z.string(),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string(),
-  files: z.array(fileSchema).describe("empty when there is no image"),
-  verified: z.enum(["sha256", "crc32", "size"]).optional().describe("how the files could be checked"),
-  error: z
-    .looseObject({ code: z.string(), message: z.string(), source: z.string().nullable() })
+  files: z.array(fileSchema).describe("empty when there is no image here"),
+  verified: z
+    .enum(["sha256", "crc32"])
+    .nullable()
     .optional()
-    .describe("why there is no image"),
+    .describe(
+      "how the files could be checked: by a hash of the service, or by the checksum of the ZIP; null: only by their size and their first bytes, since the service tells no hash",
+    ),
+  error: z
+    .looseObject({
+      code: z.string(),
+      message: z.string(),
+      source: z.string().nullable().describe("client: found by imgbatch, not by the service"),
+      request_id: z.string().optional(),
+    })
+    .optional()
+    .describe("why there is no image; with the status success, why the service's image is not here"),
 });

@@ -2,9 +2,9 @@ import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../client/saving.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
-import { writeFileDurably } from "../kernel/durable-file.ts";
 import { codePointLength } from "../kernel/text.ts";
 import { type InputLine, readJsonLines, toJsonLines } from "./run-input.ts";
+import { writeWhenChanged } from "./write-when-changed.ts";
 
 export const RESULTS_FILE = "results.jsonl";
 export const RETRY_FILE = "retry.jsonl";
@@ -12,6 +12,8 @@ export const RETRY_FILE = "retry.jsonl";
 export interface ResultFile {
   /** From the run's directory on, with `/`. */
   path: string;
+  /** Which image of its item this is, from 0; only where not all of them are here. */
+  image_index?: number;
   /** The name inside `path`, when that is a ZIP that was kept. */
   entry?: string;
   sha256: string;
@@ -21,43 +23,53 @@ export interface ResultFile {
   height: number | null;
 }
 
+/**
+ * How files could be checked: by a SHA-256 of the service, by the CRC-32 of a ZIP, or (null) only by their size and by
+ * being images, where the service tells no hash.
+ */
+export type Verified = "sha256" | "crc32" | null;
+
 /** A line of `results.jsonl`: one for each image that was asked for, in the order of the input. */
 export interface ResultLine {
   custom_id: string;
   status: string;
   batch_id: string;
   files: ResultFile[];
-  /** How the files could be checked: by the manifest's hash, by the ZIP's checksum, or by size and type alone. */
-  verified?: "sha256" | "crc32" | "size";
-  error?: { code: string; message: string; source: string | null };
+  /** Absent without files. */
+  verified?: Verified;
+  /** Why there is no image here. With the status `success`: why the service's image could not be had. */
+  error?: { code: string; message: string; source: string | null; request_id?: string };
 }
 
 /** The results of an earlier run in the directory; empty when there are none. */
 export async function readResults(dir: string): Promise<ResultLine[]> {
   const text = await readFile(join(dir, RESULTS_FILE), "utf8").catch(() => "");
-  return readJsonLines<ResultLine>(text).filter(
-    (line) => typeof line.custom_id === "string" && Array.isArray(line.files),
-  );
+  return readJsonLines<ResultLine>(text)
+    .filter((line) => typeof line.custom_id === "string" && Array.isArray(line.files))
+    .map((line) => ("verified" in line ? { ...line, verified: readVerified(line.verified) } : line));
+}
+
+/** Earlier versions had a word of their own for files that no hash was known of. */
+function readVerified(verified: unknown): Verified {
+  return verified === "sha256" || verified === "crc32" ? verified : null;
 }
 
 /**
- * Writes `results.jsonl`, and `retry.jsonl` when images are missing whose input is known. Answers whether it is there.
+ * Writes `results.jsonl`, and `retry.jsonl` with the input of the failed images where it is known. Answers whether that
+ * is there. Files that hold the same already are not touched.
  * Rules: RUN-1, RUN-10.
  */
-export async function writeResults(
+export async function writeResults<Line extends { custom_id: string }>(
   dir: string,
-  lines: readonly Pick<ResultLine, "custom_id" | "files">[],
+  lines: readonly Line[],
   input: ReadonlyMap<string, InputLine>,
-  isMissing = (line: Pick<ResultLine, "custom_id" | "files">) => line.files.length === 0,
+  isFailed: (line: Line) => boolean,
 ): Promise<{ hasRetry: boolean }> {
-  const path = join(dir, RESULTS_FILE);
-  await saving(path, () => writeFileDurably(path, toJsonLines(lines)));
-  const retry = lines
-    .filter((line) => isMissing(line))
-    .flatMap((line) => retryLine(input.get(line.custom_id)));
+  await writeWhenChanged(join(dir, RESULTS_FILE), toJsonLines(lines));
+  const retry = lines.filter(isFailed).flatMap((line) => retryLine(input.get(line.custom_id)));
   const retryPath = join(dir, RETRY_FILE);
   if (retry.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
-  else await saving(retryPath, () => writeFileDurably(retryPath, toJsonLines(retry)));
+  else await writeWhenChanged(retryPath, toJsonLines(retry));
   return { hasRetry: retry.length > 0 };
 }
 

@@ -4,7 +4,7 @@ import { ERRORS, ImgbatchError } from "../contract/errors.ts";
 import type { ExitName } from "../contract/exit-codes.ts";
 import type { Limits } from "../contract/limits.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { intendedBatch, type Ledger, lastRound, writeLedger } from "./ledger.ts";
+import { intendedBatch, isLacking, type Ledger, lastRound, writeLedger } from "./ledger.ts";
 import { partsOf, type RetryPart } from "./plan-retry.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
@@ -23,7 +23,10 @@ export interface RetryOptions {
 
 /** Whether a retry was begun whose images are not in the directory yet. */
 export function isRetryOpen(ledger: Ledger): boolean {
-  return lastRound(ledger) > 0 && (ledger.finished_at === null || unsentOf(ledger).length > 0);
+  const round = lastRound(ledger);
+  if (round === 0) return false;
+  const batches = ledger.batches.filter((batch) => batch.round === round);
+  return ledger.finished_at === null || unsentOf(ledger).length > 0 || isLacking({ batches });
 }
 
 /** The batches of a retry that have no id yet. */

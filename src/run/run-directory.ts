@@ -59,11 +59,12 @@ async function refuseForeignFiles(dir: string): Promise<void> {
   }
 }
 
-/** The directory, and each new one above it, on disk when this resolves. */
-export async function makeDurably(dir: string): Promise<void> {
+/** The directory, and each new one above it, on disk when this resolves. Answers the topmost one that is new. */
+export async function makeDurably(dir: string): Promise<string | undefined> {
   const first = await mkdir(dir, { recursive: true });
-  if (first === undefined) return;
+  if (first === undefined) return undefined;
   for (let at = dir; at.length >= first.length; at = dirname(at)) await syncDirectory(dirname(at));
+  return first;
 }
 
 /** What a link in the directory leads to is not the run's to write into. */

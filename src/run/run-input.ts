@@ -1,11 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { saving } from "../client/saving.ts";
 import { expandedCustomIds } from "../contract/text-rules.ts";
-import { writeFileDurably } from "../kernel/durable-file.ts";
 import type { PlannedItem } from "./plan.ts";
 import type { PromptReference } from "./prompts/prompt-item.ts";
 import { referencePath } from "./references.ts";
+import { writeWhenChanged } from "./write-when-changed.ts";
 
 export const INPUT_FILE = "input.jsonl";
 
@@ -19,7 +18,7 @@ export interface InputLine {
 
 export async function writeRunInput(dir: string, items: readonly PlannedItem[]): Promise<void> {
   const path = join(dir, INPUT_FILE);
-  await saving(path, () => writeFileDurably(path, toJsonLines(items.map(toInputLine))));
+  await writeWhenChanged(path, toJsonLines(items.map(toInputLine)));
 }
 
 /** The input of a run, by the id of each image; empty when the directory has none (a mere download). */

@@ -1,7 +1,7 @@
-import { closeSync, openSync, rmSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { accessSync, closeSync, constants, openSync, rmdirSync, rmSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import Sqlite from "better-sqlite3";
-import { saving } from "../client/saving.ts";
+import { isSystemError, saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { makeDurably } from "./run-directory.ts";
@@ -22,14 +22,18 @@ export interface LockOptions {
 /**
  * Works on a run's directory alone: two processes in one directory would write over each other's ledger. The lock is an
  * open exclusive transaction on an empty database, so the system frees it when the process ends, however it ends.
- * Throws `DIRECTORY_IN_USE` when another process has it, `SAVE_FAILED` when the directory cannot be written.
- * Rule: RUN-21.
+ * A directory that cannot be written needs no lock, and one that was made here and stays empty is removed.
+ * Throws `DIRECTORY_IN_USE` when another process has it, `SAVE_FAILED` when the directory cannot be made.
+ * Rules: RUN-21, SAVE-5, SAVE-6.
  */
 export async function withRunLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   const { clock, signal, patienceMs = PATIENCE_MS } = options;
   const path = join(dir, LOCK_FILE);
-  await saving(dir, () => makeDurably(dir));
+  if (isReadOnly(dir)) return work();
+  let made: string | undefined;
   for (let waitedMs = 0; ; waitedMs += POLL_MS) {
+    // Again each time: the owner before may have removed a directory that it had made for nothing.
+    made = (await saving(dir, () => makeDurably(dir))) ?? made;
     await saving(path, async () => closeSync(openSync(path, "a", 0o644)));
     const release = acquire(path);
     if (release !== null) {
@@ -37,6 +41,7 @@ export async function withRunLock<T>(dir: string, options: LockOptions, work: ()
         return await work();
       } finally {
         release();
+        if (made !== undefined) removeEmpty(dir, made);
       }
     }
     if (waitedMs >= patienceMs) {
@@ -44,6 +49,27 @@ export async function withRunLock<T>(dir: string, options: LockOptions, work: ()
       throw new ImgbatchError("DIRECTORY_IN_USE", message);
     }
     await clock.sleep(POLL_MS, signal);
+  }
+}
+
+/** Where nobody can write, nobody writes over anything; what has to be written fails there by itself. */
+function isReadOnly(dir: string): boolean {
+  try {
+    accessSync(dir, constants.W_OK);
+    return false;
+  } catch (error) {
+    return isSystemError(error) && ["EROFS", "EACCES", "EPERM"].includes(error.code);
+  }
+}
+
+/** Removes directories that were made for work that left nothing in them, from `dir` up to `first`. */
+function removeEmpty(dir: string, first: string): void {
+  for (let at = dir; at.length >= first.length; at = dirname(at)) {
+    try {
+      rmdirSync(at);
+    } catch {
+      return;
+    }
   }
 }
 

@@ -8,8 +8,9 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import { routes } from "../contract/routes.ts";
 import { sha256Hex } from "../kernel/ids.ts";
-import { inspect, type Placed } from "./place-file.ts";
-import type { ResultFile } from "./results.ts";
+import { inspect } from "./place-file.ts";
+import { moveInto, requireReplaceable } from "./replace-file.ts";
+import type { ResultFile, Verified } from "./results.ts";
 import type { RunVoice } from "./run-voice.ts";
 import { readContents, type ZippedImage } from "./zip-contents.ts";
 import { openZip } from "./zip-reader.ts";
@@ -50,31 +51,34 @@ export async function fetchZip({ http, batch, items, target, signal, voice }: Zi
 export type TakeImage<T> = (image: ZippedImage, index: number) => Promise<T>;
 
 /**
- * Takes the images of a ZIP one by one, in the order of each item's images. What is wrong with some does not keep the
- * others from being taken; then `VERIFY_FAILED` says all of it.
+ * Takes the images of a ZIP one by one, in the order of each item's images. What is wrong with one (`VERIFY_FAILED`)
+ * does not keep the others from being taken: `wrong` has the first error of each such item.
  */
 export async function takeImages<T>(
   path: string,
   items: readonly BatchItem[],
   take: TakeImage<T>,
   signal?: AbortSignal,
-): Promise<Map<string, T[]>> {
+): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError> }> {
   const zip = await openZip(path);
   try {
     const taken = new Map<string, T[]>();
-    const wrong: string[] = [];
+    const wrong = new Map<string, ImgbatchError>();
+    const counts = new Map<string, number>();
     for (const image of await readContents(zip, items)) {
       signal?.throwIfAborted();
-      const before = taken.get(image.customId) ?? [];
+      const { customId } = image;
+      const index = counts.get(customId) ?? 0;
+      counts.set(customId, index + 1);
       try {
-        taken.set(image.customId, [...before, await take(image, before.length)]);
+        const found = await take(image, index);
+        taken.set(customId, [...(taken.get(customId) ?? []), found]);
       } catch (error) {
         if (!(error instanceof ImgbatchError) || error.code !== "VERIFY_FAILED") throw error;
-        wrong.push(error.message);
+        if (!wrong.has(customId)) wrong.set(customId, error);
       }
     }
-    if (wrong.length > 0) throw wrongFiles(wrong);
-    return taken;
+    return { taken, wrong };
   } finally {
     zip.close();
   }
@@ -83,7 +87,7 @@ export async function takeImages<T>(
 /** An image inside a ZIP that is kept. */
 export interface ZippedFile {
   file: ResultFile;
-  verified: Placed["verified"];
+  verified: Verified;
 }
 
 /** Checks an image without unpacking it; `zip` is how the result names the ZIP. */
@@ -96,23 +100,47 @@ export async function checkInPlace(zip: string, { entry, sha256, bytes }: Zipped
   return { file: { path: zip, entry: entry.name, ...file }, verified };
 }
 
+/** A ZIP that was saved, or found to be there already. */
+export interface SavedZip {
+  images: ResultFile[];
+  bytes: number;
+  /** The same file was there before. */
+  wasThere: boolean;
+}
+
 /**
- * Saves the ZIP of a batch and checks every image in it, and that no item's is absent. One that fails is removed.
- * Rules: RUN-15, CLI-22.
+ * Saves the ZIP of a batch, after every image in it was checked, and that no item's is absent. One that fails is
+ * removed; what is at the target stays until then, and is only replaced by another ZIP when `mayReplace` says so:
+ * otherwise `FILE_EXISTS`.
+ * Rules: RUN-15, CLI-22, SAVE-3.
  */
-export async function saveZip(job: ZipJob): Promise<{ images: ResultFile[]; bytes: number }> {
+export async function saveZip(job: ZipJob, { mayReplace = false } = {}): Promise<SavedZip> {
   const { target, items, signal } = job;
-  const bytes = await fetchZip(job);
+  await requireReplaceable(target);
+  const unchecked = `${target}.unchecked`;
+  const bytes = await fetchZip({ ...job, target: unchecked });
   try {
-    const checked = await takeImages(target, items, (image) => checkInPlace(target, image), signal);
-    const absent = items.filter(
-      (item) => item.status === "success" && (checked.get(item.customId)?.length ?? 0) < item.imageCount,
+    const { taken, wrong } = await takeImages(
+      unchecked,
+      items,
+      (image) => checkInPlace(target, image),
+      signal,
     );
-    if (absent.length > 0)
-      throw wrongFiles(absent.map((item) => `the ZIP lacks an image of ${JSON.stringify(item.customId)}`));
-    return { images: [...checked.values()].flat().map(({ file }) => file), bytes };
+    const absent = items.filter(
+      (item) => item.status === "success" && (taken.get(item.customId)?.length ?? 0) < item.imageCount,
+    );
+    const problems = [
+      ...[...wrong.values()].map((error) => error.message),
+      ...absent
+        .filter(({ customId }) => !wrong.has(customId))
+        .map(({ customId }) => `the ZIP lacks an image of ${JSON.stringify(customId)}`),
+    ];
+    if (problems.length > 0) throw wrongFiles(problems);
+    const images = [...taken.values()].flat().map(({ file }) => file);
+    const wasThere = await moveInto(unchecked, target, mayReplace);
+    return { images, bytes, wasThere };
   } catch (error) {
-    await saving(target, () => rm(target, { force: true }));
+    await saving(target, () => rm(unchecked, { force: true }));
     throw error;
   }
 }

@@ -103,7 +103,7 @@ function prepareLedger({ plan, service, keys, clock }: StartOptions, earlier: Le
     const request = earlier.request ?? requestOf(plan.request);
     return { ...earlier, base_url: service.identity, request };
   }
-  refuseOtherSplit(known, chosen, keys);
+  refuseOtherKeys(known, chosen, keys);
   return newLedger({
     baseUrl: service.identity,
     keyFingerprint: service.keyFingerprint,
@@ -120,9 +120,15 @@ function requestOf({ model, name, mimeType, metadata }: RunRequest): LedgerReque
   return { model, task_name: name, response_mime_type: mimeType, metadata };
 }
 
-/** The same prompts in other batches would have other keys, and be paid again. */
-function refuseOtherSplit(known: readonly unknown[], chosen: readonly string[], keys: KeyChoice): void {
-  if (keys.isNew || keys.explicit !== null || known.length === 0 || known.length === chosen.length) return;
+/** The same prompts with other keys, or in other batches, which have other keys, would be paid again. */
+function refuseOtherKeys(known: readonly unknown[], chosen: readonly string[], keys: KeyChoice): void {
+  if (keys.isNew || known.length === 0) return;
+  if (keys.explicit !== null) {
+    const message =
+      "This directory holds a run that was submitted with another idempotency key, or in other batches: add --new instead of --idempotency-key to generate and pay again, or choose another directory with --output.";
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { param: "--idempotency-key" });
+  }
+  if (known.length === chosen.length) return;
   const message = `This run was split into ${known.length} batches, not ${chosen.length}: give --max-batch as before, or --new to generate and pay again.`;
   throw new ImgbatchError("DIRECTORY_CONFLICT", message);
 }

@@ -1,5 +1,6 @@
 import type { ExitName } from "../contract/exit-codes.ts";
 import type { RunOutcome } from "./collect-run.ts";
+import { isFailed, isMissing } from "./missing-images.ts";
 
 /** How many failed images a run may have and still count as done: a number, or a share of all. */
 export type Allowance = { count: number } | { share: number };
@@ -18,9 +19,15 @@ export interface Counts {
   failed: number;
 }
 
-export function countImages({ lines }: Pick<RunOutcome, "lines">): Counts {
-  const success = lines.filter((line) => line.files.length > 0).length;
-  return { total: lines.length, success, failed: lines.length - success };
+export interface ImageCounts extends Counts {
+  /** Not here, although they have not failed: see `isMissing`. */
+  missing: number;
+}
+
+export function countImages({ lines }: Pick<RunOutcome, "lines">): ImageCounts {
+  const missing = lines.filter(isMissing).length;
+  const failed = lines.filter(isFailed).length;
+  return { total: lines.length, success: lines.length - missing - failed, failed, missing };
 }
 
 /**

@@ -164,3 +164,45 @@ it("[CLI-33] what runs cannot be deleted: exit 6", async () => {
   const cli = await bench({ statuses: ["running"] });
   expect((await cli.here(["delete", "pets-images", "--record"])).code).toBe(6);
 });
+
+it("[SAVE-4] with a submission that is not known, cancel, items and delete do what they can and end with 7", async () => {
+  const cli = await createCli({ statuses: ["running"] });
+  const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
+  await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
+  cli.fake.fault(/^POST/, { lie: (answer) => answer }, { lie: (answer) => answer });
+  cli.fake.always(/^POST [^?]*batches$/, { reset: "after" });
+  const submitted = await cli.here(["submit", "pets.jsonl", "-d", "--max-batch", "1"]);
+  expect(submitted.code).toBe(7);
+  const known = cli.fake.batches[0]?.id ?? "";
+  const says = /batch(es)? (2|3|2, 3) of 3 may exist without being known here: run its submit command again/;
+
+  const items = await cli.here(["items", "pets-images", "--json"]);
+  expect(items.code).toBe(7);
+  expect(items.json()).toMatchObject({ ok: false, exit_code: 7, error: { code: "SUBMISSION_UNKNOWN" } });
+  expect(JSON.stringify(items.json().items)).toContain(known);
+  expect(items.stderr).toMatch(says);
+
+  const cancelled = await cli.here(["cancel", "pets-images"]);
+  expect(cancelled.code).toBe(7);
+  expect(cancelled.stdout).toContain(known);
+  expect(cancelled.stderr).toMatch(says);
+  expect(cli.fake.batches[0]?.wire.status).toBe("cancelled");
+
+  const deleted = await cli.here(["delete", "pets-images", "--outputs", "--json"]);
+  expect(deleted.code).toBe(7);
+  expect(deleted.json().deleted).toContain(known);
+  expect(cli.fake.batches[0]?.wire.status).toBe("output_deleted");
+});
+
+it("[SAVE-4] a run of which nothing is known is exit 7 too", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
+  cli.fake.always(/^POST/, { reset: "after" });
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(7);
+  for (const command of [["cancel"], ["items"], ["delete", "--outputs"]]) {
+    const [name = "", ...flags] = command;
+    const { code, stdout, stderr } = await cli.here([name, "p-images", ...flags]);
+    expect({ name, code, stdout }).toEqual({ name, code: 7, stdout: "" });
+    expect(stderr).toContain("The submission of p-images was not finished: run its submit command again.");
+  }
+});

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
@@ -85,4 +85,41 @@ it("[CLI-23] status looks once and never waits; wait answers with the exit code 
     for (const batch of cli.fake.batches) batch.statuses = [status];
     expect({ status, code: (await cli.here(["wait", id])).code }).toEqual({ status, code: expected });
   }
+});
+
+for (const [what, flag, file, whole] of [
+  ["--item", ["--item", "cat"], "cat.png", "PNG"],
+  ["--zip", ["--zip"], "all.zip", "PK"],
+] as const) {
+  it(`[SAVE-3] download ${what} leaves a file of other content alone unless it may replace it`, async () => {
+    const { cli, id } = await bench();
+    const target = join(cli.cwd, file);
+    const fetch = (...more: string[]) => cli.here(["download", id, ...flag, "-o", file, ...more]);
+    await writeFile(target, "mine");
+    const refused = await fetch();
+    expect(refused.code).toBe(6);
+    expect(refused.stderr).toContain("--force");
+    expect(await readFile(target, "utf8")).toBe("mine");
+    expect(await readdir(cli.cwd)).toEqual([file]);
+    const faults = what === "--zip" ? /\/download/ : /\/content/;
+    cli.fake.fault(faults, { lie: (answer) => ({ ...answer, body: Buffer.from("damaged") }) });
+    expect((await fetch("--force")).code).toBe(9);
+    expect(await readFile(target, "utf8")).toBe("mine");
+    expect((await fetch("--force")).code).toBe(0);
+    expect((await readFile(target)).toString("latin1")).toContain(whole);
+    const again = await fetch();
+    expect({ code: again.code, stdout: again.stdout }).toEqual({ code: 0, stdout: `${file}\n` });
+    expect(again.stderr).toContain(`${file} is there already, the same`);
+    expect(await readdir(cli.cwd)).toEqual([file]);
+  });
+}
+
+it("[SAVE-3] what is no ordinary file is never replaced, and --force alone means nothing", async () => {
+  const { cli, id } = await bench();
+  await writeFile(join(cli.cwd, "real.png"), "mine");
+  await symlink("real.png", join(cli.cwd, "link.png"));
+  for (const flag of [["--item", "cat"], ["--zip"]])
+    expect((await cli.here(["download", id, ...flag, "-o", "link.png", "--force"])).code).toBe(6);
+  expect(await readFile(join(cli.cwd, "real.png"), "utf8")).toBe("mine");
+  expect((await cli.here(["download", id, "--force"])).code).toBe(2);
 });

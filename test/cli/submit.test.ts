@@ -37,7 +37,7 @@ it("[CLI-2] the result of submit as JSON has the counts, the batches, the files 
     directory: "pets-images",
     fetched_count: 2,
   });
-  expect(first.counts).toEqual({ total: 2, success: 2, failed: 0 });
+  expect(first.counts).toEqual({ total: 2, success: 2, failed: 0, missing: 0 });
   const again = await cli.here(["--json", "submit", "pets.jsonl"]);
   expect(again.json()).toMatchObject({ ok: true, replayed: true, fetched_count: 0 });
   expect(again.stderr).toMatch(/re-using imgbatch_\w+ submitted 2 h ago \(--new to generate again\)/);
@@ -121,10 +121,11 @@ it("[CLI-6] --dry-run counts, estimates and prints the keys, and submits nothing
   expect(await readdir(cli.cwd)).toEqual(["pets.jsonl"]);
 });
 
-it("[CLI-7] --max-cost refuses a dearer run before anything is sent, and needs a price", async () => {
+it("[CLI-7] [SAVE-6] --max-cost refuses a dearer run before anything is sent or left, and needs a price", async () => {
   const cli = await bench();
   const refused = await cli.here(["submit", "pets.jsonl", "--max-cost", "0.05"]);
   expect(refused.code).toBe(8);
+  expect(await readdir(cli.cwd)).toEqual(["pets.jsonl"]);
   expect(refused.stderr).toContain("2 images would cost $0.067, more than --max-cost $0.05");
   expect((await cli.here(["submit", "pets.jsonl", "--max-cost", "0.07"])).code).toBe(0);
   expect((await cli.here(["submit", "pets.jsonl", "--max-cost", "0"])).code).toBe(0);
@@ -234,10 +235,9 @@ it("[CLI-12] a disk that refuses is exit 9 and the message names the path", asyn
 });
 
 it("[CLI-12] a downloaded file that is not what it should be is exit 9", async () => {
-  const cli = await bench({
-    tamper: (files) =>
-      files.map((file) => ({ ...file, data: file.name === "images/cat.png" ? Buffer.from("x") : file.data })),
-  });
+  const cli = await bench();
+  cli.fake.always(/\/download/, { status: 404 });
+  cli.fake.always(/cat\/content/, { lie: (answer) => ({ ...answer, body: Buffer.from("x") }) });
   expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(9);
 });
 

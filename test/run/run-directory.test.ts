@@ -148,7 +148,7 @@ it("[RUN-9] --new makes a second batch, replaces the files, and a crash of it is
   const bench = await createBench();
   await bench.submit(TWO);
   const first = await bench.ledger();
-  bench.fake.fault(/\/download/, { status: 500 });
+  bench.fake.fault(/\/items\?/, { status: 500 });
   await expect(bench.submit(TWO, { isNew: true })).rejects.toMatchObject({ code: "INTERNAL_ERROR" });
   expect(bench.fake.batches).toHaveLength(2);
   const outcome = await bench.submit(TWO, { isNew: true });
@@ -307,4 +307,20 @@ it("[RUN-1] results are in the order of the input also when the service lists it
   bench.fake.batches[0]?.items.reverse();
   await bench.submit(TWO);
   expect((await bench.results()).map((line) => line.custom_id)).toEqual(["cat", "dog_01", "dog_02"]);
+});
+
+it("[SAVE-7] a caller's key that is not the one of the directory's run is a conflict, and nothing is sent", async () => {
+  const bench = await createBench();
+  await bench.submit(TWO, { explicit: "mine" });
+  await expect(bench.submit(TWO, { explicit: "other" })).rejects.toMatchObject({
+    code: "DIRECTORY_CONFLICT",
+  });
+  await expect(bench.submit(TWO, { explicit: "mine", limits: { itemsPerBatch: 1 } })).rejects.toThrow(
+    "--new",
+  );
+  expect(await bench.submit(TWO, { explicit: "mine" })).toMatchObject({ replayed: true, fetchedCount: 0 });
+  expect(await bench.submit(TWO)).toMatchObject({ replayed: true, fetchedCount: 0 });
+  expect(bench.fake.batches).toHaveLength(1);
+  expect(await bench.submit(TWO, { isNew: true })).toMatchObject({ replayed: false });
+  expect(bench.fake.batches).toHaveLength(2);
 });

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { getBatch } from "../../src/client/batches.ts";
@@ -57,4 +57,19 @@ it("[RUN-21] who only looks at a run notes what it saw, and leaves the ledger to
   expect((await bench.ledger()).batches[0]?.status).toBe("queued");
   await recordInLedger(bench.dir, [batch], wallClock);
   expect((await bench.ledger()).batches[0]?.status).toBe("completed");
+});
+
+it("[SAVE-6] directories that were made for work that leaves nothing do not stay; those that were there do", async () => {
+  const root = await tempDir();
+  const clock = new InstantClock();
+  const dir = join(root, "a", "b");
+  await expect(withRunLock(dir, { clock }, async () => Promise.reject(new Error("refused")))).rejects.toThrow(
+    "refused",
+  );
+  expect(await readdir(root)).toEqual([]);
+  await mkdir(join(root, "a"));
+  await withRunLock(dir, { clock }, async () => {});
+  expect(await readdir(root, { recursive: true })).toEqual(["a"]);
+  await withRunLock(dir, { clock }, () => writeFile(join(dir, "kept"), ""));
+  expect(await readdir(dir)).toEqual(["kept"]);
 });

@@ -1,8 +1,9 @@
 import { mkdir, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
+import { judgeMissing } from "../../src/run/missing-images.ts";
 import { leaveRun } from "../../src/run/start-run.ts";
 import { packZip, png } from "../support/fake-service.ts";
-import { createBench } from "../support/run-harness.ts";
+import { type Bench, createBench } from "../support/run-harness.ts";
 
 const TWO = [
   { custom_id: "cat", prompt: "a cat" },
@@ -45,9 +46,10 @@ it("[RUN-22] one batch as the answer to two different requests is refused, and t
   expect(bench.fake.batches).toHaveLength(2);
 });
 
-it("[RUN-16] an item without an outcome in a batch that has ended is a failure that says so", async () => {
-  const bench = await createBench();
-  await bench.submit(TWO, { onlyStart: true });
+/** A run whose cat the service has not decided about, although the batch has ended. */
+async function lateCat(ending: string): Promise<Bench> {
+  const bench = await createBench({ statuses: [ending] });
+  await bench.submit(TWO, { onlyStart: true, isNew: true });
   const [cat] = bench.fake.batches[0]?.items ?? [];
   Object.assign(cat ?? {}, { status: "pending", images: [] });
   bench.fake.always(/\/items\?/, {
@@ -57,9 +59,34 @@ it("[RUN-16] an item without an outcome in a batch that has ended is a failure t
       return { ...answer, body: Buffer.from(JSON.stringify(page)) };
     },
   });
-  const outcome = await bench.submit(TWO);
-  expect(outcome.lines[0]).toMatchObject({ status: "pending", files: [], error: { code: "NO_OUTCOME" } });
-  expect(outcome.lines[1]?.files).toHaveLength(1);
+  return bench;
+}
+
+it.each(["failed", "cancelled"])(
+  "[RUN-16] an item without an outcome in a batch that has %s is a failure that says so",
+  async (ending) => {
+    const bench = await lateCat(ending);
+    const outcome = await bench.submit(TWO);
+    expect(outcome.lines[0]).toMatchObject({ status: "pending", files: [], error: { code: "NO_OUTCOME" } });
+    expect(outcome.lines[1]?.files).toHaveLength(1);
+    expect(await bench.read("retry.jsonl")).toContain('"cat"');
+  },
+);
+
+it("[SAVE-2] an item without an outcome in a completed batch has not failed, and is had when it comes", async () => {
+  const bench = await lateCat("completed");
+  const outcome = await bench.submit(TWO, { isNew: true });
+  expect(outcome).toMatchObject({ hasRetry: false, fetchedCount: 1 });
+  expect(outcome.lines[0]).toMatchObject({ files: [], error: { code: "BATCH_IMAGE_NOT_READY" } });
+  expect(judgeMissing(outcome.lines)).toEqual({ exit: "temporary", code: "BATCH_IMAGE_NOT_READY" });
+  expect(await readdir(bench.dir)).not.toContain("retry.jsonl");
+  expect((await bench.ledger()).batches[0]?.missing_count).toBe(1);
+  const [cat] = bench.fake.batches[0]?.items ?? [];
+  Object.assign(cat ?? {}, { status: "success", images: [png("cat")] });
+  const again = await bench.submit(TWO, { isNew: true });
+  expect(again).toMatchObject({ replayed: true, fetchedCount: 1 });
+  expect(judgeMissing(again.lines)).toBeNull();
+  expect((await bench.ledger()).batches[0]?.missing_count).toBeUndefined();
 });
 
 it("[RUN-9] when the images of a fresh run are gone, --new makes another one", async () => {

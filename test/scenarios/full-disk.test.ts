@@ -94,3 +94,46 @@ for (const { when, size, left, batches } of moments) {
     20_000,
   );
 }
+
+/** Runs the commands on a disk of its own: writable first, then read-only, then with an image gone. */
+const READ_ONLY = `
+mount -t tmpfs -o size=4m tmpfs disk
+run() { name=$1; shift; "$node" "$bin" "$@" -q >/dev/null 2>>log; echo "$name $?"; }
+run first submit p.jsonl -o disk/out
+mount -o remount,ro disk
+run submit submit p.jsonl -o disk/out
+run download download disk/out
+run retry retry disk/out
+run wait wait disk/out
+run other submit p.jsonl -o disk/other
+mount -o remount,rw disk; rm disk/out/images/a.png; mount -o remount,ro disk
+run damaged submit p.jsonl -o disk/out
+`;
+
+it.skipIf(!canMount)(
+  "[SAVE-5] a whole run on a disk that is read-only is exit 0, and what must be written there is exit 9",
+  async () => {
+    const cli = await createCli();
+    const lines = ["a", "b"].map((custom_id) => JSON.stringify({ custom_id, prompt: custom_id }));
+    writeFileSync(join(cli.cwd, "p.jsonl"), lines.join("\n"));
+    mkdirSync(join(cli.cwd, "disk"));
+    const env = cleanEnvironment({
+      IMGBATCH_BASE_URL: cli.fake.url,
+      IMGBATCH_API_KEY: FAKE_KEY,
+      node: process.execPath,
+      bin: BIN,
+    });
+    const { stdout } = await runProgram("unshare", ["-rm", "sh", "-c", READ_ONLY], { cwd: cli.cwd, env });
+    expect(stdout.trim().split("\n")).toEqual([
+      "first 0",
+      "submit 0",
+      "download 0",
+      "retry 0",
+      "wait 0",
+      "other 9",
+      "damaged 9",
+    ]);
+    expect(cli.fake.batches).toHaveLength(1);
+  },
+  30_000,
+);

@@ -101,7 +101,7 @@ const cases: Record<string, Case> = {
       const pending = (answer: Answer) => claim({ data: read(answer).data.map(waiting) })(answer);
       fake.fault(ITEMS, { lie: pending });
     },
-    ends: [5, "NO_IMAGES"],
+    ends: [7, "BATCH_IMAGE_NOT_READY"],
     again: 0,
   },
   "counts that do not add up": {
@@ -120,13 +120,22 @@ const cases: Record<string, Case> = {
   "half a ZIP as if it were whole": {
     prepare: (fake) =>
       fake.fault(ZIP, { lie: (answer) => ({ ...answer, body: answer.body.subarray(0, 150) }) }),
+    ends: [0],
+    again: 0,
+  },
+  "half a ZIP and half an image as if they were whole": {
+    prepare: (fake) => {
+      const half = (answer: Answer) => ({ ...answer, body: answer.body.subarray(0, answer.body.length / 2) });
+      fake.fault(ZIP, { lie: half });
+      fake.fault(/content/, { lie: half });
+    },
     ends: [9, "VERIFY_FAILED"],
     again: 0,
   },
   "a ZIP that wants to write elsewhere": {
     prepare: () => {},
     options: { tamper: (files) => [...files, { name: "../../escaped.png", data: png("evil") }] },
-    ends: [9, "VERIFY_FAILED"],
+    ends: [0],
   },
   "everything packed, as if it were web pages": {
     prepare: (fake) =>

@@ -7,7 +7,7 @@ import { describeCancel, releasedMicroUsd } from "../cancelled.ts";
 import type { RunCommand } from "../command.ts";
 import { eachBatch } from "../each-batch.ts";
 import { lookAt } from "../look.ts";
-import { recordAll, requireReachable, resolveTarget } from "../targets.ts";
+import { recordAll, requireReachable, resolveTarget, withUnknown } from "../targets.ts";
 import { withService } from "../with-service.ts";
 
 /** `imgbatch cancel`: stops a batch, or every batch of a run; what is finished stays and is paid. */
@@ -26,11 +26,9 @@ export const run: RunCommand = async (context) => {
     const batches = ended.map(({ batch }) => batch);
     await recordAll([target], batches);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
-    if (target.unsent > 0)
-      output.warn(`${target.unsent} batches of this run may be unknown to it: run submit again`);
     if (batches.some((batch) => batch.successCount > 0))
       output.note(`next: imgbatch download ${target.argument}`);
-    return {
+    return withUnknown(target, output, {
       exitCode: EXIT_CODES.ok.code,
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
@@ -38,7 +36,7 @@ export const run: RunCommand = async (context) => {
         batches: batches.map((batch) => batch.raw),
       },
       lines: batches.map(batchLine),
-    };
+    });
   });
 };
 

@@ -4,7 +4,7 @@ import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import type { RunCommand } from "../command.ts";
 import { eachBatch } from "../each-batch.ts";
 import { flagOption } from "../option-values.ts";
-import { requireReachable, resolveTarget } from "../targets.ts";
+import { requireReachable, resolveTarget, withUnknown } from "../targets.ts";
 import { withService } from "../with-service.ts";
 
 /** `imgbatch delete`: removes from the service the images of ended batches, their records, or both. */
@@ -30,6 +30,7 @@ export const run: RunCommand = async (context) => {
     const ids = await eachBatch(target.ids, remove, (id) => `${what} of ${id} deleted`);
     for (const id of ids) output.note(`${what} of ${id} deleted`);
     if (target.run !== null) output.note(`the files in ${target.argument} are untouched`);
-    return { exitCode: EXIT_CODES.ok.code, json: { deleted: ids, outputs, record }, lines: ids };
+    const json = { deleted: ids, outputs, record };
+    return withUnknown(target, output, { exitCode: EXIT_CODES.ok.code, json, lines: ids });
   });
 };

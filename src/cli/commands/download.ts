@@ -12,7 +12,7 @@ import { downloadItem } from "../download-item.ts";
 import { downloadZip } from "../download-zip.ts";
 import { lookAtAll } from "../look.ts";
 import { flagOption, type TypedOptions, textOption, wholeOption } from "../option-values.ts";
-import { readReportFlags, writeRunReports } from "../run-reports.ts";
+import { fetchAgain, readReportFlags, writeRunReports } from "../run-reports.ts";
 import { requireReachable, requireSubmitted, resolveTarget, type Target } from "../targets.ts";
 import { type ConnectedService, withService } from "../with-service.ts";
 
@@ -30,7 +30,11 @@ export const run: RunCommand = async (context) => {
   if (item === undefined && index !== undefined)
     throw new ImgbatchError("USAGE", "--index goes with --item.");
 
-  if (item !== undefined || wantsZip) refuseReports(options);
+  const mayReplace = flagOption(options, "force");
+  const isOneFile = item !== undefined || wantsZip;
+  if (isOneFile) refuseReports(options);
+  else if (mayReplace)
+    throw new ImgbatchError("USAGE", "--force goes with --item or --zip.", { param: "--force" });
 
   const target = await resolveTarget(argument, cwd);
   requireSubmitted([target]);
@@ -38,11 +42,14 @@ export const run: RunCommand = async (context) => {
     requireReachable([target], service);
     const { http } = service;
     if (item !== undefined) {
-      return downloadItem({ http, ids: target.ids, customId: item, index: index ?? 0, output, cwd, signal });
+      const { ids } = target;
+      const one = { ids, customId: item, index: index ?? 0 };
+      return downloadItem({ http, ...one, output, mayReplace, cwd, signal, voice: context.output });
     }
     const batches = await lookAtAll(http, target.ids, signal);
     requireEnded(batches);
-    if (wantsZip) return downloadZip({ http, batches, output, cwd, signal, voice: context.output });
+    if (wantsZip)
+      return downloadZip({ http, batches, output, mayReplace, cwd, signal, voice: context.output });
     const shownDir = output ?? argument;
     return withRunLock(resolve(cwd, shownDir), { clock: systemClock, signal }, () =>
       downloadDirectory(context, service, target, batches, shownDir),
@@ -78,7 +85,8 @@ async function downloadDirectory(
   });
   voice.settle();
   const { model = null, task_name: name = null } = ledger.request ?? {};
-  await writeRunReports(context, { outcome, shownDir, model, name, flags: readReportFlags(context) });
+  const flags = readReportFlags(context);
+  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
   return describeRun(context, { outcome, replayed: null, shownDir });
 }
 

@@ -9,7 +9,7 @@ import { type Column, tableLines } from "../columns.ts";
 import type { RunCommand } from "../command.ts";
 import { choiceOption, flagOption } from "../option-values.ts";
 import { recordLine } from "../records.ts";
-import { requireReachable, resolveTarget, type Target } from "../targets.ts";
+import { requireReachable, resolveTarget, type Target, withUnknown } from "../targets.ts";
 import { type ConnectedService, withService } from "../with-service.ts";
 
 interface FoundItem extends BatchItem {
@@ -29,14 +29,14 @@ export const run: RunCommand = async (context) => {
     const hasMore = shown.length < wanted.length;
     if (hasMore) output.note(`${wanted.length - shown.length} more: --all`);
     if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);
-    return {
+    return withUnknown(target, output, {
       exitCode: EXIT_CODES.ok.code,
       json: {
         items: shown.map((item) => ({ ...item.raw, custom_id: item.customId, batch_id: item.batchId })),
         has_more: hasMore,
       },
       lines: results.isForPeople ? table(shown, results.columns) : shown.map(record),
-    };
+    });
   });
 };
 

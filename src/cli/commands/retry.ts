@@ -68,8 +68,8 @@ async function retry(
   const keepZip = (await readResults(dir)).some((line) =>
     line.files.some((file) => file.entry !== undefined),
   );
-  if (isRetryOpen(ledger)) {
-    const images = unsentImages(ledger);
+  const images = unsentImages(ledger);
+  if (isRetryOpen(ledger) && !(options.withLost && images === 0)) {
     if (dryRun) return describeDry(options, model, { images, batches: 0, refused: 0 });
     createBudget(options, model).approveImages(images);
     voice.note("an earlier retry is not finished: going on with it");
@@ -77,13 +77,14 @@ async function retry(
     return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
   }
   const outcome = await collectEnded(work, keepZip);
-  const plan = await planRetry(work, outcome.lines, options.withRefused);
-  const images = plan.parts.reduce((sum, part) => sum + part.ids.length, 0);
+  const include = { refused: options.withRefused, lost: options.withLost };
+  const plan = await planRetry(work, outcome.lines, include);
+  const count = plan.parts.reduce((sum, part) => sum + part.ids.length, 0);
   if (dryRun)
-    return describeDry(options, model, { images, batches: plan.parts.length, refused: plan.refused });
-  if (images === 0) return describeNothing(context, options, outcome, plan);
+    return describeDry(options, model, { images: count, batches: plan.parts.length, refused: plan.refused });
+  if (count === 0) return describeNothing(context, options, outcome, plan);
   if (plan.refused > 0) voice.note(refusedNote(plan.refused));
-  createBudget(options, model).approveImages(images);
+  createBudget(options, model).approveImages(count);
   const started = await startRetry(work, plan.parts);
   return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
 }

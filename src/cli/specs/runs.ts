@@ -57,6 +57,10 @@ export const retry: CommandSpec = {
       flags: "--include-refused",
       description: "also what was refused for its prompt (SAFETY_BLOCKED, INVALID_ARGUMENT)",
     },
+    {
+      flags: "--include-lost",
+      description: "also what was made and paid, but cannot be fetched any more; paid again",
+    },
     { flags: "--dry-run", description: "count and estimate; submit nothing" },
     ...runOptions,
   ],
@@ -94,6 +98,7 @@ export const download: CommandSpec = {
     { flags: "--zip", description: "the ZIP itself" },
     { flags: "--item <id>", description: "one item's image" },
     { flags: "--index <n>", description: "with --item: which of its images, from 0", default: "0" },
+    { flags: "--force", description: "with --zip or --item: replace a file of other content" },
     ...reportOptions,
   ],
   examples: ["imgbatch download out", "imgbatch download imgbatch_… --item cat --output cat.png"],
