@@ -4,7 +4,8 @@ import { saving } from "../client/saving.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { writeFileDurably } from "../kernel/durable-file.ts";
 import { codePointLength } from "../kernel/text.ts";
-import { type InputLine, readJsonLines, toJsonLines } from "./run-input.ts";
+import { writeJsonLines } from "./json-lines.ts";
+import { type InputLine, type RunInput, readJsonLines, toJsonLines } from "./run-input.ts";
 
 export const RESULTS_FILE = "results.jsonl";
 export const RETRY_FILE = "retry.jsonl";
@@ -47,18 +48,21 @@ export async function readResults(dir: string): Promise<ResultLine[]> {
 export async function writeResults(
   dir: string,
   lines: readonly Pick<ResultLine, "custom_id" | "files">[],
-  input: ReadonlyMap<string, InputLine>,
+  input: Pick<RunInput, "get" | "has">,
   isMissing = (line: Pick<ResultLine, "custom_id" | "files">) => line.files.length === 0,
 ): Promise<{ hasRetry: boolean }> {
   const path = join(dir, RESULTS_FILE);
   await saving(path, () => writeFileDurably(path, toJsonLines(lines)));
-  const retry = lines
-    .filter((line) => isMissing(line))
-    .flatMap((line) => retryLine(input.get(line.custom_id)));
+  const missing = lines.filter((line) => isMissing(line) && input.has(line.custom_id));
+  const retry = {
+    *[Symbol.iterator]() {
+      for (const line of missing) yield* retryLine(input.get(line.custom_id));
+    },
+  };
   const retryPath = join(dir, RETRY_FILE);
-  if (retry.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
-  else await saving(retryPath, () => writeFileDurably(retryPath, toJsonLines(retry)));
-  return { hasRetry: retry.length > 0 };
+  if (missing.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
+  else await writeJsonLines(retryPath, retry);
+  return { hasRetry: missing.length > 0 };
 }
 
 function retryLine(input: InputLine | undefined): InputLine[] {

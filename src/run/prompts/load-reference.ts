@@ -7,8 +7,17 @@ import { readFacts } from "../hash-file.ts";
 import { HEADER_BYTES, type ImageHeader, readImageHeader } from "../image-header.ts";
 import type { ReferenceSpec } from "./check-row.ts";
 import type { PromptReference, Report } from "./prompt-item.ts";
+import type { Spool } from "./spool.ts";
 
 const ACCEPTED = "must be a PNG, JPEG or WebP image";
+
+export interface LoadOptions {
+  /** Paths are taken from here on. */
+  baseDir: string;
+  limits: Limits;
+  /** Takes the bytes of inline images. */
+  spool: Spool;
+}
 
 /**
  * Looks at a reference image: size, type by its bytes, hash. Null when something is wrong with it, which is reported.
@@ -17,11 +26,10 @@ const ACCEPTED = "must be a PNG, JPEG or WebP image";
  */
 export async function loadReference(
   spec: ReferenceSpec,
-  baseDir: string,
-  limits: Limits,
+  { baseDir, limits, spool }: LoadOptions,
   report: Report,
 ): Promise<PromptReference | null> {
-  if (spec.inline !== undefined) return inlineReference(spec, spec.inline, limits, report);
+  if (spec.inline !== undefined) return inlineReference(spec, spec.inline, { limits, spool }, report);
   if (spec.path === undefined) return null;
   const path = resolve(baseDir, spec.path);
   const facts = await readImageFile(path, limits.referenceImageBytes);
@@ -64,7 +72,7 @@ async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts
 function inlineReference(
   spec: ReferenceSpec,
   inline: { data: string; mimeType: string },
-  limits: Limits,
+  { limits, spool }: Pick<LoadOptions, "limits" | "spool">,
   report: Report,
 ): PromptReference | null {
   const data = Buffer.from(inline.data, "base64");
@@ -85,8 +93,8 @@ function inlineReference(
       : IMAGE_MIME_TYPES.join(", ");
     return wrong("mime_type", `is ${JSON.stringify(inline.mimeType)}; it should be ${right}`);
   }
-  const facts = { sha256: sha256Hex(data), bytes: data.length, header, source: { data } };
-  return toReference(spec, facts, report);
+  const facts = { sha256: sha256Hex(data), bytes: data.length, header };
+  return toReference(spec, { ...facts, source: { kept: spool.keep(data) } }, report);
 }
 
 function toReference(

@@ -46,7 +46,7 @@ export interface ReportFacts {
   ledger: Ledger;
   lines: readonly EndedImage[];
   /** By the id of each image, as `readRunInput` answers it. */
-  input: ReadonlyMap<string, Pick<InputLine, "prompt">>;
+  input: { get(id: string): Pick<InputLine, "prompt"> | undefined };
   nowMs: number;
   /** Instead of `imgbatch retry`, where that does not fit; null for none. */
   retryCommand?: string | null;
