@@ -7,7 +7,7 @@
 import { spawn } from "node:child_process";
 import { randomFillSync } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, mkdtemp, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";

@@ -53,9 +53,10 @@ export class Spool {
   /** The same for well-formed text. */
   keepText(text: string): LongText {
     if (this.#takeMemory(2 * text.length)) return text;
-    const kept = this.#append(Buffer.from(text));
+    const kept = this.#append(Buffer.from(text, "utf16le"));
     const jsonBytes = Buffer.byteLength(JSON.stringify(text));
-    return { length: text.length, jsonBytes, read: () => kept.read().toString("utf8") };
+    const { length } = text;
+    return { length, jsonBytes, read: () => kept.read().toString("utf16le") };
   }
 
   #takeMemory(bytes: number): boolean {
@@ -68,7 +69,9 @@ export class Spool {
     this.#file ??= new SpoolFile();
     const file = this.#file;
     const start = file.append(data);
-    return { bytes: data.length, read: () => file.read(start, data.length) };
+    // Not `data.length` below: what a function names, it holds.
+    const bytes = data.length;
+    return { bytes, read: () => file.read(start, bytes) };
   }
 }
 
