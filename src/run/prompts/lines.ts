@@ -1,4 +1,4 @@
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import { formatBytes } from "../../kernel/text.ts";
 
 /** A line of a prompt file. */
@@ -57,7 +57,7 @@ export async function* readLines(
 function toLine(number: number, bytes: Buffer, isFirst: boolean): Line {
   if (isFirst && ((bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)))
     return { number, text: "", problem: UTF_16 };
-  const text = bytes.toString("utf8");
+  const text = isAscii(bytes) ? bytes.toString("latin1") : bytes.toString("utf8");
   const isMarked = isFirst && text.startsWith(BYTE_ORDER_MARK);
   return { number, text: isMarked ? text.slice(1) : text, problem: isUtf8(bytes) ? null : BAD_TEXT };
 }
