@@ -72,6 +72,8 @@ export interface CommandContext {
   results: Results;
   /** All of standard input. */
   readStdin(): Promise<Uint8Array>;
+  /** The same piece by piece. */
+  stdin(): AsyncIterable<Uint8Array>;
   /** Finds or starts the service. Call `close` at the end. */
   connect(needs: { workers: boolean }): Promise<ServiceConnection>;
 }

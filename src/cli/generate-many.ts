@@ -29,10 +29,10 @@ export async function generateMany(
   options: GenerateOptions,
   file: string,
 ): Promise<CommandResult> {
-  const { cwd, readStdin, output: voice } = context;
+  const { cwd, stdin, output: voice } = context;
   const shownDir = options.output ?? defaultDir(file);
   const dir = resolve(cwd, shownDir);
-  const read = await readPromptFiles([{ name: file, cwd, readStdin }], {
+  const read = await readPromptFiles([{ name: file, cwd, stdin }], {
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
   });

@@ -51,7 +51,7 @@ export async function generateOne(
 /** The bytes that were checked, not what may be in the file by now. */
 async function readInput(image: PromptReference) {
   const { source, sha256, mimeType } = image;
-  const data = "data" in source ? source.data : await readFile(source.path);
+  const data = "kept" in source ? source.kept.read() : await readFile(source.path);
   if (sha256Hex(data) === sha256) return { mimeType, data };
   throw new ImgbatchError("INVALID_INPUT", "An input image changed while it was read; nothing was sent.");
 }

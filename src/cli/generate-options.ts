@@ -7,6 +7,7 @@ import { hasUnstorableText } from "../kernel/text.ts";
 import { loadReference } from "../run/prompts/load-reference.ts";
 import { STDIN } from "../run/prompts/prompt-files.ts";
 import type { PromptReference } from "../run/prompts/prompt-item.ts";
+import { Spool } from "../run/prompts/spool.ts";
 import type { CommandContext } from "./command.ts";
 import * as read from "./option-values.ts";
 
@@ -111,11 +112,13 @@ function sizeOption(options: read.TypedOptions): SizeTier | undefined {
 async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {
   const paths = Array.isArray(options.image) ? options.image.map(String) : [];
   const loaded: PromptReference[] = [];
+  const spool = new Spool();
   for (const path of paths) {
     if ((await stat(resolve(cwd, path)).catch(() => null)) === null)
       throw usage("--image", `there is no file ${JSON.stringify(path)}`);
     let problem = "";
-    const image = await loadReference({ field: "--image", path }, cwd, DEFAULT_LIMITS, (_field, message) => {
+    const options = { baseDir: cwd, limits: DEFAULT_LIMITS, spool };
+    const image = await loadReference({ field: "--image", path }, options, (_field, message) => {
       problem = message;
     });
     if (image === null) throw usage("--image", problem);

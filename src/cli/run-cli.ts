@@ -11,7 +11,7 @@ import { type Invocation, readCommandLine } from "./program.ts";
 import { toImgbatchError } from "./report.ts";
 import { type SignalWatch, watchSignals } from "./signals.ts";
 import { guardStreams } from "./standard-streams.ts";
-import { readAll, type Terminal } from "./terminal.ts";
+import { piecesOf, readAll, type Terminal } from "./terminal.ts";
 import { readVersion } from "./version.ts";
 
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
@@ -120,6 +120,7 @@ async function work(
     output,
     results,
     readStdin: () => readAll(terminal.stdin, watch.signal),
+    stdin: () => piecesOf(terminal.stdin, watch.signal),
     connect: async (needs) => {
       const { connect } = await import("./connect.ts");
       const connection = await connect(global, needs, output, watch.signal);

@@ -10,26 +10,44 @@ export interface Terminal {
   exit(code: number): void;
 }
 
-/** Everything of a stream. Throws the signal's reason when it is aborted first: an end may never come. */
-export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  const read = async () => {
-    for await (const chunk of stream) chunks.push(chunk);
+/** The pieces of a stream. Throws the signal's reason when it is aborted first: an end may never come. */
+export async function* piecesOf(
+  stream: AsyncIterable<Uint8Array>,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  signal.throwIfAborted();
+  const pieces = stream[Symbol.asyncIterator]();
+  // One promise for all of them would hold on to every piece.
+  const next = async () => {
+    let stop = () => {};
+    try {
+      return await new Promise<IteratorResult<Uint8Array>>((resolve, reject) => {
+        stop = () => reject(signal.reason);
+        signal.addEventListener("abort", stop, { once: true });
+        pieces.next().then(resolve, reject);
+      });
+    } finally {
+      signal.removeEventListener("abort", stop);
+    }
   };
-  let stop = () => {};
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
-    signal.addEventListener("abort", stop, { once: true });
-  });
-  if (signal.aborted) throw signal.reason;
   try {
-    await Promise.race([read(), aborted]);
+    for (;;) {
+      signal.throwIfAborted();
+      const { value, done } = await next();
+      if (done) return;
+      yield value;
+    }
   } finally {
-    signal.removeEventListener("abort", stop);
     // A stream that nobody reads to its end would keep the process.
-    if (signal.aborted && "destroy" in stream && typeof stream.destroy === "function") stream.destroy();
+    if ("destroy" in stream && typeof stream.destroy === "function") stream.destroy();
   }
-  return Buffer.concat(chunks);
+}
+
+/** Everything of a stream, as `piecesOf` gives it. */
+export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of piecesOf(stream, signal)) pieces.push(piece);
+  return Buffer.concat(pieces);
 }
 
 /** Whether to colour what goes to a stream: only on a terminal that can, and never against NO_COLOR or `--no-color`. */

@@ -3,6 +3,7 @@ import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { getBatch } from "./batches.ts";
 import type { Http } from "./http.ts";
+import type { PollTurns } from "./poll-turns.ts";
 import type { Batch } from "./read-batch.ts";
 import { mayPass } from "./retry-policy.ts";
 
@@ -37,6 +38,10 @@ export interface PollOptions {
   isLocal: boolean;
   /** The service lives in another process's command. */
   isBorrowed?: boolean;
+  /** When the batch was made, from which its pace counts; default now. One that is still to come counts as now. */
+  sinceMs?: number | null;
+  /** Shared with the pollers of other batches of the service. */
+  turns?: PollTurns;
   /** A fixed interval in ms instead of the usual pace. */
   intervalMs?: number | undefined;
   /** Its reason is thrown, as it is: an interruption or the end of the time. */
@@ -51,8 +56,9 @@ export interface PollOptions {
  * Rules: HTTP-15, HTTP-16, HTTP-17.
  */
 export async function pollUntilDone(id: string, options: PollOptions): Promise<Batch> {
-  const { http, clock, random, signal } = options;
-  const startMs = clock.nowMs();
+  const { http, clock, random, signal, turns } = options;
+  const startMs = Math.min(options.sinceMs ?? Number.POSITIVE_INFINITY, clock.nowMs());
+  const look = () => getBatch(http, id, { signal, maxRetries: 0, nowMs: clock.nowMs() });
   const pace =
     options.intervalMs === undefined
       ? options.isLocal
@@ -63,25 +69,29 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
   let failures = 0;
   for (let looks = 0; ; looks++) {
     let askedForMs: number | null;
-    let delayMs = pace(clock.nowMs() - startMs, looks, random);
+    let delayMs: number;
+    const usualMs = () => pace(clock.nowMs() - startMs, looks, random);
     try {
-      const look = await getBatch(http, id, { signal, maxRetries: 0, nowMs: clock.nowMs() });
-      options.onLook?.(look.batch);
-      if (look.batch.isDone) return look.batch;
+      const { batch, retryAfterMs } = await (turns === undefined ? look() : turns.take(look, signal));
+      options.onLook?.(batch);
+      if (batch.isDone) return batch;
       failures = 0;
-      askedForMs = look.retryAfterMs;
+      askedForMs = withinReason(retryAfterMs, options.isLocal);
+      delayMs = usualMs();
     } catch (error) {
       failures++;
       if (!mayPass(error) || failures > patience.failures) throw error;
-      askedForMs = error.retryAfterMs ?? null;
-      delayMs = Math.max(delayMs, backoffMs(failures, patience.backoff, random));
-      options.onFailure?.(error, askedForMs === null ? delayMs : withinReason(askedForMs, options.isLocal));
+      askedForMs = withinReason(error.retryAfterMs ?? null, options.isLocal);
+      delayMs = Math.max(usualMs(), backoffMs(failures, patience.backoff, random));
+      options.onFailure?.(error, askedForMs ?? delayMs);
     }
-    await clock.sleep(askedForMs === null ? delayMs : withinReason(askedForMs, options.isLocal), signal);
+    if (askedForMs !== null) turns?.keepQuiet(askedForMs);
+    await clock.sleep(askedForMs ?? delayMs, signal);
   }
 }
 
-function withinReason(askedForMs: number, isLocal: boolean): number {
+function withinReason(askedForMs: number | null, isLocal: boolean): number | null {
+  if (askedForMs === null) return null;
   const shortestMs = SHORTEST_ASKED_MS[isLocal ? "local" : "remote"];
   return Math.min(LONGEST_ASKED_MS, Math.max(shortestMs, askedForMs));
 }

@@ -1,8 +1,11 @@
+import { setMaxListeners } from "node:events";
 import { pollUntilDone } from "../client/poll.ts";
+import { PollTurns } from "../client/poll-turns.ts";
 import type { Batch } from "../client/read-batch.ts";
 import type { RunEvent } from "../contract/events.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
+import { progressOf } from "./run-progress.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
 
@@ -16,35 +19,55 @@ export interface AwaitOptions {
 }
 
 /**
- * Polls until every batch has ended, one after the other, and answers them as they ended.
- * Rules: HTTP-15, CLI-10.
+ * Polls until every batch has ended, and answers them as they ended. Each has a pace of its own, which counts from when
+ * it was made; what is told is told of all of them together. One that cannot be looked at any more ends it all.
+ * Rules: HTTP-15, HTTP-33, CLI-10, RUN-29.
  */
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
-  const { service, clock, random, intervalMs, signal, voice } = options;
+  const { service, clock, random, intervalMs, voice } = options;
   const states = [...batches];
-  const describe = progressText(states, clock);
-  for (const [index, batch] of batches.entries()) {
-    if (batch.isDone) continue;
-    states[index] = await pollUntilDone(batch.id, {
-      http: service.http,
-      isLocal: service.isLocal,
-      isBorrowed: service.isBorrowed,
-      clock,
-      random,
-      intervalMs,
-      signal,
-      onLook: (look) => {
-        if (hasChanged(states[index], look)) voice.event?.(progressEvent(look));
-        states[index] = look;
-        voice.progress(describe());
-      },
-      onFailure: (error, delayMs) => {
-        const { code, message } = error;
-        voice.event?.({ event: "retry", code, message, delay_ms: delayMs });
-        voice.detail(`${message} Asking again in ${formatDuration(delayMs)}.`);
-      },
-    });
-  }
+  const progress = progressOf(states, clock);
+  const failed = new AbortController();
+  const signal =
+    options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal]);
+  // Each batch has a listener or two, and there may be very many.
+  setMaxListeners(0, signal);
+  const isOne = batches.filter((batch) => !batch.isDone).length < 2;
+  const turns = new PollTurns(clock, intervalMs === undefined ? undefined : 0);
+  const awaitOne = async (batch: Batch, index: number) => {
+    if (batch.isDone) return;
+    try {
+      await pollUntilDone(batch.id, {
+        http: service.http,
+        isLocal: service.isLocal,
+        isBorrowed: service.isBorrowed,
+        clock,
+        random,
+        intervalMs,
+        sinceMs: batch.createdAtMs,
+        ...(isOne ? {} : { turns }),
+        signal,
+        onLook: (look) => {
+          if (hasChanged(states[index], look)) voice.event?.(progressEvent(look));
+          states[index] = look;
+          voice.progress(progress());
+        },
+        onFailure: (error, delayMs) => {
+          const { code, message } = error;
+          voice.event?.({ event: "retry", code, message, delay_ms: delayMs });
+          voice.detail(`${message} Asking again in ${formatDuration(delayMs)}.`);
+        },
+      });
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  };
+  // The first failure is thrown when nobody looks any more.
+  const ends = await Promise.allSettled(batches.map(awaitOne));
+  options.signal?.throwIfAborted();
+  if (failed.signal.aborted) throw failed.signal.reason;
+  for (const end of ends) if (end.status === "rejected") throw end.reason;
   return states;
 }
 
@@ -66,27 +89,5 @@ export function progressEvent(batch: Batch): RunEvent {
     status: batch.status,
     success_count: batch.successCount,
     fail_count: batch.failCount,
-  };
-}
-
-/** `12/200 images, 0 failed, 3.4/s`, over all batches; the rate is what was made since the first look. */
-function progressText(states: readonly Batch[], clock: Clock): () => string {
-  let first: { doneCount: number; atMs: number } | null = null;
-  return () => {
-    const sum = (value: (batch: Batch) => number) => states.reduce((total, batch) => total + value(batch), 0);
-    const successCount = sum((batch) => batch.successCount);
-    const failCount = sum((batch) => batch.failCount);
-    const doneCount = successCount + failCount;
-    first ??= { doneCount, atMs: clock.nowMs() };
-    const seconds = (clock.nowMs() - first.atMs) / 1000;
-    const rate = seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
-    const current = states.find((batch) => !batch.isDone);
-    const parts = [
-      `${successCount}/${sum((batch) => batch.itemCount ?? 0)} images`,
-      `${failCount} failed`,
-      ...(rate > 0 ? [`${rate.toFixed(1)}/s`] : []),
-      ...(current === undefined || current.status === "running" ? [] : [current.status.replaceAll("_", " ")]),
-    ];
-    return parts.join(", ");
   };
 }

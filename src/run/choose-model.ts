@@ -3,8 +3,8 @@ import type { Http } from "../client/http.ts";
 import type { ListedModel } from "../client/read-lists.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { referenceLimitByName } from "../contract/text-rules.ts";
-import { invalidInput } from "./prompts/prompt-files.ts";
-import type { Problem, PromptItem } from "./prompts/prompt-item.ts";
+import { Problems } from "./prompts/problems.ts";
+import type { PromptItem } from "./prompts/prompt-item.ts";
 
 export interface ChosenModel {
   id: string;
@@ -60,12 +60,11 @@ function describe(id: string, listed: ListedModel | undefined): ChosenModel {
 /** Throws `INVALID_INPUT` naming every line with more reference images than the model takes. */
 export function requireReferencesFit(items: readonly PromptItem[], model: ChosenModel): void {
   const max = model.maxReferenceImages;
-  const problems: Problem[] = items
-    .filter((item) => item.references.length > max)
-    .map(({ place, references }) => ({
-      ...place,
-      field: "reference_images",
-      message: `has ${references.length} images; ${model.id} takes at most ${max}`,
-    }));
-  if (problems.length > 0) throw invalidInput(problems);
+  const problems = new Problems();
+  for (const { place, references } of items) {
+    if (references.length <= max) continue;
+    const message = `has ${references.length} images; ${model.id} takes at most ${max}`;
+    problems.add(place, "reference_images", message);
+  }
+  problems.throwIfAny();
 }

@@ -7,14 +7,15 @@ import type { CreateBatchBody, CreateItemBody } from "../contract/create-batch.t
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Chunk, PlannedItem, RunRequest } from "./plan.ts";
 import type { PromptReference } from "./prompts/prompt-item.ts";
+import type { KeptText } from "./prompts/spool.ts";
 import { referencePath } from "./references.ts";
 
-/** Text as it stands in the body, or a reference image that becomes Base64 there. */
-type Piece = string | PromptReference;
+/** Text as it stands in the body, a prompt that becomes a JSON string there, a reference image that becomes Base64. */
+type Piece = string | KeptText | PromptReference;
 
 /**
- * The JSON text of the create request of a chunk. With reference images it is read from the run's directory while it is
- * sent, so that no more than a piece of it is ever in memory. Throws `SAVE_FAILED` when a stored image was changed.
+ * The JSON text of the create request of a chunk. Reference images, and prompts that were put aside, are read while it
+ * is sent, so that no more than a piece of it is ever in memory. Throws `SAVE_FAILED` when a stored image was changed.
  * Rule: RUN-25.
  */
 export function createRequest(dir: string, request: RunRequest, chunk: Chunk): string | StreamedBody {
@@ -26,6 +27,7 @@ export function createRequest(dir: string, request: RunRequest, chunk: Chunk): s
     open: async function* () {
       for (const piece of pieces) {
         if (typeof piece === "string") yield Buffer.from(piece);
+        else if ("read" in piece) yield Buffer.from(JSON.stringify(piece.read()));
         else yield* base64Of(join(dir, referencePath(piece.sha256)), piece);
       }
     },
@@ -49,12 +51,10 @@ function* piecesOf(request: RunRequest, chunk: Chunk): Generator<Piece> {
 }
 
 function* itemPieces({ customId, prompt, outputCount, references }: PlannedItem): Generator<Piece> {
-  const head: Omit<CreateItemBody, "reference_images"> = {
-    custom_id: customId,
-    prompt,
-    ...(outputCount === 1 ? {} : { output_count: outputCount }),
-  };
-  yield opened(head);
+  const head: Pick<CreateItemBody, "custom_id"> = { custom_id: customId };
+  yield `${opened(head)},"prompt":`;
+  yield typeof prompt === "string" ? JSON.stringify(prompt) : prompt;
+  if (outputCount !== 1) yield `,"output_count":${outputCount}`;
   for (const [index, reference] of references.entries()) {
     const { id, type, mimeType } = reference;
     yield index === 0 ? ',"reference_images":[' : ",";
@@ -91,7 +91,8 @@ function joined(pieces: Iterable<Piece>): Piece[] {
 }
 
 function bytesOf(piece: Piece): number {
-  return typeof piece === "string" ? Buffer.byteLength(piece) : Math.ceil(piece.bytes / 3) * 4;
+  if (typeof piece === "string") return Buffer.byteLength(piece);
+  return "read" in piece ? piece.jsonBytes : Math.ceil(piece.bytes / 3) * 4;
 }
 
 /** A multiple of three: only whole groups of three bytes have a Base64 that others can follow. */

@@ -1,13 +1,14 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import type { ItemErrorCode } from "../contract/item-errors.ts";
 import type { Limits } from "../contract/limits.ts";
+import { linePieces } from "./json-lines.ts";
 import { LEDGER_FILE, type Ledger } from "./ledger.ts";
 import { isFailed, isUndelivered } from "./missing-images.ts";
 import { type Chunk, planRun, type RunRequest } from "./plan.ts";
 import { readPromptFiles } from "./prompts/prompt-files.ts";
 import type { ResultLine } from "./results.ts";
 import { retriedId } from "./retried-id.ts";
-import { readRunInput, toJsonLines } from "./run-input.ts";
+import { readRunInput } from "./run-input.ts";
 
 /** Failures that the same prompt would only meet again. */
 const REFUSALS: readonly string[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"] satisfies ItemErrorCode[];
@@ -67,8 +68,13 @@ export async function partsOf(
     throw new ImgbatchError("USAGE", message);
   }
   const input = await readRunInput(dir);
-  const text = toJsonLines(ids.map((id) => ({ ...input.get(id), custom_id: retriedId(id) })));
-  const source = { name: "-", cwd: dir, readStdin: async () => Buffer.from(text) };
+  const lines = function* () {
+    for (const id of ids) yield { ...input.get(id), custom_id: retriedId(id) };
+  };
+  const stdin = async function* () {
+    for await (const piece of linePieces(lines())) yield Buffer.from(piece);
+  };
+  const source = { name: "-", cwd: dir, stdin };
   const items = await readPromptFiles([source], { limits, defaultCount: 1 });
   const { model, task_name: name, response_mime_type: mimeType, metadata } = ledger.request;
   const request: RunRequest = { model, name, parentId, mimeType, metadata, items };

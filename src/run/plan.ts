@@ -1,8 +1,8 @@
 import type { ImageMimeType } from "../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { expandedCustomIds, generatedCustomId } from "../contract/text-rules.ts";
-import { canonicalJson, type JsonValue } from "../kernel/canonical-json.ts";
-import { sha256Hex } from "../kernel/ids.ts";
+import type { JsonValue } from "../kernel/canonical-json.ts";
+import { contentHash } from "./content-hash.ts";
 import type { PromptItem, PromptReference } from "./prompts/prompt-item.ts";
 
 /** Everything that decides what a run makes. */
@@ -48,9 +48,9 @@ export function planRun(request: RunRequest, limits: Limits): Plan {
     index,
     items: part,
     imageCount: part.reduce((sum, item) => sum + item.outputCount, 0),
-    contentKey: `ib1-${hashOf({ ...headOf(request), chunk: index, items: part.map(identityOf) })}`,
+    contentKey: `ib1-${contentHash({ ...headOf(request), chunk: index }, part)}`,
   }));
-  const inputSha256 = hashOf({ ...headOf(request), items: items.map(identityOf) });
+  const inputSha256 = contentHash(headOf(request), items);
   return { request, items, chunks, inputSha256 };
 }
 
@@ -147,19 +147,4 @@ function exceeds(load: Load, most: Load): boolean {
 function headOf(request: RunRequest): { [key: string]: JsonValue } {
   const { model, name, parentId, mimeType, metadata } = request;
   return { model, task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
-}
-
-/** What of an item decides the picture. */
-export function identityOf(item: PlannedItem): JsonValue {
-  const references = item.references.map(({ id = null, type = null, mimeType, sha256 }) => ({
-    id,
-    type,
-    mimeType,
-    sha256,
-  }));
-  return { custom_id: item.customId, prompt: item.prompt, output_count: item.outputCount, references };
-}
-
-function hashOf(value: JsonValue): string {
-  return sha256Hex(canonicalJson(value));
 }

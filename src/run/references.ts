@@ -31,9 +31,9 @@ export async function storeReferences(dir: string, references: Iterable<PromptRe
 }
 
 async function store(reference: PromptReference, target: string): Promise<void> {
-  if ("data" in reference.source) {
-    const { data } = reference.source;
-    return saving(target, () => writeFileDurably(target, data));
+  if ("kept" in reference.source) {
+    const { kept } = reference.source;
+    return saving(target, () => writeFileDurably(target, kept.read()));
   }
   const { path } = reference.source;
   const copy = `${target}${PARTIAL_SUFFIX}`;

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { saving } from "../client/saving.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { codePointLength } from "../kernel/text.ts";
-import { type InputLine, readJsonLines, toJsonLines } from "./run-input.ts";
-import { writeWhenChanged } from "./write-when-changed.ts";
+import { writeJsonLines } from "./json-lines.ts";
+import { type InputLine, type RunInput, readJsonLines } from "./run-input.ts";
 
 export const RESULTS_FILE = "results.jsonl";
 export const RETRY_FILE = "retry.jsonl";
@@ -62,15 +62,20 @@ function readVerified(verified: unknown): Verified {
 export async function writeResults<Line extends { custom_id: string }>(
   dir: string,
   lines: readonly Line[],
-  input: ReadonlyMap<string, InputLine>,
+  input: Pick<RunInput, "get" | "has">,
   isFailed: (line: Line) => boolean,
 ): Promise<{ hasRetry: boolean }> {
-  await writeWhenChanged(join(dir, RESULTS_FILE), toJsonLines(lines));
-  const retry = lines.filter(isFailed).flatMap((line) => retryLine(input.get(line.custom_id)));
+  await writeJsonLines(join(dir, RESULTS_FILE), lines);
+  const failed = lines.filter((line) => isFailed(line) && input.has(line.custom_id));
+  const retry = {
+    *[Symbol.iterator]() {
+      for (const line of failed) yield* retryLine(input.get(line.custom_id));
+    },
+  };
   const retryPath = join(dir, RETRY_FILE);
-  if (retry.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
-  else await writeWhenChanged(retryPath, toJsonLines(retry));
-  return { hasRetry: retry.length > 0 };
+  if (failed.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
+  else await writeJsonLines(retryPath, retry);
+  return { hasRetry: failed.length > 0 };
 }
 
 function retryLine(input: InputLine | undefined): InputLine[] {

@@ -1,10 +1,12 @@
-import { readFile } from "node:fs/promises";
+import { closeSync, createReadStream, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { expandedCustomIds } from "../contract/text-rules.ts";
+import { writeJsonLines } from "./json-lines.ts";
 import type { PlannedItem } from "./plan.ts";
+import { readLines } from "./prompts/lines.ts";
 import type { PromptReference } from "./prompts/prompt-item.ts";
+import { textOf } from "./prompts/spool.ts";
 import { referencePath } from "./references.ts";
-import { writeWhenChanged } from "./write-when-changed.ts";
 
 export const INPUT_FILE = "input.jsonl";
 
@@ -17,34 +19,93 @@ export interface InputLine {
 }
 
 export async function writeRunInput(dir: string, items: readonly PlannedItem[]): Promise<void> {
+  const lines = {
+    *[Symbol.iterator]() {
+      for (const item of items) yield toInputLine(item);
+    },
+  };
+  await writeJsonLines(join(dir, INPUT_FILE), lines);
+}
+
+/** The input of a run, by the id of each image, in its order. It stays on disk: only where each line is, is known. */
+export interface RunInput {
+  keys(): Iterable<string>;
+  has(id: string): boolean;
+  /** The line that would make this image alone; undefined for an image that is not known, or no longer. */
+  get(id: string): InputLine | undefined;
+}
+
+/** Nobody writes longer lines here: reference images are files of their own. */
+const MAX_LINE_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Reads where the lines of a run's input are; empty when the directory has none (a mere download). A line that is no
+ * JSON is left out.
+ * Rule: FILE-14.
+ */
+export async function readRunInput(dir: string): Promise<RunInput> {
   const path = join(dir, INPUT_FILE);
-  await writeWhenChanged(path, toJsonLines(items.map(toInputLine)));
-}
-
-/** The input of a run, by the id of each image; empty when the directory has none (a mere download). */
-export async function readRunInput(dir: string): Promise<Map<string, InputLine>> {
-  const text = await readFile(join(dir, INPUT_FILE), "utf8").catch(() => "");
-  return inputByImageId(readJsonLines<InputLine>(text));
-}
-
-/** Each image that a line asks for, with the line that would make this one alone. */
-export function inputByImageId(lines: readonly InputLine[]): Map<string, InputLine> {
-  const byId = new Map<string, InputLine>();
-  for (const line of lines) {
-    const { output_count = 1, custom_id = "", ...rest } = line;
-    for (const id of expandedCustomIds(custom_id, output_count)) byId.set(id, { custom_id: id, ...rest });
+  const places = new Map<string, LinePlace>();
+  let start = 0;
+  try {
+    for await (const { text } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
+      const place = { start, bytes: Buffer.byteLength(text) };
+      start += place.bytes + 1;
+      const line = parseLine(text);
+      for (const id of line === null ? [] : imageIds(line)) places.set(id, place);
+    }
+  } catch {
+    // What cannot be read is not known.
   }
-  return byId;
+  return {
+    keys: () => places.keys(),
+    has: (id) => places.has(id),
+    get: (id) => {
+      const place = places.get(id);
+      const line = place === undefined ? null : parseLine(readPlace(path, place));
+      if (line === null) return undefined;
+      const { output_count: _, ...rest } = line;
+      return { ...rest, custom_id: id };
+    },
+  };
 }
 
-export function toInputLine(item: PlannedItem): InputLine {
+interface LinePlace {
+  start: number;
+  bytes: number;
+}
+
+function imageIds({ custom_id = "", output_count = 1 }: InputLine): string[] {
+  return expandedCustomIds(custom_id, output_count);
+}
+
+function parseLine(text: string): InputLine | null {
+  return readJsonLines<InputLine>(text)[0] ?? null;
+}
+
+/** The text at a place of the file; "" when it cannot be read. */
+function readPlace(path: string, { start, bytes }: LinePlace): string {
+  try {
+    const file = openSync(path, "r");
+    try {
+      const data = Buffer.allocUnsafe(bytes);
+      return data.toString("utf8", 0, readSync(file, data, 0, bytes, start));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return "";
+  }
+}
+
+function toInputLine(item: PlannedItem): InputLine {
   const references = item.references.map((reference) => ({
     path: referencePath(reference.sha256),
     ...labelsOf(reference),
   }));
   return {
     custom_id: item.customId,
-    prompt: item.prompt,
+    prompt: textOf(item.prompt),
     ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
     ...(references.length === 0 ? {} : { reference_images: references }),
   };

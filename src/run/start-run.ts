@@ -15,6 +15,7 @@ import type { Chunk, Plan, RunRequest } from "./plan.ts";
 import { storeReferences } from "./references.ts";
 import { claimDirectory, removeLeftovers } from "./run-directory.ts";
 import { writeRunInput } from "./run-input.ts";
+import { submittingText } from "./run-progress.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
 import { submitAll } from "./submit-all.ts";
@@ -59,15 +60,19 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   );
   await writeRunInput(dir, plan.items);
 
-  const count = plan.chunks.length;
+  const batchCount = plan.chunks.length;
+  const imageCount = plan.chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+  const made: Batch[] = [];
   const found = await submitAll(plan.chunks, async (chunk) => {
     signal?.throwIfAborted();
     const entry = ledger.batches[chunk.index];
     if (entry === undefined)
       throw new ImgbatchError("INTERNAL", "A batch of the run has no place in its ledger.");
     if (entry.state !== "created")
-      options.voice.progress(count === 1 ? "submitting" : `submitting batch ${chunk.index + 1} of ${count}`);
-    return submitBatch({ ...options, request: plan.request, chunk, ledger, entry });
+      options.voice.progress(submittingText(made, { imageCount, batch: chunk.index + 1, batchCount }));
+    const one = await submitBatch({ ...options, request: plan.request, chunk, ledger, entry });
+    made.push(one.batch);
+    return one;
   });
   const batches = found.map(({ batch }) => batch);
   batches.push(...(await findRetries(ledger, options)));

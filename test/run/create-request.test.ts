@@ -28,7 +28,10 @@ it("[RUN-25] the body in pieces is the very JSON, with each image, and as long a
     },
   ];
   const text = lines.map((line) => JSON.stringify(line)).join("\n");
-  const source = { name: "-", cwd: dir, readStdin: async () => Buffer.from(text) };
+  const stdin = async function* () {
+    yield Buffer.from(text);
+  };
+  const source = { name: "-", cwd: dir, stdin };
   const items = await readPromptFiles([source], { limits: DEFAULT_LIMITS, defaultCount: 1 });
   const request = {
     model: "m",

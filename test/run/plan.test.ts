@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { expandedCustomIds } from "../../src/contract/text-rules.ts";
+import { planRealtimeRun } from "../../src/run/generate/realtime-plan.ts";
 import { chooseKeys } from "../../src/run/idempotency-keys.ts";
 import { planRun, type RunRequest } from "../../src/run/plan.ts";
 import type { PromptItem, PromptReference } from "../../src/run/prompts/prompt-item.ts";
@@ -125,4 +126,32 @@ it("[PLAN-5] a fresh key is different each time", () => {
   const fresh = () => chooseKeys(one, { explicit: null, isNew: true }, null);
   expect(fresh().keys).not.toEqual(fresh().keys);
   expect(fresh().isFresh).toBe(true);
+});
+
+it("[PLAN-3] a key that was once derived stays the key of that content", () => {
+  const reference = (letter: string, labels = {}): PromptReference => ({
+    mimeType: "image/png",
+    sha256: letter.repeat(64),
+    bytes: 3,
+    pixels: 1,
+    source: { path: "x" },
+    ...labels,
+  });
+  const items = [
+    item('say "hi" \u2028 é 🐈\n', { outputCount: 2 }),
+    item("x".repeat(100), {
+      customId: "cat",
+      references: [reference("a"), reference("b", { id: 'i"d', type: "style" })],
+    }),
+    item("last"),
+  ];
+  const fields = { model: "m", name: 'n "items":[]', metadata: { z: "1", items: "[]", a: '"items":[]' } };
+  const { chunks, inputSha256 } = plan(items, fields, { itemsPerBatch: 2 });
+  expect(chunks.map((chunk) => chunk.contentKey)).toEqual([
+    "ib1-bd358a8f657ee10897ed8bf02a831b06dc2d3f0dc7577f3eb98b54b6b1d25be1",
+    "ib1-14adb91b1786cb4e8bd2ffb41e12abebe548ad1059335dcfcf4cf8724ac290ca",
+  ]);
+  expect(inputSha256).toBe("6d581998bc96566ac86b9beadf1f6faa3e838db5c897d3fa6e97af759ae4a77c");
+  const realtime = planRealtimeRun({ model: "m", aspectRatio: null, size: "2K" }, items);
+  expect(realtime.inputSha256).toBe("48329113d7cd987e91b558d0391ccab77132053b2690f1e25556c30260dbbb9a");
 });

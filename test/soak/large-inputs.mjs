@@ -1,12 +1,13 @@
 // Large inputs through the real program and a real service (whose pictures are made at once): the command's memory
-// must not grow with them. Run with `node test/soak/large-inputs.mjs`; needs a build, and with the usual numbers 7 GB of
-// disk. Options: --prompts N,N (430,10000), --references N (400), --megabytes N (5, of each reference), --limit MB (300),
-// --embedded (the service is inside the command, with its own provider: the limit holds for both together).
+// must not grow with them. Run with `node test/soak/large-inputs.mjs`; needs a build, and with the usual numbers 10 GB of
+// disk. Options: --prompts N,N (430,10000), --lines N,N (10000,20000, of 30 000 bytes each: 300 and 600 MB),
+// --references N (400), --inline N (100, in the lines themselves), --megabytes N (5, of each reference), --limit MB (300),
+// --embedded (the command runs the service itself; then the limit is for both).
 // The last line of standard output is a summary as JSON; the exit code is 1 when a run failed or took more memory.
 import { spawn } from "node:child_process";
 import { randomFillSync } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -22,7 +23,9 @@ const WATCH = `data:text/javascript,${encodeURIComponent(
 const { values } = parseArgs({
   options: {
     prompts: { type: "string", default: "430,10000" },
+    lines: { type: "string", default: "10000,20000" },
     references: { type: "string", default: "400" },
+    inline: { type: "string", default: "100" },
     megabytes: { type: "string", default: "5" },
     limit: { type: "string", default: "300" },
     embedded: { type: "boolean", default: false },
@@ -44,15 +47,28 @@ try {
   const { url } = JSON.parse((await lines.next()).value);
   const { api_key: key } = JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
   for (const count of values.prompts.split(",").map(Number).filter(Boolean)) {
-    const items = Array.from({ length: count }, (_, i) => ({
-      prompt: `${i} ${"a long prompt ".repeat(20)}`,
-    }));
-    await measure(`${count} prompts`, items, { url, key });
+    const makeItem = (i) => ({ prompt: `${i} ${"a long prompt ".repeat(20)}` });
+    await measure(`${count} prompts`, count, makeItem, { url, key });
+  }
+  for (const count of values.lines.split(",").map(Number).filter(Boolean)) {
+    // As many bytes as a prompt can have: 7500 characters of four.
+    const makeItem = (i) => ({ prompt: `${i} ${"🐈🐕🦊".repeat(2495)}` });
+    await measure(`${count} lines of 30 kB`, count, makeItem, { url, key });
   }
   const [count, megabytes] = [Number(values.references), Number(values.megabytes)];
   if (count > 0) {
-    const items = await makeReferences(count, megabytes);
-    await measure(`${count} references of ${megabytes} MB`, items, { url, key });
+    const paths = await makeReferences(count, megabytes);
+    const makeItem = (i) => ({ prompt: `like this one, ${i}`, reference_images: [paths[i]] });
+    await measure(`${count} references of ${megabytes} MB`, count, makeItem, { url, key });
+  }
+  const inline = Number(values.inline);
+  if (inline > 0) {
+    const paths = await makeReferences(inline, megabytes);
+    const makeItem = async (i) => {
+      const data = (await readFile(paths[i])).toString("base64");
+      return { prompt: `like this one, ${i}`, reference_images: [{ mime_type: "image/png", data }] };
+    };
+    await measure(`${inline} inline references of ${megabytes} MB`, inline, makeItem, { url, key });
   }
 } finally {
   service.kill("SIGTERM");
@@ -63,10 +79,12 @@ const ok = results.every((result) => result.ok);
 process.stdout.write(`${JSON.stringify({ ok, results })}\n`);
 process.exitCode = ok ? 0 : 1;
 
-async function measure(name, items, { url, key }) {
+async function measure(name, count, makeItem, { url, key }) {
   const dir = await mkdtemp(join(root, "run-"));
   const input = join(root, `${name.replaceAll(" ", "-")}.jsonl`);
-  await writeFile(input, items.map((item) => `${JSON.stringify(item)}\n`).join(""));
+  const file = await open(input, "w");
+  for (let i = 0; i < count; i++) await file.write(`${JSON.stringify(await makeItem(i))}\n`);
+  await file.close();
   const peakFile = join(root, "peak");
   const own = values.embedded ? {} : { IMGBATCH_BASE_URL: url, IMGBATCH_API_KEY: key };
   const env = { ...process.env, ...own, PEAK_FILE: peakFile };
@@ -78,8 +96,8 @@ async function measure(name, items, { url, key }) {
     input,
     "-o",
     join(dir, "out"),
-    "--json",
     ...(values.embedded ? ["--data", join(dir, "data")] : []),
+    "--json",
   ];
   const startedMs = Date.now();
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
@@ -93,27 +111,28 @@ async function measure(name, items, { url, key }) {
   const images = (await readdir(join(dir, "out/images")).catch(() => [])).length;
   const status = await readFile(`/proc/${service.pid}/status`, "utf8").catch(() => "");
   const serviceMegabytes = Math.round(Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1000);
-  const ok = code === 0 && images === items.length && megabytes < Number(values.limit);
+  const ok = code === 0 && images === count && megabytes < Number(values.limit);
   results.push({ name, ok, code, images, seconds, megabytes, serviceMegabytes, stdoutBytes: bytes });
   process.stderr.write(
     `${name}: ${images} images in ${seconds.toFixed(1)} s, ${megabytes} MB (service: ${serviceMegabytes} MB)\n`,
   );
   await rm(dir, { recursive: true, force: true });
+  await rm(input);
 }
 
 /** Noise, which nothing makes smaller. */
 async function makeReferences(count, megabytes) {
   const folder = join(root, "references");
-  await mkdir(folder);
+  await mkdir(folder, { recursive: true });
   const side = Math.floor(Math.sqrt((megabytes * 1e6) / 3));
   const noise = Buffer.alloc(side * side * 3);
-  const items = [];
+  const paths = [];
   for (let i = 0; i < count; i++) {
     randomFillSync(noise);
     const path = join(folder, `${i}.png`);
     const raw = { width: side, height: side, channels: 3 };
     await sharp(noise, { raw }).png({ compressionLevel: 0 }).toFile(path);
-    items.push({ prompt: `like this one, ${i}`, reference_images: [path] });
+    paths.push(path);
   }
-  return items;
+  return paths;
 }

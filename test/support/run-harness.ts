@@ -128,7 +128,7 @@ export async function planOf(
   const text = lines.map((line) => (typeof line === "string" ? line : JSON.stringify(line))).join("\n");
   await writeFile(join(root, "prompts.jsonl"), text);
   const rules = { limits: DEFAULT_LIMITS, defaultCount: 1 };
-  const source = { name: "prompts.jsonl", cwd: root, readStdin: async () => new Uint8Array() };
+  const source = { name: "prompts.jsonl", cwd: root, stdin: async function* () {} };
   const items = await readPromptFiles([source], rules);
   const defaults: RunRequest = {
     model: "vendorx-3.1-flash-image",

@@ -17,8 +17,8 @@ import { type ConnectedService, timeLimit, withService } from "../with-service.t
 /** `imgbatch submit`: the whole job. Everything that can be wrong with the input is said before a service is needed. */
 export const run: RunCommand = async (context) => {
   const options = readSubmitOptions(context);
-  const { cwd, readStdin } = context;
-  const sources = context.arguments.map((name) => ({ name, cwd, readStdin }));
+  const { cwd, stdin } = context;
+  const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
   const items = await readPromptFiles(sources, { limits: options.limits, defaultCount: options.count });
   const limit = timeLimit(context.signal, options.timeoutMs);
   try {

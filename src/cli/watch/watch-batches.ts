@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { pollUntilDone } from "../../client/poll.ts";
 import type { Batch } from "../../client/read-batch.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -23,6 +24,8 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
   // One that fails ends the looks at the others too.
   const failed = new AbortController();
   const signal = AbortSignal.any([options.signal, failed.signal]);
+  // Each batch has a listener or two, and there may be very many.
+  setMaxListeners(0, signal);
   view.show(states);
   const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
     if (batch.isDone) return batch;

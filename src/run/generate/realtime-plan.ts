@@ -1,11 +1,11 @@
 import type { SizeTier } from "../../contract/image-sizes.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
-import { canonicalJson } from "../../kernel/canonical-json.ts";
 import { safeFileName } from "../../kernel/file-names.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
+import { contentHash } from "../content-hash.ts";
 import { createDiskNames } from "../disk-names.ts";
-import { assignIds, identityOf, type PlannedItem } from "../plan.ts";
+import { assignIds, type PlannedItem } from "../plan.ts";
 import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
+import type { LongText } from "../prompts/spool.ts";
 
 /** What all requests of a run have in common. */
 export interface RealtimeSettings {
@@ -17,7 +17,7 @@ export interface RealtimeSettings {
 /** One request of a run. */
 export interface PlannedImage {
   customId: string;
-  prompt: string;
+  prompt: LongText;
   references: readonly PromptReference[];
   /** Its path from the run's directory on, with `/`, without an extension: that follows from the bytes. */
   stem: string;
@@ -44,6 +44,6 @@ export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly Pr
     })),
   );
   const { model, aspectRatio, size } = settings;
-  const identity = { kind: "realtime", model, aspectRatio, size, items: items.map(identityOf) };
-  return { settings, items, images, inputSha256: sha256Hex(canonicalJson(identity)) };
+  const inputSha256 = contentHash({ kind: "realtime", model, aspectRatio, size }, items);
+  return { settings, items, images, inputSha256 };
 }

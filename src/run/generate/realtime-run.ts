@@ -8,6 +8,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { syncDirectory } from "../../kernel/durable-file.ts";
 import { writeLedger } from "../ledger.ts";
 import { placeFile } from "../place-file.ts";
+import { textOf } from "../prompts/spool.ts";
 import { readReference } from "../references.ts";
 import { writeResults } from "../results.ts";
 import { IMAGES_FOLDER } from "../run-directory.ts";
@@ -124,7 +125,7 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   for (const { sha256, mimeType } of image.references) {
     images.push({ mimeType, data: await readReference(dir, sha256) });
   }
-  const { prompt } = image;
+  const prompt = textOf(image.prompt);
   const made = await generateImage(service.http, { ...plan.settings, prompt, images }, options);
   return keep(dir, image, made);
 }

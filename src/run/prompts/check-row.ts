@@ -4,7 +4,8 @@ import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import { nearest } from "./nearest.ts";
 import type { Report } from "./prompt-item.ts";
 
-const FIELDS = ["prompt", "custom_id", "output_count", "reference_images"];
+/** What a line may hold. */
+export const FIELDS: readonly string[] = ["prompt", "custom_id", "output_count", "reference_images"];
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
 export interface CheckedRow {
@@ -48,11 +49,15 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
 
 function reportUnknown(value: object, known: readonly string[], prefix: string, report: Report): void {
   for (const name of Object.keys(value)) {
-    if (known.includes(name)) continue;
-    const meant = nearest(name, known);
-    const advice = meant === null ? `the fields are ${known.join(", ")}` : `did you mean ${meant}?`;
-    report(prefix + (name || '""'), `is not a known field; ${advice}`);
+    if (!known.includes(name)) report(...unknownField(name, known, prefix));
   }
+}
+
+/** What to report of a field that is none. */
+export function unknownField(name: string, known = FIELDS, prefix = ""): [field: string, message: string] {
+  const meant = nearest(name, known);
+  const advice = meant === null ? `the fields are ${known.join(", ")}` : `did you mean ${meant}?`;
+  return [prefix + (name || '""'), `is not a known field; ${advice}`];
 }
 
 function checkPrompt(value: unknown, maxChars: number, report: Report): string {

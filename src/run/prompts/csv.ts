@@ -1,109 +1,147 @@
-import { isSkipped, type ReportLine, type Row } from "./rows.ts";
+import { type Parser, parse } from "csv-parse";
+import { formatBytes } from "../../kernel/text.ts";
+import type { Line } from "./lines.ts";
+import { isSkipped, type ReportLine } from "./rows.ts";
 
-interface CsvRecord {
+/** A row of cells, with the line where it begins. */
+export interface CsvRecord {
   line: number;
   cells: string[];
 }
 
+const NOT_CLOSED = 'a quoted cell is not closed; end it with "';
+const NOT_DOUBLED =
+  'has text after the quote that closes a cell; write "" for a quote inside a quoted cell, and nothing after the last';
+const INDENTED =
+  "follows a comment that opens a quoted cell; begin the comment with // at the beginning of its line";
+
 /**
- * `.csv` and `.tsv`: the first row names the fields. Cells may be quoted, and then hold separators, line breaks and
- * doubled quotes. An empty cell is an absent field; several reference images in a cell are separated by `;`.
+ * Splits lines into the records of a table. Cells may be quoted, and then hold separators, line breaks and doubled
+ * quotes. Blank lines and comments between records are skipped, records with a damaged line left out. A record of more
+ * than `maxBytes` ends the reading: mostly its quote is not closed.
  * Rule: FILE-9.
  */
-export function readCsv(text: string, separator: string, report: ReportLine): Row[] {
-  const [header, ...records] = readRecords(text, separator, report);
-  if (header === undefined) return [];
-  const names = header.cells.map((name) => name.trim());
-  if (!names.includes("prompt")) {
-    report(header.line, null, "the first row must name the columns, and one of them must be prompt");
-    return [];
-  }
-  const rows: Row[] = [];
-  for (const { line, cells } of records) {
-    if (cells.length > names.length) {
-      report(
-        line,
-        null,
-        `has ${cells.length} cells but the first row names ${names.length}; quote cells that hold the separator`,
-      );
-      continue;
+export async function* readRecords(
+  lines: AsyncIterable<Line>,
+  { separator, maxBytes }: { separator: string; maxBytes: number },
+  report: ReportLine,
+): AsyncGenerator<CsvRecord, void, undefined> {
+  const found: { cells: string[]; endByte: number }[] = [];
+  const parser = openParser(separator, (cells, endByte) => found.push({ cells, endByte }));
+  const open = new OpenLines();
+  const complete = function* () {
+    for (const { cells, endByte } of found.splice(0)) {
+      const record = open.takeRecord(cells, endByte, report);
+      if (record !== null) yield record;
     }
-    const entries = names.map((name, i) => [name, cellValue(name, cells[i] ?? "")] as const);
-    rows.push({ line, fields: Object.fromEntries(entries.filter(([, value]) => value !== undefined)) });
+  };
+  for await (const line of lines) {
+    const text = `${line.text}\n`;
+    open.add(line, text);
+    await write(parser, text);
+    yield* complete();
+    if (open.bytes <= maxBytes) continue;
+    report(open.firstLine(), null, `goes on for more than ${formatBytes(maxBytes)}: ${NOT_CLOSED}`);
+    return;
   }
-  return rows;
+  await end(parser);
+  yield* complete();
+  if (open.hasText()) report(open.firstLine(), null, NOT_CLOSED);
 }
 
-function cellValue(name: string, cell: string): unknown {
-  const text = cell.trim();
-  if (name === "prompt") return cell;
-  if (text === "") return undefined;
-  if (name === "output_count") return /^\d+$/.test(text) ? Number(text) : text;
-  if (name === "reference_images")
-    return text
-      .split(";")
-      .map((path) => path.trim())
-      .filter((path) => path !== "");
-  return text;
+function openParser(separator: string, onRecord: (cells: string[], endByte: number) => void): Parser {
+  const parser = parse({
+    delimiter: separator,
+    record_delimiter: ["\r\n", "\n"],
+    comment: "//",
+    comment_no_infix: true,
+    skip_empty_lines: true,
+    // A quote counts at the beginning of a cell only: a prompt without quotes around it may hold some.
+    relax_quotes: true,
+    relax_column_count: true,
+    on_record: (cells: string[], { bytes }: { bytes: number }) => {
+      onRecord(cells, bytes);
+      return null;
+    },
+  });
+  // The one error that is left to it: a quote that nothing closes. Its lines are still open then.
+  parser.on("error", () => {});
+  return parser.resume();
 }
 
-/** Splits into records, with the line where each begins. Blank lines and comments between records are skipped. */
-function readRecords(text: string, separator: string, report: ReportLine): CsvRecord[] {
-  const records: CsvRecord[] = [];
-  let at = 0;
-  let line = 1;
-  while (at < text.length) {
-    const lineEnd = text.indexOf("\n", at);
-    const rest = text.slice(at, lineEnd < 0 ? text.length : lineEnd);
-    if (isSkipped(rest)) {
-      at += rest.length + 1;
-      line++;
-      continue;
+function write(parser: Parser, text: string): Promise<void> {
+  return new Promise((resolve) => {
+    parser.write(text, () => resolve());
+  });
+}
+
+function end(parser: Parser): Promise<void> {
+  return new Promise((resolve) => {
+    parser.once("close", resolve);
+    parser.end();
+  });
+}
+
+interface OpenLine {
+  number: number;
+  text: string;
+  endByte: number;
+  isBad: boolean;
+}
+
+/** The lines whose record has not ended yet: the parser counts bytes, people count lines. */
+class OpenLines {
+  #lines: OpenLine[] = [];
+  #readBytes = 0;
+  #takenBytes = 0;
+
+  get bytes(): number {
+    return this.#readBytes - this.#takenBytes;
+  }
+
+  add({ number, problem }: Line, text: string): void {
+    // Between records nobody waits for these.
+    if (this.#lines.every((line) => isSkipped(line.text))) this.#lines = [];
+    this.#readBytes += Buffer.byteLength(text);
+    if (this.#lines.length === 0) this.#takenBytes = this.#readBytes - Buffer.byteLength(text);
+    this.#lines.push({ number, text, endByte: this.#readBytes, isBad: problem !== null });
+  }
+
+  hasText(): boolean {
+    return this.#lines.some((line) => !isSkipped(line.text) && !line.isBad);
+  }
+
+  /** The line where the open record begins. */
+  firstLine(): number {
+    return (this.#lines.find((line) => !isSkipped(line.text)) ?? this.#lines[0])?.number ?? 1;
+  }
+
+  /** The record that ends at `endByte`; null when it is to be left out. */
+  takeRecord(cells: string[], endByte: number, report: ReportLine): CsvRecord | null {
+    const line = this.firstLine();
+    const taken: OpenLine[] = [];
+    while (this.#lines[0] !== undefined && this.#lines[0].endByte <= endByte)
+      taken.push(this.#lines.shift() as OpenLine);
+    this.#takenBytes = endByte;
+    // A comment that is indented, or a line of blanks.
+    if (taken.every(({ text }) => isSkipped(text)) || taken.some(({ isBad }) => isBad)) return null;
+    const text = taken.map((each) => each.text).join("");
+    if (cells[0]?.trimStart().startsWith("//") && !text.startsWith('"')) {
+      report(line, null, INDENTED);
+      return null;
     }
-    const record = readRecord(text, at, separator);
-    if (record.end === null) {
-      report(line, null, 'a quoted cell is not closed; end it with "');
-      return records;
-    }
-    records.push({ line, cells: record.cells });
-    line += countLines(text, at, record.end);
-    at = record.end;
-  }
-  return records;
-}
-
-/** One record from `start`; `end` is where the next one begins, null when a quote is left open. */
-function readRecord(text: string, start: number, separator: string): { cells: string[]; end: number | null } {
-  const cells: string[] = [];
-  let at = start;
-  for (;;) {
-    let cell = "";
-    if (text[at] === '"') {
-      for (at++; ; at++) {
-        const quote = text.indexOf('"', at);
-        if (quote < 0) return { cells, end: null };
-        cell += text.slice(at, quote);
-        at = quote + 1;
-        if (text[at] !== '"') break;
-        cell += '"';
-      }
-    }
-    const stop = nextStop(text, at, separator);
-    cells.push(cell + text.slice(at, stop).replace(/\r$/, ""));
-    at = stop + 1;
-    if (text[stop] !== separator) return { cells, end: at };
+    const values = cells.map((cell) => unquoted(cell, text));
+    if (values.every((value) => value !== null)) return { line, cells: values };
+    report(line, null, NOT_DOUBLED);
+    return null;
   }
 }
 
-function nextStop(text: string, from: number, separator: string): number {
-  for (let at = from; at < text.length; at++) {
-    if (text[at] === separator || text[at] === "\n") return at;
-  }
-  return text.length;
-}
-
-function countLines(text: string, from: number, to: number): number {
-  let count = 0;
-  for (let at = text.indexOf("\n", from); at >= 0 && at < to; at = text.indexOf("\n", at + 1)) count++;
-  return count;
+/**
+ * The parser answers a cell that goes on after its closing quote as it stands, quotes and all. Blanks there do no harm;
+ * null for anything else.
+ */
+function unquoted(cell: string, text: string): string | null {
+  if (!cell.startsWith('"') || text.includes(`"${cell.replaceAll('"', '""')}"`)) return cell;
+  return /^"([^"]*)"\s*$/.exec(cell)?.[1] ?? null;
 }

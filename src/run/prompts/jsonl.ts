@@ -1,28 +1,25 @@
 import { truncateCodePoints } from "../../kernel/text.ts";
-import { isSkipped, type ReadRows, type Row } from "./rows.ts";
+import { isSkipped, type ReadRows } from "./rows.ts";
 
 const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 
 /** `.jsonl` and standard input: every line is a JSON object. */
-export const readJsonl: ReadRows = (text, report) => {
-  const rows: Row[] = [];
-  text.split(/\r?\n/).forEach((content, index) => {
-    if (isSkipped(content)) return;
-    const line = index + 1;
+export const readJsonl: ReadRows = async function* (lines, report) {
+  for await (const { number: line, text, problem } of lines) {
+    if (problem !== null || isSkipped(text)) continue;
     let value: unknown;
     try {
-      value = JSON.parse(content);
+      value = JSON.parse(text);
     } catch (error) {
       report(line, null, `is not valid JSON (${reason(error)}); ${SHAPE}`);
-      return;
+      continue;
     }
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
-      rows.push({ line, fields: value as Record<string, unknown> });
+      yield { line, fields: value as Record<string, unknown> };
     } else {
       report(line, null, `is ${nameOf(value)}, not an object; ${SHAPE}`);
     }
-  });
-  return rows;
+  }
 };
 
 function reason(error: unknown): string {

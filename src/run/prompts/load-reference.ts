@@ -7,8 +7,17 @@ import { readFacts } from "../hash-file.ts";
 import { HEADER_BYTES, type ImageHeader, readImageHeader } from "../image-header.ts";
 import type { ReferenceSpec } from "./check-row.ts";
 import type { PromptReference, Report } from "./prompt-item.ts";
+import type { Spool } from "./spool.ts";
 
 const ACCEPTED = "must be a PNG, JPEG or WebP image";
+
+export interface LoadOptions {
+  /** Paths are taken from here on. */
+  baseDir: string;
+  limits: Limits;
+  /** Takes the bytes of inline images. */
+  spool: Spool;
+}
 
 /**
  * Looks at a reference image: size, type by its bytes, hash. Null when something is wrong with it, which is reported.
@@ -17,11 +26,10 @@ const ACCEPTED = "must be a PNG, JPEG or WebP image";
  */
 export async function loadReference(
   spec: ReferenceSpec,
-  baseDir: string,
-  limits: Limits,
+  { baseDir, limits, spool }: LoadOptions,
   report: Report,
 ): Promise<PromptReference | null> {
-  if (spec.inline !== undefined) return inlineReference(spec, spec.inline, limits, report);
+  if (spec.inline !== undefined) return inlineReference(spec, spec.inline, { limits, spool }, report);
   if (spec.path === undefined) return null;
   const path = resolve(baseDir, spec.path);
   const facts = await readImageFile(path, limits.referenceImageBytes);
@@ -64,17 +72,16 @@ async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts
 function inlineReference(
   spec: ReferenceSpec,
   inline: { data: string; mimeType: string },
-  limits: Limits,
+  { limits, spool }: Pick<LoadOptions, "limits" | "spool">,
   report: Report,
 ): PromptReference | null {
-  const data = Buffer.from(inline.data, "base64");
   const wrong = (field: string, message: string) => {
     report(`${spec.field}.${field}`, message);
     return null;
   };
-  if (inline.data === "" || data.toString("base64") !== inline.data) {
+  if (!isBase64(inline.data))
     return wrong("data", "must be standard Base64, padded and without a data: prefix");
-  }
+  const data = Buffer.from(inline.data, "base64");
   if (data.length > limits.referenceImageBytes)
     return wrong("data", tooLarge(data.length, limits.referenceImageBytes));
   const header = readImageHeader(data);
@@ -85,8 +92,15 @@ function inlineReference(
       : IMAGE_MIME_TYPES.join(", ");
     return wrong("mime_type", `is ${JSON.stringify(inline.mimeType)}; it should be ${right}`);
   }
-  const facts = { sha256: sha256Hex(data), bytes: data.length, header, source: { data } };
-  return toReference(spec, facts, report);
+  const facts = { sha256: sha256Hex(data), bytes: data.length, header };
+  return toReference(spec, { ...facts, source: { kept: spool.keep(data) } }, report);
+}
+
+/** Found out without another copy of the text, which may be long. Bits that say nothing must be 0. */
+function isBase64(text: string): boolean {
+  const end = text.slice(-4);
+  const isWhole = text !== "" && text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
+  return isWhole && Buffer.from(end, "base64").toString("base64") === end;
 }
 
 function toReference(

@@ -1,12 +1,15 @@
-import { readFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { checkRow, type RowRules } from "./check-row.ts";
-import { decodeText } from "./decode.ts";
 import { formatOf } from "./formats.ts";
+import { readLines } from "./lines.ts";
 import { loadReference } from "./load-reference.ts";
-import { formatProblem, type Problem, type PromptItem, type PromptReference } from "./prompt-item.ts";
+import { Problems } from "./problems.ts";
+import type { Place, PromptItem, PromptReference, Report } from "./prompt-item.ts";
+import type { Row } from "./rows.ts";
+import { Spool } from "./spool.ts";
 
 /** The name of standard input on the command line. */
 export const STDIN = "-";
@@ -15,94 +18,102 @@ export interface PromptSource {
   /** A path, or `-`. */
   name: string;
   cwd: string;
-  readStdin: () => Promise<Uint8Array>;
+  /** Opens standard input. */
+  stdin: () => AsyncIterable<Uint8Array>;
 }
 
+const PIECE_BYTES = 256 * 1024;
+
 /**
- * Reads and checks prompt files, in order. Throws `INVALID_INPUT` with every problem of every file, one a line
- * (`file:line: field: what is wrong, what would be right`); nothing is half accepted.
- * Rules: FILE-1, FILE-2, FILE-5, FILE-10, FILE-11.
+ * Reads and checks prompt files, in order, line by line: of a large input only a part stays in memory, the rest goes
+ * into `spool`. Throws `INVALID_INPUT` with the problems of every file, one a line (`file:line: field: what is wrong,
+ * what would be right`); nothing is half accepted.
+ * Rules: FILE-1, FILE-2, FILE-5, FILE-10, FILE-11, FILE-13.
  */
 export async function readPromptFiles(
   sources: readonly PromptSource[],
   rules: RowRules,
+  spool = new Spool(),
 ): Promise<PromptItem[]> {
-  const problems: Problem[] = [];
-  const items: PromptItem[] = [];
-  for (const source of sources) items.push(...(await readOne(source, rules, problems)));
-  problems.push(...duplicateIds(items));
-  if (problems.length === 0) return items;
-  const order = sources.map(fileOf);
-  problems.sort((a, b) => order.indexOf(a.file) - order.indexOf(b.file) || a.line - b.line);
-  throw invalidInput(problems);
+  const input: Input = { rules, spool, problems: new Problems(), owners: new Map(), items: [] };
+  for (const source of sources) await readOne(source, input);
+  input.problems.throwIfAny(sources.map(fileOf));
+  return input.items;
 }
 
-/** The error for problems in the input. */
-export function invalidInput(problems: readonly Problem[]): ImgbatchError {
-  const count = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
-  return new ImgbatchError("INVALID_INPUT", `${count} in the input; nothing was sent.`, {
-    details: problems.map(formatProblem),
-  });
+/** What is known while files are read. */
+interface Input {
+  rules: RowRules;
+  spool: Spool;
+  problems: Problems;
+  /** Who has which id, counted ids included. */
+  owners: Map<string, Place>;
+  items: PromptItem[];
 }
 
-async function readOne(source: PromptSource, rules: RowRules, problems: Problem[]): Promise<PromptItem[]> {
-  const isStdin = source.name === STDIN;
+async function readOne(source: PromptSource, input: Input): Promise<void> {
   const file = fileOf(source);
-  const reportLine = (line: number, field: string | null, message: string) => {
-    problems.push({ file, line, field, message });
-  };
+  const { problems, rules } = input;
   const path = resolve(source.cwd, source.name);
-  let bytes: Uint8Array;
-  try {
-    bytes = isStdin ? await source.readStdin() : await readFile(path);
-  } catch (error) {
-    // Nothing is wrong with the input: the reading was interrupted.
-    if (error instanceof ImgbatchError) throw error;
-    const code = (error as NodeJS.ErrnoException).code;
-    reportLine(1, null, code === "ENOENT" ? "there is no such file" : `cannot be read (${code})`);
-    return [];
-  }
-  const { text, bad } = decodeText(bytes);
-  const badLines = new Set(bad.map(({ line }) => line));
-  for (const { line, message } of bad) reportLine(line, null, message);
-  const found = problems.length;
-  const rows = formatOf(file)(text, (line, field, message) => {
-    if (!badLines.has(line)) reportLine(line, field, message);
-  }).filter((row) => !badLines.has(row.line));
-  if (rows.length === 0 && bad.length === 0 && problems.length === found)
-    reportLine(1, null, "holds no prompts");
-
-  const items: PromptItem[] = [];
-  for (const { line, fields } of rows) {
-    const report = (field: string | null, message: string) => reportLine(line, field, message);
-    const { references: specs, ...row } = checkRow(fields, rules, report);
-    const references: PromptReference[] = [];
-    for (const spec of specs) {
-      const reference = await loadReference(spec, isStdin ? source.cwd : dirname(path), rules.limits, report);
-      if (reference !== null) references.push(reference);
+  const isStdin = source.name === STDIN;
+  const baseDir = isStdin ? source.cwd : dirname(path);
+  const reportLine = (line: number, field: string | null, message: string) =>
+    problems.add({ file, line }, field, message);
+  const before = problems.count;
+  const { read, maxLineBytes } = formatOf(file, rules.limits);
+  const bytes = isStdin ? source.stdin() : createReadStream(path, { highWaterMark: PIECE_BYTES });
+  const lines = async function* () {
+    for await (const line of readLines(bytes, maxLineBytes)) {
+      if (line.problem !== null) reportLine(line.number, null, line.problem);
+      yield line;
     }
-    items.push({ ...row, references, place: { file, line } });
+  };
+  let rowCount = 0;
+  try {
+    for await (const row of read(lines(), reportLine)) {
+      rowCount++;
+      await readRow(row, { file, line: row.line }, baseDir, input);
+    }
+  } catch (error) {
+    const code = systemCode(error);
+    // Nothing is wrong with the input: the reading was interrupted, or there is no room for it.
+    if (code === null) throw error;
+    return reportLine(1, null, code === "ENOENT" ? "there is no such file" : `cannot be read (${code})`);
   }
-  return items;
+  if (rowCount === 0 && problems.count === before) reportLine(1, null, "holds no prompts");
+}
+
+async function readRow({ fields }: Row, place: Place, baseDir: string, input: Input): Promise<void> {
+  const { rules, spool, problems } = input;
+  const report: Report = (field, message) => problems.add(place, field, message);
+  const { references: specs, prompt, ...row } = checkRow(fields, rules, report);
+  const references: PromptReference[] = [];
+  for (const spec of specs) {
+    const reference = await loadReference(spec, { baseDir, limits: rules.limits, spool }, report);
+    if (reference !== null) references.push(reference);
+  }
+  if (row.customId !== null) claimIds(row.customId, row.outputCount, place, input);
+  // Nobody asks for the items of an input that is refused.
+  if (problems.count > 0) input.items.length = 0;
+  else input.items.push({ ...row, prompt: spool.keepText(prompt), references, place });
+}
+
+/** An id may not be used twice in a run, nor be one that another line's images get. */
+function claimIds(customId: string, count: number, place: Place, { owners, problems }: Input): void {
+  const ids = expandedCustomIds(customId, count);
+  const taken = ids.find((id) => owners.has(id));
+  const other = taken === undefined ? undefined : owners.get(taken);
+  for (const id of ids) if (!owners.has(id)) owners.set(id, place);
+  if (other === undefined) return;
+  const message = `${JSON.stringify(taken)} is already used by ${other.file}:${other.line}; every image needs an id of its own`;
+  problems.add(place, "custom_id", message);
+}
+
+function systemCode(error: unknown): string | null {
+  if (error instanceof ImgbatchError || !(error instanceof Error) || !("syscall" in error)) return null;
+  return "code" in error ? String(error.code) : null;
 }
 
 function fileOf(source: PromptSource): string {
   return source.name === STDIN ? "<stdin>" : source.name;
-}
-
-/** An id may not be used twice in a run, nor be one that another line's images get. */
-function duplicateIds(items: readonly PromptItem[]): Problem[] {
-  const owners = new Map<string, PromptItem>();
-  const problems: Problem[] = [];
-  for (const item of items) {
-    if (item.customId === null) continue;
-    const ids = expandedCustomIds(item.customId, item.outputCount);
-    const taken = ids.find((id) => owners.has(id));
-    for (const id of ids) if (!owners.has(id)) owners.set(id, item);
-    const other = taken === undefined ? undefined : owners.get(taken)?.place;
-    if (other === undefined) continue;
-    const message = `${JSON.stringify(taken)} is already used by ${other.file}:${other.line}; every image needs an id of its own`;
-    problems.push({ ...item.place, field: "custom_id", message });
-  }
-  return problems;
 }

@@ -1,10 +1,11 @@
 import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { Kept, LongText } from "./spool.ts";
 
 /** One line of a prompt file, checked. */
 export interface PromptItem {
   /** Null when the line has none; the plan gives it one. */
   customId: string | null;
-  prompt: string;
+  prompt: LongText;
   outputCount: number;
   references: PromptReference[];
   /** File and line, for messages. */
@@ -19,8 +20,8 @@ export interface PromptReference {
   bytes: number;
   /** 0 when the header does not tell. */
   pixels: number;
-  /** Where the bytes are: a file, or in memory when they were inline. */
-  source: { path: string } | { data: Buffer };
+  /** Where the bytes are: a file, or put aside when they were inline. */
+  source: { path: string } | { kept: Kept };
 }
 
 export interface Place {

@@ -1,3 +1,5 @@
+import type { Line } from "./lines.ts";
+
 /** A line of a prompt file before its fields are checked. */
 export interface Row {
   /** Where it begins, from 1. */
@@ -7,8 +9,11 @@ export interface Row {
 
 export type ReportLine = (line: number, field: string | null, message: string) => void;
 
-/** Splits the text of a prompt file into rows; what is no row is reported, never thrown. */
-export type ReadRows = (text: string, report: ReportLine) => Row[];
+/**
+ * Makes rows of the lines of a prompt file as they come; what is no row is reported, never thrown. Lines with a problem
+ * are among them, since a row may go over several; of such a line nothing more is said.
+ */
+export type ReadRows = (lines: AsyncIterable<Line>, report: ReportLine) => AsyncIterable<Row>;
 
 /** Blank lines and comments carry no prompt. */
 export function isSkipped(line: string): boolean {

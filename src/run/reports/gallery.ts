@@ -16,6 +16,9 @@ const TEMPLATE = new URL("../../../templates/contact-sheet.html", import.meta.ur
 const HEAD_BYTES = 512;
 /** Every page has it, and no other file: what others wrote is never replaced. */
 const MARK = '<meta name="imgbatch-report"';
+/** A browser that has to lay out more cards than this becomes slow: then it gets so many, and the others later. */
+const MOST_AT_ONCE = 1000;
+const FIRST_CARDS = 300;
 const SLOT = /\{\{(\w+)\}\}/g;
 
 /**
@@ -23,7 +26,7 @@ const SLOT = /\{\{(\w+)\}\}/g;
  * A page that already shows this is left as it is. `thumbnail` is asked for only when there is something to write;
  * null when pictures cannot be made small here: then the page shows the files themselves. Answers the path. Throws
  * `DIRECTORY_CONFLICT` when somebody else's page is there, and `SAVE_FAILED`.
- * Rules: REPORT-1, REPORT-2, REPORT-3, REPORT-5.
+ * Rules: REPORT-1, REPORT-2, REPORT-3, REPORT-5, REPORT-17.
  */
 export async function writeGallery(
   dir: string,
@@ -58,8 +61,15 @@ async function* pageText(template: string, page: Page): AsyncGenerator<string> {
   const fill = (text: string) => text.replace(SLOT, (_, name: string) => slots[name] ?? "");
   const [head = "", tail = ""] = template.split("{{items}}");
   yield fill(head);
-  for await (const { image, sources } of withSmallPictures(dir, report.images, thumbnail, signal))
+  const total = report.images.length;
+  const first = total > MOST_AT_ONCE ? FIRST_CARDS : total;
+  let count = 0;
+  for await (const { image, sources } of withSmallPictures(dir, report.images, thumbnail, signal)) {
+    if (count++ === first) yield "<template>\n";
     yield cardOf(image, sources);
+  }
+  if (first < total)
+    yield `</template><noscript>Without scripts, only ${first} of ${total} images are shown.</noscript>\n`;
   yield fill(tail);
 }
 

@@ -1,5 +1,6 @@
 import { TERMINAL_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { numberToMicros } from "../../kernel/money.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
 import type { Ledger } from "../ledger.ts";
 import type { ResultFile, ResultLine } from "../results.ts";
 import type { InputLine } from "../run-input.ts";
@@ -32,7 +33,7 @@ export interface ReportBatch {
 
 export interface ReportImage {
   id: string;
-  /** Null where the input is not known. */
+  /** Null where the input is not known. Of very many long prompts the beginnings. */
   prompt: string | null;
   files: readonly ResultFile[];
   /** Why there is no image; null when there is one. */
@@ -46,7 +47,7 @@ export interface ReportFacts {
   ledger: Ledger;
   lines: readonly EndedImage[];
   /** By the id of each image, as `readRunInput` answers it. */
-  input: ReadonlyMap<string, Pick<InputLine, "prompt">>;
+  input: { get(id: string): Pick<InputLine, "prompt"> | undefined };
   nowMs: number;
   /** Instead of `imgbatch retry`, where that does not fit; null for none. */
   retryCommand?: string | null;
@@ -55,11 +56,22 @@ export interface ReportFacts {
 /** A line of the results, of whatever kind of run. */
 export type EndedImage = Pick<ResultLine, "custom_id" | "status" | "files" | "error">;
 
-/** Puts together what is known of a run. An image counts as failed when no file of it is here. */
+/** So many characters of prompts a report holds, so that it can still be opened; but of each prompt some. */
+const PROMPT_CHARS = 8_000_000;
+const LEAST_PROMPT_CHARS = 200;
+
+/**
+ * Puts together what is known of a run. An image counts as failed when no file of it is here.
+ * Rule: REPORT-16.
+ */
 export function buildReport(facts: ReportFacts): RunReport {
   const { directory, ledger, lines, input } = facts;
   const { retryCommand = `imgbatch retry ${shellWord(directory)}` } = facts;
-  const images = lines.map((line) => toImage(line, input.get(line.custom_id)?.prompt ?? null));
+  const room = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
+  const images = lines.map((line) => {
+    const prompt = input.get(line.custom_id)?.prompt;
+    return toImage(line, prompt === undefined ? null : truncateCodePoints(prompt, room, "…"));
+  });
   const failedCount = images.filter((image) => image.error !== null).length;
   return {
     title:

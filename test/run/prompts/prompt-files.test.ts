@@ -14,8 +14,10 @@ type Files = Record<string, string | Uint8Array>;
 async function read(files: Files, names = Object.keys(files)): Promise<PromptItem[]> {
   const cwd = await tempDir();
   for (const [name, data] of Object.entries(files)) await writeFile(join(cwd, name), data);
-  const readStdin = async () => Buffer.from(files["-"] ?? "");
-  const sources = names.map((name) => ({ name, cwd, readStdin }));
+  const stdin = async function* () {
+    yield Buffer.from(files["-"] ?? "");
+  };
+  const sources = names.map((name) => ({ name, cwd, stdin }));
   return readPromptFiles(sources, { limits: DEFAULT_LIMITS, defaultCount: 1 });
 }
 
@@ -120,7 +122,7 @@ it("[FILE-6] reference images are paths beside the prompt file, objects, or inli
   expect(item?.references).toMatchObject([
     { mimeType: "image/png", pixels: 40, source: { path: expect.stringMatching(/photo\.jpg$/) } },
     { mimeType: "image/png", type: "style" },
-    { mimeType: "image/png", id: "i", source: { data: png("in") } },
+    { mimeType: "image/png", id: "i", source: { kept: { bytes: png("in").length } } },
   ]);
 });
 
@@ -202,6 +204,51 @@ it("[FILE-9] what is wrong with a table is said by line", async () => {
   ]);
 });
 
+it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, line breaks of Windows, comments between", async () => {
+  const csv = [
+    "\ufeffprompt,custom_id,",
+    'a sign that says "open",a',
+    '"quoted" ,b',
+    '"""all"" of it",c',
+    '"two\r\nlines, // no comment",d\r',
+    '// a comment, with "quotes',
+    "  // indented",
+    "   ",
+    "short",
+  ].join("\n");
+  expect(
+    (await read({ "p.csv": csv })).map(({ prompt, customId, place }) => [prompt, customId, place.line]),
+  ).toEqual([
+    ['a sign that says "open"', "a", 2],
+    ["quoted", "b", 3],
+    ['"all" of it', "c", 4],
+    ["two\r\nlines, // no comment", "d", 5],
+    ["short", null, 10],
+  ]);
+});
+
+it("[FILE-9] columns that are unknown, double or separated in another way are said once, with what was meant", async () => {
+  expect(await problems({ "p.csv": "prompt,promt,promt\na,b,c\nd,e,f" })).toEqual([
+    "p.csv:1: promt: is the name of two columns; remove or rename one",
+    "p.csv:2: promt: is not a known field; did you mean prompt?",
+  ]);
+  expect(await problems({ "p.csv": "prompt;custom_id\na;b" })).toEqual([
+    'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by ";": save the file with commas',
+  ]);
+  expect(await problems({ "p.csv": "Promt,x\na,b" })).toEqual([
+    'p.csv:1: the first row must name the columns, and one of them must be prompt; did you mean prompt by "Promt"?',
+  ]);
+});
+
+it("[FILE-9] quotes that go wrong are said with the line where the row begins", async () => {
+  const csv = 'prompt,custom_id\n"he said "hi" twice",a\n  // a,"b\nc,"d"\n"fine",e\n"caf';
+  expect(await problems({ "p.csv": Buffer.concat([Buffer.from(csv), Buffer.from([0xe9])]) })).toEqual([
+    expect.stringMatching(/^p\.csv:2: has text after the quote that closes a cell; write "" for a quote/),
+    expect.stringMatching(/^p\.csv:4: follows a comment that opens a quoted cell/),
+    "p.csv:6: is not valid UTF-8; save the file as UTF-8",
+  ]);
+});
+
 it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
   expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl:1: there is no such file"]);
   expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl:1: holds no prompts"]);
@@ -234,7 +281,7 @@ it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one 
     fc.asyncProperty(bytes, fc.constantFrom("jsonl", "txt", "csv", "tsv"), async (data, extension) => {
       const name = `${run++}.${extension}`;
       await writeFile(join(cwd, name), data);
-      const source = { name, cwd, readStdin: async () => new Uint8Array() };
+      const source = { name, cwd, stdin: async function* () {} };
       try {
         const items = await readPromptFiles([source], { limits: DEFAULT_LIMITS, defaultCount: 1 });
         expect(items.length).toBeGreaterThan(0);

@@ -45,6 +45,26 @@ const PROBE = `
   }, 100);
 `;
 
+/** Says what is in a page of very many images while somebody goes through it. */
+const LONG_PROBE = `
+  const says = {};
+  const shown = () => document.querySelectorAll(".sheet > li").length;
+  const rest = document.querySelector(".rest");
+  says.first = shown();
+  rest.click();
+  says.more = shown();
+  document.querySelector(".pic").click();
+  dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true, cancelable: true }));
+  says.last = document.querySelector(".stage").textContent;
+  document.querySelector("dialog").close();
+  document.querySelector("[data-kind=fail]").click();
+  says.failed = shown();
+  says.rest = rest.hidden;
+  document.querySelector("[data-kind=all]").click();
+  says.again = shown();
+  document.title = JSON.stringify(says);
+`;
+
 async function makePage(): Promise<{ dir: string; page: string; probed: string }> {
   const dir = await tempDir();
   await mkdir(join(dir, "images"));
@@ -71,6 +91,24 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
     expect(titleOf(dom)).toBe("&lt;/script&gt;&lt;script&gt;document.title='owned'&lt;/script&gt;");
     expect(dom).toContain('<div class="tools">');
     expect(dom).not.toContain("<iframe");
+  });
+
+  it("[REPORT-17] of very many images a part is in the page at once, and all of them can be reached", async () => {
+    const dir = await tempDir();
+    const images = Array.from({ length: 1500 }, (_, i) => ({ id: `i${i}`, ...(i > 1497 ? { error } : {}) }));
+    const page = await writeGallery(dir, reportOf(images), { loadThumbnail: async () => null });
+    const html = await readFile(page, "utf8");
+    const open = html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, "");
+    await writeFile(page, open.replace("</body>", `<script>${LONG_PROBE}</script></body>`));
+    const dom = await dumpDom(page, { width: 1440, height: 900 });
+    expect(JSON.parse(titleOf(dom))).toEqual({
+      first: 300,
+      more: 600,
+      last: "SAFETY_BLOCKED\nrefused",
+      failed: 2,
+      rest: true,
+      again: 300,
+    });
   });
 
   it.each([390, 1440])(

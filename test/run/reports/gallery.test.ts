@@ -22,6 +22,39 @@ async function pageOf(report: RunReport, thumbnail = small("tiny")): Promise<{ d
 const count = (html: string, pattern: RegExp) => html.match(pattern)?.length ?? 0;
 
 describe("the contact sheet", () => {
+  it("[REPORT-16] holds a prompt whole, but of very many long ones the beginnings", async () => {
+    const prompt = "é".repeat(8000);
+    const of = (length: number) =>
+      reportOf(Array.from({ length }, (_, i) => ({ id: `i${i}`, prompt }))).images.map(
+        (image) => image.prompt,
+      );
+    expect(of(1000)[999]).toBe(prompt);
+    expect(of(4000)[3999]).toBe(`${"é".repeat(2000)}…`);
+    const most = Array.from({ length: 100_000 }, (_, i) => ({
+      id: `i${i}`,
+      prompt: i < 9 ? prompt : "a fox",
+    }));
+    expect(reportOf(most).images[0]?.prompt).toBe(`${"é".repeat(200)}…`);
+    expect(reportOf(most).images[99_999]?.prompt).toBe("a fox");
+  });
+
+  it("[REPORT-17] of more than a thousand cards the page has 300 at first and the others put by, and says so", async () => {
+    const images = Array.from({ length: 1001 }, (_, i) => ({
+      id: `i${i}`,
+      entry: "x.png",
+      path: "images.zip",
+    }));
+    const { html } = await pageOf(reportOf(images));
+    const [atOnce = "", later = ""] = html.split("<template>");
+    expect([count(atOnce, /<li class="ok">/g), count(later, /<li class="ok">/g)]).toEqual([300, 701]);
+    expect(later).toContain(
+      "</template><noscript>Without scripts, only 300 of 1001 images are shown.</noscript>",
+    );
+    const { html: less } = await pageOf(reportOf(images.slice(1)));
+    expect(count(less, /<li class="ok">/g)).toBe(1000);
+    expect(less).not.toContain("<template>");
+  });
+
   it("[REPORT-1] shows every image with prompt, id, size, type and link, and the run's model, cost, date and batch", async () => {
     const { html } = await pageOf(
       reportOf([{ id: "a fox #1", prompt: "a red fox", path: "images/a fox #1.png" }], { name: "My run" }),

@@ -1,0 +1,74 @@
+import { isAscii, isUtf8 } from "node:buffer";
+import { formatBytes } from "../../kernel/text.ts";
+
+/** A line of a prompt file. */
+export interface Line {
+  /** From 1. */
+  number: number;
+  /** Without its line feed; a carriage return before that is kept. Characters that are no UTF-8 are replaced. */
+  text: string;
+  /** What is wrong with the line as such; null when nothing is. */
+  problem: string | null;
+}
+
+const LINE_FEED = 0x0a;
+const BYTE_ORDER_MARK = "\ufeff";
+const BAD_TEXT = "is not valid UTF-8; save the file as UTF-8";
+
+/**
+ * The lines of a file as its bytes arrive: UTF-8, with or without a byte order mark. No more than one line is held, and
+ * of one that is longer than `maxBytes` not even that: its text is empty then.
+ * Rules: FILE-3, FILE-12.
+ */
+export async function* readLines(
+  bytes: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): AsyncGenerator<Line, void, undefined> {
+  let number = 1;
+  let pieces: Uint8Array[] = [];
+  let size = 0;
+  const add = (piece: Uint8Array) => {
+    size += piece.length;
+    if (size > maxBytes) pieces = [];
+    else pieces.push(piece);
+  };
+  const take = (): Line => {
+    const line =
+      size > maxBytes ? tooLong(number, maxBytes) : toLine(number, Buffer.concat(pieces), number === 1);
+    pieces = [];
+    size = 0;
+    number++;
+    return line;
+  };
+  for await (const chunk of bytes) {
+    let start = 0;
+    for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, start)) {
+      add(chunk.subarray(start, end));
+      start = end + 1;
+      const line = take();
+      yield line;
+      if (isOtherEncoding(line)) return;
+    }
+    if (start < chunk.length) add(chunk.subarray(start));
+  }
+  if (size > 0) yield take();
+}
+
+function toLine(number: number, bytes: Buffer, isFirst: boolean): Line {
+  if (isFirst && ((bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)))
+    return { number, text: "", problem: UTF_16 };
+  const text = isAscii(bytes) ? bytes.toString("latin1") : bytes.toString("utf8");
+  const isMarked = isFirst && text.startsWith(BYTE_ORDER_MARK);
+  return { number, text: isMarked ? text.slice(1) : text, problem: isUtf8(bytes) ? null : BAD_TEXT };
+}
+
+const UTF_16 = "the file is UTF-16; save it as UTF-8";
+
+/** Nothing more can be said of such a file. */
+function isOtherEncoding({ problem }: Line): boolean {
+  return problem === UTF_16;
+}
+
+function tooLong(number: number, maxBytes: number): Line {
+  return { number, text: "", problem: `is longer than ${formatBytes(maxBytes)}` };
+}

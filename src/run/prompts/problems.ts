@@ -1,0 +1,37 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { formatProblem, type Place, type Problem } from "./prompt-item.ts";
+
+/** More than anybody mends at once: of a file in a wrong format every line is a problem. */
+const MOST_SHOWN = 200;
+
+/**
+ * Collects what is wrong with an input. All of it is counted, the first part of it kept to be shown.
+ * Rule: FILE-2.
+ */
+export class Problems {
+  readonly #shown: Problem[] = [];
+  #count = 0;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add(place: Place, field: string | null, message: string): void {
+    this.#count++;
+    if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...place, field, message });
+  }
+
+  /** Throws `INVALID_INPUT` when there are any: by file in the given order, then by line. */
+  throwIfAny(files: readonly string[] = []): void {
+    if (this.#count === 0) return;
+    const shown = this.#shown.toSorted(
+      (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line,
+    );
+    const hidden = this.#count - shown.length;
+    const more = hidden === 0 ? [] : [`and ${hidden} more, which are shown when these are right`];
+    const count = this.#count === 1 ? "1 problem" : `${this.#count} problems`;
+    throw new ImgbatchError("INVALID_INPUT", `${count} in the input; nothing was sent.`, {
+      details: [...shown.map(formatProblem), ...more],
+    });
+  }
+}
