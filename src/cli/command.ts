@@ -68,10 +68,10 @@ export interface CommandContext {
   signal: AbortSignal;
   output: Output;
   results: Results;
-  /** All of standard input. */
-  readStdin(): Promise<Uint8Array>;
-  /** Finds or starts the service. Call `close` at the end. */
-  connect(needs: { workers: boolean }): Promise<ServiceConnection>;
+  /** All of standard input, until the signal (default: the command's) ends that. */
+  readStdin(signal?: AbortSignal): Promise<Uint8Array>;
+  /** Finds or starts the service, until the signal (default: the command's) ends that. Call `close` at the end. */
+  connect(needs: { workers: boolean }, signal?: AbortSignal): Promise<ServiceConnection>;
 }
 
 /** The result of a command: stdout in both forms, and the exit code. `json` is the one document of `--json`. */
@@ -90,8 +90,11 @@ export interface Lines {
   note(line: string): void;
   /** A line only with `--verbose`. */
   detail(line: string): void;
-  /** The live line: a spinner on a terminal, otherwise a line on change, at most one per 10 s. */
-  progress(text: string): void;
+  /**
+   * The live line: a spinner on a terminal, otherwise a line on change, at most one per 10 s, and a sign of life each
+   * minute. `sinceMs`: when the work began; then it tells how long that is ago.
+   */
+  progress(text: string, sinceMs?: number): void;
   /** Ends the live line; nothing of it stays. */
   settle(): void;
 }

@@ -1,10 +1,13 @@
 import { formatUsd, microsToNumber } from "../kernel/money.ts";
 import type { RunOutcome } from "../run/collect-run.ts";
 import { isRefused } from "../run/plan-retry.ts";
+import { shellWord } from "../run/reports/run-report.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
+import { IMAGES_FOLDER } from "../run/run-directory.ts";
 import { type Allowance, type Counts, countImages } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { batchProblems, judge } from "./ended.ts";
+import { nextCommand, type Whereabouts } from "./next-command.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
@@ -18,7 +21,7 @@ export interface EndedRun {
 const SHOWN_FAILURES = 5;
 
 /** Says how a run ended: on stderr for people, and as the command's result. */
-export function describeRun({ output }: CommandContext, run: EndedRun): CommandResult {
+export function describeRun({ output, global }: CommandContext, run: EndedRun): CommandResult {
   const { outcome, shownDir, replayed } = run;
   const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
   const counts = countImages(outcome);
@@ -37,7 +40,7 @@ export function describeRun({ output }: CommandContext, run: EndedRun): CommandR
     ...repairNote(run, counts.success),
   ];
   output.note([...parts, ...(cost === null ? [] : [formatUsd(cost)])].join(", "));
-  output.note(`next: ${nextStep(run, counts)}`);
+  output.note(`next: ${nextStep(run, counts, global)}`);
   return {
     exitCode,
     json: {
@@ -84,12 +87,26 @@ function failureLines({ lines }: RunOutcome): string[] {
     : shown;
 }
 
-function nextStep({ shownDir, outcome }: EndedRun, counts: Counts): string {
+function nextStep({ shownDir, outcome }: EndedRun, counts: Counts, where: Whereabouts): string {
   const failed = outcome.lines.filter((line) => line.files.length === 0);
   const refused = failed.filter(isRefused).length;
-  if (outcome.hasRetry && refused < failed.length) return `imgbatch retry ${shownDir}`;
-  if (outcome.hasRetry)
-    return `change the prompts that were refused in ${shownDir}/${RETRY_FILE} and submit that file`;
-  if (failed.length > 0 || counts.success === 0) return `look into ${shownDir}/${RESULTS_FILE}`;
-  return `look into ${shownDir}/images (the same command again repairs)`;
+  const inside = (name: string) => shellWord(`${shownDir}/${name}`);
+  if (outcome.hasRetry && refused < failed.length) return nextCommand(where, "retry", shownDir);
+  if (outcome.hasRetry) {
+    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, "--output", `${shownDir}-retry`);
+    return `change the prompts that were refused in ${inside(RETRY_FILE)}, then ${submit}`;
+  }
+  if (failed.length > 0 || counts.success === 0) return `look into ${inside(RESULTS_FILE)}`;
+  return `look into ${placesOf(outcome).map(inside).join(", ")} (the same command again repairs)`;
+}
+
+const MOST_PLACES = 5;
+
+/** Where the images are: the folder, or the ZIPs that were kept. */
+function placesOf({ lines }: RunOutcome): string[] {
+  const files = lines.flatMap((line) => line.files);
+  const zips = new Set(files.flatMap(({ path, entry }) => (entry === undefined ? [] : [path])));
+  if (zips.size === 0) return [IMAGES_FOLDER];
+  const isMixed = files.some(({ entry }) => entry === undefined);
+  return [...(isMixed ? [IMAGES_FOLDER] : []), ...zips].slice(0, MOST_PLACES);
 }

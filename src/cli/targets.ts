@@ -8,6 +8,8 @@ import { recordInLedger } from "../run/record-ended.ts";
 import { requireSameService } from "../run/run-directory.ts";
 import type { RunService } from "../run/service-identity.ts";
 import type { CommandContext } from "./command.ts";
+import type { Whereabouts } from "./next-command.ts";
+import { finishing } from "./next-steps.ts";
 
 /** What an `<id|dir>` argument stands for. */
 export interface Target {
@@ -58,12 +60,13 @@ export async function resolveTargets(context: CommandContext): Promise<Target[]>
 }
 
 /** Throws `SUBMISSION_UNKNOWN` when a batch of a run is not known: its run cannot be judged as a whole. */
-export function requireSubmitted(targets: readonly Target[]): void {
+export function requireSubmitted(targets: readonly Target[], where: Whereabouts = {}): void {
   for (const { argument, unsent, run } of targets) {
     if (unsent === 0) continue;
     const command = run !== null && lastRound(run.ledger) > 0 ? "retry" : "submit";
     const message = `The submission of ${argument} was not finished: run its ${command} command again.`;
-    throw new ImgbatchError("SUBMISSION_UNKNOWN", message);
+    const advice = finishing(where, { argument, run });
+    throw new ImgbatchError("SUBMISSION_UNKNOWN", message, { advice });
   }
 }
 

@@ -1,6 +1,8 @@
+import { ImgbatchError } from "../contract/errors.ts";
+
 /** The process as the command line sees it. */
 export interface Terminal {
-  stdin: AsyncIterable<Uint8Array>;
+  stdin: AsyncIterable<Uint8Array> & { isTTY?: boolean };
   stdout: NodeJS.WriteStream;
   stderr: NodeJS.WriteStream;
   cwd: string;
@@ -10,7 +12,10 @@ export interface Terminal {
   exit(code: number): void;
 }
 
-/** Everything of a stream. Throws the signal's reason when it is aborted first: an end may never come. */
+/**
+ * Everything of standard input. Throws the signal's reason when it is aborted first: an end may never come.
+ * Rules: CLI-11, CLI-38.
+ */
 export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   const read = async () => {
@@ -18,7 +23,7 @@ export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSi
   };
   let stop = () => {};
   const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason);
+    stop = () => reject(explained(signal.reason));
     signal.addEventListener("abort", stop, { once: true });
   });
   if (signal.aborted) throw signal.reason;
@@ -30,6 +35,14 @@ export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSi
     if (signal.aborted && "destroy" in stream && typeof stream.destroy === "function") stream.destroy();
   }
   return Buffer.concat(chunks);
+}
+
+function explained(reason: unknown): unknown {
+  if (!(reason instanceof ImgbatchError) || reason.code !== "TIMEOUT") return reason;
+  const message = "Time is up: standard input has not ended. Nothing was sent.";
+  return new ImgbatchError("TIMEOUT", message, {
+    advice: "end what is piped into the command, or allow more time with --timeout",
+  });
 }
 
 /** Whether to colour what goes to a stream: only on a terminal that can, and never against NO_COLOR or `--no-color`. */

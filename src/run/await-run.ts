@@ -23,6 +23,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
   const { service, clock, random, intervalMs, signal, voice } = options;
   const states = [...batches];
   const describe = progressText(states, clock);
+  const startMs = clock.nowMs();
   for (const [index, batch] of batches.entries()) {
     if (batch.isDone) continue;
     states[index] = await pollUntilDone(batch.id, {
@@ -36,7 +37,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
       onLook: (look) => {
         if (hasChanged(states[index], look)) voice.event?.(progressEvent(look));
         states[index] = look;
-        voice.progress(describe());
+        voice.progress(describe(), startMs);
       },
       onFailure: (error, delayMs) => {
         const { code, message } = error;
@@ -69,7 +70,7 @@ export function progressEvent(batch: Batch): RunEvent {
   };
 }
 
-/** `12/200 images, 0 failed, 3.4/s`, over all batches; the rate is what was made since the first look. */
+/** `12/200 images, 0 failed, 3.4/s, running`, over all batches; the rate is what was made since the first look. */
 function progressText(states: readonly Batch[], clock: Clock): () => string {
   let first: { doneCount: number; atMs: number } | null = null;
   return () => {
@@ -82,11 +83,12 @@ function progressText(states: readonly Batch[], clock: Clock): () => string {
     const rate = seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
     const current = states.find((batch) => !batch.isDone);
     const parts = [
-      `${successCount}/${sum((batch) => batch.itemCount ?? 0)} images`,
-      `${failCount} failed`,
+      ...(states.every((batch) => batch.hasCounts)
+        ? [`${successCount}/${sum((batch) => batch.itemCount ?? 0)} images`, `${failCount} failed`]
+        : []),
       ...(rate > 0 ? [`${rate.toFixed(1)}/s`] : []),
-      ...(current === undefined || current.status === "running" ? [] : [current.status.replaceAll("_", " ")]),
+      ...(current === undefined ? [] : [current.status.replaceAll("_", " ")]),
     ];
-    return parts.join(", ");
+    return parts.join(", ") || "ended";
   };
 }

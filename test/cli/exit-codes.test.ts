@@ -7,10 +7,9 @@ import { type Cli, type CliOptions, type CliResult, createCli } from "../support
 /** How a script meets each exit code: what the program is asked, and what happens meanwhile. */
 const WAYS: Record<ExitName, (cli: Cli, json: string[]) => Promise<CliResult>> = {
   ok: (cli, json) => cli.run(["submit", "good.jsonl", ...json]),
-  internal: (cli, json) => {
-    const error = { code: "BATCH_IMAGE_RESULT_MISSING", message: "A stored image is gone." };
-    cli.fake.fault(/\/download/, { status: 500, body: { error } });
-    return cli.run(["submit", "good.jsonl", ...json]);
+  internal: async (cli, json) => {
+    cli.fake.options.statuses = ["running"];
+    return cli.run(["submit", "good.jsonl", ...json], await crashing(cli, 'throw new Error("boom")'));
   },
   usage: (cli, json) => cli.run(["submit", "wrong.jsonl", ...json]),
   auth: (cli, json) => cli.run(["list", ...json], { env: { IMGBATCH_API_KEY: "wrong" } }),

@@ -33,7 +33,7 @@ export const run: RunCommand = async (context) => {
   if (item !== undefined || wantsZip) refuseReports(options);
 
   const target = await resolveTarget(argument, cwd);
-  requireSubmitted([target]);
+  requireSubmitted([target], context.global);
   return withService(context, { workers: false }, async (service) => {
     requireReachable([target], service);
     const { http } = service;

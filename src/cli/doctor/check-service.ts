@@ -1,4 +1,4 @@
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { FoundService } from "../probe/locate-service.ts";
@@ -37,7 +37,7 @@ export async function checkService(
 
 function fromError(error: unknown, baseUrl: string): Finding[] {
   if (!(error instanceof ImgbatchError)) throw error;
-  const { exit } = ERRORS[error.code];
+  const { exit } = errorEntry(error.code);
   if (exit !== "auth") {
     const message = `${baseUrl} answers, but not as a service of batches: ${error.message}`;
     return [fail("service", "temporary", message, "check the address")];
