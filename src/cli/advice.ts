@@ -32,18 +32,18 @@ const again: Advice = ({ path }) =>
     ? "run the same command again: it goes on where it stopped, and nothing is paid twice"
     : "run the same command again";
 const key: Advice = ({ where }) =>
-  `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url; ${nextCommand(where, "doctor")} tells more`;
+  `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url; to know more: ${nextCommand(where, "doctor")}`;
 const allowed: Advice = ({ where }) =>
-  `ask whoever runs the service to allow it for this key; ${nextCommand(where, "models")} lists what it may use`;
+  `ask whoever runs the service to allow it for this key; what it may use: ${nextCommand(where, "models")}`;
 const listed: Advice = ({ path, where }) =>
   path === "submit"
     ? NEW
-    : `${nextCommand(where, "list")} has the batches of this key: only the key that made a batch sees it`;
+    : `${nextCommand(where, "list")} (has the batches of this key; only the key that made a batch sees it)`;
 const NEW = "add --new to generate again with a fresh key";
 const ofItems =
   (what: string): Advice =>
   (typed) =>
-    `${about(typed, "items")} ${what}`;
+    `${about(typed, "items")} (${what})`;
 const elsewhere: Advice = ({ path }) =>
   ["submit", "download", "generate"].includes(path)
     ? "run the same command with another directory in --output"
@@ -66,12 +66,12 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   USAGE: ({ path }) => `imgbatch ${path === "" ? "" : `${path} `}--help`,
   INVALID_INPUT: "fix the lines above and run the same command again",
   INVALID_CONFIG: "mend the file, then run the same command again; `imgbatch schema config` prints every key",
-  NETWORK: (typed) => `${say(again, typed)}; ${nextCommand(typed.where, "doctor")} looks for what is wrong`,
+  NETWORK: (typed) => `${say(again, typed)}; what is wrong: ${nextCommand(typed.where, "doctor")}`,
   BAD_RESPONSE: "check --base-url; if it is right, run the same command again",
-  TIMEOUT: (typed) => `${about(typed, "wait")}, or the same command again`,
+  TIMEOUT: (typed) => `${about(typed, "wait")} (or the same command again)`,
   BATCH_IMAGE_NOT_READY: (typed) => about(typed, "wait"),
-  BATCH_IMAGE_OUTPUT_DELETE_NOT_READY: (typed) => `${about(typed, "wait")}, or ${about(typed, "cancel")}`,
-  BATCH_IMAGE_RECORD_DELETE_NOT_READY: (typed) => `${about(typed, "wait")}, or ${about(typed, "cancel")}`,
+  BATCH_IMAGE_OUTPUT_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,
+  BATCH_IMAGE_RECORD_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,
   BATCH_IMAGE_DISABLED: allowed,
   BATCH_IMAGE_GROUP_DISABLED: allowed,
   REALTIME_GROUP_NOT_NATIVE: allowed,
@@ -83,13 +83,13 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_ITEM_NOT_FOUND: ofItems("lists what there is"),
   BATCH_IMAGE_ITEM_FAILED: ofItems("says why"),
   BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE: ofItems("says how many images each item has"),
-  BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `${about(typed, "download")}: without --zip there is no limit`,
-  BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `${about(typed, "download")}: without --zip there is no limit`,
+  BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
+  BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
   BATCH_IMAGE_RESULT_MISSING:
     "run the same command again; if it stays so, `imgbatch submit --new` makes all of it anew",
-  BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} lists what this key can use`,
+  BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
-    `${nextCommand(where, "models", "--realtime")} lists what this key can use`,
+    `${nextCommand(where, "models", "--realtime")} (lists what this key can use)`,
   DATA_DAMAGED:
     "stop the service and put a backup of the data directory in place; `imgbatch admin check` verifies it",
   DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",

@@ -32,7 +32,7 @@ export function nextSteps(
     );
   }
   const empty = steps.find(({ step }) => step === "items");
-  return empty === undefined ? null : `${nextCommand(where, "items", empty.argument)} says why`;
+  return empty === undefined ? null : `${nextCommand(where, "items", empty.argument)} (says why)`;
 }
 
 function stepOf(batches: readonly Batch[]): "wait" | "download" | "items" | null {

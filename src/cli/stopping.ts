@@ -67,7 +67,7 @@ async function cancelled(
     }
     const advice =
       made > 0
-        ? `${commands("download")} fetches what was finished`
+        ? `${commands("download")} (fetches what was finished)`
         : "the same command with --new makes all of it again";
     return new ImgbatchError(stop.code, `Interrupted; cancelled ${ids.join(", ")}.`, { advice });
   } catch (error) {

@@ -42,8 +42,8 @@ function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
   const made = batches.find((batch) => batch.successCount > 0 && batch.status !== "output_deleted");
   if (made !== undefined) return nextCommand(where, "download", made.id);
   return batches[0] === undefined
-    ? `${nextCommand(where, "submit", "prompts.jsonl")} makes one`
-    : `${nextCommand(where, "items", batches[0].id)} says what became of its images`;
+    ? `${nextCommand(where, "submit", "prompts.jsonl")} (makes one)`
+    : `${nextCommand(where, "items", batches[0].id)} (says what became of its images)`;
 }
 
 function readFilter({ options }: CommandContext): BatchFilter {

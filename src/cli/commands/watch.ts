@@ -56,7 +56,7 @@ async function watch(
   if (!isNamed) found.push(...(await listRunning(service, signal)));
   if (found.length === 0) {
     output.note("nothing is running");
-    output.note(`next: ${nextCommand(global, "list")} has what has ended`);
+    output.note(`next: ${nextCommand(global, "list")} (has what has ended)`);
     return { exitCode: EXIT_CODES.ok.code, json: { batches: [] } };
   }
   const targets = isNamed
