@@ -1,7 +1,16 @@
 import type { Batch } from "../client/read-batch.ts";
-import { lastRound } from "../run/ledger.ts";
+import { type Ledger, lastRound } from "../run/ledger.ts";
 import { nextCommand, type Whereabouts } from "./next-command.ts";
-import type { Target } from "./targets.ts";
+
+/** What an `<id|dir>` argument stands for, as far as the next step depends on it. */
+export interface Subject {
+  /** As it was typed. */
+  argument: string;
+  ids: readonly string[];
+  /** Batches of the run that were not submitted. */
+  unsent: number;
+  run: { ledger: Ledger } | null;
+}
 
 /** More commands than these are no help. */
 const MOST_COMMANDS = 5;
@@ -13,7 +22,7 @@ const MOST_COMMANDS = 5;
  */
 export function nextSteps(
   where: Whereabouts,
-  targets: readonly Target[],
+  targets: readonly Subject[],
   batches: readonly Batch[],
 ): string | null {
   const steps = targets.map((target) => {
@@ -43,7 +52,7 @@ function stepOf(batches: readonly Batch[]): "wait" | "download" | "items" | null
 }
 
 /** How to go on with a run whose submission was not finished. */
-export function finishing(where: Whereabouts, { argument, run }: Pick<Target, "argument" | "run">): string {
+export function finishing(where: Whereabouts, { argument, run }: Pick<Subject, "argument" | "run">): string {
   return run !== null && lastRound(run.ledger) > 0
     ? nextCommand(where, "retry", argument)
     : `run the submit command of ${argument} again: nothing is paid twice`;
