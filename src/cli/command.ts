@@ -80,6 +80,8 @@ export interface CommandResult {
   json: unknown;
   /** Lines for stdout without `--json`. */
   lines?: readonly string[];
+  /** What to type next, told on stderr after the result; null and undefined for nothing. */
+  next?: string | null;
 }
 
 export type RunCommand = (context: CommandContext) => Promise<CommandResult>;

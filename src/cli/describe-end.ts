@@ -14,8 +14,6 @@ export function describeEnd(
   const { counts, deciding } = countTargets(targets, batches);
   const { exitCode, error } = judge(counts, deciding);
   if (error !== null) output.note(error.message);
-  const next = nextSteps(global, targets, batches);
-  if (next !== null) output.note(`next: ${next}`);
   const json = { batches: batches.map((batch) => batch.raw), counts, ...(error === null ? {} : { error }) };
-  return { exitCode, json, lines: batches.map(batchLine) };
+  return { exitCode, json, lines: batches.map(batchLine), next: nextSteps(global, targets, batches) };
 }

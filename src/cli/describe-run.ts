@@ -40,7 +40,6 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     ...repairNote(run, counts.success),
   ];
   output.note([...parts, ...(cost === null ? [] : [formatUsd(cost)])].join(", "));
-  output.note(`next: ${nextStep(run, counts, global)}`);
   return {
     exitCode,
     json: {
@@ -56,6 +55,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
       ...(error === null ? {} : { error }),
     },
     lines: [shownDir],
+    next: nextStep(run, counts, global),
   };
 }
 

@@ -107,7 +107,6 @@ function describe({ output, global }: CommandContext, dir: string, outcome: Real
       ...(counts.pending > 0 ? [`${counts.pending} not asked for`] : []),
     ].join(", "),
   );
-  output.note(`next: ${nextStep(dir, exitCode, stop, global)}`);
   return {
     exitCode,
     json: {
@@ -120,6 +119,7 @@ function describe({ output, global }: CommandContext, dir: string, outcome: Real
       ...(error === null ? {} : { error }),
     },
     lines: [escapeControls(dir)],
+    next: nextStep(dir, exitCode, stop, global),
   };
 }
 

@@ -105,7 +105,6 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
     ? image.modelVersion
     : withVersion(model, image.modelVersion);
   output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}`);
-  output.note(`next: look at ${shellWord(path)}`);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -119,6 +118,7 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
       request_id: image.requestId ?? null,
     },
     lines: [escapeControls(path)],
+    next: `look at ${shellWord(path)}`,
   };
 }
 

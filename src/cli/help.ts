@@ -25,7 +25,10 @@ function exitsOf({ exits = [], commands = [] }: CommandSpec): readonly ExitName[
 
 /** What follows the commands in the help of the program. */
 export function programHelp(): string {
-  const more = ["", "`imgbatch <command> --help` has the options, examples and exit codes of a command."];
+  const more = [
+    "",
+    ...wrap("`imgbatch <command> --help` has its options, examples and exit codes.", HELP_COLUMNS),
+  ];
   return [...exitCodeLines(Object.keys(EXIT_CODES) as ExitName[]), ...more].join("\n");
 }
 

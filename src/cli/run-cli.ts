@@ -111,7 +111,9 @@ async function runCommand(
     sayEnd(events, result.exitCode, error);
     // Without the lines that would have told it.
     if (global.quiet && error !== null) terminal.stderr.write(`error: ${safeLine(error.message)}\n`);
-    return ending.done(result);
+    const code = ending.done(result);
+    if (result.next != null) lines.note(`next: ${result.next}`);
+    return code;
   } catch (error) {
     return failed(error);
   } finally {

@@ -27,11 +27,11 @@ export const run: RunCommand = (context) => {
     const { batches, hasMore } = await listBatches(http, filter, limit, signal);
     if (hasMore) output.note(`there are more: --all, or --limit above ${limit}`);
     if (batches.length === 0) output.note("no batches");
-    if (results.isForPeople) output.note(`next: ${nextStep(global, batches)}`);
     return {
       exitCode: EXIT_CODES.ok.code,
       json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
       lines: results.isForPeople ? table(batches, results.columns) : batches.map(record),
+      next: results.isForPeople ? nextStep(global, batches) : null,
     };
   });
 };

@@ -37,8 +37,6 @@ export const run: RunCommand = async (context) => {
     const [first] = missing;
     if (first !== undefined && batches.length === 0) throw first;
     for (const error of missing) output.note(`error: ${error.message}`);
-    const next = nextSteps(context.global, targets, batches);
-    if (next !== null) output.note(`next: ${next}`);
     return {
       exitCode: first === undefined ? EXIT_CODES.ok.code : exitCodeOf(first),
       json: {
@@ -46,6 +44,7 @@ export const run: RunCommand = async (context) => {
         ...(first === undefined ? {} : { error: { code: first.code, message: first.message } }),
       },
       lines: batches.map(batchLine),
+      next: nextSteps(context.global, targets, batches),
     };
   });
 };

@@ -62,8 +62,7 @@ async function submit(
   });
   if (options.dryRun) {
     const result = await describeDryRun(plan, options, budget);
-    voice.note("next: the same command without --dry-run");
-    return result;
+    return { ...result, next: "the same command without --dry-run" };
   }
   const { dir, shownDir, keepZip, allowance, intervalMs } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
@@ -91,7 +90,6 @@ function describeDetached(
 ): CommandResult {
   const { batches, replayed } = started;
   context.output.settle();
-  context.output.note(`next: ${nextCommand(context.global, "wait", options.shownDir)}`);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -101,5 +99,6 @@ function describeDetached(
       batches: batches.map((batch) => batch.raw),
     },
     lines: batches.map((batch) => batch.id),
+    next: nextCommand(context.global, "wait", options.shownDir),
   };
 }

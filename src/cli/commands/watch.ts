@@ -56,8 +56,8 @@ async function watch(
   if (!isNamed) found.push(...(await listRunning(service, signal)));
   if (found.length === 0) {
     output.note("nothing is running");
-    output.note(`next: ${nextCommand(global, "list")} (has what has ended)`);
-    return { exitCode: EXIT_CODES.ok.code, json: { batches: [] } };
+    const next = `${nextCommand(global, "list")} (has what has ended)`;
+    return { exitCode: EXIT_CODES.ok.code, json: { batches: [] }, next };
   }
   const targets = isNamed
     ? named
@@ -74,7 +74,7 @@ async function watch(
     if (isNamed) requireOutputs(batches);
     const end = describeEnd(context, targets, batches);
     // The lines have been said.
-    return { exitCode: end.exitCode, json: end.json };
+    return { ...end, lines: [] };
   } catch (error) {
     throw explainStop(
       error,

@@ -13,13 +13,12 @@ export const run: RunCommand = (context) =>
       counted(images, "image"),
     ].join(", ");
     const isFine = problems.length === 0;
-    if (!isFine)
-      context.output.note("next: stop the service and put a backup of the data directory in its place");
     return {
       exitCode: isFine ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
       json: { data: directory, accounts, batches, images, problems },
       lines: isFine
         ? [`ok: ${summary}`]
         : [...problems, `${counted(problems.length, "problem")} in ${summary}`],
+      next: isFine ? null : "stop the service and put a backup of the data directory in its place",
     };
   });
