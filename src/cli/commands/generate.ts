@@ -1,3 +1,4 @@
+import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
 import type { RunCommand } from "../command.ts";
 import { generateMany } from "../generate-many.ts";
 import { generateOne } from "../generate-one.ts";
@@ -15,7 +16,15 @@ export const run: RunCommand = async (context) => {
     const { prompt, file } = options;
     if (file !== null) return await generateMany(limited, options, file);
     return await generateOne(limited, options, prompt ?? "");
+  } catch (error) {
+    throw explainEarly(error);
   } finally {
     limit.stop();
   }
 };
+
+/** What has left and may be billed is told where it is sent; else nothing has. */
+function explainEarly(error: unknown): unknown {
+  const isEarly = error instanceof ImgbatchError && error.message === ERRORS.TIMEOUT.message;
+  return isEarly ? new ImgbatchError("TIMEOUT", "Time is up; no image was asked for yet.") : error;
+}

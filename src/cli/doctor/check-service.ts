@@ -55,7 +55,10 @@ async function checkClock(
   const before = nowMs();
   try {
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    const answer = await fetch(baseUrl + routes.health, { signal: AbortSignal.any([signal, timeout]) });
+    const answer = await fetch(baseUrl + routes.health, {
+      redirect: "manual",
+      signal: AbortSignal.any([signal, timeout]),
+    });
     await answer.arrayBuffer();
     const theirs = Date.parse(answer.headers.get("date") ?? "");
     if (Number.isNaN(theirs)) return [];
