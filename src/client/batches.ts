@@ -116,8 +116,11 @@ export async function listItems(http: Http, id: string, signal?: AbortSignal): P
 export async function listModels(http: Http, signal?: AbortSignal): Promise<ListedModel[]> {
   const answer = await http.json({ method: "GET", path: routes.batchModels, signal });
   const page = readPage(answer.json);
-  if (page === null) throw notThis("a list of models", answer);
-  return page.data.map(readModel).filter((model) => model !== null);
+  const models = page?.data.map(readModel).filter((model) => model !== null) ?? [];
+  // An empty list is one; a list of other things is none.
+  if (page === null || (models.length === 0 && page.data.length > 0))
+    throw notThis("a list of models", answer);
+  return models;
 }
 
 function notThis(what: string, answer: JsonAnswer): ImgbatchError {

@@ -37,7 +37,7 @@ export async function fetchWithin(
     const cause = new NotTheService("a redirect");
     const where = hide(next.origin + next.pathname);
     if (next.origin !== own && !elsewhere) {
-      const message = `The service redirects to ${where}: give that as the base URL if you trust it.`;
+      const message = `The service redirects to ${where}. If you trust that, give its address as the base URL.`;
       throw new ImgbatchError("BAD_RESPONSE", message, { httpStatus, cause });
     }
     if (count === MOST_REDIRECTS) {

@@ -121,9 +121,11 @@ it("[HTTP-6] an answer that is no JSON, or not what was asked for, is BAD_RESPON
     { status: 200, body: "<html>" },
     { status: 200, body: { hello: 1 } },
     { status: 200, body: [] },
+    { status: 200, body: { data: [null, 1, { id: null }] } },
   );
   await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
   await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+  await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
   await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
 });
 

@@ -112,7 +112,7 @@ it("[HTTP-16] pages of somebody else are waited out like a broken network, and t
   fake.fault(/^GET/, ...Array.from({ length: 30 }, () => away));
   await expect(poll()).rejects.toMatchObject({
     code: "BAD_RESPONSE",
-    message: expect.stringMatching(/not the service.*https:\/\/portal\.example\/login:/),
+    message: expect.stringMatching(/not the service.*https:\/\/portal\.example\/login\./),
   });
   expect(fake.count(/^GET/)).toBe(3 + 21);
 });
