@@ -1,81 +1,135 @@
-import type { ErrorCode } from "../contract/errors.ts";
+import { isOutOfCapacity } from "../client/retry-policy.ts";
+import { type ErrorCode, errorEntry, type ImgbatchError } from "../contract/errors.ts";
+import type { ExitName } from "../contract/exit-codes.ts";
+import { defaultRunDirectory, nextCommand, type Whereabouts } from "./next-command.ts";
+import { PAID_AGAIN } from "./paid-advice.ts";
 
-const AGAIN = "run the same command again: it goes on where it stopped, and nothing is paid twice";
-const KEY = "give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url";
-const NEW = "add --new to generate again with a fresh key";
+/** What was typed, as far as an advice can repeat it. */
+export interface Typed {
+  /** The command, such as `admin keys list`; empty when none was understood. */
+  path: string;
+  arguments: readonly string[];
+  options: Readonly<Record<string, unknown>>;
+  where: Whereabouts;
+  /** The command makes and bills again when it is run again. */
+  paysAgain: boolean;
+}
+
+/** What was typed when nothing of it was understood. */
+export const NOTHING_TYPED: Typed = { path: "", arguments: [], options: {}, where: {}, paysAgain: false };
+
+type Advice = string | ((typed: Typed) => string);
 
 /** After an error that says that no upstream account is usable. */
 export const NO_CAPACITY_ADVICE =
   "the service has no capacity now, and asking again at once makes it worse: wait some minutes, then run the same command again";
 
+/** Commands that go on where an earlier call of them stopped. */
+const RESUMING = ["submit", "retry", "download"];
+
+const again: Advice = ({ path }) =>
+  RESUMING.includes(path)
+    ? "run the same command again: it goes on where it stopped, and nothing is paid twice"
+    : "run the same command again";
+const key: Advice = ({ where }) =>
+  `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url; to know more: ${nextCommand(where, "doctor")}`;
+const allowed: Advice = ({ where }) =>
+  `ask whoever runs the service to allow it for this key; what it may use: ${nextCommand(where, "models")}`;
+const listed: Advice = ({ path, where }) =>
+  path === "submit"
+    ? NEW
+    : `${nextCommand(where, "list")} (has the batches of this key; only the key that made a batch sees it)`;
+const NEW = "add --new to generate again with a fresh key";
+const ofItems =
+  (what: string): Advice =>
+  (typed) =>
+    `${about(typed, "items")} (${what})`;
+const elsewhere: Advice = ({ path }) =>
+  ["submit", "download", "generate"].includes(path)
+    ? "run the same command with another directory in --output"
+    : "use the key and the --base-url that the run was made with";
+
+/** A command about the same batch or run. */
+function about(typed: Typed, command: string): string {
+  return nextCommand(typed.where, command, ...subjectOf(typed));
+}
+
+/** The batches or the run that a command is about. */
+function subjectOf({ path, arguments: words, options }: Typed): readonly string[] {
+  const { output } = options;
+  if (path === "submit") return [typeof output === "string" ? output : defaultRunDirectory(words[0] ?? "-")];
+  return ["wait", "watch", "status"].includes(path) ? words : words.slice(0, 1);
+}
+
 /** What to do after an error, for people. */
-const ADVICE: Partial<Record<ErrorCode, string>> = {
-  INTERNAL: AGAIN,
-  NETWORK: AGAIN,
+const ADVICE: Partial<Record<ErrorCode, Advice>> = {
+  USAGE: ({ path }) => `imgbatch ${path === "" ? "" : `${path} `}--help`,
+  INVALID_INPUT: "fix the lines above and run the same command again",
+  INVALID_CONFIG: "mend the file, then run the same command again; `imgbatch schema config` prints every key",
+  NETWORK: (typed) => `${say(again, typed)}; what is wrong: ${nextCommand(typed.where, "doctor")}`,
   BAD_RESPONSE: "check --base-url; if it is right, run the same command again",
-  SUBMISSION_UNKNOWN: AGAIN,
-  INTERNAL_ERROR: AGAIN,
-  RATE_LIMITED: AGAIN,
-  BATCH_IMAGE_DOWNLOAD_LIMITED: AGAIN,
-  BATCH_IMAGE_NO_ACCOUNT_AVAILABLE: AGAIN,
-  BATCH_IMAGE_QUEUE_FAILED: AGAIN,
-  INTERRUPTED: AGAIN,
-  TERMINATED: AGAIN,
-  TIMEOUT: "imgbatch wait, or the same command again",
-  BATCH_IMAGE_NOT_READY: "imgbatch wait",
-  API_KEY_REQUIRED: KEY,
-  INVALID_API_KEY: KEY,
-  API_KEY_DISABLED: KEY,
-  BATCH_IMAGE_IDEMPOTENCY_CONFLICT: NEW,
-  BATCH_IMAGE_OUTPUT_DELETED: NEW,
-  BATCH_IMAGE_NOT_FOUND: "check the id and the key: a batch is only seen by the key that made it",
-  BATCH_IMAGE_INVALID_MODEL: "imgbatch models lists what this key can use",
-  BATCH_IMAGE_INSUFFICIENT_BALANCE: "top up the account, or submit fewer images",
+  TIMEOUT: (typed) => `${about(typed, "wait")} (or the same command again)`,
+  BATCH_IMAGE_NOT_READY: (typed) => about(typed, "wait"),
+  BATCH_IMAGE_OUTPUT_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,
+  BATCH_IMAGE_RECORD_DELETE_NOT_READY: (typed) => `${about(typed, "wait")} (or ${about(typed, "cancel")})`,
+  BATCH_IMAGE_DISABLED: allowed,
+  BATCH_IMAGE_GROUP_DISABLED: allowed,
+  REALTIME_GROUP_NOT_NATIVE: allowed,
+  HTTP_403: allowed,
+  BATCH_IMAGE_IDEMPOTENCY_CONFLICT: (typed) => (typed.path === "submit" ? NEW : about(typed, "status")),
+  BATCH_IMAGE_OUTPUT_DELETED: ({ path }) =>
+    path === "submit" ? NEW : "run the command that submitted it again, with --new: that is paid again",
+  BATCH_IMAGE_NOT_FOUND: listed,
+  BATCH_IMAGE_ITEM_NOT_FOUND: ofItems("lists what there is"),
+  BATCH_IMAGE_ITEM_FAILED: ofItems("says why"),
+  BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE: ofItems("says how many images each item has"),
+  BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
+  BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
+  BATCH_IMAGE_RESULT_MISSING:
+    "run the same command again; if it stays so, `imgbatch submit --new` makes all of it anew",
+  BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
+  REALTIME_MODEL_NOT_FOUND: ({ where }) =>
+    `${nextCommand(where, "models", "--realtime")} (lists what this key can use)`,
   DATA_DAMAGED:
     "stop the service and put a backup of the data directory in place; `imgbatch admin check` verifies it",
+  DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",
+  DIRECTORY_CONFLICT: elsewhere,
+  DIRECTORY_IN_USE: "wait until the other one has ended, then run the same command again",
+  ADDRESS_IN_USE: "stop that program, or run the same command with --port 0, which takes a free port",
   COST_LIMIT: "raise --max-cost, or submit fewer images",
   STORAGE_FAILED: "look after the disk, then start again: what was accepted is kept, and goes on",
   SAVE_FAILED:
     "free the disk or fix the permission, then run the same command again: only what is missing is fetched",
   VERIFY_FAILED: "run the same command again: only what is missing or damaged is fetched",
-  DIRECTORY_IN_USE: "wait until the other one has ended, then run the same command again",
-  INVALID_INPUT: "fix the lines above and run the same command again",
 };
 
-const NOTHING_PAID = "fix that and run the same command again; nothing was made";
-const ANOTHER =
-  "run the same command again; an attempt whose answer was lost may have been billed, and there is no key to find it by";
-const LATER =
-  "wait a while, then run the same command again; with fewer --jobs or a lower --rpm where there are many";
-const LISTED = "imgbatch models --realtime lists what this key can use";
-
-/** The same after a command whose requests are billed each time. */
-const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
-  INTERNAL: ANOTHER,
-  NETWORK: ANOTHER,
-  INTERNAL_ERROR: ANOTHER,
-  REALTIME_PROVIDER_FAILED: ANOTHER,
-  REALTIME_PROVIDER_UNREACHABLE: ANOTHER,
-  REALTIME_TIMEOUT: ANOTHER,
-  INTERRUPTED: ANOTHER,
-  TERMINATED: ANOTHER,
-  TIMEOUT: "allow more time with --timeout, or leave it out",
-  RATE_LIMITED: LATER,
-  REALTIME_PROVIDER_LIMITED: LATER,
-  REALTIME_PROVIDER_OVERLOADED: LATER,
-  REALTIME_NO_PROVIDER: LATER,
-  REALTIME_STOPPING: LATER,
-  REALTIME_MODEL_NOT_FOUND: LISTED,
-  REALTIME_INVALID_ARGUMENT: NOTHING_PAID,
-  REQUEST_TOO_LARGE: "use smaller or fewer --image files",
-  REALTIME_INSUFFICIENT_BALANCE: "top up the account",
-  BATCH_IMAGE_INSUFFICIENT_BALANCE: "top up the account",
-  IMAGE_REFUSED: "change the prompt or the input images; the same request would be refused again",
-  NO_IMAGES: "say more clearly that an image is wanted, and of what",
-  SAVE_FAILED: "free the disk or fix the permission before you make the image again: that is billed again",
+/** Where the code has no advice of its own. */
+const BY_EXIT: Record<ExitName, Advice> = {
+  ok: again,
+  internal: again,
+  usage: "change what the message says, then run the same command again; nothing was made",
+  auth: key,
+  someFailed: (typed) => about(typed, "retry"),
+  noImages: ofItems("says why"),
+  conflict: (typed) => about(typed, "status"),
+  temporary: again,
+  money: "top up the account, or ask for fewer images",
+  saving: "free the disk or fix the permission, then run the same command again",
+  gone: listed,
+  timeout: (typed) => about(typed, "wait"),
+  interrupted: again,
+  terminated: again,
 };
 
-/** `paysAgain`: the advice for a command whose requests cannot be told from earlier ones. */
-export function adviceFor(code: ErrorCode, { paysAgain = false } = {}): string | null {
-  return (paysAgain ? PAID_AGAIN[code] : undefined) ?? ADVICE[code] ?? null;
+/** What to type after an error: the error's own advice, else what fits its code and the command. */
+export function adviceFor(error: ImgbatchError, typed: Typed): string {
+  if (error.advice !== undefined) return error.advice;
+  if (isOutOfCapacity(error)) return NO_CAPACITY_ADVICE;
+  const { code } = error;
+  const advice = (typed.paysAgain ? PAID_AGAIN[code] : undefined) ?? ADVICE[code];
+  return say(advice ?? BY_EXIT[errorEntry(code).exit], typed);
+}
+
+function say(advice: Advice, typed: Typed): string {
+  return typeof advice === "string" ? advice : advice(typed);
 }

@@ -8,8 +8,8 @@ export function batchLine(batch: Batch): string {
   const fields = [
     batch.id,
     batch.status,
-    `${batch.successCount}/${batch.itemCount ?? "?"} images`,
-    `${batch.failCount} failed`,
+    `${batch.hasCounts ? batch.successCount : "?"}/${batch.itemCount ?? "?"} images`,
+    `${batch.hasCounts ? batch.failCount : "?"} failed`,
     cost === null ? "" : `${batch.actualCostMicroUsd === null ? "about " : ""}${formatUsd(cost)}`,
     batch.name ?? "",
     batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,

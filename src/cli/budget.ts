@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../kernel/money.ts";
+import { counted } from "../kernel/plural.ts";
 import type { ChosenModel } from "../run/choose-model.ts";
 import { chooseKeys } from "../run/idempotency-keys.ts";
 import { readLedger } from "../run/ledger.ts";
@@ -33,7 +34,7 @@ export function createBudget(
   const approveImages = (images: number) => {
     const cost = estimateImages(images);
     if (max === undefined || cost === null || cost <= max) return;
-    const message = `${images} images would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
+    const message = `${counted(images, "image")} would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
     throw new ImgbatchError("COST_LIMIT", message);
   };
   return {
@@ -76,7 +77,7 @@ export async function describeDryRun(
       })),
     },
     lines: [
-      `${items.length} prompts, ${imagesOf(chunks)} images, ${chunks.length} batch${chunks.length === 1 ? "" : "es"} with ${request.model}`,
+      `${counted(items.length, "prompt")}, ${counted(imagesOf(chunks), "image")}, ${counted(chunks.length, "batch", "batches")} with ${request.model}`,
       ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
       ...keys,
     ],

@@ -70,12 +70,12 @@ export interface CommandContext {
   takeSignals(): void;
   output: Output;
   results: Results;
-  /** All of standard input. */
-  readStdin(): Promise<Uint8Array>;
-  /** The same piece by piece. */
-  stdin(): AsyncIterable<Uint8Array>;
-  /** Finds or starts the service. Call `close` at the end. */
-  connect(needs: { workers: boolean }): Promise<ServiceConnection>;
+  /** Standard input piece by piece, until the signal (default: the command's) ends that. */
+  stdin(signal?: AbortSignal): AsyncIterable<Uint8Array>;
+  /** All of it. */
+  readStdin(signal?: AbortSignal): Promise<Uint8Array>;
+  /** Finds or starts the service, until the signal (default: the command's) ends that. Call `close` at the end. */
+  connect(needs: { workers: boolean }, signal?: AbortSignal): Promise<ServiceConnection>;
 }
 
 /** The result of a command: stdout in both forms, and the exit code. `json` is the one document of `--json`. */
@@ -84,6 +84,8 @@ export interface CommandResult {
   json: unknown;
   /** Lines for stdout without `--json`. */
   lines?: readonly string[];
+  /** What to type next, told on stderr after the result; null and undefined for nothing. */
+  next?: string | null;
 }
 
 export type RunCommand = (context: CommandContext) => Promise<CommandResult>;
@@ -94,8 +96,11 @@ export interface Lines {
   note(line: string): void;
   /** A line only with `--verbose`. */
   detail(line: string): void;
-  /** The live line: a spinner on a terminal, otherwise a line on change, at most one per 10 s. */
-  progress(text: string): void;
+  /**
+   * The live line: a spinner on a terminal, otherwise a line on change, at most one per 10 s, and a sign of life each
+   * minute. `sinceMs`: when the work began; then it tells how long that is ago.
+   */
+  progress(text: string, sinceMs?: number): void;
   /** Ends the live line; nothing of it stays. */
   settle(): void;
 }

@@ -1,11 +1,17 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { text } from "node:stream/consumers";
 import { dataDirectoryOf, type Environment, loadConfig, readEnvironment } from "../config.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { GlobalOptions, Output } from "./command.ts";
 import { connectEmbedded, credentialsIfRunningAt } from "./embedded.ts";
 import type { ServiceConnection } from "./service-connection.ts";
+import { readAll, type Terminal } from "./terminal.ts";
+
+/** What connecting works with. An abort of the signal ends it. */
+interface Surroundings extends Pick<Terminal, "stdin"> {
+  output: Output;
+  signal: AbortSignal;
+}
 
 /**
  * Finds the service that commands talk to: the base URL of the flag, the environment or the configuration file; else
@@ -14,8 +20,7 @@ import type { ServiceConnection } from "./service-connection.ts";
 export async function connect(
   global: GlobalOptions,
   needs: { workers: boolean },
-  output: Output,
-  signal: AbortSignal,
+  { output, signal, stdin }: Surroundings,
 ): Promise<ServiceConnection> {
   const cwd = process.cwd();
   const environment = readEnvironment();
@@ -28,7 +33,7 @@ export async function connect(
   const own = await credentialsIfRunningAt(dataDirectory, baseUrl);
   return {
     baseUrl,
-    apiKey: own?.api_key ?? (await readApiKey(global, environment, cwd)),
+    apiKey: own?.api_key ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
     kind: "remote",
     isLocal: isLoopback(baseUrl),
     close: async () => {},
@@ -55,12 +60,20 @@ function isLoopback(baseUrl: string): boolean {
   return hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
 }
 
-async function readApiKey(global: GlobalOptions, environment: Environment, cwd: string): Promise<string> {
-  const key = await givenApiKey(global, environment, cwd);
+type Input = Pick<Surroundings, "stdin" | "signal">;
+
+async function readApiKey(
+  global: GlobalOptions,
+  environment: Environment,
+  cwd: string,
+  input: Input,
+): Promise<string> {
+  const key = await givenApiKey(global, environment, cwd, input);
   if (key === undefined) {
     const message = "No API key: set IMGBATCH_API_KEY, or use --api-key-file or --api-key-stdin.";
     throw new ImgbatchError("API_KEY_REQUIRED", message);
   }
+  if (key === "") throw new ImgbatchError("API_KEY_REQUIRED", `No API key: ${sourceOf(global)} is empty.`);
   // A key that cannot stand in a header would make fetch throw an error that shows it.
   if (!/^[\x21-\x7e]+$/.test(key)) {
     throw new ImgbatchError("INVALID_API_KEY", "The API key holds characters that no key has.");
@@ -72,6 +85,7 @@ async function givenApiKey(
   global: GlobalOptions,
   environment: Environment,
   cwd: string,
+  input: Input,
 ): Promise<string | undefined> {
   if (global.apiKeyFile !== undefined) {
     try {
@@ -82,6 +96,23 @@ async function givenApiKey(
       });
     }
   }
-  if (global.apiKeyStdin) return (await text(process.stdin)).trim();
+  if (global.apiKeyStdin) return readPipedKey(input);
   return environment.apiKey;
+}
+
+/**
+ * Never from a terminal, which would show the key to whoever looks on.
+ * Rule: CLI-38.
+ */
+async function readPipedKey({ stdin, signal }: Input): Promise<string> {
+  if (stdin.isTTY === true) {
+    const message =
+      "--api-key-stdin: standard input is a terminal. Pipe the key into the command, or use --api-key-file.";
+    throw new ImgbatchError("USAGE", message, { param: "--api-key-stdin" });
+  }
+  return new TextDecoder().decode(await readAll(stdin, signal)).trim();
+}
+
+function sourceOf({ apiKeyFile }: GlobalOptions): string {
+  return apiKeyFile === undefined ? "standard input (--api-key-stdin)" : `${apiKeyFile} (--api-key-file)`;
 }

@@ -3,10 +3,13 @@ import { formatUsd, microsToNumber } from "../kernel/money.ts";
 import type { RunOutcome } from "../run/collect-run.ts";
 import { isFailed, isMissing, isUndelivered, judgeMissing } from "../run/missing-images.ts";
 import { isRefused } from "../run/plan-retry.ts";
+import { shellWord } from "../run/reports/run-report.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
+import { IMAGES_FOLDER } from "../run/run-directory.ts";
 import { type Allowance, countImages, type ImageCounts } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { batchProblems, type Judgement, judge } from "./ended.ts";
+import { nextCommand, type Whereabouts } from "./next-command.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
@@ -20,7 +23,7 @@ export interface EndedRun {
 const SHOWN_FAILURES = 5;
 
 /** Says how a run ended: on stderr for people, and as the command's result. */
-export function describeRun({ output }: CommandContext, run: EndedRun): CommandResult {
+export function describeRun({ output, global }: CommandContext, run: EndedRun): CommandResult {
   const { outcome, shownDir, replayed } = run;
   const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
   const counts = countImages(outcome);
@@ -39,7 +42,6 @@ export function describeRun({ output }: CommandContext, run: EndedRun): CommandR
     ...repairNote(run, counts.success),
   ];
   output.note([...parts, ...(cost === null ? [] : [formatUsd(cost)])].join(", "));
-  output.note(`next: ${nextStep(run, counts)}`);
   return {
     exitCode,
     json: {
@@ -55,6 +57,7 @@ export function describeRun({ output }: CommandContext, run: EndedRun): CommandR
       ...(error === null ? {} : { error }),
     },
     lines: [shownDir],
+    next: nextStep(run, counts, global),
   };
 }
 
@@ -98,15 +101,31 @@ function failureLines({ lines }: RunOutcome): string[] {
     : shown;
 }
 
-function nextStep({ shownDir, outcome }: EndedRun, counts: ImageCounts): string {
-  if (outcome.lines.some(isUndelivered))
-    return `the same command again fetches what is missing; imgbatch retry --include-lost ${shownDir} makes it anew, and is paid again`;
-  if (counts.missing > 0) return "the same command again, later: nothing is paid twice";
+function nextStep({ shownDir, outcome }: EndedRun, counts: ImageCounts, where: Whereabouts): string {
+  if (outcome.lines.some(isUndelivered)) {
+    const anew = nextCommand(where, "retry", "--include-lost", shownDir);
+    return `run the same command again: it fetches what is missing; ${anew} makes it anew, and is paid again`;
+  }
+  if (counts.missing > 0) return "run the same command again, later: nothing is paid twice";
   const failed = outcome.lines.filter(isFailed);
   const refused = failed.filter(isRefused).length;
-  if (outcome.hasRetry && refused < failed.length) return `imgbatch retry ${shownDir}`;
-  if (outcome.hasRetry)
-    return `change the prompts that were refused in ${shownDir}/${RETRY_FILE} and submit that file`;
-  if (failed.length > 0 || counts.success === 0) return `look into ${shownDir}/${RESULTS_FILE}`;
-  return `look into ${shownDir}/images (the same command again repairs)`;
+  const inside = (name: string) => shellWord(`${shownDir}/${name}`);
+  if (outcome.hasRetry && refused < failed.length) return nextCommand(where, "retry", shownDir);
+  if (outcome.hasRetry) {
+    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, "--output", `${shownDir}-retry`);
+    return `change the prompts that were refused in ${inside(RETRY_FILE)}, then ${submit}`;
+  }
+  if (failed.length > 0 || counts.success === 0) return `look into ${inside(RESULTS_FILE)}`;
+  return `look into ${placesOf(outcome).map(inside).join(", ")} (the same command again repairs)`;
+}
+
+const MOST_PLACES = 5;
+
+/** Where the images are: the folder, or the ZIPs that were kept. */
+function placesOf({ lines }: RunOutcome): string[] {
+  const files = lines.flatMap((line) => line.files);
+  const zips = new Set(files.flatMap(({ path, entry }) => (entry === undefined ? [] : [path])));
+  if (zips.size === 0) return [IMAGES_FOLDER];
+  const isMixed = files.some(({ entry }) => entry === undefined);
+  return [...(isMixed ? [IMAGES_FOLDER] : []), ...zips].slice(0, MOST_PLACES);
 }

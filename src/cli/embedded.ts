@@ -97,7 +97,8 @@ async function findRunning(dataDirectory: string): Promise<ServerFile | null> {
   }
 }
 
-async function readServer(dataDirectory: string): Promise<ServerFile | null> {
+/** What says where the service of a data directory runs; null when none does, or it cannot be read. */
+export async function readServer(dataDirectory: string): Promise<ServerFile | null> {
   try {
     const text = await readFile(join(dataDirectory, DATA_FILES.server), "utf8");
     return serverFileSchema.parse(JSON.parse(text));

@@ -1,5 +1,6 @@
 import { Chalk } from "chalk";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { NOTHING_TYPED, type Typed } from "./advice.ts";
 import type { CommandResult } from "./command.ts";
 import { errorDocument, errorLines, exitCodeOf, resultDocument, toImgbatchError } from "./report.ts";
 import { mayColor, type Terminal } from "./terminal.ts";
@@ -16,10 +17,13 @@ export interface Ending {
 /** How an error is told. */
 export interface ErrorStyle {
   verbose: boolean;
+  /** No advice. */
+  quiet: boolean;
   color: boolean;
-  /** The command makes and bills again when it is run again; default false. */
-  paysAgain?: boolean;
+  typed: Typed;
 }
+
+const USUAL: ErrorStyle = { verbose: false, quiet: false, color: true, typed: NOTHING_TYPED };
 
 /**
  * With `--json` exactly one document is printed, whichever end comes first.
@@ -47,12 +51,12 @@ export function createEnding(
       else stdout.write(text);
       return EXIT_CODES.ok.code;
     },
-    fail: (thrown, { verbose, color, paysAgain = false } = { verbose: false, color: true }) => {
+    fail: (thrown, style = USUAL) => {
       const error = toImgbatchError(thrown);
       if (wants.json) print(errorDocument(error));
-      const { red } = new Chalk({ level: mayColor(stderr, color) ? 1 : 0 });
+      const { red } = new Chalk({ level: mayColor(stderr, style.color) ? 1 : 0 });
       stderr.write(
-        errorLines(error, { verbose, red, paysAgain })
+        errorLines(error, { ...style, red })
           .map((line) => `${line}\n`)
           .join(""),
       );

@@ -5,6 +5,7 @@ import type { StartedRun } from "../run/start-run.ts";
 import type { Allowance } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { describeRun } from "./describe-run.ts";
+import { fairInterval } from "./fair-interval.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "./run-reports.ts";
 import type { ConnectedService } from "./with-service.ts";
 
@@ -23,7 +24,8 @@ export async function finishRun(
   run: RunToFinish,
 ): Promise<CommandResult> {
   const { signal, output: voice } = context;
-  const { dir, ledger, keepZip, intervalMs, shownDir, replayed, allowance } = run;
+  const { dir, ledger, keepZip, shownDir, replayed, allowance } = run;
+  const intervalMs = fairInterval(run.intervalMs, service, voice);
   const clock = wallClock;
   const random = Math.random;
   const batches = await awaitBatches(run.batches, { service, clock, random, intervalMs, signal, voice });

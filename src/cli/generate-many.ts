@@ -1,24 +1,27 @@
-import { basename, extname, resolve } from "node:path";
+import { resolve } from "node:path";
 import { createPace } from "../client/request-pace.ts";
 import { isOutOfCapacity } from "../client/retry-policy.ts";
-import { ERRORS, type ErrorCode, type ImgbatchError } from "../contract/errors.ts";
+import { type ErrorCode, errorEntry, type ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import { wallClock } from "../kernel/clock.ts";
+import { counted } from "../kernel/plural.ts";
 import { escapeControls } from "../kernel/text.ts";
 import { chooseRealtimeModel } from "../run/generate/choose-realtime-model.ts";
 import { planRealtimeRun } from "../run/generate/realtime-plan.ts";
 import { type RealtimeOutcome, runRealtime } from "../run/generate/realtime-run.ts";
-import { readPromptFiles, STDIN } from "../run/prompts/prompt-files.ts";
+import { readPromptFiles } from "../run/prompts/prompt-files.ts";
 import { shellWord } from "../run/reports/run-report.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
+import { IMAGES_FOLDER } from "../run/run-directory.ts";
 import { withRunLock } from "../run/run-lock.ts";
 import { NO_CAPACITY_ADVICE } from "./advice.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import type { GenerateOptions } from "./generate-options.ts";
-import { exitCodeOf } from "./report.ts";
+import { defaultRunDirectory, nextCommand, type Whereabouts } from "./next-command.ts";
+import { exitCodeOf, originLines } from "./report.ts";
 import { readReportFlags, writeRunReports } from "./run-reports.ts";
-import { timeLimit, withService } from "./with-service.ts";
+import { withService } from "./with-service.ts";
 
 /** Failures are named up to this many; the results have them all. */
 const SHOWN_FAILURES = 5;
@@ -30,7 +33,7 @@ export async function generateMany(
   file: string,
 ): Promise<CommandResult> {
   const { cwd, stdin, output: voice } = context;
-  const shownDir = options.output ?? defaultDir(file);
+  const shownDir = options.output ?? defaultRunDirectory(file);
   const dir = resolve(cwd, shownDir);
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
     limits: DEFAULT_LIMITS,
@@ -39,55 +42,46 @@ export async function generateMany(
   const prompts = read.map((item) =>
     item.references.length === 0 ? { ...item, references: options.images } : item,
   );
-  const limit = timeLimit(context.signal, options.timeoutMs);
-  const { signal } = limit;
+  const { signal } = context;
   const clock = wallClock;
   const pace = createPace(options.rpm, clock);
-  try {
-    return await withService(context, { workers: true }, async (service) => {
-      const { aspectRatio, size, jobs, retries } = options;
-      const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
-      const wish = { model: options.model, aspectRatio, size, inputImages };
-      const model = await chooseRealtimeModel(service.http, wish, signal);
-      const plan = planRealtimeRun({ model, aspectRatio, size }, prompts);
-      voice.event({
-        event: "run_planned",
-        directory: shownDir,
-        model,
-        item_count: plan.items.length,
-        image_count: plan.images.length,
-        batch_count: 0,
-      });
-      const run = { plan, dir, service, concurrency: jobs, clock, voice, signal, pace, maxRetries: retries };
-      // Two in one directory would both pay for what is missing.
-      const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
-      voice.settle();
-      // A borrowed service that ended is replaced, and the run goes on.
-      if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
-      if (!signal.aborted) {
-        const retryCommand = outcome.stop === null && outcome.hasRetry ? retryOf(shownDir) : null;
-        const flags = readReportFlags(context);
-        await writeRunReports(context, {
-          outcome: { ...outcome, dir },
-          shownDir,
-          model,
-          name: null,
-          flags,
-          retryCommand,
-        });
-      }
-      return describe(context, shownDir, outcome);
+  return withService(context, { workers: true }, async (service) => {
+    const { aspectRatio, size, jobs, retries } = options;
+    const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
+    const wish = { model: options.model, aspectRatio, size, inputImages };
+    const model = await chooseRealtimeModel(service.http, wish, signal);
+    const plan = planRealtimeRun({ model, aspectRatio, size }, prompts);
+    voice.event({
+      event: "run_planned",
+      directory: shownDir,
+      model,
+      item_count: plan.items.length,
+      image_count: plan.images.length,
+      batch_count: 0,
     });
-  } finally {
-    limit.stop();
-  }
+    const run = { plan, dir, service, concurrency: jobs, clock, voice, signal, pace, maxRetries: retries };
+    // Two in one directory would both pay for what is missing.
+    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
+    voice.settle();
+    // A borrowed service that ended is replaced, and the run goes on.
+    if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
+    if (!signal.aborted) {
+      const retryCommand = outcome.stop === null && outcome.hasRetry ? retryOf(shownDir) : null;
+      const flags = readReportFlags(context);
+      await writeRunReports(context, {
+        outcome: { ...outcome, dir },
+        shownDir,
+        model,
+        name: null,
+        flags,
+        retryCommand,
+      });
+    }
+    return describe(context, shownDir, outcome);
+  });
 }
 
-function defaultDir(file: string): string {
-  return file === STDIN ? "imgbatch-images" : `${basename(file, extname(file))}-images`;
-}
-
-function describe({ output }: CommandContext, dir: string, outcome: RealtimeOutcome): CommandResult {
+function describe({ output, global }: CommandContext, dir: string, outcome: RealtimeOutcome): CommandResult {
   const { lines, stop, keptCount, hasRetry } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
@@ -101,7 +95,10 @@ function describe({ output }: CommandContext, dir: string, outcome: RealtimeOutc
     output.note(`  ${custom_id}: ${error?.code}: ${error?.message}`);
   if (failures.length > SHOWN_FAILURES) output.note(`  and ${failures.length - SHOWN_FAILURES} more`);
   const { exitCode, error } = judge(outcome, counts);
-  if (error !== null && stop !== null) output.note(`error: ${error.message}`);
+  if (error !== null && stop !== null) {
+    output.note(`error: ${error.message}`);
+    for (const line of originLines(stop)) output.note(line);
+  }
   output.note(
     [
       `${success} of ${lines.length} images on disk`,
@@ -110,7 +107,6 @@ function describe({ output }: CommandContext, dir: string, outcome: RealtimeOutc
       ...(counts.pending > 0 ? [`${counts.pending} not asked for`] : []),
     ].join(", "),
   );
-  output.note(`next: ${nextStep(dir, exitCode, stop)}`);
   return {
     exitCode,
     json: {
@@ -123,6 +119,7 @@ function describe({ output }: CommandContext, dir: string, outcome: RealtimeOutc
       ...(error === null ? {} : { error }),
     },
     lines: [escapeControls(dir)],
+    next: nextStep(dir, exitCode, stop, global),
   };
 }
 
@@ -149,7 +146,7 @@ function judge(
   const message = `${counts.failed} of ${counts.total} images failed`;
   const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
   const [first] = codes;
-  if (first !== undefined && codes.every((code) => ERRORS[code].exit === "temporary")) {
+  if (first !== undefined && codes.every((code) => errorEntry(code).exit === "temporary")) {
     return { exitCode: EXIT_CODES.temporary.code, error: { code: first, message } };
   }
   const [exit, code] =
@@ -162,16 +159,16 @@ function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): 
     String(stop.code)
   ];
   if (why === undefined) return stop.message;
-  return `${why}; ${abandonedCount} requests were under way and may be billed.`;
+  return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way and may be billed.`;
 }
 
-function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null): string {
+function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null, where: Whereabouts): string {
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   const again = "run the same command again: it makes only what is missing";
   if (exitCode === EXIT_CODES.ok.code)
-    return `look into ${dir}/images (the same command again makes nothing anew)`;
+    return `look into ${shellWord(`${dir}/${IMAGES_FOLDER}`)} (the same command again makes nothing anew)`;
   if (stop === null && exitCode !== EXIT_CODES.temporary.code)
-    return `look at the failed prompts in ${dir}/${RETRY_FILE}, then ${retryOf(dir)}`;
+    return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(dir, where)}`;
   const hasToChange = [
     EXIT_CODES.auth.code,
     EXIT_CODES.money.code,
@@ -181,6 +178,6 @@ function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null): st
   return hasToChange.some((code) => code === exitCode) ? `fix that, then ${again}` : again;
 }
 
-function retryOf(dir: string): string {
-  return `imgbatch generate --file ${shellWord(`${dir}/${RETRY_FILE}`)} --output ${shellWord(`${dir}-retry`)}`;
+function retryOf(dir: string, where: Whereabouts = {}): string {
+  return nextCommand(where, "generate", "--file", `${dir}/${RETRY_FILE}`, "--output", `${dir}-retry`);
 }

@@ -4,16 +4,16 @@ import { type GeneratedImage, generateImage } from "../client/generate.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { wallClock } from "../kernel/clock.ts";
-import { formatDuration } from "../kernel/durations.ts";
 import { sha256Hex } from "../kernel/ids.ts";
 import { escapeControls } from "../kernel/text.ts";
 import { chooseRealtimeModel } from "../run/generate/choose-realtime-model.ts";
 import { chooseTarget, type ImageTarget } from "../run/generate/image-target.ts";
 import { type SavedImage, saveImage } from "../run/generate/save-image.ts";
 import type { PromptReference } from "../run/prompts/prompt-item.ts";
+import { shellWord } from "../run/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import type { GenerateOptions } from "./generate-options.ts";
-import { timeLimit, withService } from "./with-service.ts";
+import { withService } from "./with-service.ts";
 
 const TICK_MS = 1000;
 
@@ -25,27 +25,22 @@ export async function generateOne(
 ): Promise<CommandResult> {
   const { cwd } = context;
   const target = await chooseTarget(options.output, prompt, { cwd, mayReplace: options.mayReplace });
-  const limit = timeLimit(context.signal, options.timeoutMs);
-  const { signal } = limit;
-  try {
-    return await withService(context, { workers: true }, async ({ http }) => {
-      const { aspectRatio, size, retries, images } = options;
-      const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
-      const model = await chooseRealtimeModel(http, wish, signal);
-      const inputs = await Promise.all(images.map(readInput));
-      signal.throwIfAborted();
-      const request = { model, prompt, images: inputs, aspectRatio, size };
-      const image = await whileTelling(context, model, () =>
-        generateImage(http, request, { signal, maxRetries: retries }).catch((error) => {
-          throw explainLoss(error);
-        }),
-      );
-      const saved = await saveImage(target, image.data, image.mimeType);
-      return describe(context, { model, image, saved, target });
-    });
-  } finally {
-    limit.stop();
-  }
+  const { signal } = context;
+  return withService(context, { workers: true }, async ({ http }) => {
+    const { aspectRatio, size, retries, images } = options;
+    const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
+    const model = await chooseRealtimeModel(http, wish, signal);
+    const inputs = await Promise.all(images.map(readInput));
+    signal.throwIfAborted();
+    const request = { model, prompt, images: inputs, aspectRatio, size };
+    const image = await whileTelling(context, model, () =>
+      generateImage(http, request, { signal, maxRetries: retries }).catch((error) => {
+        throw explainLoss(error);
+      }),
+    );
+    const saved = await saveImage(target, image.data, image.mimeType);
+    return describe(context, { model, image, saved, target });
+  });
 }
 
 /** The bytes that were checked, not what may be in the file by now. */
@@ -62,8 +57,8 @@ async function whileTelling<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const startMs = wallClock.nowMs();
-  const tell = () => output.progress(`waiting for ${model}, ${formatDuration(wallClock.nowMs() - startMs)}`);
-  output.progress(`waiting for ${model}`);
+  const tell = () => output.progress(`waiting for ${model}`, startMs);
+  tell();
   const ticking = setInterval(tell, TICK_MS);
   try {
     return await work();
@@ -123,6 +118,7 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
       request_id: image.requestId ?? null,
     },
     lines: [escapeControls(path)],
+    next: `look at ${shellWord(path)}`,
   };
 }
 

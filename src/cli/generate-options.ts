@@ -27,7 +27,6 @@ export interface GenerateOptions {
   rpm: number | undefined;
   count: number;
   retries: number | undefined;
-  timeoutMs: number | undefined;
 }
 
 const MOST_JOBS = 256;
@@ -63,7 +62,6 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     count:
       read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
     retries: read.wholeOption(options, "retries", "--retries", { min: 0, max: MOST_RETRIES }),
-    timeoutMs: read.durationOption(options, "timeout", "--timeout"),
   };
 }
 

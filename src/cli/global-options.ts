@@ -10,7 +10,7 @@ export const JSON_OPTION: OptionSpec = {
 /** Options that stand before or after the name of any command. */
 export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
   { flags: "-q, --quiet", description: "say nothing but errors" },
-  { flags: "-v, --verbose", description: "say more" },
+  { flags: "-v, --verbose", description: "say more: each request with its status, time and id" },
   { flags: "--no-color", description: "no colours (also NO_COLOR)" },
   {
     flags: "--events <file>",
@@ -31,9 +31,12 @@ type Parsed = Record<string, unknown>;
 
 const PROGRESS = ["auto", "plain", "none"] as const;
 
-/** Puts together what was said before and after the command's name. Throws `USAGE` for what does not go together. */
-export function mergeGlobals(before: Parsed, after: Parsed): GlobalOptions {
-  const merged = { ...before, ...after };
+/**
+ * Puts together what was said before and after each name on the way to the command; the last word counts. Throws `USAGE`
+ * for what does not go together.
+ */
+export function mergeGlobals(...said: readonly Parsed[]): GlobalOptions {
+  const merged: Parsed = Object.assign({}, ...said);
   const progress = choiceOption(merged, "progress", "--progress", PROGRESS) ?? "auto";
   const json = merged.json === true;
   if (json && merged.events === "-")
@@ -45,7 +48,7 @@ export function mergeGlobals(before: Parsed, after: Parsed): GlobalOptions {
     json,
     quiet: merged.quiet === true,
     verbose: merged.verbose === true,
-    color: before.color !== false && after.color !== false,
+    color: said.every((each) => each.color !== false),
     progress,
     apiKeyStdin: merged.apiKeyStdin === true,
     ...text("baseUrl", merged),

@@ -8,17 +8,27 @@ export const HELP_COLUMNS = 80;
 const ALWAYS: readonly ExitName[] = ["ok", "internal", "usage"];
 
 /** What follows the options in the help of a command. */
-export function commandHelp({ examples = [], notes = [], exits = [] }: CommandSpec): string {
+export function commandHelp(spec: CommandSpec): string {
+  const { examples = [], notes = [] } = spec;
   const lines = examples.length === 0 ? [] : ["", "Examples:", ...examples.map((line) => `  $ ${line}`)];
   for (const note of notes) lines.push("", ...wrap(note, HELP_COLUMNS));
   const names = Object.keys(EXIT_CODES) as ExitName[];
+  const exits = exitsOf(spec);
   const own = names.filter((name) => ALWAYS.includes(name) || exits.includes(name));
   return [...lines, ...exitCodeLines(own)].join("\n");
 }
 
+/** Of a group, those of its commands. */
+function exitsOf({ exits = [], commands = [] }: CommandSpec): readonly ExitName[] {
+  return [...exits, ...commands.flatMap(exitsOf)];
+}
+
 /** What follows the commands in the help of the program. */
 export function programHelp(): string {
-  const more = ["", "`imgbatch <command> --help` has the options, examples and exit codes of a command."];
+  const more = [
+    "",
+    ...wrap("`imgbatch <command> --help` has its options, examples and exit codes.", HELP_COLUMNS),
+  ];
   return [...exitCodeLines(Object.keys(EXIT_CODES) as ExitName[]), ...more].join("\n");
 }
 

@@ -1,6 +1,8 @@
 import ora from "ora";
 import { safeLine } from "../kernel/api-keys.ts";
+import { wallClock } from "../kernel/clock.ts";
 import type { Lines } from "./command.ts";
+import { withElapsed } from "./elapsed.ts";
 
 /** For a terminal: one line that moves, and lines above it that stay. */
 export function createLiveOutput(
@@ -20,8 +22,8 @@ export function createLiveOutput(
     detail: (line) => {
       if (verbose) note(line);
     },
-    progress: (text) => {
-      spinner.text = safeLine(text);
+    progress: (text, sinceMs) => {
+      spinner.text = safeLine(withElapsed(text, sinceMs, wallClock.nowMs()));
       if (!spinner.isSpinning) spinner.start();
     },
     settle: () => {

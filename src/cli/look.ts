@@ -10,7 +10,9 @@ export async function lookAt(http: Http, id: string, signal: AbortSignal): Promi
   } catch (error) {
     if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_NOT_FOUND") throw error;
     const { requestId, httpStatus } = error;
-    throw new ImgbatchError(error.code, `There is no batch ${id} for this key.`, { requestId, httpStatus });
+    const other = id.startsWith("imgbatch_") ? "" : ", and no directory of a run is called that here";
+    const message = `There is no batch ${id} for this key${other}.`;
+    throw new ImgbatchError(error.code, message, { requestId, httpStatus });
   }
 }
 

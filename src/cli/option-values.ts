@@ -21,6 +21,12 @@ export function durationOption(options: TypedOptions, name: string, flag: string
   return readOption(options, name, flag, "write a time such as 30s, 45m or 1h30m", parseDuration);
 }
 
+/** The same for a time that something lasts: none at all is no time. */
+export function timeOf(options: TypedOptions, name: string, flag: string): number | undefined {
+  const advice = "write a time above 0 such as 30s, 45m or 1h30m";
+  return readOption(options, name, flag, advice, (text) => parseDuration(text) || null);
+}
+
 /** An amount in micro-dollars. */
 export function usdOption(options: TypedOptions, name: string, flag: string): number | undefined {
   return readOption(options, name, flag, "write an amount in US dollars such as 5 or 0.25", parseUsd);

@@ -1,6 +1,7 @@
 import { safeLine } from "../kernel/api-keys.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { GlobalOptions, Lines } from "./command.ts";
+import { withElapsed } from "./elapsed.ts";
 import { mayColor } from "./terminal.ts";
 
 interface Stream {
@@ -48,14 +49,14 @@ export function createPlainOutput(
     detail: (line) => {
       if (options.verbose) say(line);
     },
-    progress: (text) => {
+    progress: (text, beganMs) => {
       if (!options.hasProgress) return;
       const nowMs = options.clock.nowMs();
       const sinceMs = nowMs - last.atMs;
       // Below zero the clock was set back: how long ago it was is not known.
       if (sinceMs >= 0 && sinceMs < (text === last.text ? HEARTBEAT_MS : CHANGE_MS)) return;
       last = { text, atMs: nowMs };
-      say(text);
+      say(withElapsed(text, beganMs, nowMs));
     },
     settle: () => {},
   };

@@ -1,5 +1,6 @@
 import { Command, CommanderError, Option } from "commander";
 import { ImgbatchError } from "../contract/errors.ts";
+import { nearest } from "../run/prompts/nearest.ts";
 import type { CommandSpec, GlobalOptions, OptionSpec } from "./command.ts";
 import { GLOBAL_OPTIONS, JSON_OPTION, mergeGlobals } from "./global-options.ts";
 import { commandHelp, HELP_COLUMNS, programHelp } from "./help.ts";
@@ -40,7 +41,7 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     program.addOption(toOption(option, "Global options:"));
   for (const spec of table) {
     addCommand(program, spec, written, (leaf, command) => {
-      const global = mergeGlobals(program.opts(), command.opts());
+      const global = mergeGlobals(...linesAbove(command).map((each) => each.opts()));
       if (leaf.json === false) requirePlain(leaf.name, global);
       const path = pathOf(command);
       const options = command.opts();
@@ -48,7 +49,7 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     });
   }
   try {
-    program.parse(argv, { from: "user" });
+    program.parse(withoutHelpWord(argv, table), { from: "user" });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     const text = written.join("");
@@ -57,6 +58,20 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     throw new ImgbatchError("USAGE", error.message.replace(/^error: /, "").replace(/\n+/g, " "));
   }
   return chosen ?? { kind: "help", text: program.helpInformation() };
+}
+
+/** The command that a command line is about, also one that is not understood; empty for none. */
+export function commandIn(argv: readonly string[], table: readonly CommandSpec[]): string {
+  const names: string[] = [];
+  let level = table;
+  for (const word of argv) {
+    if (word === "--") break;
+    const found = level.find(({ name }) => name === word);
+    if (found === undefined) continue;
+    names.push(found.name);
+    level = found.commands ?? [];
+  }
+  return names.join(" ");
 }
 
 type OnChosen = (spec: CommandSpec, command: Command) => void;
@@ -69,10 +84,10 @@ function addCommand(parent: Command, spec: CommandSpec, written: string[], onCho
   for (const { name, description } of spec.arguments ?? []) command.argument(name, description);
   for (const option of spec.options ?? []) command.addOption(toOption(option));
   for (const child of spec.commands ?? []) addCommand(command, child, written, onChosen);
-  if (spec.load === undefined) return;
   command.addHelpText("after", commandHelp(spec));
   const globals = spec.json === false ? GLOBAL_OPTIONS : [JSON_OPTION, ...GLOBAL_OPTIONS];
   for (const option of globals) command.addOption(toOption(option, "Global options:"));
+  if (spec.load === undefined) return;
   command.allowExcessArguments(false).action(() => onChosen(spec, command));
 }
 
@@ -97,6 +112,44 @@ function toOption(spec: OptionSpec, group?: string): Option {
     option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value]);
   }
   return option;
+}
+
+/** The program and the commands down to this one. */
+function linesAbove(command: Command): Command[] {
+  return command.parent === null ? [command] : [...linesAbove(command.parent), command];
+}
+
+/** `help admin keys` is `admin keys --help`. Throws `USAGE` for a command that there is not. */
+function withoutHelpWord(argv: readonly string[], table: readonly CommandSpec[]): string[] {
+  const at = argv.indexOf("help");
+  const before = argv.slice(0, Math.max(0, at)).filter((word) => !word.startsWith("-"));
+  const start = at < 0 ? null : commandsBelow(before, table);
+  if (start === null) return [...argv];
+  let level = start;
+  for (const word of argv.slice(at + 1).filter((each) => !each.startsWith("-"))) {
+    const found = level.find(({ name }) => name === word);
+    if (found === undefined) {
+      const meant = nearest(
+        word,
+        level.map(({ name }) => name),
+      );
+      const advice = meant === null ? "" : ` (Did you mean ${meant}?)`;
+      throw new ImgbatchError("USAGE", `there is no command '${word}' to help with${advice}`);
+    }
+    level = found.commands ?? [];
+  }
+  return [...argv.slice(0, at), ...argv.slice(at + 1), "--help"];
+}
+
+/** What can follow these words, when they name groups of commands only; else null. */
+function commandsBelow(
+  words: readonly string[],
+  table: readonly CommandSpec[],
+): readonly CommandSpec[] | null {
+  return words.reduce<readonly CommandSpec[] | null>(
+    (level, word) => level?.find(({ name }) => name === word)?.commands ?? null,
+    table,
+  );
 }
 
 /** Commands that are no question with one answer have no use of standard output. */

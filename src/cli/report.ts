@@ -1,9 +1,8 @@
-import { isOutOfCapacity } from "../client/retry-policy.ts";
 import { isDatabaseDamage } from "../contract/data-directory.ts";
-import { ERRORS, ImgbatchError } from "../contract/errors.ts";
+import { errorEntry, ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { hideApiKeys, safeLine } from "../kernel/api-keys.ts";
-import { adviceFor, NO_CAPACITY_ADVICE } from "./advice.ts";
+import { adviceFor, type Typed } from "./advice.ts";
 import type { CommandResult } from "./command.ts";
 
 /** Anything that was thrown, as an error of the catalogue. */
@@ -15,7 +14,7 @@ export function toImgbatchError(thrown: unknown): ImgbatchError {
 }
 
 export function exitCodeOf(error: ImgbatchError): number {
-  return EXIT_CODES[ERRORS[error.code].exit].code;
+  return EXIT_CODES[errorEntry(error.code).exit].code;
 }
 
 /**
@@ -44,27 +43,45 @@ export function resultDocument({ json, exitCode }: CommandResult): unknown {
 }
 
 /**
- * An error for people, on stderr; the last line says what to do. Text of others cannot move the cursor, and no line
- * shows an API key.
- * Rule: SECRET-6.
+ * An error for people, on stderr, with the service's code and request id; the last line says what to do, unless nothing
+ * but errors is wanted. Text of others cannot move the cursor, and no line shows an API key.
+ * Rules: SECRET-6, CLI-1, CLI-36.
  */
 export function errorLines(
   error: ImgbatchError,
-  options: { verbose: boolean; red: (text: string) => string; paysAgain?: boolean },
+  options: { verbose: boolean; quiet: boolean; red: (text: string) => string; typed: Typed },
 ): string[] {
-  const usual = isOutOfCapacity(error) ? NO_CAPACITY_ADVICE : adviceFor(error.code, options);
-  const advice = error.advice ?? usual;
-  const stack = error.code === "INTERNAL" || options.verbose ? stackLines(error) : [];
+  const { verbose, quiet, red, typed } = options;
+  const { message, details = [] } = error;
   return [
-    `${options.red("error:")} ${safeLine(error.message)}`,
-    ...(error.details ?? []).map((line) => `  ${safeLine(line)}`),
-    ...stack,
-    ...(error.requestId === undefined ? [] : [`request id: ${safeLine(error.requestId)}`]),
-    ...(advice === null ? [] : [`next: ${advice}`]),
+    `${red("error:")} ${safeLine(message)}`,
+    ...details.filter((line) => !message.includes(line)).map((line) => `  ${safeLine(line)}`),
+    ...(error.code === "INTERNAL" ? stackLines(error) : verbose ? causeLines(error) : []),
+    ...originLines(error),
+    ...(quiet ? [] : [`next: ${safeLine(adviceFor(error, typed))}`]),
   ];
+}
+
+/** What to quote in a report to whoever runs the service. */
+export function originLines({ code, requestId }: ImgbatchError): string[] {
+  const isTheirs = Object.hasOwn(SERVICE_ERRORS, code) || code.startsWith("HTTP_") || requestId !== undefined;
+  if (!isTheirs) return [];
+  return [`code: ${code}${requestId === undefined ? "" : `, request id: ${safeLine(requestId)}`}`];
 }
 
 function stackLines(error: ImgbatchError): string[] {
   const { stack } = error.cause instanceof Error ? error.cause : error;
   return (stack ?? "").split("\n").slice(1).map(safeLine);
+}
+
+const DEEPEST = 4;
+
+/** What lies behind an error, one line each. */
+function causeLines(error: ImgbatchError): string[] {
+  const lines: string[] = [];
+  let { cause } = error;
+  for (let depth = 0; cause instanceof Error && depth < DEEPEST; depth++, cause = cause.cause)
+    if (cause.message !== "" && !error.message.includes(cause.message))
+      lines.push(`  because: ${safeLine(cause.message)}`);
+  return lines;
 }

@@ -40,8 +40,8 @@ export async function readRetryOptions(context: CommandContext): Promise<RetryCo
     dryRun: read.flagOption(options, "dryRun"),
     cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
     allowance: allowanceOption(options) ?? { count: 0 },
-    timeoutMs: read.durationOption(options, "timeout", "--timeout"),
-    intervalMs: read.durationOption(options, "interval", "--interval"),
+    timeoutMs: read.timeOf(options, "timeout", "--timeout"),
+    intervalMs: read.timeOf(options, "interval", "--interval"),
     maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
     unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
   };

@@ -1,13 +1,15 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { safeLine } from "../kernel/api-keys.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { escapeControls } from "../kernel/text.ts";
+import { NOTHING_TYPED } from "./advice.ts";
 import type { CommandResult, Output, Results } from "./command.ts";
 import { COMMANDS } from "./commands/table.ts";
 import { createEnding, type Ending, type ErrorStyle } from "./ending.ts";
 import { type EventSink, openEvents } from "./event-sink.ts";
 import { createOutput } from "./output.ts";
-import { type Invocation, readCommandLine } from "./program.ts";
+import { commandIn, type Invocation, readCommandLine } from "./program.ts";
 import { toImgbatchError } from "./report.ts";
 import { type SignalWatch, watchSignals } from "./signals.ts";
 import { guardStreams } from "./standard-streams.ts";
@@ -34,20 +36,21 @@ async function runArguments(
   closed: AbortSignal,
 ): Promise<{ ending: Ending; code: number }> {
   let eventsOnStdout = false;
-  const ending = createEnding(terminal, { json: isJsonWanted(argv), lines: () => !eventsOnStdout });
+  const isJson = isTyped(argv, "--json");
+  const ending = createEnding(terminal, { json: isJson, lines: () => !eventsOnStdout });
+  const usual = usualStyle(argv);
   // What nobody awaited still gets its document and its exit code.
-  terminal.signals.on("uncaughtException", (error) => terminal.exit(ending.fail(error)));
+  terminal.signals.on("uncaughtException", (error) => terminal.exit(ending.fail(error, usual)));
 
   let invocation: Invocation;
   try {
     invocation = readCommandLine(argv, COMMANDS);
   } catch (error) {
-    return { ending, code: ending.fail(error) };
+    return { ending, code: ending.fail(error, usual) };
   }
   if (invocation.kind === "text") return { ending, code: ending.text(invocation.text) };
   if (invocation.kind === "help") {
-    if (isJsonWanted(argv))
-      return { ending, code: ending.fail(new ImgbatchError("USAGE", "Name a command.")) };
+    if (isJson) return { ending, code: ending.fail(new ImgbatchError("USAGE", "Name a command."), usual) };
     terminal.stderr.write(invocation.text);
     return { ending, code: EXIT_CODES.usage.code };
   }
@@ -59,8 +62,19 @@ async function runArguments(
   }
 }
 
-function styleOf({ global, spec }: CommandInvocation): ErrorStyle {
-  return { ...global, paysAgain: spec.paysAgain ?? false };
+function styleOf({ global, spec, path, options, arguments: words }: CommandInvocation): ErrorStyle {
+  const paysAgain = spec.paysAgain ?? false;
+  return { ...global, typed: { path, options, arguments: words, where: global, paysAgain } };
+}
+
+/** While the command line is not understood, or in none of its own: by the words in it. */
+function usualStyle(argv: readonly string[]): ErrorStyle {
+  return {
+    verbose: false,
+    quiet: isTyped(argv, "-q", "--quiet"),
+    color: !isTyped(argv, "--no-color"),
+    typed: { ...NOTHING_TYPED, path: commandIn(argv, COMMANDS) },
+  };
 }
 
 async function runCommand(
@@ -93,8 +107,13 @@ async function runCommand(
     const results = resultsOf(terminal, global, closed);
     const result = await work(invocation, { terminal, output, results, watch });
     lines.settle();
-    sayEnd(events, result.exitCode, errorOf(result));
-    return ending.done(result);
+    const error = errorOf(result);
+    sayEnd(events, result.exitCode, error);
+    // Without the lines that would have told it.
+    if (global.quiet && error !== null) terminal.stderr.write(`error: ${safeLine(error.message)}\n`);
+    const code = ending.done(result);
+    if (result.next != null) lines.note(`next: ${result.next}`);
+    return code;
   } catch (error) {
     return failed(error);
   } finally {
@@ -119,11 +138,11 @@ async function work(
     takeSignals: watch.stop,
     output,
     results,
-    readStdin: () => readAll(terminal.stdin, watch.signal),
-    stdin: () => piecesOf(terminal.stdin, watch.signal),
-    connect: async (needs) => {
+    stdin: (signal = watch.signal) => piecesOf(terminal.stdin, signal),
+    readStdin: (signal = watch.signal) => readAll(terminal.stdin, signal),
+    connect: async (needs, signal = watch.signal) => {
       const { connect } = await import("./connect.ts");
-      const connection = await connect(global, needs, output, watch.signal);
+      const connection = await connect(global, needs, { output, signal, stdin: terminal.stdin });
       const { failed } = connection;
       failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
       return connection;
@@ -156,8 +175,8 @@ function errorOf({ json }: CommandResult): Problem {
   return error;
 }
 
-/** Known before the command line is understood, since that can fail too. */
-function isJsonWanted(argv: readonly string[]): boolean {
+/** Whether a flag stands on the command line, which may not be understood. */
+function isTyped(argv: readonly string[], ...flags: readonly string[]): boolean {
   const end = argv.indexOf("--");
-  return (end < 0 ? argv : argv.slice(0, end)).includes("--json");
+  return (end < 0 ? argv : argv.slice(0, end)).some((word) => flags.includes(word));
 }

@@ -4,6 +4,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { describeCancel } from "./cancelled.ts";
 import type { CommandContext } from "./command.ts";
+import { nextCommand } from "./next-command.ts";
 import { type ConnectedService, explainStop } from "./with-service.ts";
 
 /** How long a cancellation may take when somebody waits for the command to end. */
@@ -34,8 +35,12 @@ export async function stoppable<T>(
     output.settle();
     if (cancelOnInterrupt && isInterruption(error) && ids.length > 0)
       throw await cancelled(context, service, ids, error);
-    if (ids.length === 0 && error instanceof ImgbatchError && error.code === "TIMEOUT")
-      throw new ImgbatchError("TIMEOUT", "Time is up; the service has not answered with a batch yet.");
+    if (ids.length === 0 && error instanceof ImgbatchError && error.code === "TIMEOUT") {
+      const advice = "run the same command again with more time in --timeout: nothing is paid twice";
+      throw new ImgbatchError("TIMEOUT", "Time is up; the service has not answered with a batch yet.", {
+        advice,
+      });
+    }
     throw explainStop(error, service.kind, ids);
   }
 }
@@ -45,11 +50,12 @@ function isInterruption(error: unknown): error is ImgbatchError {
 }
 
 async function cancelled(
-  { output }: CommandContext,
+  { output, global }: CommandContext,
   { http }: ConnectedService,
   ids: readonly string[],
   stop: ImgbatchError,
 ): Promise<ImgbatchError> {
+  const commands = (name: string) => ids.map((id) => nextCommand(global, name, id)).join("; ");
   output.note("interrupted: cancelling (once more to leave at once)");
   const limit = deadline(systemClock, CANCEL_TIMEOUT_MS);
   try {
@@ -61,13 +67,13 @@ async function cancelled(
     }
     const advice =
       made > 0
-        ? `imgbatch download ${ids[0]} fetches what was finished`
+        ? `${commands("download")} (fetches what was finished)`
         : "the same command with --new makes all of it again";
     return new ImgbatchError(stop.code, `Interrupted; cancelled ${ids.join(", ")}.`, { advice });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     return new ImgbatchError(stop.code, `Interrupted, but not cancelled: ${why}`, {
-      advice: `imgbatch cancel ${ids[0]}`,
+      advice: commands("cancel"),
     });
   } finally {
     limit.stop();

@@ -1,10 +1,11 @@
-import { basename, extname, resolve } from "node:path";
+import { resolve } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../contract/image-types.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import { type Allowance, parseAllowance } from "../run/verdict.ts";
 import type { CommandContext } from "./command.ts";
+import { defaultRunDirectory } from "./next-command.ts";
 import * as read from "./option-values.ts";
 
 /** The options of `submit`, checked. */
@@ -40,7 +41,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
   if (files.includes("-") && global.apiKeyStdin) {
     throw new ImgbatchError("USAGE", "Standard input is either the prompts or the key: use --api-key-file.");
   }
-  const shownDir = read.textOption(options, "output") ?? defaultDir(files[0] ?? "-");
+  const shownDir = read.textOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
   const isNew = read.flagOption(options, "new");
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
@@ -62,8 +63,8 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
     keepZip: read.flagOption(options, "zip"),
     explicitKey,
     allowance: allowanceOption(options) ?? { count: 0 },
-    timeoutMs: read.durationOption(options, "timeout", "--timeout"),
-    intervalMs: read.durationOption(options, "interval", "--interval"),
+    timeoutMs: read.timeOf(options, "timeout", "--timeout"),
+    intervalMs: read.timeOf(options, "interval", "--interval"),
     maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
     unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
     cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
@@ -77,10 +78,6 @@ function limitsOption(options: read.TypedOptions): Limits {
   const most = read.wholeOption(options, "maxBatch", "--max-batch", { min: 1, max: MOST_IN_A_BATCH });
   if (most === undefined) return DEFAULT_LIMITS;
   return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
-}
-
-function defaultDir(file: string): string {
-  return file === "-" ? "imgbatch-images" : `${basename(file, extname(file))}-images`;
 }
 
 export function allowanceOption(options: read.TypedOptions): Allowance | undefined {

@@ -8,6 +8,8 @@ import { recordInLedger } from "../run/record-ended.ts";
 import { requireSameService } from "../run/run-directory.ts";
 import type { RunService } from "../run/service-identity.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
+import type { Whereabouts } from "./next-command.ts";
+import { finishing } from "./next-steps.ts";
 import { exitCodeOf } from "./report.ts";
 
 /** What an `<id|dir>` argument stands for. */
@@ -59,15 +61,18 @@ export async function resolveTargets(context: CommandContext): Promise<Target[]>
 }
 
 /** Throws `SUBMISSION_UNKNOWN` when a batch of a run is not known: its run cannot be judged as a whole. */
-export function requireSubmitted(targets: readonly Target[]): void {
+export function requireSubmitted(targets: readonly Target[], where: Whereabouts): void {
   for (const target of targets) {
-    const unknown = submissionUnknown(target);
+    const unknown = submissionUnknown(target, where);
     if (unknown !== null) throw unknown;
   }
 }
 
 /** Which batches of a run are not known by their id; null when all are. They may exist, and be paid for. */
-export function submissionUnknown({ argument, unsent, run }: Target): ImgbatchError | null {
+export function submissionUnknown(
+  { argument, unsent, run }: Target,
+  where: Whereabouts,
+): ImgbatchError | null {
   if (unsent === 0 || run === null) return null;
   const { batches } = run.ledger;
   const command = lastRound(run.ledger) > 0 ? "retry" : "submit";
@@ -76,7 +81,8 @@ export function submissionUnknown({ argument, unsent, run }: Target): ImgbatchEr
     batches.length === 1
       ? `The submission of ${argument} was not finished`
       : `The submission of ${argument} was not finished: ${numbers.length === 1 ? "batch" : "batches"} ${numbers.join(", ")} of ${batches.length} may exist without being known here`;
-  return new ImgbatchError("SUBMISSION_UNKNOWN", `${which}: run its ${command} command again.`);
+  const message = `${which}: run its ${command} command again.`;
+  return new ImgbatchError("SUBMISSION_UNKNOWN", message, { advice: finishing(where, { argument, run }) });
 }
 
 /**
@@ -84,13 +90,18 @@ export function submissionUnknown({ argument, unsent, run }: Target): ImgbatchEr
  * it has not done all that was asked for.
  * Rule: SAVE-4.
  */
-export function withUnknown(target: Target, output: Output, result: CommandResult): CommandResult {
-  const unknown = submissionUnknown(target);
+export function withUnknown(
+  target: Target,
+  { output, global }: { output: Output; global: Whereabouts },
+  result: CommandResult,
+): CommandResult {
+  const unknown = submissionUnknown(target, global);
   if (unknown === null) return result;
-  const { code, message } = unknown;
+  const { code, message, advice } = unknown;
   output.warn(message);
   return {
     ...result,
+    ...(advice === undefined ? {} : { next: advice }),
     exitCode: exitCodeOf(unknown),
     json: { ...(result.json as object), error: { code, message } },
   };

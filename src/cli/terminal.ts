@@ -1,6 +1,8 @@
+import { ImgbatchError } from "../contract/errors.ts";
+
 /** The process as the command line sees it. */
 export interface Terminal {
-  stdin: AsyncIterable<Uint8Array>;
+  stdin: AsyncIterable<Uint8Array> & { isTTY?: boolean };
   stdout: NodeJS.WriteStream;
   stderr: NodeJS.WriteStream;
   cwd: string;
@@ -10,19 +12,22 @@ export interface Terminal {
   exit(code: number): void;
 }
 
-/** The pieces of a stream. Throws the signal's reason when it is aborted first: an end may never come. */
+/**
+ * The pieces of standard input. Throws the signal's reason when it is aborted first: an end may never come.
+ * Rules: CLI-11, CLI-38.
+ */
 export async function* piecesOf(
   stream: AsyncIterable<Uint8Array>,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  signal.throwIfAborted();
+  if (signal.aborted) throw explained(signal.reason);
   const pieces = stream[Symbol.asyncIterator]();
   // One promise for all of them would hold on to every piece.
   const next = async () => {
     let stop = () => {};
     try {
       return await new Promise<IteratorResult<Uint8Array>>((resolve, reject) => {
-        stop = () => reject(signal.reason);
+        stop = () => reject(explained(signal.reason));
         signal.addEventListener("abort", stop, { once: true });
         pieces.next().then(resolve, reject);
       });
@@ -32,7 +37,7 @@ export async function* piecesOf(
   };
   try {
     for (;;) {
-      signal.throwIfAborted();
+      if (signal.aborted) throw explained(signal.reason);
       const { value, done } = await next();
       if (done) return;
       yield value;
@@ -48,6 +53,14 @@ export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSi
   const pieces: Uint8Array[] = [];
   for await (const piece of piecesOf(stream, signal)) pieces.push(piece);
   return Buffer.concat(pieces);
+}
+
+function explained(reason: unknown): unknown {
+  if (!(reason instanceof ImgbatchError) || reason.code !== "TIMEOUT") return reason;
+  const message = "Time is up: standard input has not ended. Nothing was sent.";
+  return new ImgbatchError("TIMEOUT", message, {
+    advice: "end what is piped into the command, or allow more time with --timeout",
+  });
 }
 
 /** Whether to colour what goes to a stream: only on a terminal that can, and never against NO_COLOR or `--no-color`. */

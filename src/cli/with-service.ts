@@ -4,6 +4,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { systemClock, wallClock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../run/service-identity.ts";
+import { describeAttempt } from "./attempts.ts";
 import type { CommandContext } from "./command.ts";
 import type { ServiceConnection } from "./service-connection.ts";
 
@@ -25,7 +26,7 @@ export async function withService<T>(
   work: (service: ConnectedService) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
-    const connection = await context.connect(needs);
+    const connection = await context.connect(needs, context.signal);
     try {
       return await work(toService(connection, context));
     } catch (error) {
@@ -37,6 +38,12 @@ export async function withService<T>(
   }
 }
 
+const WHOSE = {
+  remote: "as it was named",
+  shared: "embedded, of another process",
+  own: "embedded, of this command",
+} as const satisfies Record<ServiceConnection["kind"], string>;
+
 function toService(connection: ServiceConnection, { output }: CommandContext): ConnectedService {
   const { baseUrl, apiKey, kind, isLocal } = connection;
   const http = createHttp({
@@ -44,6 +51,7 @@ function toService(connection: ServiceConnection, { output }: CommandContext): C
     apiKey,
     clock: systemClock,
     random: Math.random,
+    onAttempt: (attempt) => output.detail(describeAttempt(attempt)),
     onRetry: (error, delayMs) => {
       const { code, message } = error;
       output.event({ event: "retry", code, message, delay_ms: delayMs });
@@ -51,6 +59,7 @@ function toService(connection: ServiceConnection, { output }: CommandContext): C
     },
   });
   const identity = kind === "remote" ? baseUrl : EMBEDDED;
+  output.detail(`service: ${baseUrl} (${WHOSE[kind]})`);
   return {
     http,
     identity,

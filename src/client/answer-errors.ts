@@ -1,6 +1,6 @@
 import {
-  ERRORS,
   type ErrorCode,
+  errorEntry,
   ImgbatchError,
   SERVICE_ERRORS,
   type ServiceErrorCode,
@@ -16,7 +16,7 @@ const LONGEST_RETRY_AFTER_MS = 24 * 3_600_000;
 /** The `domain` of the codes that are of this catalogue. */
 const ERROR_DOMAIN = "imgbatch";
 
-/** The catalogue's code for a status whose body names none, or one that is not ours. */
+/** The catalogue's code for a status whose body names none, or one that is not ours. Any other is told as it is. */
 const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
   401: "INVALID_API_KEY",
   402: "BATCH_IMAGE_INSUFFICIENT_BALANCE",
@@ -28,6 +28,7 @@ const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
   413: "REQUEST_TOO_LARGE",
   415: "UNSUPPORTED_MEDIA_TYPE",
   429: "RATE_LIMITED",
+  500: "INTERNAL_ERROR",
 };
 
 /** The same for a native body, where it differs. */
@@ -74,7 +75,8 @@ export function answerError(
 
 /** Whether the service itself refused: a gateway or a fault half-way leaves open what happened. */
 export function isRefusal(error: ImgbatchError): boolean {
-  return error.code !== "INTERNAL_ERROR" && ERRORS[error.code].httpStatus === error.httpStatus;
+  const isNamed = Object.hasOwn(SERVICE_ERRORS, error.code) && error.code !== "INTERNAL_ERROR";
+  return isNamed && errorEntry(error.code).httpStatus === error.httpStatus;
 }
 
 function nativeCodeOf(status: number): ErrorCode {
@@ -85,13 +87,13 @@ function codeOf(status: number, method: string): ErrorCode {
   // Only what makes something can be in conflict with itself; what is asked for is not there yet.
   if (status === 409 && method === "GET") return "BATCH_IMAGE_NOT_READY";
   if (status < 400) return "BAD_RESPONSE";
-  if (status >= 500) return "INTERNAL_ERROR";
-  return CODE_BY_STATUS[status] ?? "BATCH_IMAGE_INVALID_ITEMS";
+  return CODE_BY_STATUS[status] ?? `HTTP_${status}`;
 }
 
 function describe(response: Response, body: ForeignError | null): string {
   const target = response.headers.get("location");
-  if (target !== null) return `The service redirects to ${target}: give that as the base URL.`;
+  if (target !== null && response.status < 400)
+    return `The service redirects to ${target}: give that as the base URL.`;
   if (body === null) return `The service answered HTTP ${response.status} without saying why.`;
   return body.code === undefined ? body.message : `${body.message} (${body.code})`;
 }

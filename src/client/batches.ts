@@ -4,7 +4,14 @@ import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER, routes } from "../
 import { retryAfterMs } from "./answer-errors.ts";
 import type { Http, JsonAnswer } from "./http.ts";
 import { type Batch, readBatch } from "./read-batch.ts";
-import { type BatchItem, type ListedModel, readItem, readModel, readPage } from "./read-lists.ts";
+import {
+  type BatchItem,
+  type ListedModel,
+  readItem,
+  readModel,
+  readPage,
+  repetitions,
+} from "./read-lists.ts";
 import type { StreamedBody } from "./streamed-body.ts";
 
 /** More items than any batch has: a list that goes on beyond is made up while it is read. */
@@ -47,10 +54,11 @@ export async function createBatch(
   return { batch, replayed: isReplay(answer, batch) };
 }
 
-/** Not every service says so; but a batch that is older than its request was there before. */
-function isReplay({ headers }: JsonAnswer, { createdAtMs }: Batch): boolean {
+/** Not every service says so; but a batch that is under way already, or older than its request, was there before. */
+function isReplay({ headers }: JsonAnswer, { status, createdAtMs }: Batch): boolean {
   const says = headers.get(IDEMPOTENCY_REPLAYED_HEADER)?.toLowerCase();
   if (says !== undefined) return says === "true";
+  if (status !== "queued") return true;
   const answeredAtMs = Date.parse(headers.get("date") ?? "");
   return createdAtMs !== null && createdAtMs < answeredAtMs - CREATE_TIMEOUT_MS;
 }
@@ -80,6 +88,7 @@ export async function getBatch(
  */
 export async function listItems(http: Http, id: string, signal?: AbortSignal): Promise<BatchItem[]> {
   const items = new Map<string, BatchItem>();
+  const isRepeated = repetitions();
   let cursor = "";
   for (;;) {
     const before = items.size;
@@ -97,7 +106,8 @@ export async function listItems(http: Http, id: string, signal?: AbortSignal): P
     const hasMore = page.hasMore ?? (isNew && page.data.length >= FIXED_LIMITS.itemPageMax);
     if (!hasMore) return [...items.values()];
     // A page without anything new would be asked for without end.
-    if (!isNew || items.size > MOST_ITEMS) throw notThis("a list whose pages end", answer);
+    if (!isNew || items.size > MOST_ITEMS || isRepeated(page.nextCursor))
+      throw notThis("a list whose pages end", answer);
     cursor = `&cursor=${encodeURIComponent(page.nextCursor ?? String(items.size))}`;
   }
 }
@@ -106,8 +116,11 @@ export async function listItems(http: Http, id: string, signal?: AbortSignal): P
 export async function listModels(http: Http, signal?: AbortSignal): Promise<ListedModel[]> {
   const answer = await http.json({ method: "GET", path: routes.batchModels, signal });
   const page = readPage(answer.json);
-  if (page === null) throw notThis("a list of models", answer);
-  return page.data.map(readModel).filter((model) => model !== null);
+  const models = page?.data.map(readModel).filter((model) => model !== null) ?? [];
+  // An empty list is one; a list of other things is none.
+  if (page === null || (models.length === 0 && page.data.length > 0))
+    throw notThis("a list of models", answer);
+  return models;
 }
 
 function notThis(what: string, answer: JsonAnswer): ImgbatchError {

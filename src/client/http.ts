@@ -4,7 +4,8 @@ import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
 import { boundedText } from "./bounded-body.ts";
-import { networkError, Silence } from "./network-errors.ts";
+import { NotTheService, networkError, Silence } from "./network-errors.ts";
+import { fetchWithin } from "./redirects.ts";
 import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
 import { type StreamedBody, sendable } from "./streamed-body.ts";
 
@@ -20,6 +21,20 @@ export interface HttpOptions {
   timeoutMs?: number;
   /** Told before each pause. */
   onRetry?: (error: ImgbatchError, delayMs: number) => void;
+  /** Told after each attempt. */
+  onAttempt?: (attempt: Attempt) => void;
+}
+
+/** One request that was sent, for those who want to know. It holds neither key nor body. */
+export interface Attempt {
+  method: string;
+  /** From the base URL on, with the query. */
+  path: string;
+  /** Null when there was no answer. */
+  status: number | null;
+  /** Until its headers were there, or until it failed. */
+  durationMs: number;
+  requestId: string | undefined;
 }
 
 export interface HttpRequest {
@@ -121,16 +136,20 @@ async function tryOnce<T>(
   const limitMs = request.timeoutMs ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   const timer = setTimeout(() => silence.abort(new Silence(limitMs)), limitMs);
   const body = sendable(request.body);
+  const { baseUrl } = options;
+  const tell = watchAttempt(options, request, hide);
   try {
-    const response = await fetch(options.baseUrl + request.path, {
-      method: request.method,
-      headers: { ...headersOf(options), ...body.headers, ...request.headers },
-      // A redirected POST would lose its body without a word.
-      redirect: request.method === "GET" ? "follow" : "manual",
-      signal: request.signal ? AbortSignal.any([silence.signal, request.signal]) : silence.signal,
-      ...body.init,
-    });
-    if (response.redirected && !request.elsewhere) requireSameOrigin(response, options.baseUrl);
+    const response = await fetchWithin(
+      { baseUrl, elsewhere: request.elsewhere ?? false, hide },
+      baseUrl + request.path,
+      {
+        method: request.method,
+        headers: { ...headersOf(options), ...body.headers, ...request.headers },
+        signal: request.signal ? AbortSignal.any([silence.signal, request.signal]) : silence.signal,
+        ...body.init,
+      },
+    );
+    tell(response);
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
       const asJson = (maxBytes: number) => readJson(response, maxBytes, hide);
       return { value: await read(response, () => timer.refresh(), asJson) };
@@ -141,6 +160,7 @@ async function tryOnce<T>(
     const error = answerError(response, text, options.clock.nowMs(), asked);
     return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal(error) };
   } catch (thrown) {
+    tell(null);
     if (request.signal?.aborted) throw request.signal.reason;
     const own = body.failure();
     // It ended before its end, and no service takes half a request.
@@ -155,6 +175,28 @@ async function tryOnce<T>(
     clearTimeout(timer);
     body.stop();
   }
+}
+
+/** Tells of an attempt once: with its answer, or that there was none. */
+function watchAttempt(
+  { clock, onAttempt }: HttpOptions,
+  { method, path }: HttpRequest,
+  hide: Hide,
+): (response: Response | null) => void {
+  const startMs = clock.nowMs();
+  let isTold = onAttempt === undefined;
+  return (response) => {
+    if (isTold) return;
+    isTold = true;
+    const requestId = response?.headers.get(REQUEST_ID_HEADER) ?? undefined;
+    onAttempt?.({
+      method,
+      path: hide(path),
+      status: response?.status ?? null,
+      durationMs: clock.nowMs() - startMs,
+      requestId: requestId === undefined ? undefined : hide(requestId),
+    });
+  };
 }
 
 function headersOf(options: HttpOptions): Record<string, string> {
@@ -183,16 +225,11 @@ async function readJson(response: Response, maxBytes: number, hide: Hide): Promi
     return { json: JSON.parse(hide(text)), headers: response.headers, requestId };
   } catch (cause) {
     const message = `The service answered HTTP ${response.status} with something that is not JSON. Is the base URL right?`;
-    throw new ImgbatchError("BAD_RESPONSE", message, { cause, ...facts });
+    throw new ImgbatchError("BAD_RESPONSE", message, {
+      cause: new NotTheService("not JSON", { cause }),
+      ...facts,
+    });
   }
-}
-
-/** What another host says of batches is not the service's word, and it was asked without the key. */
-function requireSameOrigin(response: Response, baseUrl: string): void {
-  const { origin } = new URL(response.url);
-  if (origin === new URL(baseUrl).origin) return;
-  const message = `The service redirects to ${origin}: give that as the base URL if you trust it.`;
-  throw new ImgbatchError("BAD_RESPONSE", message, { httpStatus: response.status });
 }
 
 /** After a request that may have arrived, only a refusal of the request itself proves that nothing was made. */

@@ -3,7 +3,7 @@ import { FIXED_LIMITS } from "../contract/limits.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "./http.ts";
 import { type Batch, readBatch } from "./read-batch.ts";
-import { readPage } from "./read-lists.ts";
+import { readPage, repetitions } from "./read-lists.ts";
 
 /** Which batches of the key; what is left out does not narrow the list. Times as the service takes them. */
 export interface BatchFilter {
@@ -21,7 +21,8 @@ export interface FoundBatches {
 }
 
 /**
- * The batches of the key, newest first, at most `limit` (null: all of them), over as many pages as it takes.
+ * The batches of the key, newest first, at most `limit` (null: all of them), over as many pages as it takes. A
+ * list that does not end is `BAD_RESPONSE`: nobody would know what is missing.
  * Rule: HTTP-31.
  */
 export async function listBatches(
@@ -31,21 +32,25 @@ export async function listBatches(
   signal?: AbortSignal,
 ): Promise<FoundBatches> {
   const batches = new Map<string, Batch>();
+  const isRepeated = repetitions();
   let cursor: string | null = null;
   for (;;) {
     const size = Math.min(FIXED_LIMITS.batchPageMax, (limit ?? Number.POSITIVE_INFINITY) - batches.size);
     const answer = await http.json({ method: "GET", path: pathOf(filter, size, cursor), signal });
     const page = readPage(answer.json);
     const found = page?.data.map(readBatch);
-    if (page === null || found === undefined || found.includes(null)) throw notAList(answer.requestId);
+    if (page === null || found === undefined || found.includes(null))
+      throw notThis("a list of batches", answer.requestId);
     const before = batches.size;
     for (const batch of found) if (batch !== null) batches.set(batch.id, batch);
     const isNew = batches.size > before;
     const hasMore = page.hasMore ?? (isNew && page.data.length >= size);
-    // A page without anything new would be asked for without end.
-    if (!hasMore || !isNew || batches.size >= (limit ?? Number.POSITIVE_INFINITY)) {
-      return { batches: [...batches.values()].slice(0, limit ?? undefined), hasMore: hasMore && isNew };
+    if (!hasMore || batches.size >= (limit ?? Number.POSITIVE_INFINITY)) {
+      return { batches: [...batches.values()].slice(0, limit ?? undefined), hasMore };
     }
+    // A page without anything new would be asked for without end.
+    if (!isNew || isRepeated(page.nextCursor))
+      throw notThis("a list of batches whose pages end", answer.requestId);
     cursor = page.nextCursor ?? String(batches.size);
   }
 }
@@ -57,6 +62,6 @@ function pathOf(filter: BatchFilter, limit: number, cursor: string | null): stri
   return `${routes.batches}?${query}`;
 }
 
-function notAList(requestId: string | undefined): ImgbatchError {
-  return new ImgbatchError("BAD_RESPONSE", "The service's answer is not a list of batches.", { requestId });
+function notThis(what: string, requestId: string | undefined): ImgbatchError {
+  return new ImgbatchError("BAD_RESPONSE", `The service's answer is not ${what}.`, { requestId });
 }

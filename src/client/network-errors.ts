@@ -27,6 +27,17 @@ export class Silence extends Error {
   }
 }
 
+/**
+ * Why an answer is not the service's word: it comes from what stands before it or in its place, such as the sign-in page
+ * of a network. The cause of a `BAD_RESPONSE`.
+ */
+export class NotTheService extends Error {}
+
+/** Whether something else than the service has answered. It may be back a moment later. */
+export function isFromElsewhere(error: unknown): error is ImgbatchError {
+  return error instanceof ImgbatchError && error.cause instanceof NotTheService;
+}
+
 /** What `fetch` or reading a body threw, as an error of the catalogue, and whether the request may have arrived. */
 export function networkError(
   thrown: unknown,

@@ -3,6 +3,7 @@ import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { getBatch } from "./batches.ts";
 import type { Http } from "./http.ts";
+import { isFromElsewhere } from "./network-errors.ts";
 import type { PollTurns } from "./poll-turns.ts";
 import type { Batch } from "./read-batch.ts";
 import { mayPass } from "./retry-policy.ts";
@@ -11,10 +12,12 @@ import { mayPass } from "./retry-policy.ts";
 export type Pace = (elapsedMs: number, looks: number, random: () => number) => number;
 
 const MINUTE_MS = 60_000;
+/** A service elsewhere is never asked in shorter intervals than these. */
+export const SHORTEST_REMOTE_INTERVAL_MS = 10_000;
 
 /** For a service elsewhere: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
 export const remotePace: Pace = (elapsedMs, _looks, random) => {
-  if (elapsedMs < 2 * MINUTE_MS) return 10_000 + random() * 5_000;
+  if (elapsedMs < 2 * MINUTE_MS) return SHORTEST_REMOTE_INTERVAL_MS + random() * 5_000;
   const long = (elapsedMs - 10 * MINUTE_MS) / (20 * MINUTE_MS);
   return 30_000 + 30_000 * Math.min(1, Math.max(0, long));
 };
@@ -51,8 +54,8 @@ export interface PollOptions {
 }
 
 /**
- * Looks at a batch until it has ended, and answers it. What may pass (network, 429, 502–504) is waited out; a
- * `Retry-After` beats the pace. An unknown status is never the end. Never submits anything.
+ * Looks at a batch until it has ended, and answers it. What may pass (network, 429, 502–504, pages of somebody else) is
+ * waited out; a `Retry-After` beats the pace. An unknown status is never the end. Never submits anything.
  * Rules: HTTP-15, HTTP-16, HTTP-17.
  */
 export async function pollUntilDone(id: string, options: PollOptions): Promise<Batch> {
@@ -80,7 +83,9 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       delayMs = usualMs();
     } catch (error) {
       failures++;
-      if (!mayPass(error) || failures > patience.failures) throw error;
+      const isElsewhere = isFromElsewhere(error);
+      if (!mayPass(error) && !isElsewhere) throw error;
+      if (failures > patience.failures) throw isElsewhere ? notTheService(error) : error;
       askedForMs = withinReason(error.retryAfterMs ?? null, options.isLocal);
       delayMs = Math.max(usualMs(), backoffMs(failures, patience.backoff, random));
       options.onFailure?.(error, askedForMs ?? delayMs);
@@ -88,6 +93,14 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
     if (askedForMs !== null) turns?.keepQuiet(askedForMs);
     await clock.sleep(askedForMs ?? delayMs, signal);
   }
+}
+
+function notTheService(error: ImgbatchError): ImgbatchError {
+  const message = `What answers is not the service, and stays so: ${error.message}`;
+  const advice =
+    "look whether this network asks for a sign-in, and check --base-url; then run the same command again";
+  const { httpStatus, requestId } = error;
+  return new ImgbatchError("BAD_RESPONSE", message, { advice, httpStatus, requestId, cause: error });
 }
 
 function withinReason(askedForMs: number | null, isLocal: boolean): number | null {

@@ -4,11 +4,15 @@ import { numberToMicros } from "../kernel/money.ts";
 
 /**
  * Other services of this kind leave fields out, add some, and name two statuses differently. Reading is tolerant:
- * what is missing is null, what is unknown is kept in `raw`, and a status that nobody knows is never "done".
+ * what is missing is null, a number may be written as text, what is unknown is kept in `raw`, and a status that nobody
+ * knows is never "done".
  */
 const text = z.string().nullish().catch(null);
-const whole = z.int().nullish().catch(null);
-const amount = z.number().nullish().catch(null);
+const asNumber = (value: unknown) =>
+  typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
+const whole = z.preprocess(asNumber, z.int().nullish()).catch(null);
+const count = z.preprocess(asNumber, z.int().min(0).nullish()).catch(null);
+const amount = z.preprocess(asNumber, z.number().nullish()).catch(null);
 
 const batchSchema = z.looseObject({
   id: z.string().min(1),
@@ -17,9 +21,9 @@ const batchSchema = z.looseObject({
   model: text,
   parent_batch_id: text,
   provider: text,
-  item_count: whole,
-  success_count: whole,
-  fail_count: whole,
+  item_count: count,
+  success_count: count,
+  fail_count: count,
   estimated_cost: amount,
   actual_cost: amount,
   created_at: whole,
@@ -37,8 +41,11 @@ export interface Batch {
   parentId: string | null;
   provider: string | null;
   itemCount: number | null;
+  /** 0 also where the service does not say: then `hasCounts` is false. */
   successCount: number;
   failCount: number;
+  /** Whether the service says how many images were made, and of how many. */
+  hasCounts: boolean;
   estimatedCostMicroUsd: number | null;
   actualCostMicroUsd: number | null;
   createdAtMs: number | null;
@@ -56,6 +63,7 @@ export function readBatch(value: unknown): Batch | null {
   if (!parsed.success) return null;
   const wire = parsed.data;
   const status = wire.status === "submitting" ? "queued" : wire.status;
+  const { item_count, success_count, fail_count } = wire;
   return {
     id: wire.id,
     status,
@@ -64,9 +72,10 @@ export function readBatch(value: unknown): Batch | null {
     model: wire.model ?? null,
     parentId: wire.parent_batch_id ?? null,
     provider: wire.provider ?? null,
-    itemCount: wire.item_count ?? null,
-    successCount: wire.success_count ?? 0,
-    failCount: wire.fail_count ?? 0,
+    itemCount: item_count ?? null,
+    successCount: success_count ?? 0,
+    failCount: fail_count ?? 0,
+    hasCounts: success_count != null && (item_count != null || fail_count != null),
     estimatedCostMicroUsd: micros(wire.estimated_cost),
     actualCostMicroUsd: micros(wire.actual_cost),
     createdAtMs: wire.created_at == null ? null : wire.created_at * 1000,

@@ -24,6 +24,17 @@ export function readPage(value: unknown): Page | null {
   return { data, hasMore: has_more ?? null, nextCursor: next_cursor || null };
 }
 
+/** Answers of each cursor whether it came before: then the pages after it would come again too. */
+export function repetitions(): (cursor: string | null) => boolean {
+  const seen = new Set<string>();
+  return (cursor) => {
+    if (cursor === null) return false;
+    const isKnown = seen.has(cursor);
+    seen.add(cursor);
+    return isKnown;
+  };
+}
+
 const itemSchema = z.looseObject({
   custom_id: z.string(),
   status: z.string(),

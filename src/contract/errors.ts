@@ -125,11 +125,37 @@ export const LOCAL_ERRORS = {
   TERMINATED: e(0, "terminated", "Terminated."),
 } as const satisfies Record<string, ErrorEntry>;
 
-export const ERRORS: Record<ErrorCode, ErrorEntry> = { ...SERVICE_ERRORS, ...LOCAL_ERRORS };
+export const ERRORS: Record<ServiceErrorCode | LocalErrorCode, ErrorEntry> = {
+  ...SERVICE_ERRORS,
+  ...LOCAL_ERRORS,
+};
 
 export type ServiceErrorCode = keyof typeof SERVICE_ERRORS;
 export type LocalErrorCode = keyof typeof LOCAL_ERRORS;
-export type ErrorCode = ServiceErrorCode | LocalErrorCode;
+/** Of an answer that names no code of the catalogue, and whose status is none of those that have one: `HTTP_418`. */
+export type StatusCode = `HTTP_${number}`;
+export type ErrorCode = ServiceErrorCode | LocalErrorCode | StatusCode;
+
+/** Whether a text, such as one that was stored, is a code of the catalogue or of a mere status. */
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERRORS, code) || /^HTTP_\d{3}$/.test(code);
+}
+
+/** What is known of a code; of a mere status, what its class says. */
+export function errorEntry(code: ErrorCode): ErrorEntry {
+  if (Object.hasOwn(ERRORS, code)) return ERRORS[code as ServiceErrorCode | LocalErrorCode];
+  const status = Number(code.slice("HTTP_".length));
+  return e(status, exitOfStatus(status), `The service answered HTTP ${status}.`);
+}
+
+function exitOfStatus(status: number): ExitName {
+  if (status === 401 || status === 403) return "auth";
+  if (status === 402) return "money";
+  if (status === 404 || status === 410) return "gone";
+  if (status === 409) return "conflict";
+  if (status === 408 || status === 425 || status === 429 || status >= 500) return "temporary";
+  return "usage";
+}
 
 export interface ErrorDetails {
   /** The field, parameter or header at fault, when it is one. */
@@ -148,7 +174,7 @@ export interface ErrorDetails {
 
 /** The one error class of service, client and command line. Decide by `code`, never by the message. */
 export class ImgbatchError extends Error {
-  /** From the catalogue: see `SERVICE_ERRORS` and `LOCAL_ERRORS`. */
+  /** From the catalogue (`SERVICE_ERRORS`, `LOCAL_ERRORS`), or the status of an answer that is not in it. */
   readonly code: ErrorCode;
   readonly param: string | undefined;
   readonly httpStatus: number;
@@ -158,11 +184,11 @@ export class ImgbatchError extends Error {
   readonly advice: string | undefined;
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
-    super(message ?? ERRORS[code].message, { cause: details.cause });
+    super(message ?? errorEntry(code).message, { cause: details.cause });
     this.name = "ImgbatchError";
     this.code = code;
     this.param = details.param;
-    this.httpStatus = details.httpStatus ?? ERRORS[code].httpStatus;
+    this.httpStatus = details.httpStatus ?? errorEntry(code).httpStatus;
     this.requestId = details.requestId;
     this.retryAfterMs = details.retryAfterMs;
     this.details = details.details;

@@ -27,6 +27,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
   const { service, clock, random, intervalMs, voice } = options;
   const states = [...batches];
   const progress = progressOf(states, clock);
+  const startMs = clock.nowMs();
   const failed = new AbortController();
   const signal =
     options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal]);
@@ -50,7 +51,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
         onLook: (look) => {
           if (hasChanged(states[index], look)) voice.event?.(progressEvent(look));
           states[index] = look;
-          voice.progress(progress());
+          voice.progress(progress(), startMs);
         },
         onFailure: (error, delayMs) => {
           const { code, message } = error;

@@ -1,5 +1,5 @@
 import { isOutOfCapacity, mayPass } from "../client/retry-policy.ts";
-import { ERRORS, type ErrorCode, ImgbatchError } from "../contract/errors.ts";
+import { type ErrorCode, errorEntry, ImgbatchError } from "../contract/errors.ts";
 import type { ExitName } from "../contract/exit-codes.ts";
 
 const OF_ALL_EXITS: readonly ExitName[] = ["auth", "money"];
@@ -12,7 +12,9 @@ const OF_ALL: readonly ErrorCode[] = ["SAVE_FAILED", "BATCH_IMAGE_NOT_FOUND", "B
 export function requireOfOne(error: unknown, signal: AbortSignal | undefined): ImgbatchError {
   if (signal?.aborted || !(error instanceof ImgbatchError)) throw error;
   const concernsAll =
-    OF_ALL.includes(error.code) || OF_ALL_EXITS.includes(ERRORS[error.code].exit) || isOutOfCapacity(error);
+    OF_ALL.includes(error.code) ||
+    OF_ALL_EXITS.includes(errorEntry(error.code).exit) ||
+    isOutOfCapacity(error);
   if (concernsAll) throw error;
   return error;
 }
@@ -35,7 +37,7 @@ export function isOfTheZip(error: unknown): error is ImgbatchError {
   if (!(error instanceof ImgbatchError)) return false;
   const { code } = error;
   if (code === "NETWORK") return true;
-  return (OF_THE_ZIP.includes(code) || ERRORS[code].exit === "usage") && !isLoad(error);
+  return (OF_THE_ZIP.includes(code) || errorEntry(code).exit === "usage") && !isLoad(error);
 }
 
 function isLoad(error: ImgbatchError): boolean {

@@ -1,4 +1,4 @@
-import { ERRORS, type ErrorCode, type ImgbatchError } from "../contract/errors.ts";
+import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../contract/errors.ts";
 import type { ExitName } from "../contract/exit-codes.ts";
 import type { ResultLine } from "./results.ts";
 
@@ -48,8 +48,8 @@ export function undelivered({ code, message, requestId }: ImgbatchError): Result
  */
 export function judgeMissing(lines: readonly ResultLine[]): { exit: ExitName; code: ErrorCode } | null {
   const codes = lines.filter(isMissing).map(({ error }) => codeOf(error?.code));
-  const wrong = codes.find((code) => ERRORS[code].exit === "saving");
-  const later = codes.find((code) => ERRORS[code].exit !== "saving" && !isGone(code));
+  const wrong = codes.find((code) => errorEntry(code).exit === "saving");
+  const later = codes.find((code) => errorEntry(code).exit !== "saving" && !isGone(code));
   const [first] = codes;
   if (wrong !== undefined) return { exit: "saving", code: wrong };
   if (later !== undefined) return { exit: "temporary", code: later };
@@ -61,5 +61,5 @@ function isGone(code: ErrorCode): boolean {
 }
 
 function codeOf(code: string | undefined): ErrorCode {
-  return code !== undefined && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : "BAD_RESPONSE";
+  return code !== undefined && isErrorCode(code) ? code : "BAD_RESPONSE";
 }

@@ -1,9 +1,10 @@
 import { getBatch } from "../client/batches.ts";
 import type { Batch } from "../client/read-batch.ts";
-import { ERRORS, ImgbatchError } from "../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../contract/errors.ts";
 import type { ExitName } from "../contract/exit-codes.ts";
 import type { Limits } from "../contract/limits.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { counted } from "../kernel/plural.ts";
 import { intendedBatch, isLacking, type Ledger, lastRound, writeLedger } from "./ledger.ts";
 import { partsOf, type RetryPart } from "./plan-retry.ts";
 import type { RunVoice } from "./run-voice.ts";
@@ -77,7 +78,7 @@ async function sendAll(options: RetryOptions): Promise<StartedRun> {
     }
     const [part] = await partsOf({ dir, ledger, limits }, entry.parent_batch_id, entry.retried ?? []);
     if (part === undefined) throw new ImgbatchError("INTERNAL", "A retry has nothing to send.");
-    options.voice.progress(`submitting ${part.ids.length} images again`);
+    options.voice.progress(`submitting ${counted(part.ids.length, "image")} again`);
     const found = await submitBatch({ ...options, ...part, entry });
     batches.push(found.batch);
     replayed ||= found.replayed;
@@ -89,7 +90,7 @@ const FINAL: readonly ExitName[] = ["usage", "auth", "money", "conflict", "gone"
 
 /** Whether the service has refused the request, so that nothing was made. */
 function isFinal(error: unknown): boolean {
-  return error instanceof ImgbatchError && FINAL.includes(ERRORS[error.code].exit);
+  return error instanceof ImgbatchError && FINAL.includes(errorEntry(error.code).exit);
 }
 
 /** A batch that was refused is not sent again as it is: the next retry plans anew. */

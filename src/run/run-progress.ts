@@ -2,8 +2,8 @@ import type { Batch } from "../client/read-batch.ts";
 import type { Clock } from "../kernel/clock.ts";
 
 /**
- * Describes how far a run is, over all of its batches: `12/200 images, 0 failed, 3.4/s`. The rate is what was made since
- * the first description; a batch that is not running says so when no other one is.
+ * Describes how far a run is, over all of its batches: `12/200 images, 0 failed, 3.4/s, running`. The rate is what was made since
+ * the first description; the status is that of a batch that runs, else of one that has not ended.
  * Rule: RUN-29.
  */
 export function progressOf(states: readonly Batch[], clock: Clock): () => string {
@@ -15,14 +15,14 @@ export function progressOf(states: readonly Batch[], clock: Clock): () => string
     const seconds = (clock.nowMs() - first.atMs) / 1000;
     const rate = seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
     const total = states.reduce((sum, batch) => sum + (batch.itemCount ?? 0), 0);
+    const isCounted = states.every((batch) => batch.hasCounts);
     const status = statusOf(states);
     const parts = [
-      `${successCount}/${total} images`,
-      `${failCount} failed`,
+      ...(isCounted ? [`${successCount}/${total} images`, `${failCount} failed`] : []),
       ...(rate > 0 ? [`${rate.toFixed(1)}/s`] : []),
       ...(status === null ? [] : [status]),
     ];
-    return parts.join(", ");
+    return parts.join(", ") || "ended";
   };
 }
 
@@ -44,9 +44,9 @@ function countsOf(states: readonly Batch[]): { successCount: number; failCount: 
   return { successCount: sum((batch) => batch.successCount), failCount: sum((batch) => batch.failCount) };
 }
 
-/** Null while something runs, or nothing is left to say. */
+/** Null when all have ended. */
 function statusOf(states: readonly Batch[]): string | null {
   const open = states.filter((batch) => !batch.isDone);
-  if (open.some((batch) => batch.status === "running")) return null;
-  return open[0]?.status.replaceAll("_", " ") ?? null;
+  const telling = open.find((batch) => batch.status === "running") ?? open[0];
+  return telling?.status.replaceAll("_", " ") ?? null;
 }

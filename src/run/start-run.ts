@@ -2,6 +2,7 @@ import { getBatch } from "../client/batches.ts";
 import type { Batch } from "../client/read-batch.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { counted } from "../kernel/plural.ts";
 import { chooseKeys, type KeyChoice } from "./idempotency-keys.ts";
 import {
   intendedBatch,
@@ -134,6 +135,6 @@ function refuseOtherKeys(known: readonly unknown[], chosen: readonly string[], k
     throw new ImgbatchError("DIRECTORY_CONFLICT", message, { param: "--idempotency-key" });
   }
   if (known.length === chosen.length) return;
-  const message = `This run was split into ${known.length} batches, not ${chosen.length}: give --max-batch as before, or --new to generate and pay again.`;
+  const message = `This run was split into ${counted(known.length, "batch", "batches")}, not ${chosen.length}: give --max-batch as before, or --new to generate and pay again.`;
   throw new ImgbatchError("DIRECTORY_CONFLICT", message);
 }

@@ -51,7 +51,8 @@ async function createOrFind(options: SubmitBatchOptions): Promise<{ batch: Batch
   }
   const body = createRequest(dir, request, chunk);
   try {
-    const created = await createBatch(service.http, body, entry.idempotency_key, signal);
+    const made = await createBatch(service.http, body, entry.idempotency_key, signal);
+    const created = { ...made, replayed: made.replayed || made.batch.id === entry.id };
     requireOwnId(ledger, entry, created.batch);
     recordBatch(entry, created.batch);
     await writeLedger(dir, ledger);

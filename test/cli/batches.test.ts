@@ -92,7 +92,7 @@ it("[CLI-29] watch follows several batches to their end with a line for each cha
     expect(said).toContainEqual([id, "running"]);
     expect(said.filter(([each, status]) => each === id && status === "completed")).toHaveLength(1);
   }
-  expect(stderr).toMatch(/next: imgbatch download pets-images\n$/);
+  expect(stderr).toMatch(/\nnext: imgbatch download pets-images --base-url [^\n]*\n$/);
 });
 
 it("[CLI-29] watch without an id follows what runs; when nothing does, it says so", async () => {
@@ -101,7 +101,11 @@ it("[CLI-29] watch without an id follows what runs; when nothing does, it says s
   expect(first.code).toBe(0);
   expect(first.json()).toMatchObject({ ok: true, counts: { total: 3, success: 3, failed: 0 } });
   const second = await cli.here(["watch"]);
-  expect(second).toMatchObject({ code: 0, stdout: "", stderr: "nothing is running\n" });
+  expect(second).toMatchObject({
+    code: 0,
+    stdout: "",
+    stderr: expect.stringMatching(/^nothing is running\nnext: imgbatch list .*\n$/),
+  });
 });
 
 it("[CLI-18] watch ends when nobody reads any more", async () => {

@@ -549,3 +549,34 @@ it("[GEN-13] a run that was killed in the embedded service is finished by the sa
   expect(counts.success).toBe(4);
   expect(made_count).toBeLessThan(4);
 });
+
+it("[GEN-9] a place that refuses this file, though permissions allow it, is found before anything is sent", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("pipe.txt"), "");
+  const places: [string[], number, RegExp][] = [
+    [["-o", "/proc/fox.png"], 9, /Could not save \/proc\/fox\.png/],
+    [["-o", `${"x".repeat(250)}.png`], 9, /the name is too long/],
+    [["-o", "/dev/null", "--force"], 2, /\/dev\/null is no ordinary file\. Nothing was sent\./],
+    [["-o", "pipe.txt/fox.png"], 9, /Could not save/],
+  ];
+  for (const [args, expected, said] of places) {
+    const { code, stderr } = await cli.run(["generate", "a fox", ...args]);
+    expect({ args, code, stderr }).toEqual({ args, code: expected, stderr: expect.stringMatching(said) });
+  }
+  mkdirSync(cli.path("out"));
+  writeFileSync(cli.path("out/images"), "in the way");
+  writeFileSync(cli.path("p.jsonl"), '{"prompt":"a"}');
+  const many = await cli.run(["generate", "--file", "p.jsonl", "-o", "out"]);
+  expect([many.code, cli.fake.requests]).toEqual([6, []]);
+  expect(cli.list().filter((name) => name.startsWith("."))).toEqual([]);
+});
+
+it("[GEN-9] the file that --force replaces stays until the new image is whole", async () => {
+  const cli = await createInProcessCli();
+  writeFileSync(cli.path("fox.png"), "the old one");
+  cli.fake.answer(/./, { images: [png("x").subarray(0, 60)] }, { images: [png("x").subarray(0, 60)] });
+  const failed = await cli.run(["generate", "a fox", "-o", "fox.png", "--force"]);
+  expect(failed.code).toBe(5);
+  expect(readFileSync(cli.path("fox.png"), "utf8")).toBe("the old one");
+  expect(cli.list()).toEqual(["fox.png"]);
+});

@@ -28,6 +28,16 @@ it("[CLI-24] without a terminal a change is said at most every 10 s, and no chan
   expect(lines).toEqual(["1/9\n", "3/9\n", "3/9\n"]);
 });
 
+it("[CLI-24] a sign of life tells how long the work has taken, which is no change", async () => {
+  const { lines, clock, output } = plain();
+  const startMs = clock.nowMs();
+  for (const afterMs of [0, 30_000, 30_000, 120_000]) {
+    await clock.sleep(afterMs);
+    output.progress("1/9, running", startMs);
+  }
+  expect(lines).toEqual(["1/9, running\n", "1/9, running, 60 s\n", "1/9, running, 3 min\n"]);
+});
+
 it("[CLI-24] details are for -v, and control characters are shown instead of obeyed", () => {
   const quietly = plain();
   quietly.output.detail("hidden");

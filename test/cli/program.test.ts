@@ -31,18 +31,38 @@ it("[CLI-16] the help that was asked for is on stdout, and lists every command a
   for (const { name } of COMMANDS) expect((await cli.run([name, "--help"])).code).toBe(0);
 });
 
-it("[CLI-27] the help of each command has an example and its exit codes, and fits 80 columns", () => {
-  const leaves = (specs: readonly CommandSpec[], path: string[]): string[][] =>
-    specs.flatMap(({ name, commands }) =>
-      commands === undefined ? [[...path, name]] : leaves(commands, [...path, name]),
-    );
-  for (const path of leaves(COMMANDS, [])) {
-    const help = readCommandLine([...path, "--help"], COMMANDS);
-    const text = help.kind === "text" ? help.text : "";
-    expect(text).toMatch(new RegExp(`\\nExamples:\\n {2}\\$ imgbatch ${path.join(" ")}`));
+it("[CLI-27] the help of each command and group has an example and its exit codes, and fits 80 columns", () => {
+  const paths = (specs: readonly CommandSpec[], above: string[]): string[][] =>
+    specs.flatMap(({ name, commands = [] }) => [[...above, name], ...paths(commands, [...above, name])]);
+  const helpOf = (words: string[]) => {
+    const help = readCommandLine(words, COMMANDS);
+    return help.kind === "text" ? help.text : "";
+  };
+  const all = paths(COMMANDS, []);
+  expect(all).toContainEqual(["admin", "keys"]);
+  for (const path of [[], ...all]) {
+    const text = helpOf([...path, "--help"]);
+    if (path.length > 0)
+      expect(text).toMatch(new RegExp(`\\nExamples:\\n {2}\\$ imgbatch ${path.join(" ")}`));
     expect(text).toMatch(/\nExit codes:\n {4}0 {2}.*\n {4}1 {2}.*\n {4}2 {2}/);
+    expect(text).toContain("--verbose");
     expect(text.split("\n").filter((line) => line.length > 80)).toEqual([]);
+    expect(helpOf(["help", ...path])).toBe(text);
   }
+  expect(helpOf(["admin", "help", "keys"])).toBe(helpOf(["admin", "keys", "--help"]));
+  expect(() => helpOf(["help", "lst"])).toThrow("Did you mean list?");
+  expect(() => helpOf(["help", "admin", "kyes"])).toThrow("Did you mean keys?");
+});
+
+it("[CLI-16] what every command takes can also stand before the name of a group's command", () => {
+  const read = readCommandLine(
+    ["--json", "admin", "--data", "d", "keys", "--no-color", "list", "-q"],
+    COMMANDS,
+  );
+  expect(read).toMatchObject({
+    path: "admin keys list",
+    global: { json: true, data: "d", color: false, quiet: true },
+  });
 });
 
 it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and sends nothing", async () => {

@@ -50,17 +50,34 @@ describe("imgbatch serve", () => {
 
   it("[SERVE-2] a port that is taken is an error that names it", async () => {
     const data = await tempDir();
-    const other = createServer();
+    // It takes connections and says nothing.
+    const other = createServer((socket) => void socket.resume());
     const port = await new Promise<number>((done) =>
       other.listen(0, "127.0.0.1", () => done((other.address() as { port: number }).port)),
     );
     try {
       const serve = await imgbatch(["serve", "--port", String(port), "--data", data]);
       expect(serve.code).toBe(6);
-      expect(serve.stderr).toContain(`127.0.0.1:${port} is taken`);
+      expect(serve.stderr).toContain(`127.0.0.1:${port} is taken by another program`);
     } finally {
       await new Promise((done) => other.close(done));
     }
+  });
+
+  it("[SERVE-2] a port that a service of this program has is told with its process and data directory", async () => {
+    const [usual, other] = [await tempDir(), await tempDir()];
+    const env = cleanEnvironment({ IMGBATCH_DATA: usual });
+    const first = startNode([BIN, "serve", "--port", "0"], { env });
+    const { port } = new URL(JSON.parse(await first.line()).url);
+    const known = await startNode([BIN, "serve", "--port", port, "--data", other], { env }).exited;
+    expect(known.code).toBe(6);
+    expect(known.stderr).toContain(`the data directory ${usual} (process ${first.child.pid})`);
+    expect(known.stderr).toMatch(/\nnext: .*--port 0/);
+    const elsewhere = cleanEnvironment({ IMGBATCH_DATA: other });
+    const unknown = await startNode([BIN, "serve", "--port", port], { env: elsewhere }).exited;
+    expect(unknown.stderr).toContain("taken by another imgbatch service");
+    first.child.kill("SIGINT");
+    expect((await first.exited).code).toBe(0);
   });
 
   it("[SERVE-3] --ephemeral leaves nothing behind", async () => {

@@ -62,7 +62,7 @@ it("[CLI-4] some failed images are exit 4, with the command that retries them; a
   const { code, stderr, json } = await cli.here(["submit", "pets.jsonl", "--json"]);
   expect(code).toBe(4);
   expect(stderr).toContain("dog: PROVIDER_ITEM_FAILED: It did not work.");
-  expect(stderr).toMatch(/next: imgbatch retry pets-images\n$/);
+  expect(stderr).toMatch(/\nnext: imgbatch retry pets-images --base-url [^\n]*\n$/);
   expect(json()).toMatchObject({
     ok: false,
     exit_code: 4,
@@ -99,7 +99,7 @@ it("[CLI-5] --detach prints the ids and leaves the rest to wait and download", a
   const { code, stdout, stderr } = await cli.here(["submit", "pets.jsonl", "-d"]);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^imgbatch_\w+\n$/);
-  expect(stderr).toMatch(/next: imgbatch wait pets-images\n$/);
+  expect(stderr).toMatch(/\nnext: imgbatch wait pets-images --base-url [^\n]*\n$/);
   const early = await cli.here(["download", "pets-images"]);
   expect(early.code).toBe(7);
   const waited = await cli.here(["wait", "pets-images", "--interval", "20ms"]);

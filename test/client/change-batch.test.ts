@@ -56,12 +56,27 @@ it.each([{ foreign: false }, { foreign: true }])(
   },
 );
 
-it("[HTTP-31] a list that repeats itself ends, and what is no list is an error", async () => {
+it("[HTTP-31] a list that has no end, and what is no list, are errors", async () => {
   const { fake, http } = await bench({});
   const data = [{ id: "imgbatch_1", status: "queued" }];
   const page = { status: 200, body: { object: "list", data, has_more: true, next_cursor: "again" } };
-  fake.fault(/^GET/, page, page);
-  expect((await listBatches(http, {}, null)).batches).toHaveLength(1);
+  const empty = { status: 200, body: { object: "list", data: [], has_more: true } };
+  const other = { ...page, body: { ...page.body, data: [{ id: "imgbatch_2", status: "queued" }] } };
+  for (const pages of [
+    [page, page],
+    [page, empty],
+    [page, other],
+  ]) {
+    const asked = fake.count(/^GET/);
+    fake.fault(/^GET/, ...pages);
+    await expect(listBatches(http, {}, null)).rejects.toMatchObject({
+      code: "BAD_RESPONSE",
+      message: expect.stringContaining("whose pages end"),
+    });
+    expect(fake.count(/^GET/) - asked).toBe(2);
+  }
+  fake.fault(/^GET/, page);
+  expect(await listBatches(http, {}, 1)).toMatchObject({ batches: [{ id: "imgbatch_1" }], hasMore: true });
   fake.fault(/^GET/, { status: 200, body: { data: [{ no: "batch" }] } });
   await expect(listBatches(http, {}, null)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
 });

@@ -5,7 +5,9 @@ import { expect, it, onTestFinished } from "vitest";
 import { retryAfterMs } from "../../src/client/answer-errors.ts";
 import { createBatch, getBatch, listItems, listModels } from "../../src/client/batches.ts";
 import { getContent } from "../../src/client/content.ts";
-import { createHttp, type Http } from "../../src/client/http.ts";
+import { withCounts } from "../../src/client/count-items.ts";
+import { type Attempt, createHttp, type Http } from "../../src/client/http.ts";
+import { errorEntry } from "../../src/contract/errors.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 
@@ -119,9 +121,11 @@ it("[HTTP-6] an answer that is no JSON, or not what was asked for, is BAD_RESPON
     { status: 200, body: "<html>" },
     { status: 200, body: { hello: 1 } },
     { status: 200, body: [] },
+    { status: 200, body: { data: [null, 1, { id: null }] } },
   );
   await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
   await expect(look(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
+  await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
   await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
 });
 
@@ -272,6 +276,15 @@ it("[HTTP-8] a batch that is older than its request was there before, also when 
   expect((await create(http)).replayed).toBe(false);
 });
 
+it("[HTTP-8] a batch that is under way already was there before, also when the service does not say so", async () => {
+  const { fake, http } = await wire();
+  const answers = ["running", "completed", "dreaming", "queued", "submitting"];
+  fake.fault(/^POST/, ...answers.map((status) => ({ status: 200, body: { id: "b", status } })));
+  const found = [];
+  for (const _ of answers) found.push((await create(http)).replayed);
+  expect(found).toEqual([true, true, true, false, false]);
+});
+
 it("[HTTP-12] a service that does not say whether there is more is asked until it has nothing new", async () => {
   const all = Array.from({ length: 1200 }, (_, i) => ({ custom_id: `i${i}`, status: "success" }));
   const { http } = await serve((request, response) => {
@@ -321,7 +334,104 @@ it("[HTTP-11] another host that a service redirects to never gets the key, and i
   });
   await expect(getBatch(http, "b")).rejects.toThrow(`redirects to ${other.baseUrl}`);
   expect((await getContent(http, "b", "cat", 0)).data.toString()).toContain("completed");
-  expect(seen).toEqual([undefined, undefined]);
+  // For its word it is not even asked.
+  expect(seen).toEqual([undefined]);
+});
+
+it("[HTTP-36] redirects within the service are followed a few times, and a circle ends after as many", async () => {
+  const seen: string[] = [];
+  const { http } = await serve((request, response) => {
+    const path = request.url ?? "";
+    seen.push(`${path.replace(/^.*\//, "")} ${request.headers.authorization}`);
+    if (path.endsWith("/moved")) response.end(JSON.stringify({ id: "short", status: "running" }));
+    else response.writeHead(307, { location: path.includes("short") ? `${path}/moved` : path }).end();
+  });
+  expect((await getBatch(http, "short")).batch.status).toBe("running");
+  expect(seen).toEqual([`short Bearer ${FAKE_KEY}`, `moved Bearer ${FAKE_KEY}`]);
+  seen.length = 0;
+  await expect(getBatch(http, "circle")).rejects.toMatchObject({
+    code: "BAD_RESPONSE",
+    message: expect.stringMatching(/redirects again and again.*\/circle\./),
+  });
+  expect(seen).toHaveLength(4);
+});
+
+it("[HTTP-36] the key does not come back from another host with a redirect", async () => {
+  const seen: (string | undefined)[] = [];
+  let own = "";
+  const other = await serve((_, response) => {
+    response.writeHead(302, { location: `${own}/v1/back` }).end();
+  });
+  const { http, baseUrl } = await serve((request, response) => {
+    seen.push(request.headers.authorization);
+    if (request.url === "/v1/back") response.end("image");
+    else response.writeHead(302, { location: `${other.baseUrl}/away` }).end();
+  });
+  own = baseUrl;
+  expect((await getContent(http, "b", "cat", 0)).data.toString()).toBe("image");
+  expect(seen).toEqual([`Bearer ${FAKE_KEY}`, undefined]);
+});
+
+it("[HTTP-5] a status that the catalogue does not have is told as it is, and classed by its hundreds", async () => {
+  const classes: [number, string][] = [
+    [400, "usage"],
+    [418, "usage"],
+    [408, "temporary"],
+    [451, "usage"],
+    [501, "temporary"],
+    [599, "temporary"],
+  ];
+  for (const [status, exit] of classes) {
+    const { fake, http } = await wire();
+    fake.fault(/^GET/, { status, body: "<html>" });
+    const thrown = await look(http).catch((caught) => caught);
+    expect(thrown).toMatchObject({ code: `HTTP_${status}`, httpStatus: status, requestId: "req_fake" });
+    expect(errorEntry(thrown.code).exit).toBe(exit);
+  }
+});
+
+it("[HTTP-35] each attempt is told with its answer, and without the key", async () => {
+  const attempts: Attempt[] = [];
+  const { fake, clock } = await wire();
+  const onAttempt = (attempt: Attempt) => attempts.push(attempt);
+  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0, onAttempt });
+  fake.fault(/^GET/, { reset: "before" }, { status: 503, headers: { "x-request-id": FAKE_KEY }, body: "" });
+  await listModels(http);
+  expect(attempts).toMatchObject([
+    { method: "GET", path: "/v1/images/batches/models", status: null, requestId: undefined },
+    { status: 503, requestId: "[API key]" },
+    { status: 200, requestId: "req_fake" },
+  ]);
+});
+
+it("[HTTP-34] counts that a service does not say are counted from the items, and numbers may be text", async () => {
+  const { fake, http } = await wire();
+  const { batch } = await create(http);
+  const answers: [object, object][] = [
+    [{}, { hasCounts: false }],
+    [{ item_count: 1 }, { hasCounts: false }],
+    [
+      { item_count: "1", success_count: "1" },
+      { hasCounts: true, itemCount: 1, successCount: 1 },
+    ],
+    [
+      { success_count: 0, fail_count: 0 },
+      { hasCounts: true, itemCount: null },
+    ],
+    [{ success_count: "all", fail_count: -1 }, { hasCounts: false }],
+  ];
+  for (const [fields, read] of answers) {
+    fake.fault(/^GET/, { status: 200, body: { id: batch.id, status: "completed", ...fields } });
+    expect((await getBatch(http, batch.id)).batch).toMatchObject(read);
+  }
+  fake.fault(/^GET/, { status: 200, body: { id: batch.id, status: "completed" } });
+  const ended = (await getBatch(http, batch.id)).batch;
+  expect(await withCounts(http, ended)).toMatchObject({
+    hasCounts: true,
+    itemCount: 1,
+    successCount: 1,
+    failCount: 0,
+  });
 });
 
 it("[HTTP-22] an answer without an end is given up, as JSON, as an error, and when it unpacks to far more than it was", async () => {

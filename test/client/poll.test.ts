@@ -102,6 +102,21 @@ it("[HTTP-16] what will not pass ends the polling, and so do too many failures i
   expect(fake.count(/^GET/)).toBe(22);
 });
 
+it("[HTTP-16] pages of somebody else are waited out like a broken network, and told for what they are when they stay", async () => {
+  const { fake, clock, poll } = await bench({ statuses: ["completed"] });
+  const signIn = { status: 200, body: "<html>Sign in" };
+  const away = { status: 302, headers: { location: "https://portal.example/login?next=x" }, body: "" };
+  fake.fault(/^GET/, signIn, away);
+  expect((await poll()).status).toBe("completed");
+  expect(clock.sleepsMs).toEqual([12_500, 12_500]);
+  fake.fault(/^GET/, ...Array.from({ length: 30 }, () => away));
+  await expect(poll()).rejects.toMatchObject({
+    code: "BAD_RESPONSE",
+    message: expect.stringMatching(/not the service.*https:\/\/portal\.example\/login\./),
+  });
+  expect(fake.count(/^GET/)).toBe(3 + 21);
+});
+
 it("[HTTP-17] a fixed interval replaces the pace", async () => {
   const { clock, poll } = await bench({ statuses: ["running", "running", "completed"] });
   await poll({ intervalMs: 40 });

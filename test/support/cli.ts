@@ -27,7 +27,8 @@ export interface Cli {
 }
 
 export interface CliOptions {
-  stdin?: string;
+  /** Null: standard input stays open, and nothing comes. */
+  stdin?: string | null;
   env?: Record<string, string>;
 }
 
@@ -58,7 +59,7 @@ export async function createCli(options: FakeOptions = {}): Promise<Cli> {
     const child = spawn(process.execPath, [BIN, ...args], { cwd, env: environment });
     children.add(child);
     child.stdin.on("error", () => {});
-    child.stdin.end(stdin);
+    if (stdin !== null) child.stdin.end(stdin);
     const text = { stdout: "", stderr: "" };
     child.stdout.on("data", (data) => {
       text.stdout += data;

@@ -28,7 +28,7 @@ export const run: RunCommand = async (context) => {
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
     if (batches.some((batch) => batch.successCount > 0))
       output.note(`next: imgbatch download ${target.argument}`);
-    return withUnknown(target, output, {
+    return withUnknown(target, context, {
       exitCode: EXIT_CODES.ok.code,
       json: {
         cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),

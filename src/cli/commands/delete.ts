@@ -31,6 +31,6 @@ export const run: RunCommand = async (context) => {
     for (const id of ids) output.note(`${what} of ${id} deleted`);
     if (target.run !== null) output.note(`the files in ${target.argument} are untouched`);
     const json = { deleted: ids, outputs, record };
-    return withUnknown(target, output, { exitCode: EXIT_CODES.ok.code, json, lines: ids });
+    return withUnknown(target, context, { exitCode: EXIT_CODES.ok.code, json, lines: ids });
   });
 };

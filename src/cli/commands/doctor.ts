@@ -1,5 +1,5 @@
 import { type Config, dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { escapeControls } from "../../kernel/text.ts";
 import type { CommandContext, RunCommand } from "../command.ts";
 import { checkDirectory, checkOwner, checkSecrecy } from "../doctor/check-directory.ts";
@@ -53,7 +53,7 @@ async function checkNamed(context: CommandContext): Promise<Finding[]> {
     service = await locate(context.signal);
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
-    const { exit } = ERRORS[error.code];
+    const { exit } = errorEntry(error.code);
     const isKey = exit === "auth";
     const advice = isKey ? "set IMGBATCH_API_KEY, or use --api-key-file" : "write it as the message says";
     return [fail(isKey ? "key" : "service", exit, error.message, advice)];

@@ -37,7 +37,7 @@ export const run: RunCommand = async (context) => {
     throw new ImgbatchError("USAGE", "--force goes with --item or --zip.", { param: "--force" });
 
   const target = await resolveTarget(argument, cwd);
-  requireSubmitted([target]);
+  requireSubmitted([target], context.global);
   return withService(context, { workers: false }, async (service) => {
     requireReachable([target], service);
     const { http } = service;

@@ -1,12 +1,30 @@
+import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
 import type { RunCommand } from "../command.ts";
 import { generateMany } from "../generate-many.ts";
 import { generateOne } from "../generate-one.ts";
 import { readGenerateOptions } from "../generate-options.ts";
+import { timeOf } from "../option-values.ts";
+import { timeLimit } from "../with-service.ts";
 
 /** `imgbatch generate`: images at once, each a request of its own. */
 export const run: RunCommand = async (context) => {
-  const options = await readGenerateOptions(context);
-  const { prompt, file } = options;
-  if (file !== null) return generateMany(context, options, file);
-  return generateOne(context, options, prompt ?? "");
+  const limit = timeLimit(context.signal, timeOf(context.options, "timeout", "--timeout"));
+  const { signal } = limit;
+  const limited = { ...context, signal, readStdin: () => context.readStdin(signal) };
+  try {
+    const options = await readGenerateOptions(limited);
+    const { prompt, file } = options;
+    if (file !== null) return await generateMany(limited, options, file);
+    return await generateOne(limited, options, prompt ?? "");
+  } catch (error) {
+    throw explainEarly(error);
+  } finally {
+    limit.stop();
+  }
 };
+
+/** What has left and may be billed is told where it is sent; else nothing has. */
+function explainEarly(error: unknown): unknown {
+  const isEarly = error instanceof ImgbatchError && error.message === ERRORS.TIMEOUT.message;
+  return isEarly ? new ImgbatchError("TIMEOUT", "Time is up; no image was asked for yet.") : error;
+}

@@ -29,7 +29,7 @@ export const run: RunCommand = async (context) => {
     const hasMore = shown.length < wanted.length;
     if (hasMore) output.note(`${wanted.length - shown.length} more: --all`);
     if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);
-    return withUnknown(target, output, {
+    return withUnknown(target, context, {
       exitCode: EXIT_CODES.ok.code,
       json: {
         items: shown.map((item) => ({ ...item.raw, custom_id: item.customId, batch_id: item.batchId })),

@@ -8,6 +8,7 @@ import { formatUsd } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import { type Column, tableLines } from "../columns.ts";
 import type { CommandContext, RunCommand } from "../command.ts";
+import { nextCommand, type Whereabouts } from "../next-command.ts";
 import { choiceOption, flagOption, textOption, wholeOption } from "../option-values.ts";
 import { recordLine } from "../records.ts";
 import { timeOption } from "../time-option.ts";
@@ -17,7 +18,7 @@ const MOST = 1_000_000;
 
 /** `imgbatch list`: the batches of the key, newest first; a record a line, for people a table. */
 export const run: RunCommand = (context) => {
-  const { options, results, signal, output } = context;
+  const { options, results, signal, output, global } = context;
   const filter = readFilter(context);
   const limit = flagOption(options, "all")
     ? null
@@ -30,9 +31,20 @@ export const run: RunCommand = (context) => {
       exitCode: EXIT_CODES.ok.code,
       json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
       lines: results.isForPeople ? table(batches, results.columns) : batches.map(record),
+      next: results.isForPeople ? nextStep(global, batches) : null,
     };
   });
 };
+
+/** For people only: programs have asked for nothing but the list. */
+function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
+  if (batches.some((batch) => !batch.isDone)) return nextCommand(where, "watch");
+  const made = batches.find((batch) => batch.successCount > 0 && batch.status !== "output_deleted");
+  if (made !== undefined) return nextCommand(where, "download", made.id);
+  return batches[0] === undefined
+    ? `${nextCommand(where, "submit", "prompts.jsonl")} (makes one)`
+    : `${nextCommand(where, "items", batches[0].id)} (says what became of its images)`;
+}
 
 function readFilter({ options }: CommandContext): BatchFilter {
   // Without a value, the option means yes.
@@ -47,15 +59,18 @@ function readFilter({ options }: CommandContext): BatchFilter {
   };
 }
 
+const imagesOf = ({ hasCounts, successCount, itemCount }: Batch) =>
+  `${hasCounts ? successCount : "?"}/${itemCount ?? "?"}`;
 const costOf = (batch: Batch) => batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
 
 /** id, status, successes, failures, images, cost in dollars, time of creation, name. */
 function record(batch: Batch): string {
-  const { id, status, successCount, failCount, itemCount, createdAtMs, name } = batch;
+  const { id, status, successCount, failCount, hasCounts, itemCount, createdAtMs, name } = batch;
   const cost = costOf(batch);
   const created = createdAtMs === null ? "" : new Date(createdAtMs).toISOString().replace(".000Z", "Z");
   const usd = cost === null ? "" : formatUsd(cost).slice(1);
-  return recordLine([id, status, successCount, failCount, itemCount ?? "", usd, created, name ?? ""]);
+  const counts = hasCounts ? [successCount, failCount] : ["", ""];
+  return recordLine([id, status, ...counts, itemCount ?? "", usd, created, name ?? ""]);
 }
 
 function table(batches: readonly Batch[], columns: number): string[] {
@@ -64,7 +79,7 @@ function table(batches: readonly Batch[], columns: number): string[] {
   const layout: Column<Batch>[] = [
     { title: "ID", of: ({ id }) => id },
     { title: "STATUS", of: ({ status }) => status },
-    { title: "IMAGES", align: "right", of: (batch) => `${batch.successCount}/${batch.itemCount ?? "?"}` },
+    { title: "IMAGES", align: "right", of: imagesOf },
     { title: "AGE", align: "right", of: (batch) => ageOf(batch, nowMs) },
   ];
   const width = Math.max(...tableLines(layout, batches).map((line) => line.length));

@@ -4,7 +4,7 @@ import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
-import { durationOption, flagOption } from "../option-values.ts";
+import { flagOption, timeOf } from "../option-values.ts";
 import { createServiceLocator } from "../probe/locate-service.ts";
 import { type Probe, probeService } from "../probe/probe-service.ts";
 
@@ -24,12 +24,12 @@ const LONGER = "look at the service (`imgbatch doctor`), or allow more time with
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { options, output } = context;
   const isPatient = flagOption(options, "wait");
-  const limitMs = durationOption(options, "timeout", "--timeout") ?? DEFAULT_TIMEOUT_MS;
+  const limitMs = timeOf(options, "timeout", "--timeout") ?? DEFAULT_TIMEOUT_MS;
   const limit = deadline(systemClock, limitMs);
   const signal = AbortSignal.any([context.signal, limit.signal]);
   let last = "";
   try {
-    const locate = await createServiceLocator(context);
+    const locate = await createServiceLocator({ ...context, signal });
     for (;;) {
       const service = await locate(signal);
       const probe: Probe = service === null ? NOT_RUNNING : await probeService(service, signal);

@@ -11,6 +11,7 @@ import type { CommandContext, CommandResult } from "../command.ts";
 import { makeEphemeralDirectory } from "../ephemeral-directory.ts";
 import { mayShowLive } from "../may-show-live.ts";
 import { choiceOption, durationOption, flagOption, textOption, wholeOption } from "../option-values.ts";
+import { explainTaken } from "../port-owner.ts";
 import { withSimulation } from "../simulation.ts";
 import { mayColor } from "../terminal.ts";
 
@@ -42,7 +43,9 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
     const start = { config, dataDirectory, address, workers: true, announceUrl: true };
-    const service = await startService({ ...start, log: isLive ? "feed" : log });
+    const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
+      throw await explainTaken(error, address, cwd);
+    });
     try {
       await announce(service, { cwd, dataDirectory, readyFile });
       const stop = AbortSignal.any([context.signal, service.failed]);

@@ -1,9 +1,13 @@
+import { withCounts } from "../../client/count-items.ts";
+import type { Http } from "../../client/http.ts";
 import type { Batch } from "../../client/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { counted } from "../../kernel/plural.ts";
 import { batchLine } from "../batch-lines.ts";
 import type { RunCommand } from "../command.ts";
 import { lookAt } from "../look.ts";
+import { nextSteps } from "../next-steps.ts";
 import { exitCodeOf } from "../report.ts";
 import { requireReachable, resolveTargets } from "../targets.ts";
 import { withService } from "../with-service.ts";
@@ -13,7 +17,9 @@ export const run: RunCommand = async (context) => {
   const { output, signal } = context;
   const targets = await resolveTargets(context);
   for (const { argument, unsent } of targets) {
-    if (unsent > 0) output.warn(`${unsent} batches of ${argument} were not submitted yet`);
+    const were = unsent === 1 ? "was" : "were";
+    if (unsent > 0)
+      output.warn(`${counted(unsent, "batch", "batches")} of ${argument} ${were} not submitted yet`);
   }
   return withService(context, { workers: false }, async ({ http, ...service }) => {
     requireReachable(targets, { http, ...service });
@@ -21,7 +27,7 @@ export const run: RunCommand = async (context) => {
     const missing: ImgbatchError[] = [];
     for (const id of targets.flatMap((target) => target.ids)) {
       try {
-        batches.push(await lookAt(http, id, signal));
+        batches.push(await looked(http, id, signal));
       } catch (error) {
         const isMissing = error instanceof ImgbatchError && error.code === "BATCH_IMAGE_NOT_FOUND";
         if (!isMissing) throw error;
@@ -38,6 +44,16 @@ export const run: RunCommand = async (context) => {
         ...(first === undefined ? {} : { error: { code: first.code, message: first.message } }),
       },
       lines: batches.map(batchLine),
+      next: nextSteps(context.global, targets, batches),
     };
   });
 };
+
+/** Counts that the service does not say are worth a second question, but nothing to fail for. */
+async function looked(http: Http, id: string, signal: AbortSignal): Promise<Batch> {
+  const batch = await lookAt(http, id, signal);
+  return withCounts(http, batch, signal).catch((error) => {
+    if (signal.aborted || !(error instanceof ImgbatchError)) throw error;
+    return batch;
+  });
+}

@@ -10,6 +10,7 @@ import { leaveRun, type StartedRun, startRun } from "../../run/start-run.ts";
 import { createBudget, describeDryRun } from "../budget.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { finishRun } from "../finish-run.ts";
+import { nextCommand } from "../next-command.ts";
 import { stoppable } from "../stopping.ts";
 import { readSubmitOptions, type SubmitOptions } from "../submit-options.ts";
 import { type ConnectedService, timeLimit, withService } from "../with-service.ts";
@@ -17,13 +18,16 @@ import { type ConnectedService, timeLimit, withService } from "../with-service.t
 /** `imgbatch submit`: the whole job. Everything that can be wrong with the input is said before a service is needed. */
 export const run: RunCommand = async (context) => {
   const options = readSubmitOptions(context);
-  const { cwd, stdin } = context;
-  const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
-  const items = await readPromptFiles(sources, { limits: options.limits, defaultCount: options.count });
+  const { cwd } = context;
   const limit = timeLimit(context.signal, options.timeoutMs);
+  const { signal } = limit;
   try {
-    return await withService(context, { workers: !options.dryRun }, (service) =>
-      stoppable({ ...context, signal: limit.signal }, service, options.cancelOnInterrupt, (inner) =>
+    const stdin = () => context.stdin(signal);
+    const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
+    const items = await readPromptFiles(sources, { limits: options.limits, defaultCount: options.count });
+    const limited = { ...context, signal };
+    return await withService(limited, { workers: !options.dryRun }, (service) =>
+      stoppable(limited, service, options.cancelOnInterrupt, (inner) =>
         submit(inner, options, items, service),
       ),
     );
@@ -56,7 +60,10 @@ async function submit(
     image_count: plan.chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0),
     batch_count: plan.chunks.length,
   });
-  if (options.dryRun) return describeDryRun(plan, options, budget);
+  if (options.dryRun) {
+    const result = await describeDryRun(plan, options, budget);
+    return { ...result, next: "the same command without --dry-run" };
+  }
   const { dir, shownDir, keepZip, allowance, intervalMs } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const { approve } = budget;
@@ -83,7 +90,6 @@ function describeDetached(
 ): CommandResult {
   const { batches, replayed } = started;
   context.output.settle();
-  context.output.note(`next: imgbatch wait ${options.shownDir}`);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -93,5 +99,6 @@ function describeDetached(
       batches: batches.map((batch) => batch.raw),
     },
     lines: batches.map((batch) => batch.id),
+    next: nextCommand(context.global, "wait", options.shownDir),
   };
 }

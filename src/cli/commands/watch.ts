@@ -1,3 +1,4 @@
+import { allWithCounts } from "../../client/count-items.ts";
 import { listBatches } from "../../client/list-batches.ts";
 import type { Batch } from "../../client/read-batch.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
@@ -5,9 +6,12 @@ import { BATCH_STATUSES, isTerminal } from "../../contract/statuses.ts";
 import { wallClock } from "../../kernel/clock.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { describeEnd } from "../describe-end.ts";
+import { requireOutputs } from "../ended.ts";
+import { fairInterval } from "../fair-interval.ts";
 import { lookAtAll } from "../look.ts";
 import { mayShowLive } from "../may-show-live.ts";
-import { durationOption } from "../option-values.ts";
+import { nextCommand } from "../next-command.ts";
+import { timeOf } from "../option-values.ts";
 import { recordAll, requireReachable, requireSubmitted, resolveTargets, type Target } from "../targets.ts";
 import { createPlainView } from "../watch/plain-view.ts";
 import { watchBatches } from "../watch/watch-batches.ts";
@@ -17,15 +21,15 @@ import { type ConnectedService, explainStop, timeLimit, withService } from "../w
 /** `imgbatch watch`: `wait` for those who look on; without arguments, everything of the key that still runs. */
 export const run: RunCommand = async (context) => {
   const { options, results } = context;
-  const intervalMs = durationOption(options, "interval", "--interval");
-  const limit = timeLimit(context.signal, durationOption(options, "timeout", "--timeout"));
+  const interval = timeOf(options, "interval", "--interval");
+  const limit = timeLimit(context.signal, timeOf(options, "timeout", "--timeout"));
   const targets = await resolveTargets(context);
-  requireSubmitted(targets);
+  requireSubmitted(targets, context.global);
   // Nobody looks on any more: then there is nothing to do.
   const signal = AbortSignal.any([limit.signal, results.closed]);
   try {
-    return await withService(context, { workers: true }, (service) =>
-      watch({ ...context, signal }, targets, service, intervalMs),
+    return await withService({ ...context, signal }, { workers: true }, (service) =>
+      watch({ ...context, signal }, targets, service, fairInterval(interval, service, context.output)),
     );
   } catch (error) {
     if (results.closed.aborted && !limit.signal.aborted) return { exitCode: EXIT_CODES.ok.code, json: {} };
@@ -52,7 +56,8 @@ async function watch(
   if (!isNamed) found.push(...(await listRunning(service, signal)));
   if (found.length === 0) {
     output.note("nothing is running");
-    return { exitCode: EXIT_CODES.ok.code, json: { batches: [] } };
+    const next = `${nextCommand(global, "list")} (has what has ended)`;
+    return { exitCode: EXIT_CODES.ok.code, json: { batches: [] }, next };
   }
   const targets = isNamed
     ? named
@@ -61,13 +66,15 @@ async function watch(
   const plain = createPlainView(global.progress === "none" ? () => {} : say, wallClock);
   try {
     const options = { service, clock: wallClock, intervalMs, output };
-    const batches = (await mayShowLive(context))
+    const ended = (await mayShowLive(context))
       ? await watchLive(context, found, targets, options)
       : await watchBatches(found, { ...options, signal, view: plain });
+    const batches = await allWithCounts(service.http, ended, signal);
     await recordAll(targets, batches);
+    if (isNamed) requireOutputs(batches);
     const end = describeEnd(context, targets, batches);
     // The lines have been said.
-    return { exitCode: end.exitCode, json: end.json };
+    return { ...end, lines: [] };
   } catch (error) {
     throw explainStop(
       error,

@@ -1,4 +1,4 @@
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { FoundService } from "../probe/locate-service.ts";
@@ -37,7 +37,7 @@ export async function checkService(
 
 function fromError(error: unknown, baseUrl: string): Finding[] {
   if (!(error instanceof ImgbatchError)) throw error;
-  const { exit } = ERRORS[error.code];
+  const { exit } = errorEntry(error.code);
   if (exit !== "auth") {
     const message = `${baseUrl} answers, but not as a service of batches: ${error.message}`;
     return [fail("service", "temporary", message, "check the address")];
@@ -55,7 +55,10 @@ async function checkClock(
   const before = nowMs();
   try {
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    const answer = await fetch(baseUrl + routes.health, { signal: AbortSignal.any([signal, timeout]) });
+    const answer = await fetch(baseUrl + routes.health, {
+      redirect: "manual",
+      signal: AbortSignal.any([signal, timeout]),
+    });
     await answer.arrayBuffer();
     const theirs = Date.parse(answer.headers.get("date") ?? "");
     if (Number.isNaN(theirs)) return [];

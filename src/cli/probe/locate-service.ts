@@ -1,7 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Attempt } from "../../client/http.ts";
 import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import { credentialsSchema, DATA_FILES, serverFileSchema } from "../../contract/data-directory.ts";
+import { describeAttempt } from "../attempts.ts";
 import type { CommandContext } from "../command.ts";
 
 /** A service that is asked without starting anything. */
@@ -10,6 +12,8 @@ export interface FoundService {
   baseUrl: string;
   apiKey: string;
   isLocal: boolean;
+  /** Told after each request. */
+  onAttempt?: (attempt: Attempt) => void;
 }
 
 /**
@@ -18,18 +22,23 @@ export interface FoundService {
  * Rule: READY-1.
  */
 export async function createServiceLocator(
-  context: Pick<CommandContext, "global" | "cwd" | "connect">,
+  context: Pick<CommandContext, "global" | "cwd" | "connect" | "signal" | "output">,
 ): Promise<(signal: AbortSignal) => Promise<FoundService | null>> {
-  const { global, cwd } = context;
+  const { global, cwd, output } = context;
+  const onAttempt = (attempt: Attempt) => output.detail(describeAttempt(attempt));
   const environment = readEnvironment();
   const named = global.baseUrl ?? environment.baseUrl ?? loadConfig({ file: global.config, cwd }).baseUrl;
   if (named === null) {
     const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
-    return () => findOn(dataDirectory);
+    output.detail(`data directory: ${dataDirectory}`);
+    return async () => {
+      const found = await findOn(dataDirectory);
+      return found === null ? null : { ...found, onAttempt };
+    };
   }
   // Of a named service this only reads the address and the key; a key on standard input can be read once.
-  const { baseUrl, apiKey, isLocal } = await context.connect({ workers: false });
-  return async () => ({ baseUrl, apiKey, isLocal });
+  const { baseUrl, apiKey, isLocal } = await context.connect({ workers: false }, context.signal);
+  return async () => ({ baseUrl, apiKey, isLocal, onAttempt });
 }
 
 async function findOn(dataDirectory: string): Promise<FoundService | null> {

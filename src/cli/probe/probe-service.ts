@@ -1,7 +1,7 @@
 import { listModels } from "../../client/batches.ts";
 import { createHttp } from "../../client/http.ts";
 import { RETRY_POLICY } from "../../client/retry-policy.ts";
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { FoundService } from "./locate-service.ts";
@@ -33,7 +33,7 @@ export async function probeService(service: FoundService, signal: AbortSignal): 
     await listModels(http, signal);
     return { problems: [] };
   } catch (error) {
-    if (!(error instanceof ImgbatchError) || ERRORS[error.code].exit !== "temporary") throw error;
+    if (!(error instanceof ImgbatchError) || errorEntry(error.code).exit !== "temporary") throw error;
     return { problems: [error.message.replace(/\.$/, "")] };
   }
 }
@@ -42,7 +42,11 @@ async function readinessProblems(baseUrl: string, signal: AbortSignal): Promise<
   let answer: Response;
   try {
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    answer = await fetch(baseUrl + routes.ready, { signal: AbortSignal.any([signal, timeout]) });
+    // Where it redirects to is not asked: then it is no service that knows this question.
+    answer = await fetch(baseUrl + routes.ready, {
+      redirect: "manual",
+      signal: AbortSignal.any([signal, timeout]),
+    });
   } catch {
     signal.throwIfAborted();
     return [`${baseUrl} does not answer`];

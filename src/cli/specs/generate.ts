@@ -55,7 +55,7 @@ export const generate: CommandSpec = {
     "The ending of the file follows the real type of the image: when a JPEG comes for fox.png, it is saved as fox.jpg, which is said and printed. A file that is there is not replaced without --force, and then nothing is sent.",
     "Requests have no idempotency key: running a single one again makes and bills another image, and an attempt whose answer was lost may be billed too. With --file, the same command again makes only what is missing. For large numbers use `imgbatch submit`, which costs less and never pays twice.",
   ],
-  exits: [...asking, "conflict", "someFailed", "noImages", "timeout", "money", "saving"],
+  exits: [...asking, "someFailed", "noImages", "timeout", "money", "saving"],
   paysAgain: true,
   load: () => import("../commands/generate.ts"),
 };

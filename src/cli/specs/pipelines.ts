@@ -36,7 +36,7 @@ const ready: CommandSpec = {
     { flags: "--timeout <time>", description: "with --wait: give up after this time", default: "30s" },
   ],
   examples: ["imgbatch ready --wait --timeout 2m && imgbatch submit prompts.jsonl"],
-  exits: ["auth", "temporary", "timeout"],
+  exits: ["auth", "temporary", "gone", "timeout", "interrupted", "terminated"],
   load: () => import("../commands/ready.ts"),
 };
 

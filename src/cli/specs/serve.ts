@@ -17,7 +17,7 @@ export const serve: CommandSpec = {
     { flags: "--log-level <level>", description: "debug, info, warn or error", default: "info" },
   ],
   examples: ["imgbatch serve", "imgbatch serve --port 0 --data ./data --ready-file ready.json"],
-  exits: ["conflict"],
+  exits: ["conflict", "saving"],
   json: false,
   load: () => import("../commands/serve.ts"),
 };

@@ -10,7 +10,7 @@ export const targets: ArgumentSpec = { ...target, name: "<id|dir...>" };
 
 export const intervalOption: OptionSpec = {
   flags: "--interval <time>",
-  description: "time between two looks at a batch",
+  description: "time between two looks at a batch; 10s or more for a service elsewhere",
   default: "chosen by the service and the time passed",
 };
 export const timeoutOption: OptionSpec = {
@@ -32,10 +32,17 @@ export const runOptions: readonly OptionSpec[] = [
   ...reportOptions,
 ];
 
-/** A question to the service. */
-export const asking: readonly ExitName[] = ["auth", "temporary", "interrupted", "terminated"];
+/** A question to the service, which may not be there. */
+export const asking: readonly ExitName[] = [
+  "auth",
+  "conflict",
+  "temporary",
+  "gone",
+  "interrupted",
+  "terminated",
+];
 /** A question about batches. */
-export const askingOf: readonly ExitName[] = [...asking, "conflict", "gone"];
+export const askingOf: readonly ExitName[] = asking;
 /** Waiting for the end of batches. */
 export const waiting: readonly ExitName[] = [...askingOf, "someFailed", "noImages", "timeout"];
 /** Everything that making images can end with. */

@@ -1,8 +1,11 @@
-import { access, constants, mkdir, stat } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import type { Stats } from "node:fs";
+import { mkdir, open, rm, stat } from "node:fs/promises";
 import { basename, dirname, extname, join, resolve } from "node:path";
 import { saving } from "../../client/saving.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/image-types.ts";
+import { PARTIAL_SUFFIX } from "../../kernel/durable-file.ts";
 import { cutToBytes, safeFileName } from "../../kernel/file-names.ts";
 
 /** Where one image shall go. */
@@ -35,15 +38,33 @@ export async function chooseTarget(
   const isDirectory = output === null || /[/\\]$/.test(output) || found?.isDirectory() === true;
   const dir = isDirectory ? path : dirname(path);
   await saving(dir, () => mkdir(dir, { recursive: true }));
-  await saving(dir, () => access(dir, constants.W_OK | constants.X_OK));
-  if (isDirectory) return { dir, name: null, stem: slugOf(prompt), mayReplace };
-  if (found !== null && !mayReplace) {
-    throw new ImgbatchError("USAGE", `${output} is there already: --force replaces it. Nothing was sent.`, {
-      param: "--output",
-    });
-  }
-  const name = basename(path);
-  return { dir, name, stem: name.replace(IMAGE_NAME, ""), mayReplace };
+  if (found !== null && !isDirectory) requireReplaceable(found, output ?? "", mayReplace);
+  const name = isDirectory ? null : basename(path);
+  const stem = name === null ? slugOf(prompt) : name.replace(IMAGE_NAME, "");
+  await saving(path, () => tryToWrite(temporaryPath(dir, stem)));
+  return { dir, name, stem, mayReplace };
+}
+
+function requireReplaceable(found: Stats, output: string, mayReplace: boolean): void {
+  const problem = !found.isFile()
+    ? "is no ordinary file"
+    : mayReplace
+      ? null
+      : "is there already: --force replaces it";
+  if (problem === null) return;
+  throw new ImgbatchError("USAGE", `${output} ${problem}. Nothing was sent.`, { param: "--output" });
+}
+
+/** Where an image of this name is written until it is whole. */
+export function temporaryPath(dir: string, stem: string): string {
+  return join(dir, `.${stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
+}
+
+/** Permissions do not tell it: a file system may refuse everybody, or only this name. */
+export async function tryToWrite(path: string): Promise<void> {
+  const file = await open(path, "wx");
+  await file.close();
+  await rm(path, { force: true });
 }
 
 /** The paths that an image of this type may get, best first: the name as it was given when its ending is true. */

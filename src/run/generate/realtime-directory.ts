@@ -1,4 +1,4 @@
-import { appendFile, readFile, rm } from "node:fs/promises";
+import { appendFile, mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/saving.ts";
 import { missingEnd } from "../../contract/image-end.ts";
@@ -8,10 +8,11 @@ import { writeFileDurably } from "../../kernel/durable-file.ts";
 import { type Ledger, newLedger, readLedger, writeLedger } from "../ledger.ts";
 import { storeReferences } from "../references.ts";
 import { RESULTS_FILE, type ResultFile, readResults } from "../results.ts";
-import { claimDirectory, removeLeftovers } from "../run-directory.ts";
+import { claimDirectory, IMAGES_FOLDER, removeLeftovers } from "../run-directory.ts";
 import { toJsonLines, writeRunInput } from "../run-input.ts";
 import type { RunService } from "../service-identity.ts";
 import { isImagePath, isSound } from "../sound-files.ts";
+import { temporaryPath, tryToWrite } from "./image-target.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
 import { factsOf } from "./save-image.ts";
 
@@ -23,6 +24,12 @@ export interface RealtimeLine {
   model_version: string | null;
   files: ResultFile[];
   error?: { code: string; message: string; source: null };
+}
+
+/** An image that was paid for must find its place. Throws `SAVE_FAILED`. */
+async function requireWritable(folder: string): Promise<void> {
+  await saving(folder, () => mkdir(folder, { recursive: true }));
+  await saving(folder, () => tryToWrite(temporaryPath(folder, "test")));
 }
 
 /**
@@ -55,6 +62,7 @@ export async function openRealtimeDirectory(
   ledger.finished_at = null;
   await writeLedger(dir, ledger);
   await removeLeftovers(dir);
+  await requireWritable(join(dir, IMAGES_FOLDER));
   await storeReferences(
     dir,
     plan.items.flatMap((item) => item.references),

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import PQueue from "p-queue";
 import { type GeneratedImage, type GenerateOptions, generateImage } from "../../client/generate.ts";
 import { isOutOfCapacity } from "../../client/retry-policy.ts";
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/image-types.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { syncDirectory } from "../../kernel/durable-file.ts";
@@ -95,7 +95,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       tellEnded(voice, line);
       const isOwn = OF_ONE_PROMPT.includes(error.code);
       run.failuresInARow = isOwn ? 0 : run.failuresInARow + 1;
-      const mayPass = ERRORS[error.code].exit === "temporary" && !isOutOfCapacity(error);
+      const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error);
       if (!isOwn && (!mayPass || run.failuresInARow >= FAILURES_IN_A_ROW)) halt(error);
     } finally {
       run.underWay--;

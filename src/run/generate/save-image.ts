@@ -1,13 +1,12 @@
-import { randomBytes } from "node:crypto";
 import { link, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { isSystemError, saving } from "../../client/saving.ts";
 import type { ImageMimeType } from "../../contract/image-types.ts";
-import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/durable-file.ts";
+import { syncDirectory } from "../../kernel/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readImageHeader } from "../image-header.ts";
 import type { ResultFile } from "../results.ts";
-import { type ImageTarget, pathsFor } from "./image-target.ts";
+import { type ImageTarget, pathsFor, temporaryPath } from "./image-target.ts";
 
 export interface SavedImage {
   /** Absolute. */
@@ -37,7 +36,7 @@ export async function saveImage(
   data: Buffer,
   mimeType: ImageMimeType,
 ): Promise<SavedImage> {
-  const temporary = join(target.dir, `.${target.stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
+  const temporary = temporaryPath(target.dir, target.stem);
   return saving(join(target.dir, target.name ?? target.stem), async () => {
     try {
       await writeSynced(temporary, data);

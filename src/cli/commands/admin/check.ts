@@ -1,4 +1,5 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { counted } from "../../../kernel/plural.ts";
 import type { RunCommand } from "../../command.ts";
 import { withAdmin } from "./with-admin.ts";
 
@@ -6,11 +7,18 @@ import { withAdmin } from "./with-admin.ts";
 export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin, directory) => {
     const { accounts, batches, images, problems } = await admin.check();
-    const summary = `${accounts} accounts, ${batches} batches, ${images} images`;
+    const summary = [
+      counted(accounts, "account"),
+      counted(batches, "batch", "batches"),
+      counted(images, "image"),
+    ].join(", ");
     const isFine = problems.length === 0;
     return {
       exitCode: isFine ? EXIT_CODES.ok.code : EXIT_CODES.someFailed.code,
       json: { data: directory, accounts, batches, images, problems },
-      lines: isFine ? [`ok: ${summary}`] : [...problems, `${problems.length} problems in ${summary}`],
+      lines: isFine
+        ? [`ok: ${summary}`]
+        : [...problems, `${counted(problems.length, "problem")} in ${summary}`],
+      next: isFine ? null : "stop the service and put a backup of the data directory in its place",
     };
   });

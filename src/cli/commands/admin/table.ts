@@ -7,6 +7,7 @@ const accountName = { name: "<name>", description: "the name of the account" };
 const accounts: CommandSpec = {
   name: "accounts",
   summary: "the accounts that pay for images",
+  examples: ["imgbatch admin accounts list", "imgbatch admin accounts create team --balance 50"],
   commands: [
     {
       name: "create",
@@ -35,6 +36,7 @@ const accounts: CommandSpec = {
 const keys: CommandSpec = {
   name: "keys",
   summary: "the API keys that requests are made with",
+  examples: ["imgbatch admin keys list", "imgbatch admin keys create --name ci"],
   commands: [
     {
       name: "create",
@@ -78,6 +80,11 @@ const keys: CommandSpec = {
 export const admin: CommandSpec = {
   name: "admin",
   summary: "look after a data directory",
+  examples: [
+    "imgbatch admin check",
+    "imgbatch admin keys create --name ci",
+    "imgbatch admin ledger --data ./data",
+  ],
   commands: [
     accounts,
     keys,

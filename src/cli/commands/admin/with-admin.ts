@@ -10,6 +10,7 @@ export async function withAdmin(
   work: (admin: Admin, directory: string) => Promise<CommandResult> | CommandResult,
 ): Promise<CommandResult> {
   const directory = dataDirectoryOf(context.global.data, readEnvironment(), context.cwd);
+  context.output.detail(`data directory: ${directory}`);
   const admin = await openAdmin({ directory, ...needs });
   try {
     if (admin.isNew) context.output.note(`made a new data directory: ${directory}`);
