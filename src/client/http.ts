@@ -1,4 +1,4 @@
-import { ImgbatchError } from "../contract/errors.ts";
+import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -238,8 +238,10 @@ function leavesDoubt(error: ImgbatchError): boolean {
 }
 
 function unknownOutcome(error: ImgbatchError): ImgbatchError {
-  const message = `It is not known whether the service took the batch: ${error.message}`;
-  const { httpStatus, requestId, retryAfterMs } = error;
+  const { code, httpStatus, requestId, retryAfterMs } = error;
+  // A code of the service says more than that its answer is of no use.
+  const theirs = Object.hasOwn(SERVICE_ERRORS, code) && !error.message.includes(code) ? ` (${code})` : "";
+  const message = `It is not known whether the service took the batch: ${error.message}${theirs}`;
   return new ImgbatchError("SUBMISSION_UNKNOWN", message, {
     cause: error,
     httpStatus,

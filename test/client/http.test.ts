@@ -161,6 +161,17 @@ it("[HTTP-7] a create that may have arrived without an answer is SUBMISSION_UNKN
   }
 });
 
+it("[HTTP-7] what the service said of an unknown outcome is told with its code and request id", async () => {
+  const { fake, http } = await wire();
+  const body = { error: { code: "INTERNAL_ERROR", message: "Broken." } };
+  fake.fault(/^POST/, { status: 500, body });
+  await expect(create(http)).rejects.toMatchObject({
+    code: "SUBMISSION_UNKNOWN",
+    message: expect.stringContaining("Broken. (INTERNAL_ERROR)"),
+    requestId: "req_fake",
+  });
+});
+
 it("[HTTP-7] a refusal in the service's own words is no unknown outcome, whatever went before", async () => {
   const { fake, http } = await wire();
   const busy = { error: { code: "BATCH_IMAGE_QUEUE_FAILED", message: "No workers." } };
