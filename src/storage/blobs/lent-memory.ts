@@ -21,8 +21,7 @@ export class LentMemory {
     const { size } = await stat(path);
     return this.#turns.add(async () => {
       clearTimeout(this.#timer);
-      const free = this.#free.pop();
-      const memory = free && free.length >= size ? free : Buffer.allocUnsafeSlow(size);
+      const memory = this.#take(size);
       try {
         return await work(await readInto(path, memory.subarray(0, size)));
       } finally {
@@ -30,6 +29,13 @@ export class LentMemory {
         this.#timer = this.#giveUpLater();
       }
     }) as Promise<T>;
+  }
+
+  /** The largest that is free, or new memory in its place. */
+  #take(size: number): Buffer {
+    this.#free.sort((a, b) => a.length - b.length);
+    const largest = this.#free.pop();
+    return largest && largest.length >= size ? largest : Buffer.allocUnsafeSlow(size);
   }
 
   #giveUpLater(): NodeJS.Timeout {
