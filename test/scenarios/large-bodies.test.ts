@@ -119,7 +119,8 @@ describe("large images", () => {
     const data = await tempDir();
     await mkdir(join(data, "blobs", "drafts"), { recursive: true });
     await writeFile(join(data, "blobs", "drafts", "left"), "by an earlier process");
-    const service = await startTestService({ data, workers: false });
+    const logLines: string[] = [];
+    const service = await startTestService({ data, workers: false, logLines });
     expect(await drafts(service)).toEqual([]);
     const text = `{"model":"${MODEL}","items":[{"prompt":"a","reference_images":[{"data":"`;
     const headers = [
@@ -131,6 +132,21 @@ describe("large images", () => {
     socket.write(requestText("POST", "/v1/images/batches", headers, text + "QUJD".repeat(1_000_000)));
     await expect.poll(() => drafts(service)).toHaveLength(1);
     socket.destroy();
+    await expect.poll(() => drafts(service)).toEqual([]);
+    // All of it has arrived, and most of it waits to be read.
+    const whole = Buffer.from(`${text}${"QUJD".repeat(500_000)}`);
+    const sized = [headers[0], ["Content-Length", String(whole.length)]] as const;
+    for (let i = 0; i < 5; i++) {
+      const other = connect(Number(new URL(service.url).port), "127.0.0.1");
+      other.on("error", () => {});
+      await new Promise((resolve) =>
+        other.write(requestText("POST", "/v1/images/batches", sized, whole), resolve),
+      );
+      other.destroy();
+    }
+    const aborted = () => logLines.filter((line) => line.includes('"aborted":true'));
+    await expect.poll(aborted, { timeout: 5000 }).toHaveLength(6);
+    expect(logLines.join("\n")).not.toContain("unexpected error");
     await expect.poll(() => drafts(service)).toEqual([]);
   });
 

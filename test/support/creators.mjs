@@ -5,24 +5,24 @@
 import { once } from "node:events";
 import { openDataDirectory } from "../../dist/data.js";
 import { createBatch } from "../../dist/domain/batches/create-batch.js";
+import { imageInMemory } from "../../dist/domain/images/sent-image.js";
 import { systemClock } from "../../dist/kernel/clock.js";
-import { randomIds, sha256Hex } from "../../dist/kernel/ids.js";
+import { randomIds } from "../../dist/kernel/ids.js";
 
 const [directory, count] = process.argv.slice(2);
 const { stores, blobs, close } = await openDataDirectory(directory);
 const [key] = stores.read.keys.list();
 const group = { name: "default", rateMultiplier: 1, batchDiscount: 0.5, holdMultiplier: 0.6 };
-const bytes = Buffer.from("a reference image");
-const reference = { id: null, type: null, mimeType: "image/png", storageUri: null, bytes };
+const image = imageInMemory(Buffer.from("a reference image"));
+const { sha256 } = image;
+const reference = { id: null, type: null, mimeType: "image/png", storageUri: null, image, sha256 };
 const request = {
   model: { id: "m", prices: { "1K": 0.01 } },
   taskName: null,
   parentBatchId: null,
   mimeType: "image/png",
   metadata: null,
-  items: [
-    { customId: "a", prompt: "a", outputCount: 2, references: [{ ...reference, sha256: sha256Hex(bytes) }] },
-  ],
+  items: [{ customId: "a", prompt: "a", outputCount: 2, references: [reference] }],
   hash: "the same",
 };
 const deps = {

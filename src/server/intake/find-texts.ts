@@ -1,5 +1,12 @@
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+/** What a byte outside a text is; 0 for all that do not matter. */
+const [QUOTES, OPEN, CLOSE, SEPARATOR] = [1, 2, 3, 4];
+const KINDS = new Uint8Array(256);
+KINDS[QUOTE] = QUOTES;
+for (const byte of [OPEN_LIST, OPEN_OBJECT]) KINDS[byte] = OPEN;
+for (const byte of [CLOSE_LIST, CLOSE_OBJECT]) KINDS[byte] = CLOSE;
+for (const byte of [COMMA, COLON]) KINDS[byte] = SEPARATOR;
 /** More than the longest name with every character escaped. */
 const MAX_NAME_BYTES = 200;
 
@@ -93,41 +100,69 @@ export class TextFinder {
 
   /** Passes over everything up to the first byte of a text at the place. */
   #walk(chunk: Buffer, from: number): number {
-    for (let i = from; i < chunk.length; i++) {
-      const byte = chunk[i] ?? 0;
-      if (this.#state === "text") this.#inText(byte);
-      else if (byte === QUOTE) {
-        if (this.#isAtPlace()) {
-          this.#state = "at place";
-          return i + 1;
-        }
-        this.#state = "text";
-        this.#name = this.#isNameHere() ? [] : null;
-      } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) this.#open(byte === OPEN_LIST);
-      else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) this.#close();
-      else if (this.#depth === this.#onWay && !this.#isInList()) {
-        if (byte === COMMA) {
-          this.#isNext = false;
-          this.#isValue = false;
-        } else if (byte === COLON) {
-          this.#isNext = this.#isNameOfPlace();
-          this.#isValue = true;
-        }
-      }
+    let at = from;
+    while (at < chunk.length && this.#state !== "at place") {
+      at = this.#state === "text" ? this.#passText(chunk, at) : this.#passOutside(chunk, at);
     }
-    return chunk.length;
+    return at;
   }
 
-  #inText(byte: number): void {
-    if (this.#isEscaped) this.#isEscaped = false;
-    else if (byte === BACKSLASH) this.#isEscaped = true;
-    else if (byte === QUOTE) {
-      this.#state = "outside";
-      return;
+  /** Up to the first byte of the next text. Every byte of a body comes through here, so it is all locals. */
+  #passOutside(chunk: Buffer, from: number): number {
+    const { length } = chunk;
+    let depth = this.#depth;
+    let onWay = this.#onWay;
+    for (let i = from; i < length; i++) {
+      const byte = chunk[i] as number;
+      const kind = KINDS[byte];
+      if (kind === 0 || (kind === SEPARATOR && depth > onWay)) continue;
+      if (depth > onWay && kind === OPEN) depth++;
+      else if (depth > onWay && kind === CLOSE) depth--;
+      else {
+        this.#depth = depth;
+        if (kind === QUOTES) {
+          this.#begin();
+          return i + 1;
+        }
+        if (kind === OPEN) this.#open(byte === OPEN_LIST);
+        else if (kind === CLOSE) this.#close();
+        else if (!this.#isInList()) this.#separate(byte === COLON);
+        depth = this.#depth;
+        onWay = this.#onWay;
+      }
     }
-    if (this.#name === null) return;
-    if (this.#name.length < MAX_NAME_BYTES) this.#name.push(byte);
-    else this.#name = null;
+    this.#depth = depth;
+    return length;
+  }
+
+  /** Up to the byte behind the text that is being read, or behind the chunk. */
+  #passText(chunk: Buffer, from: number): number {
+    const { length } = chunk;
+    const name = this.#name;
+    let isEscaped = this.#isEscaped;
+    this.#isEscaped = false;
+    for (let i = from; i < length; i++) {
+      const byte = chunk[i] as number;
+      if (isEscaped) isEscaped = false;
+      else if (byte === BACKSLASH) isEscaped = true;
+      else if (byte === QUOTE) {
+        this.#state = "outside";
+        return i + 1;
+      }
+      if (name !== null && name.length <= MAX_NAME_BYTES) name.push(byte);
+    }
+    this.#isEscaped = isEscaped;
+    return length;
+  }
+
+  #begin(): void {
+    this.#state = this.#isAtPlace() ? "at place" : "text";
+    if (this.#state === "text") this.#name = this.#isNameHere() ? [] : null;
+  }
+
+  #separate(isColon: boolean): void {
+    this.#isNext = isColon && this.#isNameOfPlace();
+    this.#isValue = isColon;
   }
 
   /** Where a text at the place ends in this chunk; negative when it does not. */

@@ -23,8 +23,8 @@ export function answerErrors(
 ): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     const error = toServiceError(thrown);
-    // The caller went away while it sent: there is nobody to answer, and nothing is wrong here.
-    if (request.destroyed && !request.complete) {
+    // The caller went away before all of its body was read: there is nobody to answer, and nothing is wrong here.
+    if (request.destroyed && (!request.complete || request.errored)) {
       response.destroy();
       return;
     }

@@ -3,6 +3,8 @@ import PQueue from "p-queue";
 
 /** So many readers at once; who waits needs no memory. */
 const LENT_AT_ONCE = 2;
+/** Memory that nobody has borrowed for so long is given up. */
+const IDLE_MS = 2000;
 
 /**
  * Lends memory for work that is soon done, and lends the same again: memory that is thrown away after each use stays
@@ -12,25 +14,35 @@ const LENT_AT_ONCE = 2;
 export class LentMemory {
   readonly #turns = new PQueue({ concurrency: LENT_AT_ONCE });
   #free: Buffer[] = [];
-
-  constructor() {
-    this.#turns.on("idle", () => {
-      this.#free = [];
-    });
-  }
+  #timer: NodeJS.Timeout | undefined;
 
   /** Runs the work with what is in a file. Rejects as opening and reading the file does. */
   async withFile<T>(path: string, work: (bytes: Buffer) => Promise<T>): Promise<T> {
     const { size } = await stat(path);
     return this.#turns.add(async () => {
-      const free = this.#free.pop();
-      const memory = free && free.length >= size ? free : Buffer.allocUnsafeSlow(size);
+      clearTimeout(this.#timer);
+      const memory = this.#take(size);
       try {
         return await work(await readInto(path, memory.subarray(0, size)));
       } finally {
         this.#free.push(memory);
+        this.#timer = this.#giveUpLater();
       }
     }) as Promise<T>;
+  }
+
+  /** The largest that is free, or new memory in its place. */
+  #take(size: number): Buffer {
+    this.#free.sort((a, b) => a.length - b.length);
+    const largest = this.#free.pop();
+    return largest && largest.length >= size ? largest : Buffer.allocUnsafeSlow(size);
+  }
+
+  #giveUpLater(): NodeJS.Timeout {
+    clearTimeout(this.#timer);
+    return setTimeout(() => {
+      this.#free = [];
+    }, IDLE_MS).unref();
   }
 }
 

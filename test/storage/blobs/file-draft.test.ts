@@ -83,6 +83,11 @@ describe("lent bytes", () => {
     );
     expect(texts).toEqual(keys.toReversed());
     expect([most, memories.size]).toEqual([2, 2]);
+    for (const key of keys) {
+      await blobs.lend(`inputs/${key}`, async ({ buffer }) => memories.add(buffer));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(memories.size).toBe(2);
   });
 
   it("[LOAD-9] of no blob are null; what fails is the work's own error, and the memory comes back", async () => {
