@@ -17,12 +17,10 @@ function linesOf(state: DashboardState): string[] {
   const screen = last;
   // In a CI system Ink writes one more frame, an empty one, when it ends.
   ink.unmount();
-  // With colours, blanks stay at the ends of lines.
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are escape sequences
-  return screen
-    .replace(/\x1b\[[0-9;]*m/g, "")
-    .replace(/ +$/gm, "")
-    .split("\n");
+  const plain = screen.replace(/\x1b\[[0-9;]*m/g, "");
+  // With colours, blanks stay at the ends of lines.
+  return plain.replace(/ +$/gm, "").split("\n");
 }
 
 const NAME =
