@@ -18,7 +18,9 @@ function linesOf(state: DashboardState): string[] {
   // In a CI system Ink writes one more frame, an empty one, when it ends.
   ink.unmount();
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are escape sequences
-  return screen.replace(/\x1b\[[0-9;]*m/g, "").split("\n");
+  const plain = screen.replace(/\x1b\[[0-9;]*m/g, "");
+  // With colours, blanks stay at the ends of lines.
+  return plain.replace(/ +$/gm, "").split("\n");
 }
 
 const NAME =
