@@ -136,18 +136,18 @@ async function collectBatch(
   const listed = await listItems(http, batch.id, signal);
   requireWholeList(batch, listed);
   const made = new Set(later.filter(isHere).map((line) => line.custom_id));
-  const items = listed.filter((item) => !made.has(idOf(item)));
+  const wanted = listed.filter((item) => !made.has(idOf(item)));
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
   const mine = new Map<string, ResultLine>();
-  for (const item of items) {
+  for (const item of wanted) {
     const line = before.get(idOf(item));
     if (line !== undefined) mine.set(item.customId, line);
   }
-  const job = { http, dir, batch, items, ids, earlier: mine, names, keepZip, signal, voice };
+  const job = { http, dir, batch, items: listed, wanted, ids, earlier: mine, names, keepZip, signal, voice };
   const fetched = await fetchImages(job);
-  const lines = items.map((item) => toLine(item, idOf(item), batch, fetched));
+  const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));
   for (const { custom_id, status, error = null } of lines)
     voice.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
   return { lines, fetchedCount: fetched.fetchedCount };

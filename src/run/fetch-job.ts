@@ -13,7 +13,10 @@ export interface FetchJob {
   http: Http;
   dir: string;
   batch: Batch;
+  /** All of the batch. */
   items: readonly BatchItem[];
+  /** Those whose images are to be here. */
+  wanted: readonly BatchItem[];
   /** How an image is called in the run, by the id that was sent, where that is another. */
   ids: ReadonlyMap<string, string>;
   /** What an earlier run in this directory got of this batch, by item. */
