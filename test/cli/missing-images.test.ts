@@ -37,7 +37,7 @@ it("[SAVE-1] a lost image is exit 7 with everything else here, in the results an
     retry: null,
   });
   expect(stderr).toContain("cat: BATCH_IMAGE_RESULT_MISSING: It is gone.");
-  expect(stderr).toMatch(/next: the same command again fetches what is missing/);
+  expect(stderr).toMatch(/next: run the same command again: it fetches what is missing/);
   expect(await readFile(join(cli.cwd, "junit.xml"), "utf8")).toContain('failures="1"');
   expect((await readdir(join(cli.cwd, "pets-images"))).sort()).toEqual([
     "images",

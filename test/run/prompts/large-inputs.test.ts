@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, expect, it, vi } from "vitest";
 import type { ImgbatchError } from "../../../src/contract/errors.ts";
@@ -129,7 +129,7 @@ it("[FILE-13] a run of prompts that were put aside has the keys, the request and
   const head = { model: "m", name: null, parentId: null, mimeType: "image/png", metadata: null } as const;
   const [near, far] = await Promise.all(
     [new Spool(), new Spool(10)].map(async (spool) => {
-      const dir = await mkdtemp(join(await tempDir(), "run-"));
+      const dir = await tempDir();
       const items = await readPromptFiles([{ name: "-", cwd: dir, stdin }], RULES, spool);
       const plan = planRun({ ...head, items }, { ...DEFAULT_LIMITS, itemsPerBatch: 4 });
       await storeReferences(
