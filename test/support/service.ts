@@ -82,8 +82,10 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     until: async (id, status) => {
       const isThere = (b: BatchObject) => (status ? b.status === status : isTerminal(b.status));
       const arrived = gate();
-      const unsubscribe = service.feed.subscribe(() => {
-        batch(id).then((b) => isThere(b) && arrived.open(), arrived.fail);
+      const unsubscribe = service.feed.subscribe((event) => {
+        // Its own requests are told too.
+        if (event.type === "batch" && event.batchId === id)
+          batch(id).then((b) => isThere(b) && arrived.open(), arrived.fail);
       });
       try {
         if (!isThere(await batch(id))) await arrived.promise;
