@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { saving } from "../../client/saving.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/durable-file.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
 import { cardOf } from "./cards.ts";
 import { pageSlots } from "./page-head.ts";
 import type { RunReport } from "./run-report.ts";
@@ -36,7 +35,7 @@ export async function writeGallery(
   const path = join(dir, GALLERY_FILE);
   const template = await readFile(TEMPLATE, "utf8");
   // Looking again at a run that is whole changes nothing but the time of the look.
-  const fingerprint = sha256Hex(template + JSON.stringify({ ...report, endedAt: null }));
+  const fingerprint = fingerprintOf(template, report);
   const before = await beginningOf(path);
   if (before?.includes(`content="${fingerprint}"`)) return path;
   if (before !== null && before !== "" && !before.includes(MARK))
@@ -45,6 +44,14 @@ export async function writeGallery(
   const page = pageText(template, { dir, report, fingerprint, thumbnail, signal: options.signal });
   await saving(path, () => writeFileDurably(path, page));
   return path;
+}
+
+/** Image by image: all of them as one text take much memory. */
+function fingerprintOf(template: string, report: RunReport): string {
+  const hash = createHash("sha256").update(template);
+  hash.update(JSON.stringify({ ...report, images: [], endedAt: null }));
+  for (const image of report.images) hash.update(JSON.stringify(image));
+  return hash.digest("hex");
 }
 
 interface Page {

@@ -57,7 +57,7 @@ export interface ReportFacts {
 export type EndedImage = Pick<ResultLine, "custom_id" | "status" | "files" | "error">;
 
 /** So many characters of prompts a report holds, so that it can still be opened; but of each prompt some. */
-const PROMPT_CHARS = 8_000_000;
+const PROMPT_CHARS = 4_000_000;
 const LEAST_PROMPT_CHARS = 200;
 
 /**

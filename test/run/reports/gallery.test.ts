@@ -28,8 +28,8 @@ describe("the contact sheet", () => {
       reportOf(Array.from({ length }, (_, i) => ({ id: `i${i}`, prompt }))).images.map(
         (image) => image.prompt,
       );
-    expect(of(1000)[999]).toBe(prompt);
-    expect(of(4000)[3999]).toBe(`${"é".repeat(2000)}…`);
+    expect(of(500)[499]).toBe(prompt);
+    expect(of(2000)[1999]).toBe(`${"é".repeat(2000)}…`);
     const most = Array.from({ length: 100_000 }, (_, i) => ({
       id: `i${i}`,
       prompt: i < 9 ? prompt : "a fox",
