@@ -80,9 +80,12 @@ async function fetchOne(
   if (type === null)
     throw new ImgbatchError("VERIFY_FAILED", `What came as ${customId} is no PNG, JPEG or WebP image.`);
   const path = pathFor(job, customId, index, type);
-  const expected = { sha256: known?.sha256 ?? sha256, bytes: data.length, crc32: null };
+  const told = job.told?.get(customId)?.[index];
+  const said = sha256 ?? told?.sha256 ?? null;
+  const bytes = known === undefined && sha256 === null ? (told?.bytes ?? null) : null;
+  const expected = { sha256: known?.sha256 ?? said, bytes, crc32: null };
   const { file } = await placeFile([data], join(job.dir, path), expected, path);
   // That it is the same as before says no more of it than was known before.
   const before = known === undefined ? null : (job.earlier.get(customId)?.verified ?? null);
-  return { file: { path, ...file }, verified: sha256 === null ? before : "sha256" };
+  return { file: { path, ...file }, verified: said === null ? before : "sha256" };
 }

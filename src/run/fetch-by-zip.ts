@@ -5,7 +5,7 @@ import type { BatchItem } from "../client/read-lists.ts";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { sniffImageType } from "../contract/image-types.ts";
-import { type Fetches, type FetchJob, pathFor, weakest } from "./fetch-job.ts";
+import { type Fetched, type Fetches, type FetchJob, pathFor, weakest } from "./fetch-job.ts";
 import { inspect, placeFile } from "./place-file.ts";
 import { PASSING_PREFIX } from "./run-directory.ts";
 import { checkInPlace, fetchZip, takeImages, type ZipJob, type ZippedFile, zipName } from "./save-zip.ts";
@@ -50,19 +50,22 @@ function refused(job: FetchJob): (error: unknown) => null {
 
 async function takeAll(job: FetchJob, zip: string, wanted: readonly BatchItem[]): Promise<Fetches> {
   const ids = new Set(wanted.map((item) => item.customId));
-  const take = async (image: ZippedImage, index: number): Promise<ZippedFile | null> => {
+  const take = async (image: ZippedImage): Promise<(ZippedFile & { index: number }) | null> => {
     if (!ids.has(image.customId)) return null;
-    return job.keepZip ? checkInPlace(zip, image) : unpack(job, image, index);
+    const found = job.keepZip ? await checkInPlace(zip, image) : await unpack(job, image);
+    return { ...found, index: image.index };
   };
-  const { taken, wrong } = await takeImages(join(job.dir, zip), job.items, take, job.signal);
-  const fetches: Fetches = { byItem: new Map(), problems: new Map() };
+  const { taken, wrong, told } = await takeImages(join(job.dir, zip), job.items, take, job.signal);
+  const fetches = { byItem: new Map<string, Fetched>(), problems: new Map<string, ImgbatchError>(), told };
   for (const { customId, imageCount } of wanted) {
     const found = (taken.get(customId) ?? []).filter((image) => image !== null);
     const problem = wrong.get(customId) ?? (found.length < imageCount ? absent(customId) : undefined);
     if (problem !== undefined) fetches.problems.set(customId, problem);
     // Which of its images are good is not told by the others of a wrong one.
     if (found.length === 0 || wrong.has(customId)) continue;
-    const files = found.map(({ file }) => file);
+    const files = found.map(({ file, index }) =>
+      problem === undefined ? file : { ...file, image_index: index },
+    );
     fetches.byItem.set(customId, { files, verified: weakest(found.map(({ verified }) => verified)) });
   }
   return fetches;
@@ -71,8 +74,7 @@ async function takeAll(job: FetchJob, zip: string, wanted: readonly BatchItem[])
 /** A file that is already there as it should be is not written again. */
 async function unpack(
   job: FetchJob,
-  { customId, entry, sha256, bytes }: ZippedImage,
-  index: number,
+  { customId, index, entry, sha256, bytes }: ZippedImage,
 ): Promise<ZippedFile> {
   const expected = { sha256, bytes, crc32: entry.crc32 };
   const type = sniffImageType(await headOf(entry));

@@ -61,8 +61,12 @@ async function soundItems(job: FetchJob, wanted: readonly BatchItem[]): Promise<
 }
 
 async function fetchMissing(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
-  const isRepair =
-    !job.keepZip && missing.length <= FEW && missing.every((item) => job.earlier.has(item.customId));
+  // What was wrong before is to be compared with what the manifest says, which only the ZIP has.
+  const isRepairable = ({ customId }: BatchItem) => {
+    const line = job.earlier.get(customId);
+    return line !== undefined && line.error?.code !== "VERIFY_FAILED";
+  };
+  const isRepair = !job.keepZip && missing.length <= FEW && missing.every(isRepairable);
   return isRepair ? contentFirst(job, missing) : zipFirst(job, missing);
 }
 
@@ -104,7 +108,8 @@ async function zipFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<F
   const rest = missing.filter((item) => zipped.problems.has(item.customId));
   if (rest.length === 0) return zipped;
   job.voice.detail(`${zipped.problems.get(rest[0]?.customId ?? "")?.message} Trying it alone.`);
-  const single = await fetchByContent({ ...job, earlier: withFetched(job, zipped.byItem) }, rest);
+  const known = { ...job, earlier: withFetched(job, zipped.byItem), told: zipped.told };
+  const single = await fetchByContent(known, rest);
   return { byItem: new Map([...zipped.byItem, ...single.byItem]), problems: single.problems };
 }
 

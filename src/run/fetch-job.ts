@@ -7,6 +7,7 @@ import type { DiskNames } from "./disk-names.ts";
 import type { ResultFile, ResultLine, Verified } from "./results.ts";
 import type { RunVoice } from "./run-voice.ts";
 import { isImagePath } from "./sound-files.ts";
+import type { ZipContents } from "./zip-contents.ts";
 
 /** The images of one batch, to be on disk and verified. */
 export interface FetchJob {
@@ -21,6 +22,8 @@ export interface FetchJob {
   ids: ReadonlyMap<string, string>;
   /** What an earlier run in this directory got of this batch, by item. */
   earlier: ReadonlyMap<string, ResultLine>;
+  /** What a manifest said of the images of an item, in their order; bytes from elsewhere must be the same. */
+  told?: ZipContents["told"] | undefined;
   names: DiskNames;
   /** Keep the ZIP instead of unpacking it. */
   keepZip: boolean;
@@ -38,6 +41,8 @@ export interface Fetched {
 export interface Fetches {
   byItem: Map<string, Fetched>;
   problems: Map<string, ImgbatchError>;
+  /** What a manifest said, where there was one. */
+  told?: ZipContents["told"] | undefined;
 }
 
 /** The weakest of the checks that the files of an item went through. */

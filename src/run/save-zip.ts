@@ -12,7 +12,7 @@ import { inspect } from "./place-file.ts";
 import { moveInto, requireReplaceable } from "./replace-file.ts";
 import type { ResultFile, Verified } from "./results.ts";
 import type { RunVoice } from "./run-voice.ts";
-import { readContents, type ZippedImage } from "./zip-contents.ts";
+import { readContents, type ZipContents, type ZippedImage } from "./zip-contents.ts";
 import { openZip } from "./zip-reader.ts";
 
 export interface ZipJob {
@@ -47,38 +47,37 @@ export async function fetchZip({ http, batch, items, target, signal, voice }: Zi
   return bytes;
 }
 
-/** How to take an image out of a ZIP: `index` counts the images of its item. Answers what it found. */
-export type TakeImage<T> = (image: ZippedImage, index: number) => Promise<T>;
+/** How to take an image out of a ZIP. Answers what it found. */
+export type TakeImage<T> = (image: ZippedImage) => Promise<T>;
 
 /**
  * Takes the images of a ZIP one by one, in the order of each item's images. What is wrong with one (`VERIFY_FAILED`)
- * does not keep the others from being taken: `wrong` has the first error of each such item.
+ * does not keep the others from being taken: `wrong` has the first error of each such item. `told` is what the manifest
+ * says.
  */
 export async function takeImages<T>(
   path: string,
   items: readonly BatchItem[],
   take: TakeImage<T>,
   signal?: AbortSignal,
-): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError> }> {
+): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError>; told: ZipContents["told"] }> {
   const zip = await openZip(path);
   try {
     const taken = new Map<string, T[]>();
     const wrong = new Map<string, ImgbatchError>();
-    const counts = new Map<string, number>();
-    for (const image of await readContents(zip, items)) {
+    const { images, told } = await readContents(zip, items);
+    for (const image of images) {
       signal?.throwIfAborted();
       const { customId } = image;
-      const index = counts.get(customId) ?? 0;
-      counts.set(customId, index + 1);
       try {
-        const found = await take(image, index);
+        const found = await take(image);
         taken.set(customId, [...(taken.get(customId) ?? []), found]);
       } catch (error) {
         if (!(error instanceof ImgbatchError) || error.code !== "VERIFY_FAILED") throw error;
         if (!wrong.has(customId)) wrong.set(customId, error);
       }
     }
-    return { taken, wrong };
+    return { taken, wrong, told };
   } finally {
     zip.close();
   }

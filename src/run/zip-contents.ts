@@ -24,23 +24,36 @@ const manifestSchema = z.looseObject({
   ),
 });
 
-/** An image of the ZIP and the item that it belongs to. */
-export interface ZippedImage {
-  customId: string;
-  entry: ZipEntry;
-  /** From the manifest, lower case; null when it says none. */
+/** What a manifest says of an image. */
+export interface Told {
+  /** Lower case; null when it says none. */
   sha256: string | null;
-  /** From the manifest. */
   bytes: number | null;
 }
 
+/** An image of the ZIP and the item that it belongs to. */
+export interface ZippedImage extends Told {
+  customId: string;
+  /** Which of its item's images it is, from 0. */
+  index: number;
+  entry: ZipEntry;
+}
+
+export interface ZipContents {
+  /** In the order of each item's images. */
+  images: ZippedImage[];
+  /** What the manifest says of each item's images, in their order, also of those that are not in the ZIP. */
+  told: ReadonlyMap<string, readonly Told[]>;
+}
+
 /**
- * The images of a batch's ZIP in the order of each item's images: by the manifest, or by their names without one.
- * Rules: RUN-16, RUN-18.
+ * The images of a batch's ZIP: by the manifest, or by their names without one.
+ * Rules: RUN-16, RUN-18, SAVE-11, SAVE-12.
  */
-export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZippedImage[]> {
+export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
   const manifest = await readManifest(zip);
-  return manifest === null ? matchByName(zip, items) : matchByManifest(zip, manifest);
+  if (manifest === null) return { images: matchByName(zip, items), told: new Map() };
+  return matchByManifest(zip, manifest);
 }
 
 async function readManifest(zip: ZipReader): Promise<z.infer<typeof manifestSchema> | null> {
@@ -57,42 +70,44 @@ async function readManifest(zip: ZipReader): Promise<z.infer<typeof manifestSche
   }
 }
 
-function matchByManifest(zip: ZipReader, manifest: z.infer<typeof manifestSchema>): ZippedImage[] {
+function matchByManifest(zip: ZipReader, manifest: z.infer<typeof manifestSchema>): ZipContents {
   const entries = new Map(zip.entries.map((entry) => [entry.name, entry]));
-  return manifest.files
-    .toSorted((a, b) => (a.image_index ?? 0) - (b.image_index ?? 0))
-    .flatMap((file) => {
-      const entry = entries.get(file.filename) ?? entries.get(`images/${file.filename}`);
-      if (entry === undefined) return [];
-      return [
-        {
-          customId: file.custom_id,
-          entry,
-          sha256: file.sha256?.toLowerCase() ?? null,
-          bytes: file.size ?? null,
-        },
-      ];
-    });
+  const images: ZippedImage[] = [];
+  const told = new Map<string, Told[]>();
+  for (const file of manifest.files.toSorted((a, b) => (a.image_index ?? 0) - (b.image_index ?? 0))) {
+    const { custom_id: customId, filename } = file;
+    const said = { sha256: file.sha256?.toLowerCase() ?? null, bytes: file.size ?? null };
+    const before = told.get(customId) ?? [];
+    told.set(customId, [...before, said]);
+    const entry = entries.get(filename) ?? entries.get(`images/${filename}`);
+    if (entry !== undefined) images.push({ customId, index: before.length, entry, ...said });
+  }
+  return { images, told };
 }
 
 /**
- * `cat.png` is of item `cat`, and so is `cat_2.png` when no item is called `cat_2`. Where more files than images go by
- * an item's name (previews, say) nobody knows which are meant, and none is taken.
+ * `cat.png` is of item `cat`, and so is `cat_2.png` when no item is called `cat_2`. Where more or fewer files than images
+ * go by an item's name nobody knows which are meant, and none is taken; nor where the names of two items become the
+ * same, of which a ZIP may hold the last one alone.
  */
 function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[] {
-  const ids = new Map(items.map((item) => [foldFileName(safeName(item.customId)), item.customId]));
-  const found = zip.entries
-    .filter((entry) => IMAGE_NAME.test(entry.name))
-    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
-    .flatMap((entry) => {
-      const stem = foldFileName(entry.name.replace(/^.*\//, "").replace(/\.[^.]*$/, ""));
-      const customId = ids.get(stem) ?? ids.get(stem.replace(/[_-]\d+$/, ""));
-      return customId === undefined ? [] : [{ customId, entry, sha256: null, bytes: null }];
-    });
-  const most = new Map(items.map((item) => [item.customId, item.imageCount]));
-  const counts = new Map<string, number>();
-  for (const { customId } of found) counts.set(customId, (counts.get(customId) ?? 0) + 1);
-  return found.filter(({ customId }) => (counts.get(customId) ?? 0) <= (most.get(customId) ?? 0));
+  const owners = new Map<string, BatchItem | null>();
+  for (const item of items) {
+    const name = foldFileName(safeName(item.customId));
+    owners.set(name, owners.has(name) ? null : item);
+  }
+  const found = new Map<BatchItem, ZipEntry[]>();
+  for (const entry of zip.entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+    if (!IMAGE_NAME.test(entry.name)) continue;
+    const stem = foldFileName(entry.name.replace(/^.*\//, "").replace(/\.[^.]*$/, ""));
+    const owner = owners.has(stem) ? owners.get(stem) : owners.get(stem.replace(/[_-]\d+$/, ""));
+    if (owner != null) found.set(owner, [...(found.get(owner) ?? []), entry]);
+  }
+  return [...found].flatMap(([{ customId, imageCount }, entries]) =>
+    entries.length === imageCount
+      ? entries.map((entry, index) => ({ customId, index, entry, sha256: null, bytes: null }))
+      : [],
+  );
 }
 
 /** What services commonly make of an id to use it as a file's name. */
