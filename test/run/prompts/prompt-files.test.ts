@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
+import sharp from "sharp";
 import { expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
@@ -164,6 +165,55 @@ it("[FILE-7] every way in which a reference image can be wrong is said", async (
     '[8].mime_type: is "image/webp"; it should be image/png',
     expect.stringMatching(/^\[11\]\.data: must be a PNG/),
     expect.stringMatching(/^\[12\]: text\.png/),
+  ]);
+});
+
+it("[FILE-15] a reference image that was cut or whose header is damaged is named with its path, its field and what is missing", async () => {
+  const whole = {
+    "p.png": png("p", 40, 30),
+    "p.jpg": await sharp(png("p", 40, 30))
+      .jpeg()
+      .toBuffer(),
+    "p.webp": await sharp(png("p", 40, 30))
+      .webp()
+      .toBuffer(),
+  };
+  for (const [name, data] of Object.entries(whole)) {
+    const line = JSON.stringify({ prompt: "edit", reference_images: [name] });
+    const added = Buffer.concat([data, Buffer.from("added by a camera")]);
+    expect(await read({ "p.jsonl": line, [name]: added }, ["p.jsonl"])).toHaveLength(1);
+    for (const size of [20, 100, data.length >> 1, data.length - 1]) {
+      const [found] = await problems({ "p.jsonl": line, [name]: data.subarray(0, size) }, ["p.jsonl"]);
+      expect(found).toContain(`p.jsonl:1: reference_images[0]: ${name} is a damaged image: it`);
+      expect(found).toMatch(/; copy or save it again$/);
+    }
+  }
+  const inline = { mime_type: "image/png", data: whole["p.png"].subarray(0, 100).toString("base64") };
+  expect(await problems({ "p.jsonl": JSON.stringify({ prompt: "e", reference_images: [inline] }) })).toEqual([
+    "p.jsonl:1: reference_images[0].data: is a damaged image: it has no IEND chunk; give all of its bytes",
+  ]);
+  const flat = Buffer.from(whole["p.png"]);
+  flat.writeUInt32BE(0, 16);
+  const line = JSON.stringify({ prompt: "edit", reference_images: ["flat.png"] });
+  expect(await problems({ "p.jsonl": line, "flat.png": flat }, ["p.jsonl"])).toEqual([
+    expect.stringContaining("flat.png is a damaged image: its header says no size"),
+  ]);
+});
+
+it("[FILE-15] the end of a preview in the header of a JPEG is not the end of the image", async () => {
+  const preview = await sharp(png("t", 4, 3))
+    .jpeg()
+    .toBuffer();
+  const jpeg = await sharp(png("p", 40, 30))
+    .jpeg()
+    .toBuffer();
+  const head = Buffer.from([0xff, 0xe1, 0, 0]);
+  head.writeUInt16BE(preview.length + 2, 2);
+  const data = Buffer.concat([jpeg.subarray(0, 2), head, preview, jpeg.subarray(2)]);
+  const line = JSON.stringify({ prompt: "edit", reference_images: ["p.jpg"] });
+  expect(await read({ "p.jsonl": line, "p.jpg": data }, ["p.jsonl"])).toHaveLength(1);
+  expect(await problems({ "p.jsonl": line, "p.jpg": data.subarray(0, -40) }, ["p.jsonl"])).toEqual([
+    expect.stringContaining("p.jpg is a damaged image: it has no end-of-image marker"),
   ]);
 });
 
