@@ -57,6 +57,18 @@ it("[CLI-3] bad lines are all reported, nothing is sent, and the exit code is 2"
   });
 });
 
+it("[RUN-30] after a refusal by the service the mended file is submitted by the same command", async () => {
+  const cli = await bench();
+  const error = { code: "BATCH_IMAGE_INVALID_ITEMS", message: "items[1].prompt: say something else" };
+  cli.fake.fault(/^POST/, { status: 400, body: { error } });
+  const refused = await cli.here(["submit", "pets.jsonl"]);
+  expect(refused.code).toBe(2);
+  expect(refused.stderr).toContain("\n  pets.jsonl:2: prompt: say something else\n");
+  expect(await readdir(cli.cwd)).not.toContain("pets-images");
+  await writeFile(join(cli.cwd, "pets.jsonl"), PROMPTS.replace("a dog", "a better dog"));
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+});
+
 it("[CLI-4] some failed images are exit 4, with the command that retries them; allowed ones are exit 0", async () => {
   const cli = await bench({ failing: /dog/ });
   const { code, stderr, json } = await cli.here(["submit", "pets.jsonl", "--json"]);
