@@ -1,12 +1,12 @@
 import { truncateCodePoints } from "../../kernel/text.ts";
-import { isSkipped, type ReadRows } from "./rows.ts";
+import { isBlank, type ReadRows } from "./rows.ts";
 
 const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 
-/** `.jsonl` and standard input: every line is a JSON object. */
+/** `.jsonl` and standard input: every line is a JSON object, or blank, or a comment that begins with `//`. */
 export const readJsonl: ReadRows = async function* (lines, report) {
   for await (const { number: line, text, problem } of lines) {
-    if (problem !== null || isSkipped(text)) continue;
+    if (problem !== null || isBlank(text) || isComment(text)) continue;
     let value: unknown;
     try {
       value = JSON.parse(text);
@@ -21,6 +21,10 @@ export const readJsonl: ReadRows = async function* (lines, report) {
     }
   }
 };
+
+function isComment(text: string): boolean {
+  return text.trimStart().startsWith("//");
+}
 
 function reason(error: unknown): string {
   return truncateCodePoints(error instanceof Error ? error.message : String(error), 120, "…");

@@ -56,8 +56,8 @@ function readHeader({ line, cells }: CsvRecord, separator: string, report: Repor
         const value = cellValue(name, record.cells[i] ?? "");
         if (value === undefined) continue;
         if (FIELDS.includes(name)) fields[name] = value;
-        // Once: it is the column that is wrong.
-        else if (!told.has(name)) report(record.line, ...unknownField(name));
+        // Once, and there where it is named: it is the column that is wrong.
+        else if (!told.has(name)) report(line, ...unknownField(name));
         if (!FIELDS.includes(name)) told.add(name);
       }
       return fields;
