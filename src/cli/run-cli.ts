@@ -86,8 +86,12 @@ async function runCommand(
   const { global } = invocation;
   const lines = await createOutput(global, terminal.stderr, systemClock);
   const events = openEvents(global.events, terminal, systemClock, lines.note);
+  const command = terminal.command ?? ((text: string) => terminal.stderr.write(text));
   const output: Output = {
     ...lines,
+    annotate: (line) => {
+      if (!global.quiet) command(`${safeLine(line)}\n`);
+    },
     event: events.write,
     warn: (line) => {
       lines.note(line);

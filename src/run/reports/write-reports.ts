@@ -16,8 +16,10 @@ export interface ReportOptions {
   /** Null outside GitHub Actions. */
   actions: ActionsFiles | null;
   loadThumbnail: () => Promise<MakeThumbnail | null>;
-  /** A line for people who read a log; GitHub makes annotations of those that begin with `::error`. */
+  /** A line for people who read a log. */
   say(line: string): void;
+  /** A line that GitHub makes an annotation of. */
+  annotate(line: string): void;
   signal?: AbortSignal | undefined;
 }
 
@@ -29,7 +31,7 @@ export interface ReportOptions {
 export async function writeReports(dir: string, report: RunReport, options: ReportOptions): Promise<void> {
   const { junit, markdown, gallery, actions, say, signal } = options;
   if (actions !== null) {
-    for (const line of annotations(report)) say(line);
+    for (const line of annotations(report)) options.annotate(line);
     await orSay(say, "the step summary", () => writeActionsFiles(report, actions));
   }
   if (gallery)
