@@ -1,4 +1,5 @@
 import { truncateCodePoints } from "../../kernel/text.ts";
+import { repeatedKeys } from "./repeated-keys.ts";
 import { isBlank, type ReadRows } from "./rows.ts";
 
 const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
@@ -15,6 +16,8 @@ export const readJsonl: ReadRows = async function* (lines, report) {
       continue;
     }
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+      for (const key of repeatedKeys(text))
+        report(line, key, "is there more than once; keep one, or write a line for each");
       yield { line, fields: value as Record<string, unknown> };
     } else {
       report(line, null, `is ${nameOf(value)}, not an object; ${SHAPE}`);

@@ -7,6 +7,7 @@ import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { readPromptFiles } from "../../../src/run/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../src/run/prompts/prompt-item.ts";
+import { repeatedKeys } from "../../../src/run/prompts/repeated-keys.ts";
 import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -215,6 +216,35 @@ it("[FILE-15] the end of a preview in the header of a JPEG is not the end of the
   expect(await problems({ "p.jsonl": line, "p.jpg": data.subarray(0, -40) }, ["p.jsonl"])).toEqual([
     expect.stringContaining("p.jpg is a damaged image: it has no end-of-image marker"),
   ]);
+});
+
+it("[FILE-17] a key that a line has twice is an error of that line, since one of its values would be lost", async () => {
+  const text = [
+    '{"prompt":"a","prompt":"b"}',
+    '{"prompt":"a","custom_id":"x", "pro\\u006dpt" : "b","custom_id":"x","custom_id":"x"}',
+    '{"prompt":"fine: {\\"prompt\\":1,\\\\","custom_id":"prompt"}',
+    '{"prompt":"x","reference_images":["prompt",{"path":"p.png","id":"prompt"},{"path":"p.png","id":"prompt"}]}',
+  ].join("\n");
+  expect(await problems({ "p.jsonl": text, "p.png": png("p"), prompt: png("p") }, ["p.jsonl"])).toEqual([
+    expect.stringMatching(/^p\.jsonl:1: prompt: is there more than once; keep one/),
+    expect.stringMatching(/^p\.jsonl:2: prompt: is there more than once/),
+    expect.stringMatching(/^p\.jsonl:2: custom_id: is there more than once/),
+  ]);
+});
+
+it("[FILE-17] of any object, exactly the keys that stand twice at its top are found", () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.string(), fc.jsonValue())), fc.boolean(), (pairs, isWide) => {
+      const space = isWide ? " \t" : "";
+      const members = pairs.map(
+        ([key, value]) => `${space}${JSON.stringify(key)}${space}:${space}${JSON.stringify(value)}`,
+      );
+      const keys = pairs.map(([key]) => key);
+      const expected = new Set(keys.filter((key, i) => keys.indexOf(key) < i));
+      expect(new Set(repeatedKeys(`{${members.join(",")}}`))).toEqual(expected);
+    }),
+    { numRuns: 500 },
+  );
 });
 
 it("[FILE-8] a text file has a prompt a line", async () => {
