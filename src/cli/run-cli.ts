@@ -133,6 +133,10 @@ async function work(
   if (spec.load === undefined) throw new ImgbatchError("INTERNAL", `The command ${spec.name} does nothing.`);
   const { terminal, output, results, watch } = process;
   const { run } = await spec.load();
+  if (options.junit !== undefined || options.markdown !== undefined) {
+    const { requireReportPlaces } = await import("./report-places.ts");
+    await requireReportPlaces(options, terminal.cwd);
+  }
   return run({
     global,
     options,

@@ -1,4 +1,5 @@
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { saving } from "../../client/saving.ts";
 import { writeGallery } from "./gallery.ts";
 import { type ActionsFiles, annotations, writeActionsFiles } from "./github-actions.ts";
@@ -39,8 +40,15 @@ export async function writeReports(dir: string, report: RunReport, options: Repo
       writeGallery(dir, report, { loadThumbnail: options.loadThumbnail, signal }),
     );
   signal?.throwIfAborted();
-  if (junit !== undefined) await saving(junit, () => writeFile(junit, toJunit(report)));
-  if (markdown !== undefined) await saving(markdown, () => writeFile(markdown, toMarkdown(report)));
+  if (junit !== undefined) await writeReport(junit, toJunit(report));
+  if (markdown !== undefined) await writeReport(markdown, toMarkdown(report));
+}
+
+async function writeReport(path: string, text: string): Promise<void> {
+  await saving(path, async () => {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, text);
+  });
 }
 
 async function orSay(say: (line: string) => void, what: string, work: () => Promise<unknown>): Promise<void> {
