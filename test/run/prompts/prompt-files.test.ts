@@ -315,6 +315,9 @@ it("[FILE-9] columns that are unknown, double or separated in another way are sa
     "p.csv:1: promt: is the name of two columns; remove or rename one",
     "p.csv:1: promt: is not a known field; did you mean prompt?",
   ]);
+  expect(await problems({ "p.csv": "prompt,,\na,b,\nc,d," })).toEqual([
+    "p.csv:1: a column has cells but no name; name it or remove it",
+  ]);
   expect(await problems({ "p.csv": "prompt;custom_id\na;b" })).toEqual([
     'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by ";": save the file with commas',
   ]);
