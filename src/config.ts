@@ -202,14 +202,6 @@ export function dataDirectoryOf(flag: string | undefined, environment: Environme
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
 }
 
-/** The files that GitHub Actions reads after a step; null when this is no such step. */
-export function readActionsEnvironment(
-  env: NodeJS.ProcessEnv = process.env,
-): { summary: string | undefined; output: string | undefined } | null {
-  if (env.GITHUB_ACTIONS !== "true") return null;
-  return { summary: env.GITHUB_STEP_SUMMARY || undefined, output: env.GITHUB_OUTPUT || undefined };
-}
-
 /** This process's environment with more variables, for a child. */
 export function environmentWith(
   extra: Readonly<Record<string, string>>,

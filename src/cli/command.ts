@@ -109,6 +109,8 @@ export interface Lines {
 export interface Output extends Lines, Required<RunVoice> {
   /** A line that stays, and an event. */
   warn(line: string): void;
+  /** A line that is meant for the runner of GitHub Actions: the only ones that may command it. */
+  annotate(line: string): void;
 }
 
 /** Standard output, for commands whose result comes bit by bit or looks different on a terminal. */

@@ -5,10 +5,18 @@ if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
   process.stdout.write(`${readVersion()}\n`);
 } else {
   const { runCli } = await import("./run-cli.ts");
+  const { readActionsEnvironment } = await import("../actions-environment.ts");
+  let command: ((text: string) => void) | undefined;
+  if (readActionsEnvironment() !== null) {
+    const { guardRunner } = await import("./runner-commands.ts");
+    guardRunner(process.stdout);
+    command = guardRunner(process.stderr);
+  }
   process.exitCode = await runCli(args, {
     stdin: process.stdin,
     stdout: process.stdout,
     stderr: process.stderr,
+    command,
     cwd: process.cwd(),
     signals: process,
     exit: (code) => process.exit(code),

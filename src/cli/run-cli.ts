@@ -86,8 +86,12 @@ async function runCommand(
   const { global } = invocation;
   const lines = await createOutput(global, terminal.stderr, systemClock);
   const events = openEvents(global.events, terminal, systemClock, lines.note);
+  const command = terminal.command ?? ((text: string) => terminal.stderr.write(text));
   const output: Output = {
     ...lines,
+    annotate: (line) => {
+      if (!global.quiet) command(`${safeLine(line)}\n`);
+    },
     event: events.write,
     warn: (line) => {
       lines.note(line);
@@ -129,6 +133,10 @@ async function work(
   if (spec.load === undefined) throw new ImgbatchError("INTERNAL", `The command ${spec.name} does nothing.`);
   const { terminal, output, results, watch } = process;
   const { run } = await spec.load();
+  if (options.junit !== undefined || options.markdown !== undefined) {
+    const { requireReportPlaces } = await import("./report-places.ts");
+    await requireReportPlaces(options, terminal.cwd);
+  }
   return run({
     global,
     options,

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { readActionsEnvironment } from "../config.ts";
+import { readActionsEnvironment } from "../actions-environment.ts";
 import { systemClock } from "../kernel/clock.ts";
 import type { RunOutcome } from "../run/collect-run.ts";
 import { type Ledger, readLedger } from "../run/ledger.ts";
@@ -56,6 +56,7 @@ export async function writeRunReports(
     actions: readActionsEnvironment(),
     loadThumbnail,
     say: context.output.note,
+    annotate: context.output.annotate,
     signal: context.signal,
   });
   context.output.settle();

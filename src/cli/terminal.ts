@@ -5,6 +5,8 @@ export interface Terminal {
   stdin: AsyncIterable<Uint8Array> & { isTTY?: boolean };
   stdout: NodeJS.WriteStream;
   stderr: NodeJS.WriteStream;
+  /** Writes to stderr what is meant for the runner of GitHub Actions. Default: as everything else. */
+  command?: ((text: string) => void) | undefined;
   cwd: string;
   /** Where signals arrive. */
   signals: Pick<NodeJS.Process, "on" | "off">;

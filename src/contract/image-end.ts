@@ -9,7 +9,7 @@ export function missingEnd(bytes: Buffer, mimeType: ImageMimeType): string | nul
     case "image/png":
       return hasPngEnd(bytes) ? null : "it has no IEND chunk";
     case "image/jpeg":
-      return bytes.lastIndexOf(Buffer.from([0xff, 0xd9])) > 0 ? null : "it has no end-of-image marker";
+      return bytes.lastIndexOf(JPEG_END) > jpegScan(bytes) ? null : "it has no end-of-image marker";
     case "image/webp": {
       if (bytes.length < 12) return "it ends within its header";
       const announced = bytes.readUInt32LE(4) + 8;
@@ -18,6 +18,20 @@ export function missingEnd(bytes: Buffer, mimeType: ImageMimeType): string | nul
         : `its header announces ${announced} bytes, and ${bytes.length} came`;
     }
   }
+}
+
+const JPEG_END = Buffer.from([0xff, 0xd9]);
+
+/** Where the first scan begins: a preview in the header has an end of its own. 0 when the segments do not lead there. */
+function jpegScan(bytes: Buffer): number {
+  let at = 2;
+  while (at + 4 <= bytes.length && bytes[at] === 0xff) {
+    const marker = bytes[at + 1];
+    if (marker === 0xda) return at;
+    at += marker === 0xff ? 1 : 2 + bytes.readUInt16BE(at + 2);
+  }
+  // The segments go on behind the end of the file.
+  return at >= bytes.length ? bytes.length : 0;
 }
 
 function hasPngEnd(bytes: Buffer): boolean {

@@ -57,6 +57,16 @@ function describe(id: string, listed: ListedModel | undefined): ChosenModel {
   return { id, imageCostMicroUsd: listed?.imageCostMicroUsd ?? null, maxReferenceImages };
 }
 
+/** Of the models that one usually has, the least. */
+const USUAL_REFERENCES = 3;
+
+/** How many reference images a line may have, as far as it can be known before the service says it of its model. */
+export function usualReferences(wanted: string | null): { max: number; who: string } {
+  const max = wanted === null ? 0 : referenceLimitByName(wanted);
+  if (max > 0) return { max, who: `${wanted} usually takes` };
+  return { max: USUAL_REFERENCES, who: "many models (`imgbatch models` lists yours) take" };
+}
+
 /** Throws `INVALID_INPUT` naming every line with more reference images than the model takes. */
 export function requireReferencesFit(items: readonly PromptItem[], model: ChosenModel): void {
   const max = model.maxReferenceImages;

@@ -13,15 +13,26 @@ const fileSchema = z.looseObject({
   height: count.nullable(),
 });
 
-/**
- * A line of `results.jsonl` (`ResultLine`): one for each image that was asked for, in the order of the input.
- * Rule: SCHEMA-1.
- */
-export const resultSchema = z.looseObject({
+const error = z
+  .looseObject({
+    code: z.string(),
+    message: z.string(),
+    source: z.string().nullable().describe("client: found by imgbatch, not by the service"),
+    request_id: z.string().optional(),
+  })
+  .optional()
+  .describe("why there is no image; with the status success, why the service's image is not here");
+
+const common = {
   custom_id: z.string(),
+  files: z.array(fileSchema).describe("empty when there is no image here"),
+  error,
+};
+
+const ofBatches = z.looseObject({
+  ...common,
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string(),
-  files: z.array(fileSchema).describe("empty when there is no image here"),
   verified: z
     .enum(["sha256", "crc32"])
     .nullable()
@@ -29,13 +40,23 @@ export const resultSchema = z.looseObject({
     .describe(
       "how the files could be checked: by a hash of the service, or by the checksum of the ZIP; null: only by their size and their first bytes, since the service tells no hash",
     ),
-  error: z
-    .looseObject({
-      code: z.string(),
-      message: z.string(),
-      source: z.string().nullable().describe("client: found by imgbatch, not by the service"),
-      request_id: z.string().optional(),
-    })
-    .optional()
-    .describe("why there is no image; with the status success, why the service's image is not here"),
 });
+
+const ofRealtime = z.looseObject({
+  ...common,
+  status: z.enum(["success", "failed", "pending"]).describe("pending: not asked for yet"),
+  model_version: z
+    .string()
+    .nullable()
+    .describe("the model as the service names it; null where there is no image, or where that is not known"),
+});
+
+/**
+ * A line of `results.jsonl`: one for each image that was asked for, in the order of the input. Of a run of batches
+ * (`ResultLine`), or of `generate --file`, where each image is a request of its own (`RealtimeLine`).
+ * Rule: SCHEMA-1.
+ */
+export const resultSchema = z.union([
+  ofBatches.describe("of submit, retry and download"),
+  ofRealtime.describe("of generate --file"),
+]);

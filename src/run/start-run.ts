@@ -14,6 +14,7 @@ import {
 } from "./ledger.ts";
 import type { Chunk, Plan, RunRequest } from "./plan.ts";
 import { storeReferences } from "./references.ts";
+import { takeBack, withPlace } from "./refused-run.ts";
 import { claimDirectory, removeLeftovers } from "./run-directory.ts";
 import { writeRunInput } from "./run-input.ts";
 import { submittingText } from "./run-progress.ts";
@@ -45,7 +46,7 @@ export interface StartedRun {
 /**
  * Makes the batches of a run, or finds the ones that an earlier attempt made. The ledger names each batch's key on
  * disk before its request leaves, so that no crash makes a second one.
- * Rules: RUN-2, RUN-3, RUN-8, RUN-9, RUN-12, RUN-26.
+ * Rules: RUN-2, RUN-3, RUN-8, RUN-9, RUN-12, RUN-26, RUN-30, RUN-31.
  */
 export async function startRun(options: StartOptions): Promise<StartedRun> {
   const { plan, dir, service, signal } = options;
@@ -71,9 +72,14 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
       throw new ImgbatchError("INTERNAL", "A batch of the run has no place in its ledger.");
     if (entry.state !== "created")
       options.voice.progress(submittingText(made, { imageCount, batch: chunk.index + 1, batchCount }));
-    const one = await submitBatch({ ...options, request: plan.request, chunk, ledger, entry });
+    const one = await submitBatch({ ...options, request: plan.request, chunk, ledger, entry }).catch(
+      (error: unknown) => Promise.reject(withPlace(error, chunk)),
+    );
     made.push(one.batch);
     return one;
+  }).catch(async (error: unknown) => {
+    if (earlier === null) await takeBack(dir, ledger, error);
+    throw error;
   });
   const batches = found.map(({ batch }) => batch);
   batches.push(...(await findRetries(ledger, options)));

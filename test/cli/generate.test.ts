@@ -8,7 +8,7 @@ import { gate } from "../support/gate.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-const JPEG = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 2]), Buffer.from([0xff, 0xd9])]);
+const JPEG = Buffer.from("ffd8ffc0001108000400030301110002110103110100ffd9", "hex");
 const FOX = ["generate", "a red fox", "-o", "fox.png"];
 /** An error that asks for no pause, so that tests need none. */
 const error = (status: number, message = "No."): NativeAnswer => ({

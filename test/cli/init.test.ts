@@ -90,7 +90,12 @@ describe("imgbatch init", () => {
     expect(typo.code).toBe(2);
     expect(typo.stderr).toContain("did you mean github?");
     await writeFile(join(dir, "file"), "");
-    expect((await init(join(dir, "file"))).code).toBe(9);
+    for (const place of ["file", "file/below"]) {
+      const { code, stderr } = await runInProcess(["init", place], { cwd: dir });
+      expect(code).toBe(2);
+      expect(stderr).toContain(`"${place}" is no directory, and cannot become one: a file has this name.`);
+      expect(stderr).toContain("next: name another directory; nothing was written");
+    }
   });
 
   it("[INIT-3] names the way into another directory, for a shell", async () => {

@@ -28,12 +28,33 @@ describe("the reports of submit", () => {
 
   it("[REPORT-13] a report that was asked for and cannot be written is exit 9; a contact sheet is only missed", async () => {
     const cli = await createCli();
-    const refused = await cli.here([...submit, "--junit", "no/such/place.xml"], { stdin: PROMPTS });
+    // The run itself takes the place: that is found only when the report is written.
+    const args = [...submit, "--junit", "out/imgbatch.json/j.xml"];
+    const refused = await cli.here(args, { stdin: PROMPTS });
     expect(refused.code).toBe(9);
     await mkdir(join(cli.cwd, "other/index.html"), { recursive: true });
     const missed = await cli.here(["submit", "-", "--output", "other"], { stdin: PROMPTS });
     expect(missed.code).toBe(0);
     expect(missed.stderr).toContain("could not write the contact sheet");
+  });
+
+  it("[REPORT-19] a report without a place is told before anything is sent; directories that are not there are made", async () => {
+    const cli = await createCli();
+    await writeFile(join(cli.cwd, "file"), "");
+    for (const [flag, place] of [
+      ["--junit", "file/below/j.xml"],
+      ["--markdown", "."],
+    ] as const) {
+      const refused = await cli.here([...submit, flag, place], { stdin: PROMPTS });
+      expect(refused.code).toBe(9);
+      expect(refused.stderr).toContain(`error: ${flag}: Could not save ${join(cli.cwd, place)}: `);
+      expect(refused.stderr).toContain(`next: name another file in ${flag}`);
+    }
+    expect(cli.fake.requests).toEqual([]);
+    const args = [...submit, "--junit", "no/such/j.xml", "--markdown", "none/m.md"];
+    expect((await cli.here(args, { stdin: PROMPTS })).code).toBe(0);
+    expect(await readFile(join(cli.cwd, "no/such/j.xml"), "utf8")).toContain('tests="3"');
+    expect(await readFile(join(cli.cwd, "none/m.md"), "utf8")).toContain("out: 3 images");
   });
 
   it("[REPORT-13] in GitHub Actions there are annotations on stderr, a summary and outputs; elsewhere none", async () => {

@@ -7,7 +7,7 @@ import { SCHEMAS } from "../../src/cli/schemas/schemas.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { checkRow } from "../../src/run/prompts/check-row.ts";
 import { createCli } from "../support/cli.ts";
-import { runInProcess } from "../support/cli-in-process.ts";
+import { createInProcessCli, runInProcess } from "../support/cli-in-process.ts";
 
 const TEMPLATES = join(import.meta.dirname, "../../templates");
 
@@ -42,7 +42,14 @@ describe("imgbatch schema", () => {
       [true, { prompt: "x", reference_images: [{ data: "AA==", mime_type: "image/png", type: "style" }] }],
       [true, { prompt: "😀".repeat(8000) }],
       [false, {}],
+      [true, { prompt: "\n two\nlines ", custom_id: "..a b.png" }],
       [false, { prompt: "" }],
+      [false, { prompt: "   " }],
+      [false, { prompt: "\t\n\u00a0\ufeff" }],
+      [false, { prompt: "a\0b" }],
+      ...["a/b", "a\\b", ".", "..", "", "a\nb", "a\n", "\u0085", "x".repeat(129)].map(
+        (custom_id): [boolean, object] => [false, { prompt: "x", custom_id }],
+      ),
       [false, { prompt: "x".repeat(8001) }],
       [false, { promt: "x" }],
       [false, { prompt: "x", output_count: 5 }],
@@ -74,6 +81,24 @@ describe("imgbatch schema", () => {
     expect(lines).toHaveLength(2);
     for (const line of lines) expect([line, validate(line), validate.errors]).toEqual([line, true, null]);
     expect(validate({ ...lines[0], files: [{ path: 1 }] })).toBe(false);
+  });
+
+  it("[SCHEMA-1] result: takes every line of generate --file too, failed and not asked for as well", async () => {
+    const validate = await validatorOf("result");
+    const cli = await createInProcessCli();
+    cli.fake.always(/bad/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
+    cli.fake.always(/poor/, {
+      status: 402,
+      body: { error: { code: 402, message: "no money", status: "FAILED_PRECONDITION" } },
+    });
+    const prompts = ["good", "bad", "poor", "never"].map((prompt) => `${JSON.stringify({ prompt })}\n`);
+    const args = ["generate", "--file", "-", "-o", "out", "-j", "1"];
+    expect((await cli.run(args, { stdin: prompts.join("") })).code).not.toBe(0);
+    const lines = jsonl(await readFile(cli.path("out/results.jsonl"), "utf8"));
+    expect(new Set(lines.map(({ status }) => status))).toEqual(new Set(["success", "failed", "pending"]));
+    for (const line of lines) expect([line, validate(line), validate.errors]).toEqual([line, true, null]);
+    const { model_version: _, ...bare } = lines[0];
+    expect(validate(bare)).toBe(false);
   });
 
   it("[SCHEMA-1] event: takes every line of --events of a run", async () => {

@@ -2,7 +2,7 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
-import { FAKE_KEY, type FakeOptions } from "../support/fake-service.ts";
+import { FAKE_KEY, type FakeOptions, png } from "../support/fake-service.ts";
 
 const PROMPTS = '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog"}\n';
 
@@ -55,6 +55,32 @@ it("[CLI-3] bad lines are all reported, nothing is sent, and the exit code is 2"
     code: "INVALID_INPUT",
     details: [expect.any(String), expect.any(String), expect.any(String)],
   });
+});
+
+it("[FILE-16] too many reference images are said together with what else is wrong, by the model that was named", async () => {
+  const crowded = { prompt: "x", reference_images: ["a.png", "a.png", "a.png", "a.png"] };
+  const cli = await bench({}, `${JSON.stringify(crowded)}\n{"promt":"x"}\n`);
+  await writeFile(join(cli.cwd, "a.png"), png("a"));
+  const problems = async (...more: string[]) =>
+    (await cli.here(["submit", "pets.jsonl", "--json", ...more])).json().error?.details?.join("\n");
+  expect(await problems()).toMatch(
+    /^pets\.jsonl:1: reference_images: has 4 images; many models .* take at most 3\npets\.jsonl:2: promt:/,
+  );
+  expect(await problems("--model", "v-flash-image")).toMatch(/v-flash-image usually takes at most 3/);
+  expect(await problems("--model", "v-pro-image")).not.toContain("images");
+  expect(cli.fake.requests).toHaveLength(0);
+});
+
+it("[RUN-30] after a refusal by the service the mended file is submitted by the same command", async () => {
+  const cli = await bench();
+  const error = { code: "BATCH_IMAGE_INVALID_ITEMS", message: "items[1].prompt: say something else" };
+  cli.fake.fault(/^POST/, { status: 400, body: { error } });
+  const refused = await cli.here(["submit", "pets.jsonl"]);
+  expect(refused.code).toBe(2);
+  expect(refused.stderr).toContain("\n  pets.jsonl:2: prompt: say something else\n");
+  expect(await readdir(cli.cwd)).not.toContain("pets-images");
+  await writeFile(join(cli.cwd, "pets.jsonl"), PROMPTS.replace("a dog", "a better dog"));
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
 });
 
 it("[CLI-4] some failed images are exit 4, with the command that retries them; allowed ones are exit 0", async () => {

@@ -13,7 +13,7 @@ function contextOf(connections: { baseUrl: string; kind: Kind }[]) {
   const closed: string[] = [];
   const notes: string[] = [];
   const note = (line: string) => void notes.push(line);
-  const output = { note, warn: note, detail() {}, progress() {}, settle() {}, event() {} };
+  const output = { note, warn: note, annotate() {}, detail() {}, progress() {}, settle() {}, event() {} };
   const connect = async (): Promise<ServiceConnection> => {
     const next = connections.shift();
     if (next === undefined) throw new Error("no more connections");

@@ -1,3 +1,4 @@
+import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
@@ -15,6 +16,7 @@ import { flagOption } from "../option-values.ts";
 export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
   const files = filesOf(options.template);
   const dir = resolve(cwd, named);
+  await requireDirectory(dir, named);
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
   for (const name of kept) output.note(`${name} is there already and stays as it is (--force replaces it)`);
   const next = ["--dry-run", ""].map((flag) => `imgbatch submit prompts.jsonl ${flag}`.trim());
@@ -27,6 +29,17 @@ export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, 
     lines: written,
   };
 };
+
+/** Throws `USAGE` when a file has the name of the directory, or of one above it. */
+async function requireDirectory(dir: string, named: string): Promise<void> {
+  const isFile = await stat(dir).then(
+    (facts) => !facts.isDirectory(),
+    (error: NodeJS.ErrnoException) => error.code === "ENOTDIR",
+  );
+  if (!isFile) return;
+  const message = `${JSON.stringify(named)} is no directory, and cannot become one: a file has this name.`;
+  throw new ImgbatchError("USAGE", message, { advice: "name another directory; nothing was written" });
+}
 
 /** The files of the templates that were named, each once. */
 function filesOf(option: unknown): TemplateFile[] {

@@ -1,7 +1,12 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { wallClock } from "../../kernel/clock.ts";
-import { type ChosenModel, chooseModel, requireReferencesFit } from "../../run/choose-model.ts";
+import {
+  type ChosenModel,
+  chooseModel,
+  requireReferencesFit,
+  usualReferences,
+} from "../../run/choose-model.ts";
 import { type Plan, planRun } from "../../run/plan.ts";
 import { readPromptFiles } from "../../run/prompts/prompt-files.ts";
 import type { PromptItem } from "../../run/prompts/prompt-item.ts";
@@ -24,7 +29,11 @@ export const run: RunCommand = async (context) => {
   try {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
-    const items = await readPromptFiles(sources, { limits: options.limits, defaultCount: options.count });
+    const items = await readPromptFiles(sources, {
+      limits: options.limits,
+      defaultCount: options.count,
+      usualReferences: usualReferences(options.model),
+    });
     const limited = { ...context, signal };
     return await withService(limited, { workers: !options.dryRun }, (service) =>
       stoppable(limited, service, options.cancelOnInterrupt, (inner) =>

@@ -1,3 +1,5 @@
+import { SIZE_TIERS } from "../../contract/image-sizes.ts";
+import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
 import type { CommandSpec, OptionSpec } from "../command.ts";
 
 /** What may follow an option or stand as an argument: one of these words, a file, a directory, or anything. */
@@ -21,10 +23,13 @@ export interface CompletedCommand {
   argument: Kind | null;
 }
 
-/** Values that are some words, by the name of the option or argument. */
+/** Values that are some words, by the name of the option (where several commands have it, behind theirs) or argument. */
 const WORDS: Readonly<Record<string, readonly string[]>> = {
   "--progress": ["auto", "plain", "none"],
   "--mime-type": ["image/png", "image/jpeg", "image/webp"],
+  "list --status": BATCH_STATUSES,
+  "items --status": [...ITEM_STATUSES, "all"],
+  "--size": SIZE_TIERS,
   "--downloaded": ["yes", "no"],
   "--log-level": ["debug", "info", "warn", "error"],
   "--template": ["starter", "github", "gitlab", "script", "all"],
@@ -48,8 +53,8 @@ export function completedCommands(
       path,
       summary,
       commands: commands.map(namesOf),
-      options: [...own, help].map(toOption),
-      argument: argument === undefined ? null : kindOf(argument.name, argument.name),
+      options: [...own, help].map((option) => toOption(option, path)),
+      argument: argument === undefined ? null : kindOf(argument.name, argument.name, path),
     };
     return [here, ...commands.flatMap((child) => visit(child, path))];
   };
@@ -57,7 +62,7 @@ export function completedCommands(
     path: [],
     summary: "",
     commands: table.map(namesOf),
-    options: [jsonOption, ...globals, help, version].map(toOption),
+    options: [jsonOption, ...globals, help, version].map((option) => toOption(option, [])),
     argument: null,
   };
   return [program, ...table.flatMap((spec) => visit(spec, []))];
@@ -67,15 +72,15 @@ function namesOf({ name, summary }: CommandSpec): { name: string; summary: strin
   return { name, summary };
 }
 
-function toOption({ flags, description }: OptionSpec): CompletedOption {
+function toOption({ flags, description }: OptionSpec, path: readonly string[]): CompletedOption {
   const names = [...flags.matchAll(/(?<![\w<[-])--?[\w-]+/g)].map(([name]) => name);
   const [placeholder] = /[<[][^>\]]+[>\]]$/.exec(flags) ?? [];
-  const value = placeholder === undefined ? null : kindOf(names.at(-1) ?? "", placeholder);
+  const value = placeholder === undefined ? null : kindOf(names.at(-1) ?? "", placeholder, path);
   return { names, description, value };
 }
 
-function kindOf(name: string, placeholder: string): Kind {
-  const words = WORDS[name] ?? WORDS[placeholder];
+function kindOf(name: string, placeholder: string, path: readonly string[]): Kind {
+  const words = WORDS[[...path, name].join(" ")] ?? WORDS[name] ?? WORDS[placeholder];
   if (words !== undefined) return { words };
   if (/\b(file|path|id\|dir|command)/.test(placeholder)) return "file";
   return /\bdir\b/.test(placeholder) ? "dir" : "any";

@@ -31,6 +31,11 @@ export interface RowRules {
   limits: Limits;
   /** The `output_count` of lines that have none. */
   defaultCount: number;
+  /**
+   * How many reference images a line may have as far as that is known before the service is asked, and of whom. It is
+   * the service that decides: this is said only together with what else is wrong. Default: nothing is said.
+   */
+  usualReferences?: { max: number; who: string } | undefined;
 }
 
 /**

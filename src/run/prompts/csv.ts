@@ -1,7 +1,7 @@
 import { type Parser, parse } from "csv-parse";
 import { formatBytes } from "../../kernel/text.ts";
 import type { Line } from "./lines.ts";
-import { isSkipped, type ReportLine } from "./rows.ts";
+import { isBlank, type ReportLine } from "./rows.ts";
 
 /** A row of cells, with the line where it begins. */
 export interface CsvRecord {
@@ -12,13 +12,10 @@ export interface CsvRecord {
 const NOT_CLOSED = 'a quoted cell is not closed; end it with "';
 const NOT_DOUBLED =
   'has text after the quote that closes a cell; write "" for a quote inside a quoted cell, and nothing after the last';
-const INDENTED =
-  "follows a comment that opens a quoted cell; begin the comment with // at the beginning of its line";
 
 /**
  * Splits lines into the records of a table. Cells may be quoted, and then hold separators, line breaks and doubled
- * quotes. Blank lines and comments between records are skipped, records with a damaged line left out. A record of more
- * than `maxBytes` ends the reading: mostly its quote is not closed.
+ * quotes. Blank lines between records are skipped, records with a damaged line left out. A record of more than `maxBytes` ends the reading: mostly its quote is not closed.
  * Rule: FILE-9.
  */
 export async function* readRecords(
@@ -53,8 +50,6 @@ function openParser(separator: string, onRecord: (cells: string[], endByte: numb
   const parser = parse({
     delimiter: separator,
     record_delimiter: ["\r\n", "\n"],
-    comment: "//",
-    comment_no_infix: true,
     skip_empty_lines: true,
     // A quote counts at the beginning of a cell only: a prompt without quotes around it may hold some.
     relax_quotes: true,
@@ -101,19 +96,19 @@ class OpenLines {
 
   add({ number, problem }: Line, text: string): void {
     // Between records nobody waits for these.
-    if (this.#lines.every((line) => isSkipped(line.text))) this.#lines = [];
+    if (this.#lines.every((line) => isBlank(line.text))) this.#lines = [];
     this.#readBytes += Buffer.byteLength(text);
     if (this.#lines.length === 0) this.#takenBytes = this.#readBytes - Buffer.byteLength(text);
     this.#lines.push({ number, text, endByte: this.#readBytes, isBad: problem !== null });
   }
 
   hasText(): boolean {
-    return this.#lines.some((line) => !isSkipped(line.text) && !line.isBad);
+    return this.#lines.some((line) => !isBlank(line.text) && !line.isBad);
   }
 
   /** The line where the open record begins. */
   firstLine(): number {
-    return (this.#lines.find((line) => !isSkipped(line.text)) ?? this.#lines[0])?.number ?? 1;
+    return (this.#lines.find((line) => !isBlank(line.text)) ?? this.#lines[0])?.number ?? 1;
   }
 
   /** The record that ends at `endByte`; null when it is to be left out. */
@@ -123,13 +118,9 @@ class OpenLines {
     while (this.#lines[0] !== undefined && this.#lines[0].endByte <= endByte)
       taken.push(this.#lines.shift() as OpenLine);
     this.#takenBytes = endByte;
-    // A comment that is indented, or a line of blanks.
-    if (taken.every(({ text }) => isSkipped(text)) || taken.some(({ isBad }) => isBad)) return null;
+    // A line of blanks.
+    if (taken.every(({ text }) => isBlank(text)) || taken.some(({ isBad }) => isBad)) return null;
     const text = taken.map((each) => each.text).join("");
-    if (cells[0]?.trimStart().startsWith("//") && !text.startsWith('"')) {
-      report(line, null, INDENTED);
-      return null;
-    }
     const values = cells.map((cell) => unquoted(cell, text));
     if (values.every((value) => value !== null)) return { line, cells: values };
     report(line, null, NOT_DOUBLED);

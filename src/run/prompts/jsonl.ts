@@ -1,12 +1,13 @@
 import { truncateCodePoints } from "../../kernel/text.ts";
-import { isSkipped, type ReadRows } from "./rows.ts";
+import { repeatedKeys } from "./repeated-keys.ts";
+import { isBlank, type ReadRows } from "./rows.ts";
 
 const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 
-/** `.jsonl` and standard input: every line is a JSON object. */
+/** `.jsonl` and standard input: every line is a JSON object, or blank, or a comment that begins with `//`. */
 export const readJsonl: ReadRows = async function* (lines, report) {
   for await (const { number: line, text, problem } of lines) {
-    if (problem !== null || isSkipped(text)) continue;
+    if (problem !== null || isBlank(text) || isComment(text)) continue;
     let value: unknown;
     try {
       value = JSON.parse(text);
@@ -15,12 +16,18 @@ export const readJsonl: ReadRows = async function* (lines, report) {
       continue;
     }
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+      for (const key of repeatedKeys(text))
+        report(line, key, "is there more than once; keep one, or write a line for each");
       yield { line, fields: value as Record<string, unknown> };
     } else {
       report(line, null, `is ${nameOf(value)}, not an object; ${SHAPE}`);
     }
   }
 };
+
+function isComment(text: string): boolean {
+  return text.trimStart().startsWith("//");
+}
 
 function reason(error: unknown): string {
   return truncateCodePoints(error instanceof Error ? error.message : String(error), 120, "…");

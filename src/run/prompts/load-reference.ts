@@ -1,15 +1,17 @@
-import { readFile, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { missingEnd } from "../../contract/image-end.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readFacts } from "../hash-file.ts";
-import { HEADER_BYTES, type ImageHeader, readImageHeader } from "../image-header.ts";
+import { type ImageHeader, readImageHeader } from "../image-header.ts";
 import type { ReferenceSpec } from "./check-row.ts";
 import type { PromptReference, Report } from "./prompt-item.ts";
 import type { Spool } from "./spool.ts";
 
 const ACCEPTED = "must be a PNG, JPEG or WebP image";
+const WHOLE = "copy or save it again";
 
 export interface LoadOptions {
   /** Paths are taken from here on. */
@@ -20,9 +22,9 @@ export interface LoadOptions {
 }
 
 /**
- * Looks at a reference image: size, type by its bytes, hash. Null when something is wrong with it, which is reported.
- * The bytes of a file are not kept: hundreds of references would fill the memory.
- * Rules: FILE-6, FILE-7.
+ * Looks at a reference image: size, type by its bytes, whether its header can be read and its end is there, hash. Null
+ * when something is wrong with it, which is reported. Its pixels are not decoded: that is left to the service. The bytes of a file are not kept: hundreds of references would fill the memory.
+ * Rules: FILE-6, FILE-7, FILE-15.
  */
 export async function loadReference(
   spec: ReferenceSpec,
@@ -55,12 +57,11 @@ async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts
     const facts = await stat(path);
     if (!facts.isFile()) return "is not a file";
     if (facts.size > maxBytes) return tooLarge(facts.size, maxBytes);
-    const { head, ...rest } = await readFacts(path, HEADER_BYTES);
+    const { head: whole, ...rest } = await readFacts(path, maxBytes);
     if (rest.bytes > maxBytes) return tooLarge(rest.bytes, maxBytes);
-    const header = readImageHeader(head);
-    // What says its size so late has much before it: then all of it is read.
-    const isLate = header !== null && header.widthPx === null && rest.bytes > head.length;
-    return { ...rest, header: isLate ? readImageHeader(await readFile(path)) : header };
+    const header = readImageHeader(whole);
+    const damage = header === null ? null : damageOf(whole, header);
+    return damage === null ? { ...rest, header } : `is a damaged image: ${damage}; ${WHOLE}`;
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     return code === "ENOENT"
@@ -92,8 +93,16 @@ function inlineReference(
       : IMAGE_MIME_TYPES.join(", ");
     return wrong("mime_type", `is ${JSON.stringify(inline.mimeType)}; it should be ${right}`);
   }
+  const damage = damageOf(data, header);
+  if (damage !== null) return wrong("data", `is a damaged image: ${damage}; give all of its bytes`);
   const facts = { sha256: sha256Hex(data), bytes: data.length, header };
   return toReference(spec, { ...facts, source: { kept: spool.keep(data) } }, report);
+}
+
+/** What can be seen to be missing without decoding it; null when nothing is. */
+function damageOf(data: Buffer, { mimeType, widthPx, heightPx }: ImageHeader): string | null {
+  if (!widthPx || !heightPx) return "its header says no size";
+  return missingEnd(data, mimeType);
 }
 
 /** Found out without another copy of the text, which may be long. Bits that say nothing must be 0. */

@@ -28,15 +28,16 @@ const PIECE_BYTES = 256 * 1024;
  * Reads and checks prompt files, in order, line by line: of a large input only a part stays in memory, the rest goes
  * into `spool`. Throws `INVALID_INPUT` with the problems of every file, one a line (`file:line: field: what is wrong,
  * what would be right`); nothing is half accepted.
- * Rules: FILE-1, FILE-2, FILE-5, FILE-10, FILE-11, FILE-13.
+ * Rules: FILE-1, FILE-2, FILE-5, FILE-10, FILE-11, FILE-13, FILE-16.
  */
 export async function readPromptFiles(
   sources: readonly PromptSource[],
   rules: RowRules,
   spool = new Spool(),
 ): Promise<PromptItem[]> {
-  const input: Input = { rules, spool, problems: new Problems(), owners: new Map(), items: [] };
+  const input: Input = { rules, spool, problems: new Problems(), owners: new Map(), items: [], crowded: [] };
   for (const source of sources) await readOne(source, input);
+  if (input.problems.count > 0) reportCrowded(input);
   input.problems.throwIfAny(sources.map(fileOf));
   return input.items;
 }
@@ -49,6 +50,16 @@ interface Input {
   /** Who has which id, counted ids included. */
   owners: Map<string, Place>;
   items: PromptItem[];
+  /** Lines with more reference images than usual. */
+  crowded: { place: Place; count: number }[];
+}
+
+/** Otherwise these would be found only when all else is mended: what the model takes is asked of the service. */
+function reportCrowded({ rules: { usualReferences }, problems, crowded }: Input): void {
+  for (const { place, count } of crowded) {
+    const message = `has ${count} images; ${usualReferences?.who} at most ${usualReferences?.max}`;
+    problems.add(place, "reference_images", message);
+  }
 }
 
 async function readOne(source: PromptSource, input: Input): Promise<void> {
@@ -87,6 +98,8 @@ async function readRow({ fields }: Row, place: Place, baseDir: string, input: In
   const { rules, spool, problems } = input;
   const report: Report = (field, message) => problems.add(place, field, message);
   const { references: specs, prompt, ...row } = checkRow(fields, rules, report);
+  const most = rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
+  if (specs.length > most) input.crowded.push({ place, count: specs.length });
   const references: PromptReference[] = [];
   for (const spec of specs) {
     const reference = await loadReference(spec, { baseDir, limits: rules.limits, spool }, report);

@@ -1,6 +1,14 @@
 import { z } from "zod";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../contract/limits.ts";
 
+/** Not only blanks, and no NUL. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused
+const PROMPT = /^(?=\s*\S)[^\u0000]*$/;
+/** As `customIdProblem` says; in ranges, since not every validator knows the names of kinds of characters. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused
+const CUSTOM_ID = /^(?!\.\.?$)[^\u0000-\u001f\u007f-\u009f/\\]+$/;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
 const label = (maxChars: number) => z.string().max(maxChars).nullish();
 const labels = { id: label(FIXED_LIMITS.referenceIdChars), type: label(FIXED_LIMITS.referenceTypeChars) };
 
@@ -8,7 +16,7 @@ const referenceSchema = z.union([
   z.string().min(1).describe("a path, from the prompt file on"),
   z.strictObject({ path: z.string().min(1).describe("from the prompt file on"), ...labels }),
   z.strictObject({
-    data: z.string().describe("Base64"),
+    data: z.string().min(4).regex(BASE64).describe("Base64"),
     mime_type: z.enum(["image/png", "image/jpeg", "image/webp"]),
     ...labels,
   }),
@@ -19,11 +27,12 @@ const referenceSchema = z.union([
  * Rule: SCHEMA-1.
  */
 export const promptSchema = z.strictObject({
-  prompt: z.string().min(1).max(DEFAULT_LIMITS.promptChars).describe("what the image shows"),
+  prompt: z.string().min(1).max(DEFAULT_LIMITS.promptChars).regex(PROMPT).describe("what the image shows"),
   custom_id: z
     .string()
     .min(1)
     .max(FIXED_LIMITS.customIdChars)
+    .regex(CUSTOM_ID)
     .nullish()
     .describe("names the image and its file; unique in a run; made from the position when left out"),
   output_count: z

@@ -15,8 +15,7 @@ export type ReportLine = (line: number, field: string | null, message: string) =
  */
 export type ReadRows = (lines: AsyncIterable<Line>, report: ReportLine) => AsyncIterable<Row>;
 
-/** Blank lines and comments carry no prompt. */
-export function isSkipped(line: string): boolean {
-  const text = line.trim();
-  return text === "" || text.startsWith("//");
+/** A blank line carries no prompt. */
+export function isBlank(line: string): boolean {
+  return line.trim() === "";
 }

@@ -3,6 +3,9 @@ import { type CsvRecord, readRecords } from "./csv.ts";
 import { nearest } from "./nearest.ts";
 import type { ReadRows, ReportLine } from "./rows.ts";
 
+/** What to report of a column with cells and without a name. */
+const NAMELESS = "a column has cells but no name; name it or remove it";
+
 const SEPARATORS = [",", ";", "\t", "|"];
 
 /**
@@ -56,13 +59,18 @@ function readHeader({ line, cells }: CsvRecord, separator: string, report: Repor
         const value = cellValue(name, record.cells[i] ?? "");
         if (value === undefined) continue;
         if (FIELDS.includes(name)) fields[name] = value;
-        // Once: it is the column that is wrong.
-        else if (!told.has(name)) report(record.line, ...unknownField(name));
+        // Once, and there where it is named: it is the column that is wrong.
+        else if (!told.has(name)) reportColumn(line, name, report);
         if (!FIELDS.includes(name)) told.add(name);
       }
       return fields;
     },
   };
+}
+
+function reportColumn(line: number, name: string, report: ReportLine): void {
+  if (name === "") report(line, null, NAMELESS);
+  else report(line, ...unknownField(name));
 }
 
 /** What the writer of the first row may have meant. */

@@ -1,4 +1,5 @@
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { saving } from "../../client/saving.ts";
 import { writeGallery } from "./gallery.ts";
 import { type ActionsFiles, annotations, writeActionsFiles } from "./github-actions.ts";
@@ -16,8 +17,10 @@ export interface ReportOptions {
   /** Null outside GitHub Actions. */
   actions: ActionsFiles | null;
   loadThumbnail: () => Promise<MakeThumbnail | null>;
-  /** A line for people who read a log; GitHub makes annotations of those that begin with `::error`. */
+  /** A line for people who read a log. */
   say(line: string): void;
+  /** A line that GitHub makes an annotation of. */
+  annotate(line: string): void;
   signal?: AbortSignal | undefined;
 }
 
@@ -29,7 +32,7 @@ export interface ReportOptions {
 export async function writeReports(dir: string, report: RunReport, options: ReportOptions): Promise<void> {
   const { junit, markdown, gallery, actions, say, signal } = options;
   if (actions !== null) {
-    for (const line of annotations(report)) say(line);
+    for (const line of annotations(report)) options.annotate(line);
     await orSay(say, "the step summary", () => writeActionsFiles(report, actions));
   }
   if (gallery)
@@ -37,8 +40,15 @@ export async function writeReports(dir: string, report: RunReport, options: Repo
       writeGallery(dir, report, { loadThumbnail: options.loadThumbnail, signal }),
     );
   signal?.throwIfAborted();
-  if (junit !== undefined) await saving(junit, () => writeFile(junit, toJunit(report)));
-  if (markdown !== undefined) await saving(markdown, () => writeFile(markdown, toMarkdown(report)));
+  if (junit !== undefined) await writeReport(junit, toJunit(report));
+  if (markdown !== undefined) await writeReport(markdown, toMarkdown(report));
+}
+
+async function writeReport(path: string, text: string): Promise<void> {
+  await saving(path, async () => {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, text);
+  });
 }
 
 async function orSay(say: (line: string) => void, what: string, work: () => Promise<unknown>): Promise<void> {

@@ -1,11 +1,13 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
+import sharp from "sharp";
 import { expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { readPromptFiles } from "../../../src/run/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../src/run/prompts/prompt-item.ts";
+import { repeatedKeys } from "../../../src/run/prompts/repeated-keys.ts";
 import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -167,16 +169,95 @@ it("[FILE-7] every way in which a reference image can be wrong is said", async (
   ]);
 });
 
+it("[FILE-15] a reference image that was cut or whose header is damaged is named with its path, its field and what is missing", async () => {
+  const whole = {
+    "p.png": png("p", 40, 30),
+    "p.jpg": await sharp(png("p", 40, 30))
+      .jpeg()
+      .toBuffer(),
+    "p.webp": await sharp(png("p", 40, 30))
+      .webp()
+      .toBuffer(),
+  };
+  for (const [name, data] of Object.entries(whole)) {
+    const line = JSON.stringify({ prompt: "edit", reference_images: [name] });
+    const added = Buffer.concat([data, Buffer.from("added by a camera")]);
+    expect(await read({ "p.jsonl": line, [name]: added }, ["p.jsonl"])).toHaveLength(1);
+    for (const size of [20, 100, data.length >> 1, data.length - 1]) {
+      const [found] = await problems({ "p.jsonl": line, [name]: data.subarray(0, size) }, ["p.jsonl"]);
+      expect(found).toContain(`p.jsonl:1: reference_images[0]: ${name} is a damaged image: it`);
+      expect(found).toMatch(/; copy or save it again$/);
+    }
+  }
+  const inline = { mime_type: "image/png", data: whole["p.png"].subarray(0, 100).toString("base64") };
+  expect(await problems({ "p.jsonl": JSON.stringify({ prompt: "e", reference_images: [inline] }) })).toEqual([
+    "p.jsonl:1: reference_images[0].data: is a damaged image: it has no IEND chunk; give all of its bytes",
+  ]);
+  const flat = Buffer.from(whole["p.png"]);
+  flat.writeUInt32BE(0, 16);
+  const line = JSON.stringify({ prompt: "edit", reference_images: ["flat.png"] });
+  expect(await problems({ "p.jsonl": line, "flat.png": flat }, ["p.jsonl"])).toEqual([
+    expect.stringContaining("flat.png is a damaged image: its header says no size"),
+  ]);
+});
+
+it("[FILE-15] the end of a preview in the header of a JPEG is not the end of the image", async () => {
+  const preview = await sharp(png("t", 4, 3))
+    .jpeg()
+    .toBuffer();
+  const jpeg = await sharp(png("p", 40, 30))
+    .jpeg()
+    .toBuffer();
+  const head = Buffer.from([0xff, 0xe1, 0, 0]);
+  head.writeUInt16BE(preview.length + 2, 2);
+  const data = Buffer.concat([jpeg.subarray(0, 2), head, preview, jpeg.subarray(2)]);
+  const line = JSON.stringify({ prompt: "edit", reference_images: ["p.jpg"] });
+  expect(await read({ "p.jsonl": line, "p.jpg": data }, ["p.jsonl"])).toHaveLength(1);
+  expect(await problems({ "p.jsonl": line, "p.jpg": data.subarray(0, -40) }, ["p.jsonl"])).toEqual([
+    expect.stringContaining("p.jpg is a damaged image: it has no end-of-image marker"),
+  ]);
+});
+
+it("[FILE-17] a key that a line has twice is an error of that line, since one of its values would be lost", async () => {
+  const text = [
+    '{"prompt":"a","prompt":"b"}',
+    '{"prompt":"a","custom_id":"x", "pro\\u006dpt" : "b","custom_id":"x","custom_id":"x"}',
+    '{"prompt":"fine: {\\"prompt\\":1,\\\\","custom_id":"prompt"}',
+    '{"prompt":"x","reference_images":["prompt",{"path":"p.png","id":"prompt"},{"path":"p.png","id":"prompt"}]}',
+  ].join("\n");
+  expect(await problems({ "p.jsonl": text, "p.png": png("p"), prompt: png("p") }, ["p.jsonl"])).toEqual([
+    expect.stringMatching(/^p\.jsonl:1: prompt: is there more than once; keep one/),
+    expect.stringMatching(/^p\.jsonl:2: prompt: is there more than once/),
+    expect.stringMatching(/^p\.jsonl:2: custom_id: is there more than once/),
+  ]);
+});
+
+it("[FILE-17] of any object, exactly the keys that stand twice at its top are found", () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.string(), fc.jsonValue())), fc.boolean(), (pairs, isWide) => {
+      const space = isWide ? " \t" : "";
+      const members = pairs.map(
+        ([key, value]) => `${space}${JSON.stringify(key)}${space}:${space}${JSON.stringify(value)}`,
+      );
+      const keys = pairs.map(([key]) => key);
+      const expected = new Set(keys.filter((key, i) => keys.indexOf(key) < i));
+      expect(new Set(repeatedKeys(`{${members.join(",")}}`))).toEqual(expected);
+    }),
+    { numRuns: 500 },
+  );
+});
+
 it("[FILE-8] a text file has a prompt a line", async () => {
-  const items = await read({ "p.txt": "a cat\n\n// no\n  a dog  \n" });
+  const items = await read({ "p.txt": "a cat\n\n// a comic\n  a dog  \n" });
   expect(items.map(({ prompt, place }) => [prompt, place.line])).toEqual([
     ["a cat", 1],
+    ["// a comic", 3],
     ["a dog", 4],
   ]);
 });
 
 it("[FILE-9] a table names its columns in the first row; cells may be quoted and hold separators, quotes and line breaks", async () => {
-  const csv = 'custom_id,prompt,output_count\r\nx,"a ""big"", red\ncat",2\r\n// no\n\n,plain,\n';
+  const csv = 'custom_id,prompt,output_count\r\nx,"a ""big"", red\ncat",2\r\n\n\n,plain,\n';
   const items = await read({ "p.csv": csv });
   expect(
     items.map(({ customId, prompt, outputCount, place }) => [customId, prompt, outputCount, place.line]),
@@ -204,14 +285,14 @@ it("[FILE-9] what is wrong with a table is said by line", async () => {
   ]);
 });
 
-it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, line breaks of Windows, comments between", async () => {
+it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, line breaks of Windows, prompts that begin with //", async () => {
   const csv = [
     "\ufeffprompt,custom_id,",
     'a sign that says "open",a',
     '"quoted" ,b',
     '"""all"" of it",c',
-    '"two\r\nlines, // no comment",d\r',
-    '// a comment, with "quotes',
+    '"two\r\nlines, // of it",d\r',
+    '// a comic with "quotes",e',
     "  // indented",
     "   ",
     "short",
@@ -222,7 +303,9 @@ it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, li
     ['a sign that says "open"', "a", 2],
     ["quoted", "b", 3],
     ['"all" of it', "c", 4],
-    ["two\r\nlines, // no comment", "d", 5],
+    ["two\r\nlines, // of it", "d", 5],
+    ['// a comic with "quotes"', "e", 7],
+    ["// indented", null, 8],
     ["short", null, 10],
   ]);
 });
@@ -230,7 +313,10 @@ it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, li
 it("[FILE-9] columns that are unknown, double or separated in another way are said once, with what was meant", async () => {
   expect(await problems({ "p.csv": "prompt,promt,promt\na,b,c\nd,e,f" })).toEqual([
     "p.csv:1: promt: is the name of two columns; remove or rename one",
-    "p.csv:2: promt: is not a known field; did you mean prompt?",
+    "p.csv:1: promt: is not a known field; did you mean prompt?",
+  ]);
+  expect(await problems({ "p.csv": "prompt,,\na,b,\nc,d," })).toEqual([
+    "p.csv:1: a column has cells but no name; name it or remove it",
   ]);
   expect(await problems({ "p.csv": "prompt;custom_id\na;b" })).toEqual([
     'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by ";": save the file with commas',
@@ -241,10 +327,9 @@ it("[FILE-9] columns that are unknown, double or separated in another way are sa
 });
 
 it("[FILE-9] quotes that go wrong are said with the line where the row begins", async () => {
-  const csv = 'prompt,custom_id\n"he said "hi" twice",a\n  // a,"b\nc,"d"\n"fine",e\n"caf';
+  const csv = 'prompt,custom_id\n"he said "hi" twice",a\n  // a,b\nc,"d"\n"fine",e\n"caf';
   expect(await problems({ "p.csv": Buffer.concat([Buffer.from(csv), Buffer.from([0xe9])]) })).toEqual([
     expect.stringMatching(/^p\.csv:2: has text after the quote that closes a cell; write "" for a quote/),
-    expect.stringMatching(/^p\.csv:4: follows a comment that opens a quoted cell/),
     "p.csv:6: is not valid UTF-8; save the file as UTF-8",
   ]);
 });

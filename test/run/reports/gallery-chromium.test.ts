@@ -34,14 +34,20 @@ const PROBE = `
   setTimeout(() => {
     says.focus = document.activeElement === pics[0];
     const search = document.querySelector("input");
-    search.value = "RED fox";
-    search.dispatchEvent(new Event("input"));
-    setTimeout(() => {
-      says.found = shown();
+    const find = (words) => {
+      search.value = words;
+      search.dispatchEvent(new Event("input"));
+      return new Promise((done) => setTimeout(() => done(shown()), 100));
+    };
+    (async () => {
+      says.byFacts = [await find("64"), await find("PNG"), await find("kB")];
+      says.byError = [await find("safety_BLOCKED"), await find("REFUSED")];
+      says.byId = await find("i0");
+      says.found = await find("RED fox");
       says.small = document.querySelector(".pic img").naturalWidth;
       says.broken = [...document.images].filter((each) => each.complete && each.naturalWidth === 0).length;
       document.title = JSON.stringify(says);
-    }, 100);
+    })();
   }, 100);
 `;
 
@@ -125,6 +131,9 @@ describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 6
         next: "images/i1.png",
         last: "SAFETY_BLOCKED\nrefused",
         focus: true,
+        byFacts: [0, 0, 0],
+        byError: [1, 1],
+        byId: 1,
         found: 1,
         small: 64,
         broken: 0,

@@ -1,0 +1,52 @@
+import { access, constants, stat } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { saving } from "../client/saving.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import type { TypedOptions } from "./option-values.ts";
+
+/**
+ * Throws `SAVE_FAILED` when a report that is asked for has no place, before anything is sent that would be paid for. A
+ * directory that is not there is no mistake: it is made when the report is written. Nothing is written here.
+ * Rule: REPORT-19.
+ */
+export async function requireReportPlaces(options: TypedOptions, cwd: string): Promise<void> {
+  for (const name of ["junit", "markdown"]) {
+    const named = options[name];
+    if (typeof named !== "string") continue;
+    const param = `--${name}`;
+    const path = resolve(cwd, named);
+    try {
+      await saving(path, () => requirePlace(path));
+    } catch (cause) {
+      if (!(cause instanceof ImgbatchError)) throw cause;
+      const advice = `name another file in ${param}, or make room for this one; nothing was sent`;
+      throw new ImgbatchError(cause.code, `${param}: ${cause.message}`, { cause, param, advice });
+    }
+  }
+}
+
+/** Throws what the system would say later. */
+async function requirePlace(path: string): Promise<void> {
+  const facts = await statOrNull(path);
+  if (facts?.isDirectory()) throw systemError("EISDIR");
+  if (facts !== null) return access(path, constants.W_OK);
+  for (let dir = dirname(path); ; dir = dirname(dir)) {
+    const above = await statOrNull(dir);
+    if (above === null && dir !== dirname(dir)) continue;
+    if (above !== null && !above.isDirectory()) throw systemError("ENOTDIR");
+    return access(dir, constants.W_OK | constants.X_OK);
+  }
+}
+
+async function statOrNull(path: string) {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if (["ENOENT", "ENOTDIR"].includes(String((error as NodeJS.ErrnoException).code))) return null;
+    throw error;
+  }
+}
+
+function systemError(code: string): Error {
+  return Object.assign(new Error(code), { code, syscall: "open" });
+}
