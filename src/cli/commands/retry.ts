@@ -17,6 +17,7 @@ import {
   unsentImages,
 } from "../../run/retry-run.ts";
 import { withRunLock } from "../../run/run-lock.ts";
+import type { Submissions } from "../../run/submissions.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { describeRun } from "../describe-run.ts";
@@ -26,16 +27,22 @@ import { stoppable } from "../stopping.ts";
 import { requireReachable, resolveTarget } from "../targets.ts";
 import { type ConnectedService, timeLimit, withService } from "../with-service.ts";
 
+const ANEW = "run the same command again: what was cancelled can be retried like what has failed";
+
 /** `imgbatch retry`: makes the failed images of a run anew, into the same directory. */
 export const run: RunCommand = async (context) => {
   const options = await readRetryOptions(context);
   const limit = timeLimit(context.signal, options.timeoutMs);
   try {
     return await withService(context, { workers: !options.dryRun }, (service) =>
-      stoppable({ ...context, signal: limit.signal }, service, options.cancelOnInterrupt, (inner) =>
-        withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
-          retry(inner, options, service),
-        ),
+      stoppable(
+        { ...context, signal: limit.signal },
+        service,
+        { ...options, anew: ANEW },
+        (inner, submissions) =>
+          withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
+            retry(inner, options, { service, submissions }),
+          ),
       ),
     );
   } finally {
@@ -46,7 +53,7 @@ export const run: RunCommand = async (context) => {
 async function retry(
   context: CommandContext,
   options: RetryCommandOptions,
-  service: ConnectedService,
+  { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { dir, shownDir, allowance, intervalMs, dryRun } = options;
   const { signal, output: voice } = context;
@@ -63,6 +70,7 @@ async function retry(
     clock: wallClock,
     voice,
     signal,
+    submissions,
   };
   // A run that kept its ZIPs goes on keeping them.
   const keepZip = (await readResults(dir)).some((line) =>
