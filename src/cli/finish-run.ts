@@ -15,6 +15,8 @@ export interface RunToFinish extends StartedRun {
   keepZip: boolean;
   allowance: Allowance;
   intervalMs: number | undefined;
+  /** See `CollectOptions`. */
+  isForgiving?: boolean;
 }
 
 /** Waits until the batches of a run have ended, brings their images here, and says how it went. */
@@ -24,12 +26,13 @@ export async function finishRun(
   run: RunToFinish,
 ): Promise<CommandResult> {
   const { signal, output: voice } = context;
-  const { dir, ledger, keepZip, shownDir, replayed, allowance } = run;
+  const { dir, ledger, keepZip, shownDir, replayed, allowance, isForgiving = false } = run;
   const intervalMs = fairInterval(run.intervalMs, service, voice);
   const clock = wallClock;
   const random = Math.random;
   const batches = await awaitBatches(run.batches, { service, clock, random, intervalMs, signal, voice });
-  const outcome = await collectRun({ dir, ledger, batches, service, keepZip, clock, voice, signal });
+  const collecting = { dir, ledger, batches, service, keepZip, clock, voice, signal, isForgiving };
+  const outcome = await collectRun(collecting);
   voice.settle();
   const { model = null, task_name: name = null } = ledger.request ?? {};
   const flags = readReportFlags(context);

@@ -5,7 +5,7 @@ import type { ExitName } from "../contract/exit-codes.ts";
 import type { Limits } from "../contract/limits.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { counted } from "../kernel/plural.ts";
-import { intendedBatch, isLacking, type Ledger, lastRound, writeLedger } from "./ledger.ts";
+import { intendedBatch, type Ledger, lastRound, writeLedger } from "./ledger.ts";
 import { partsOf, type RetryPart } from "./plan-retry.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
@@ -25,12 +25,10 @@ export interface RetryOptions {
   submissions?: Submissions | undefined;
 }
 
-/** Whether a retry was begun whose images are not in the directory yet. */
+/** Whether a retry was begun that has not come to its end. Single images that could not be had do not keep it open. */
 export function isRetryOpen(ledger: Ledger): boolean {
-  const round = lastRound(ledger);
-  if (round === 0) return false;
-  const batches = ledger.batches.filter((batch) => batch.round === round);
-  return ledger.finished_at === null || unsentOf(ledger).length > 0 || isLacking({ batches });
+  if (lastRound(ledger) === 0) return false;
+  return ledger.finished_at === null || unsentOf(ledger).length > 0;
 }
 
 /** The batches of a retry that have no id yet. */

@@ -1,4 +1,4 @@
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
@@ -167,4 +167,65 @@ it("[RETRY-5] --dry-run counts and estimates, and submits nothing", async () => 
     stdout: "1 images to make again with vendorx-3.1-flash-image\nestimated cost $0.0335\n",
   });
   expect(cli.fake.batches).toHaveLength(1);
+});
+
+/** Deletes the outputs of a run with a failed dog, and one file of it here. */
+async function deleted(): Promise<Cli> {
+  const cli = await bench();
+  cli.fake.options.failing = /none/;
+  expect((await cli.here(["delete", "pets-images", "--outputs"])).code).toBe(0);
+  await rm(join(cli.cwd, "pets-images", "images", "cat.png"));
+  return cli;
+}
+
+it("[RETRY-7] deleted outputs and a missing file keep no failed image from being retried", async () => {
+  const cli = await deleted();
+  const plain = await cli.here(["retry", "pets-images", "--json"]);
+  expect([plain.code, plain.json().counts]).toEqual([10, { total: 3, success: 2, failed: 0, missing: 1 }]);
+  expect(sent(cli)[1]).toMatchObject({ items: [{ custom_id: "dog" }] });
+  expect(plain.stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(10);
+  expect(cli.fake.batches).toHaveLength(2);
+  const lost = await cli.here(["retry", "--include-lost", "pets-images", "--json"]);
+  expect([lost.code, lost.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0, missing: 0 }]);
+  expect(sent(cli)[2]).toMatchObject({ items: [{ custom_id: "cat" }] });
+  expect((await cli.here(["retry", "--include-lost", "pets-images"])).code).toBe(0);
+  expect(cli.fake.batches).toHaveLength(3);
+});
+
+it("[RETRY-7] --include-lost makes what is gone and what has failed in one go", async () => {
+  const cli = await deleted();
+  expect((await cli.here(["retry", "--include-lost", "pets-images"])).code).toBe(0);
+  expect(sent(cli)[1].items.map((item: { custom_id: string }) => item.custom_id)).toEqual(["cat", "dog"]);
+});
+
+it("[RETRY-7] an image that a service cannot send now blocks no retry, and is never paid for again", async () => {
+  const cli = await createCli({ failing: /dog/ });
+  const busy = { status: 503, headers: { "retry-after": "0" } };
+  const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
+  await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
+  cli.fake.always(/\/download/, { status: 404 });
+  cli.fake.always(/\/cat\/content/, busy);
+  const first = await cli.here(["submit", "pets.jsonl"]);
+  expect(first.code).toBe(7);
+  expect(first.stderr).toMatch(/next: run the same command again, later: .*; imgbatch retry pets-images/);
+  expect(first.stderr).not.toContain("--include-lost");
+  cli.fake.options.failing = /none/;
+  for (const flags of [[], ["--include-lost"]]) {
+    const { code, json } = await cli.here(["retry", "pets-images", "--json", ...flags]);
+    expect([code, json().counts]).toEqual([7, { total: 3, success: 2, failed: 0, missing: 1 }]);
+    expect(cli.fake.batches).toHaveLength(2);
+  }
+});
+
+it("[RETRY-7] a retry whose image cannot be had does not keep the failed ones from the next retry", async () => {
+  const cli = await bench({}, ["dog1", "cat", "dog2"]);
+  cli.fake.options.failing = /dog2/;
+  const gone = { status: 500, body: { error: { code: "BATCH_IMAGE_RESULT_MISSING", message: "Gone." } } };
+  cli.fake.always(/\/download/, gone);
+  cli.fake.always(/\/dog1\/content/, gone);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
+  cli.fake.options.failing = /none/;
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
+  expect(sent(cli)[2].items).toMatchObject([{ custom_id: "dog2" }]);
 });

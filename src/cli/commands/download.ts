@@ -86,8 +86,10 @@ async function downloadDirectory(
   voice.settle();
   const { model = null, task_name: name = null } = ledger.request ?? {};
   const flags = readReportFlags(context);
-  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  return describeRun(context, { outcome, replayed: null, shownDir });
+  const canRetry = ledger.request !== null;
+  const advice = canRetry ? fetchAgain(outcome, shownDir) : { retryCommand: null };
+  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...advice });
+  return describeRun(context, { outcome, replayed: null, shownDir, canRetry });
 }
 
 /** Reports are of a whole directory. */

@@ -76,13 +76,14 @@ async function retry(
   const keepZip = (await readResults(dir)).some((line) =>
     line.files.some((file) => file.entry !== undefined),
   );
+  const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true };
   const images = unsentImages(ledger);
-  if (isRetryOpen(ledger) && !(options.withLost && images === 0)) {
+  if (isRetryOpen(ledger)) {
     if (dryRun) return describeDry(options, model, { images, batches: 0, refused: 0 });
     createBudget(options, model).approveImages(images);
     voice.note("an earlier retry is not finished: going on with it");
     const started = await resumeRetry(work);
-    return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
+    return finishRun(context, service, { ...started, ...run });
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
@@ -92,9 +93,10 @@ async function retry(
     return describeDry(options, model, { images: count, batches: plan.parts.length, refused: plan.refused });
   if (count === 0) return describeNothing(context, options, outcome, plan);
   if (plan.refused > 0) voice.note(refusedNote(plan.refused));
+  if (plan.missing > 0) voice.note(missingNote(plan.missing));
   createBudget(options, model).approveImages(count);
   const started = await startRetry(work, plan.parts);
-  return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
+  return finishRun(context, service, { ...started, ...run });
 }
 
 async function modelOf(ledger: Ledger, service: ConnectedService, signal: AbortSignal): Promise<ChosenModel> {
@@ -119,7 +121,7 @@ async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOu
       throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${batch.status}).`);
     batches.push(batch);
   }
-  return collectRun({ ...work, batches, keepZip });
+  return collectRun({ ...work, batches, keepZip, isForgiving: true });
 }
 
 function refusedNote(count: number): string {
@@ -127,15 +129,21 @@ function refusedNote(count: number): string {
   return `${are} refused for what the prompt says, and left out (--include-refused sends them again)`;
 }
 
+function missingNote(count: number): string {
+  const have = count === 1 ? "1 image is not here and has" : `${count} images are not here and have`;
+  return `${have} not failed: left out`;
+}
+
 function describeNothing(
   context: CommandContext,
   { shownDir, allowance }: RetryCommandOptions,
   outcome: RunOutcome,
-  { refused, unknown }: RetryPlan,
+  { refused, unknown, missing }: RetryPlan,
 ): CommandResult {
   const { output } = context;
   if (refused > 0) output.note(refusedNote(refused));
   if (unknown > 0) output.note(`the prompts of ${unknown} failed images are not in this directory`);
+  if (missing > 0) output.note(missingNote(missing));
   output.note("nothing to retry");
   return describeRun(context, { outcome, replayed: null, shownDir, allowance });
 }
