@@ -89,7 +89,7 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
     "run the same command again; if it stays so, `imgbatch submit --new` makes all of it anew",
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
-    `${nextCommand(where, "models", "--realtime")} (lists what this key can use)`,
+    `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
   DATA_DAMAGED:
     "stop the service and put a backup of the data directory in place; `imgbatch admin check` verifies it",
   DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",

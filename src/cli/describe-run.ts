@@ -9,7 +9,7 @@ import { IMAGES_FOLDER } from "../run/run-directory.ts";
 import { type Allowance, countImages, type ImageCounts } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { batchProblems, type Judgement, judge } from "./ended.ts";
-import { nextCommand, type Whereabouts } from "./next-command.ts";
+import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
@@ -108,7 +108,7 @@ function failureLines({ lines }: RunOutcome): string[] {
 function missingStep({ shownDir, outcome, canRetry = true }: EndedRun, where: Whereabouts): string {
   const missing = outcome.lines.filter(isMissing);
   const lost = missing.filter(isLost);
-  const retry = (...words: string[]) => nextCommand(where, "retry", ...words, shownDir);
+  const retry = (...flags: Flag[]) => nextCommand(where, "retry", ...flags, shownDir);
   const hasOthers =
     canRetry && outcome.hasRetry && outcome.lines.some((line) => isFailed(line) && !isRefused(line));
   const others = hasOthers ? `; ${retry()} sends what has failed` : "";
@@ -116,7 +116,7 @@ function missingStep({ shownDir, outcome, canRetry = true }: EndedRun, where: Wh
   const isAllGone = missing.every(({ error }) => error?.code === "BATCH_IMAGE_OUTPUT_DELETED");
   const again = isAllGone ? "" : "run the same command again: it fetches what is missing; ";
   const anew = canRetry
-    ? `${retry("--include-lost")} makes what is lost anew, and is paid again`
+    ? `${retry({ flag: "--include-lost" })} makes what is lost anew, and is paid again`
     : "what is lost can be made anew, and paid again, by `imgbatch retry --include-lost` with the directory that submitted it, or by submitting its prompts again";
   return `${again}${anew}${others}`;
 }
@@ -129,7 +129,8 @@ function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): strin
   const inside = (name: string) => shellWord(`${shownDir}/${name}`);
   if (outcome.hasRetry && refused < failed.length) return nextCommand(where, "retry", shownDir);
   if (outcome.hasRetry) {
-    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, "--output", `${shownDir}-retry`);
+    const output: Flag = { flag: "--output" };
+    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
     return `change the prompts that were refused in ${inside(RETRY_FILE)}, then ${submit}`;
   }
   if (failed.length > 0 || counts.success === 0) return `look into ${inside(RESULTS_FILE)}`;

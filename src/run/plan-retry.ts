@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
-import type { ItemErrorCode } from "../contract/item-errors.ts";
+import { isRefusalCode } from "../contract/item-errors.ts";
 import type { Limits } from "../contract/limits.ts";
 import { linePieces } from "./json-lines.ts";
 import { LEDGER_FILE, type Ledger } from "./ledger.ts";
@@ -10,12 +10,9 @@ import type { ResultLine } from "./results.ts";
 import { retriedId } from "./retried-id.ts";
 import { readRunInput } from "./run-input.ts";
 
-/** Failures that the same prompt would only meet again. */
-const REFUSALS: readonly string[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"] satisfies ItemErrorCode[];
-
 /** Whether an image failed because its prompt was refused. */
 export function isRefused(line: ResultLine): boolean {
-  return line.error !== undefined && REFUSALS.includes(line.error.code);
+  return line.error !== undefined && isRefusalCode(line.error.code);
 }
 
 /** A batch of images to be made anew. */
