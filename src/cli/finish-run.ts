@@ -1,6 +1,7 @@
 import { wallClock } from "../kernel/clock.ts";
 import { awaitBatches } from "../run/await-run.ts";
 import { collectRun } from "../run/collect-run.ts";
+import { retryIds } from "../run/ledger.ts";
 import type { StartedRun } from "../run/start-run.ts";
 import type { Allowance } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
@@ -30,7 +31,9 @@ export async function finishRun(
   const intervalMs = fairInterval(run.intervalMs, service, voice);
   const clock = wallClock;
   const random = Math.random;
-  const batches = await awaitBatches(run.batches, { service, clock, random, intervalMs, signal, voice });
+  const retries = new Set(retryIds(ledger));
+  const waiting = { service, clock, random, intervalMs, signal, voice, retries };
+  const batches = await awaitBatches(run.batches, waiting);
   const collecting = { dir, ledger, batches, service, keepZip, clock, voice, signal, isForgiving };
   const outcome = await collectRun(collecting);
   voice.settle();

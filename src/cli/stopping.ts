@@ -2,11 +2,11 @@ import { cancelBatch } from "../client/change-batch.ts";
 import { deadline } from "../client/poll.ts";
 import type { Batch } from "../client/read-batch.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { TERMINAL_BATCH_STATUSES } from "../contract/statuses.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { describeOpen, newSubmissions, type Submissions } from "../run/submissions.ts";
 import { describeCancel } from "./cancelled.ts";
 import type { CommandContext } from "./command.ts";
+import { watchEnds } from "./going-batches.ts";
 import { nextCommand } from "./next-command.ts";
 import { type ConnectedService, explainStop } from "./with-service.ts";
 
@@ -37,21 +37,13 @@ export async function stoppable<T>(
 ): Promise<T> {
   const answers = waitForAnswers(context, options.cancelOnInterrupt);
   const { submissions } = answers;
-  const ended = new Set<string>();
-  const output: CommandContext["output"] = {
-    ...context.output,
-    event: (event) => {
-      if (event.event === "progress" && TERMINAL_BATCH_STATUSES.some((each) => each === event.status))
-        ended.add(event.batch_id);
-      context.output.event(event);
-    },
-  };
+  const { output, hasEnded } = watchEnds(context.output);
   try {
     return await work({ ...context, output }, submissions);
   } catch (error) {
     output.settle();
     const known = [...submissions.known.values()];
-    const going = known.filter(({ id, isDone }) => !isDone && !ended.has(id)).map(({ id }) => id);
+    const going = known.filter(({ id, isDone }) => !isDone && !hasEnded(id)).map(({ id }) => id);
     const stop = stopOf(context.signal, error);
     if (stop === null) throw error;
     if (options.cancelOnInterrupt && stop.code !== "TIMEOUT" && going.length > 0)

@@ -2,7 +2,7 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
-import type { FakeOptions } from "../support/fake-service.ts";
+import type { Answer, FakeOptions } from "../support/fake-service.ts";
 
 /** A run whose dogs have failed. */
 async function bench(
@@ -240,4 +240,49 @@ it("[RETRY-7] a retry whose image cannot be had does not keep the failed ones fr
   cli.fake.options.failing = /none/;
   expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
   expect(sent(cli)[2].items).toMatchObject([{ custom_id: "dog2" }]);
+});
+
+it("[CLI-10] [RUN-29] while only a retry runs, an image counts once, and no ended batch is said to go on", async () => {
+  const cli = await bench();
+  cli.fake.options.statuses = ["running"];
+  const [made] = cli.fake.batches;
+  for (const args of [
+    ["retry", "pets-images"],
+    ["submit", "pets.jsonl"],
+    ["wait", "pets-images"],
+  ]) {
+    const { code, stderr } = await cli.here([...args, "--timeout", "1s"]);
+    expect(code).toBe(124);
+    expect(stderr).toContain(`Time is up; ${cli.fake.batches[1]?.id} goes on.`);
+    expect(stderr).not.toContain(`${made?.id} goes on`);
+    expect(stderr).not.toMatch(/\d\/4 images/);
+    if (args[0] !== "retry") expect(stderr).toContain("2/3 images, 0 failed, running");
+  }
+});
+
+it("[RETRY-7] what was deleted before it had an outcome is made again only when asked, and that is advised", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "pets.jsonl"), '{"custom_id":"cat","prompt":"a cat"}');
+  let isDeleted = true;
+  const change = (from: RegExp, to: string) => ({
+    lie: (answer: Answer) =>
+      isDeleted ? { ...answer, body: Buffer.from(answer.body.toString().replace(from, to)) } : answer,
+  });
+  cli.fake.always(/^GET .*imgbatch_\w+$/, change(/"status":"completed"/, '"status":"output_deleted"'));
+  cli.fake.always(/^GET .*\/items\?/, {
+    lie: (answer) => {
+      const page = JSON.parse(answer.body.toString());
+      if (isDeleted) Object.assign(page.data[0], { status: "pending", image_count: 0, error: null });
+      return { ...answer, body: Buffer.from(JSON.stringify(page)) };
+    },
+  });
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
+  expect(code).toBe(10);
+  expect(stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(10);
+  expect(cli.fake.batches).toHaveLength(1);
+  await cli.here(["retry", "pets-images", "--include-lost"]);
+  expect(cli.fake.batches).toHaveLength(2);
+  isDeleted = false;
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(0);
 });
