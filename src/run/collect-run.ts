@@ -166,7 +166,7 @@ async function collectBatch(
     voice,
   };
   const fetched = await fetchImages(job).catch((error) => {
-    if (options.isForgiving !== true || !isOfTheImages(error, job)) throw error;
+    if (options.isForgiving !== true || !isOfTheImages(error, job, service)) throw error;
     return whatIsHere(job, error);
   });
   const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));
@@ -176,8 +176,14 @@ async function collectBatch(
 }
 
 /** Whether an error is about images that cannot be had, now or ever, and not about the key, the disk or the command. */
-function isOfTheImages(error: unknown, { signal, keepZip }: FetchJob): error is ImgbatchError {
+function isOfTheImages(
+  error: unknown,
+  { signal, keepZip }: FetchJob,
+  { isBorrowed }: RunService,
+): error is ImgbatchError {
   if (signal?.aborted || keepZip || !(error instanceof ImgbatchError)) return false;
+  // The service of another command has ended: the work goes on with another one.
+  if (isBorrowed && error.code === "NETWORK") return false;
   const { exit } = errorEntry(error.code);
   return exit === "temporary" || exit === "gone";
 }
