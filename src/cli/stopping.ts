@@ -22,6 +22,8 @@ export interface StopOptions {
   cancelOnInterrupt: boolean;
   /** What makes all that was cancelled again. */
   anew: string;
+  /** That also brings what was finished here. Default false. */
+  fetches?: boolean;
 }
 
 /**
@@ -47,7 +49,7 @@ export async function stoppable<T>(
     const stop = stopOf(context.signal, error);
     if (stop === null) throw error;
     if (options.cancelOnInterrupt && stop.code !== "TIMEOUT" && going.length > 0)
-      throw await cancelled(context, service, { submissions, going, stop, anew: options.anew });
+      throw await cancelled(context, service, { submissions, going, stop, options });
     throw explain(stop, service.kind, submissions, going);
   } finally {
     answers.stop();
@@ -121,9 +123,9 @@ function explain(
 async function cancelled(
   { output, global }: CommandContext,
   { http }: ConnectedService,
-  run: { submissions: Submissions; going: readonly string[]; stop: ImgbatchError; anew: string },
+  run: { submissions: Submissions; going: readonly string[]; stop: ImgbatchError; options: StopOptions },
 ): Promise<ImgbatchError> {
-  const { submissions, going, stop, anew } = run;
+  const { submissions, going, stop, options } = run;
   const open = describeOpen(submissions);
   const doubt = open === null ? "" : `; ${open}`;
   const commands = (name: string, ids: readonly string[]) =>
@@ -139,7 +141,8 @@ async function cancelled(
     }
     const some = made.filter(({ successCount }) => successCount > 0).map(({ id }) => id);
     const fetching = `${commands("download", some)} (fetches what was finished)`;
-    const advice = open !== null ? AGAIN : some.length > 0 ? fetching : anew;
+    const rest = some.length > 0 && options.fetches !== true ? fetching : options.anew;
+    const advice = open === null ? rest : AGAIN;
     return new ImgbatchError(stop.code, `Interrupted; cancelled ${going.join(", ")}${doubt}.`, { advice });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);

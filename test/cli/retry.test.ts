@@ -286,3 +286,18 @@ it("[RETRY-7] what was deleted before it had an outcome is made again only when 
   isDeleted = false;
   expect((await cli.here(["retry", "pets-images"])).code).toBe(0);
 });
+
+it("[CLI-34] a retry that was interrupted and cancelled is taken up again by the same command", async () => {
+  const cli = await bench();
+  cli.fake.options.statuses = ["running"];
+  const { child, ended } = cli.start(["retry", "pets-images", "--cancel-on-interrupt"]);
+  const [first] = cli.fake.batches;
+  const looks = () =>
+    cli.fake.batches[1] !== undefined && cli.fake.count(new RegExp(`${cli.fake.batches[1].id}$`));
+  await expect.poll(looks, { timeout: 15_000 }).toBeGreaterThan(0);
+  child.kill("SIGINT");
+  const { code, stderr } = await ended;
+  expect([code, cli.fake.batches[1]?.wire.status]).toEqual([130, "cancelled"]);
+  expect(stderr).toMatch(/next: run the same command again: it gets what was finished/);
+  expect(stderr).not.toContain(`${first?.id} had already ended`);
+});

@@ -27,7 +27,7 @@ import { stoppable } from "../stopping.ts";
 import { requireReachable, resolveTarget } from "../targets.ts";
 import { type ConnectedService, timeLimit, withService } from "../with-service.ts";
 
-const ANEW = "run the same command again: what was cancelled can be retried like what has failed";
+const ANEW = "run the same command again: it gets what was finished, and after that sends what was cancelled";
 
 /** `imgbatch retry`: makes the failed images of a run anew, into the same directory. */
 export const run: RunCommand = async (context) => {
@@ -38,7 +38,7 @@ export const run: RunCommand = async (context) => {
       stoppable(
         { ...context, signal: limit.signal },
         service,
-        { ...options, anew: ANEW },
+        { ...options, anew: ANEW, fetches: true },
         (inner, submissions) =>
           withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
             retry(inner, options, { service, submissions }),
