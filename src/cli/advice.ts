@@ -35,11 +35,17 @@ const key: Advice = ({ where }) =>
   `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url; to know more: ${nextCommand(where, "doctor")}`;
 const allowed: Advice = ({ where }) =>
   `ask whoever runs the service to allow it for this key; what it may use: ${nextCommand(where, "models")}`;
-const listed: Advice = ({ path, where }) =>
-  path === "submit"
-    ? NEW
+const listed: Advice = (typed) => {
+  const { path, where } = typed;
+  return path === "submit"
+    ? say(anew, typed)
     : `${nextCommand(where, "list")} (has the batches of this key; only the key that made a batch sees it)`;
-const NEW = "add --new to generate again with a fresh key";
+};
+/** A key of the caller's own and `--new` do not go together. */
+const anew: Advice = ({ options }) =>
+  options.idempotencyKey === undefined
+    ? "add --new to generate again with a fresh key"
+    : "put --new in the place of --idempotency-key, to generate with a fresh key; or another key and another directory in --output";
 const ofItems =
   (what: string): Advice =>
   (typed) =>
@@ -76,9 +82,12 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_GROUP_DISABLED: allowed,
   REALTIME_GROUP_NOT_NATIVE: allowed,
   HTTP_403: allowed,
-  BATCH_IMAGE_IDEMPOTENCY_CONFLICT: (typed) => (typed.path === "submit" ? NEW : about(typed, "status")),
-  BATCH_IMAGE_OUTPUT_DELETED: ({ path }) =>
-    path === "submit" ? NEW : "run the command that submitted it again, with --new: that is paid again",
+  BATCH_IMAGE_IDEMPOTENCY_CONFLICT: (typed) =>
+    typed.path === "submit" ? say(anew, typed) : about(typed, "status"),
+  BATCH_IMAGE_OUTPUT_DELETED: (typed) =>
+    typed.path === "submit"
+      ? say(anew, typed)
+      : "run the command that submitted it again, with --new: that is paid again",
   BATCH_IMAGE_NOT_FOUND: listed,
   BATCH_IMAGE_ITEM_NOT_FOUND: ofItems("lists what there is"),
   BATCH_IMAGE_ITEM_FAILED: ofItems("says why"),
@@ -89,7 +98,7 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
     "run the same command again; if it stays so, `imgbatch submit --new` makes all of it anew",
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
-    `${nextCommand(where, "models", "--realtime")} (lists what this key can use)`,
+    `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
   DATA_DAMAGED:
     "stop the service and put a backup of the data directory in place; `imgbatch admin check` verifies it",
   DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",

@@ -1,7 +1,7 @@
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../kernel/money.ts";
 import type { RunOutcome } from "../run/collect-run.ts";
-import { isFailed, isMissing, isUndelivered, judgeMissing } from "../run/missing-images.ts";
+import { isFailed, isLost, isMissing, judgeMissing } from "../run/missing-images.ts";
 import { isRefused } from "../run/plan-retry.ts";
 import { shellWord } from "../run/reports/run-report.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../run/results.ts";
@@ -9,7 +9,7 @@ import { IMAGES_FOLDER } from "../run/run-directory.ts";
 import { type Allowance, countImages, type ImageCounts } from "../run/verdict.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import { batchProblems, type Judgement, judge } from "./ended.ts";
-import { nextCommand, type Whereabouts } from "./next-command.ts";
+import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
@@ -17,6 +17,8 @@ export interface EndedRun {
   replayed: boolean | null;
   shownDir: string;
   allowance?: Allowance;
+  /** Whether `imgbatch retry` knows how the images were asked for; default true. */
+  canRetry?: boolean;
 }
 
 /** Failures are named up to this many; the results have them all. */
@@ -75,9 +77,10 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
 }
 
 /** What a second run found to do. */
-function repairNote({ outcome: { fetchedCount }, replayed }: EndedRun, successCount: number): string[] {
+function repairNote({ outcome, replayed }: EndedRun, successCount: number): string[] {
+  const { fetchedCount } = outcome;
   if (successCount === 0 || fetchedCount === successCount) return [];
-  if (fetchedCount === 0) return ["nothing was missing"];
+  if (fetchedCount === 0) return outcome.lines.some(isMissing) ? [] : ["nothing was missing"];
   return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
 }
 
@@ -101,18 +104,33 @@ function failureLines({ lines }: RunOutcome): string[] {
     : shown;
 }
 
-function nextStep({ shownDir, outcome }: EndedRun, counts: ImageCounts, where: Whereabouts): string {
-  if (outcome.lines.some(isUndelivered)) {
-    const anew = nextCommand(where, "retry", "--include-lost", shownDir);
-    return `run the same command again: it fetches what is missing; ${anew} makes it anew, and is paid again`;
-  }
-  if (counts.missing > 0) return "run the same command again, later: nothing is paid twice";
+/** What to do about images that have not failed and are not here. Those that are lost come back only for money. */
+function missingStep({ shownDir, outcome, canRetry = true }: EndedRun, where: Whereabouts): string {
+  const missing = outcome.lines.filter(isMissing);
+  const lost = missing.filter(isLost);
+  const retry = (...flags: Flag[]) => nextCommand(where, "retry", ...flags, shownDir);
+  const hasOthers =
+    canRetry && outcome.hasRetry && outcome.lines.some((line) => isFailed(line) && !isRefused(line));
+  const others = hasOthers ? `; ${retry()} sends what has failed` : "";
+  if (lost.length === 0) return `run the same command again, later: nothing is paid twice${others}`;
+  const isAllGone = missing.every(({ error }) => error?.code === "BATCH_IMAGE_OUTPUT_DELETED");
+  const again = isAllGone ? "" : "run the same command again: it fetches what is missing; ";
+  const anew = canRetry
+    ? `${retry({ flag: "--include-lost" })} makes what is lost anew, and is paid again`
+    : "what is lost can be made anew, and paid again, by `imgbatch retry --include-lost` with the directory that submitted it, or by submitting its prompts again";
+  return `${again}${anew}${others}`;
+}
+
+function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): string {
+  const { shownDir, outcome } = run;
+  if (counts.missing > 0) return missingStep(run, where);
   const failed = outcome.lines.filter(isFailed);
   const refused = failed.filter(isRefused).length;
   const inside = (name: string) => shellWord(`${shownDir}/${name}`);
   if (outcome.hasRetry && refused < failed.length) return nextCommand(where, "retry", shownDir);
   if (outcome.hasRetry) {
-    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, "--output", `${shownDir}-retry`);
+    const output: Flag = { flag: "--output" };
+    const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
     return `change the prompts that were refused in ${inside(RETRY_FILE)}, then ${submit}`;
   }
   if (failed.length > 0 || counts.success === 0) return `look into ${inside(RESULTS_FILE)}`;

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { listItems } from "../client/batches.ts";
 import type { Http } from "../client/http.ts";
 import type { Batch } from "../client/read-batch.ts";
-import { ImgbatchError } from "../contract/errors.ts";
+import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import type { RunVoice } from "../run/run-voice.ts";
 import { saveZip, zipName } from "../run/save-zip.ts";
@@ -17,6 +17,8 @@ export interface ZipDownload {
   cwd: string;
   signal: AbortSignal;
   voice: RunVoice;
+  /** The command that gets the same images one by one. */
+  singly: string;
 }
 
 /** Saves the ZIP of each batch, with every image in it checked. */
@@ -34,9 +36,28 @@ export async function downloadZip(job: ZipDownload): Promise<CommandResult> {
     const items = await listItems(http, batch.id, signal);
     const target = resolve(cwd, shown);
     const zip = { http, batch, items, target, signal, voice };
-    const { images, bytes, wasThere } = await saveZip(zip, { mayReplace });
+    const saved = saveZip(zip, { mayReplace }).catch((error) => {
+      throw withoutZip(error, batch.id, job.singly);
+    });
+    const { images, bytes, wasThere } = await saved;
     if (wasThere) voice.note(`${shown} is there already, the same`);
     files.push({ batch_id: batch.id, path: shown, bytes, image_count: images.length });
   }
   return { exitCode: EXIT_CODES.ok.code, json: { files }, lines: files.map((file) => file.path) };
+}
+
+const NO_ZIP: readonly ErrorCode[] = [
+  "NOT_FOUND",
+  "METHOD_NOT_ALLOWED",
+  "HTTP_501",
+  "BATCH_IMAGE_RESULT_MISSING",
+];
+
+/** Some services make no ZIPs, and none makes one of a batch with a lost image: the images are there all the same. */
+function withoutZip(error: unknown, id: string, singly: string): unknown {
+  if (!(error instanceof ImgbatchError) || !NO_ZIP.includes(error.code)) return error;
+  const { code, httpStatus, requestId } = error;
+  const message = `The service has no ZIP of ${id}: ${error.message}`;
+  const advice = `${singly} (gets the images one by one)`;
+  return new ImgbatchError(code, message, { cause: error, httpStatus, requestId, advice });
 }

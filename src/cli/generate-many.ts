@@ -179,5 +179,6 @@ function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null, whe
 }
 
 function retryOf(dir: string, where: Whereabouts = {}): string {
-  return nextCommand(where, "generate", "--file", `${dir}/${RETRY_FILE}`, "--output", `${dir}-retry`);
+  const [file, output] = [{ flag: "--file" }, { flag: "--output" }] as const;
+  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`);
 }

@@ -5,25 +5,34 @@ import type { GlobalOptions } from "./command.ts";
 /** The options that say where the service and its key are: a command to type next needs the same ones. */
 export type Whereabouts = Partial<Pick<GlobalOptions, "baseUrl" | "apiKeyFile" | "data" | "config">>;
 
-/** A command line to type next, its words quoted for a shell where they need it: `imgbatch wait 'my images'`. */
-export function nextCommand(where: Whereabouts, ...words: readonly string[]): string {
+/** An option of a command line; every other word of one is a name that somebody chose. */
+export interface Flag {
+  flag: `--${string}`;
+}
+
+/**
+ * A command line to type next, its words quoted for a shell where they need it: `imgbatch wait 'my images'`. No name is
+ * taken for an option.
+ */
+export function nextCommand(where: Whereabouts, ...words: readonly (string | Flag)[]): string {
   const { baseUrl, apiKeyFile, data, config } = where;
   const options = [
     // An address with more than host and path is refused, and may hold a password.
-    ...given("--base-url", baseUrl === undefined || /[@?#]/.test(baseUrl) ? undefined : baseUrl),
-    ...given("--api-key-file", apiKeyFile),
-    ...given("--data", data),
-    ...given("--config", config),
+    ...given({ flag: "--base-url" }, baseUrl === undefined || /[@?#]/.test(baseUrl) ? undefined : baseUrl),
+    ...given({ flag: "--api-key-file" }, apiKeyFile),
+    ...given({ flag: "--data" }, data),
+    ...given({ flag: "--config" }, config),
   ];
   return ["imgbatch", ...words, ...options].map(commandWord).join(" ");
 }
 
-/** Flags stand as they are: to a shell they are plain words. */
-function commandWord(text: string): string {
-  return /^--[a-z-]+$/.test(text) ? text : shellWord(text);
+/** A lone `-` is standard input. */
+function commandWord(word: string | Flag): string {
+  if (typeof word !== "string") return word.flag;
+  return word === "-" ? word : shellWord(word);
 }
 
-function given(flag: string, value: string | undefined): string[] {
+function given(flag: Flag, value: string | undefined): (string | Flag)[] {
   return value === undefined ? [] : [flag, value];
 }
 

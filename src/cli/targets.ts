@@ -5,7 +5,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { wallClock } from "../kernel/clock.ts";
 import { LEDGER_FILE, type Ledger, lastRound, readLedger } from "../run/ledger.ts";
 import { recordInLedger } from "../run/record-ended.ts";
-import { requireSameService } from "../run/run-directory.ts";
+import { otherOwner } from "../run/run-directory.ts";
 import type { RunService } from "../run/service-identity.ts";
 import type { CommandContext, CommandResult, Output } from "./command.ts";
 import type { Whereabouts } from "./next-command.ts";
@@ -109,7 +109,13 @@ export function withUnknown(
 
 /** Throws `DIRECTORY_CONFLICT` when a target's run is of another service or key than the one connected to. */
 export function requireReachable(targets: readonly Target[], service: RunService): void {
-  for (const { run } of targets) if (run !== null) requireSameService(run.dir, run.ledger, service);
+  for (const { run } of targets) {
+    const other = run === null ? null : otherOwner(run.ledger, service);
+    // Another directory would not help: it is the batches that are not to be had.
+    const advice = "use the key and the --base-url that the run was made with";
+    if (run !== null && other !== null)
+      throw new ImgbatchError("DIRECTORY_CONFLICT", `${run.dir} ${other}.`, { advice });
+  }
 }
 
 /** Notes in the ledgers of the runs how their batches stand. */

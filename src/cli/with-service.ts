@@ -85,11 +85,11 @@ export function timeLimit(
 }
 
 /** Says of a stop (signal, time) what becomes of the batches, and of the rest nothing. */
-export function explainStop(
-  error: unknown,
+export function explainStop<Thrown>(
+  error: Thrown,
   kind: ServiceConnection["kind"],
   batchIds: readonly string[],
-): unknown {
+): Thrown | ImgbatchError {
   if (!(error instanceof ImgbatchError) || batchIds.length === 0) return error;
   const why = { INTERRUPTED: "Interrupted", TERMINATED: "Terminated", TIMEOUT: "Time is up" }[
     String(error.code)

@@ -27,14 +27,15 @@ export interface CreatedBatch {
 
 /**
  * Makes a batch. `body` is the JSON text of the request, `key` its idempotency key: sending twice makes one batch.
- * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer; ask again with the same key.
+ * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer; ask again with the same key. After
+ * `signal` no other attempt leaves; the one under way ends with it too, or with `answerSignal` where that is given.
  * Rules: HTTP-7, HTTP-8.
  */
 export async function createBatch(
   http: Http,
   body: string | StreamedBody,
   key: string,
-  signal?: AbortSignal,
+  signals: { signal?: AbortSignal | undefined; answerSignal?: AbortSignal | undefined } = {},
 ): Promise<CreatedBatch> {
   const answer = await http.json({
     method: "POST",
@@ -43,7 +44,7 @@ export async function createBatch(
     body,
     timeoutMs: CREATE_TIMEOUT_MS,
     submits: true,
-    signal,
+    ...signals,
   });
   const batch = readBatch(answer.json);
   // Something was accepted, but what, only the same key can tell.

@@ -49,6 +49,8 @@ export interface HttpRequest {
   maxRetries?: number;
   /** Its reason is thrown, as it is. */
   signal?: AbortSignal | undefined;
+  /** What ends an attempt under way, instead of `signal`, which then only keeps another one from leaving. */
+  answerSignal?: AbortSignal | undefined;
   /** The request makes something: when it is not known whether it arrived, `SUBMISSION_UNKNOWN` says so. */
   submits?: boolean;
   /** The answer may come from another host that the service redirects to; the key is not sent there. */
@@ -135,6 +137,7 @@ async function tryOnce<T>(
   const silence = new AbortController();
   const limitMs = request.timeoutMs ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   const timer = setTimeout(() => silence.abort(new Silence(limitMs)), limitMs);
+  const ending = request.answerSignal ?? request.signal;
   const body = sendable(request.body);
   const { baseUrl } = options;
   const tell = watchAttempt(options, request, hide);
@@ -145,7 +148,7 @@ async function tryOnce<T>(
       {
         method: request.method,
         headers: { ...headersOf(options), ...body.headers, ...request.headers },
-        signal: request.signal ? AbortSignal.any([silence.signal, request.signal]) : silence.signal,
+        signal: ending ? AbortSignal.any([silence.signal, ending]) : silence.signal,
         ...body.init,
       },
     );
@@ -161,7 +164,7 @@ async function tryOnce<T>(
     return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal(error) };
   } catch (thrown) {
     tell(null);
-    if (request.signal?.aborted) throw request.signal.reason;
+    if (ending?.aborted) throw ending.reason;
     const own = body.failure();
     // It ended before its end, and no service takes half a request.
     if (own !== null) throw own.reason;

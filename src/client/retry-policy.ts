@@ -21,7 +21,7 @@ export const RETRY_POLICY: RetryPolicy = {
 /** A pool without any usable token is a matter of capacity: asking again at once only makes it worse. */
 const NO_CAPACITY = /\ball\b.*\btokens?\b.*\b(disabled|cooling down|locked|expired)\b/is;
 
-export function isOutOfCapacity(error: ImgbatchError): boolean {
+export function isOutOfCapacity(error: Pick<ImgbatchError, "message">): boolean {
   return NO_CAPACITY.test(error.message);
 }
 

@@ -1,3 +1,5 @@
+import { REFUSING_FINISH_REASONS } from "./generate-content.ts";
+
 /** Why an item has no image: the codes that `error.code` of an item can hold. */
 export const ITEM_ERROR_CODES = [
   "PROVIDER_ITEM_FAILED",
@@ -17,4 +19,42 @@ export interface ItemError {
   code: ItemErrorCode;
   message: string;
   source: ErrorSource;
+}
+
+const OWN_REFUSALS: readonly ItemErrorCode[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"];
+/** What services of other makers call it when a prompt or its image is against their rules. */
+const FOREIGN_REFUSALS: readonly string[] = [
+  ...REFUSING_FINISH_REASONS,
+  "SAFETY_VIOLATION",
+  "SAFETY_FILTERED",
+  "RAI_FILTERED",
+  "RESPONSIBLE_AI_POLICY_VIOLATION",
+  "POLICY_VIOLATION",
+  "CONTENT_POLICY",
+  "CONTENT_POLICY_VIOLATION",
+  "CONTENT_POLICY_BLOCKED",
+  "CONTENT_FILTER",
+  "CONTENT_FILTERED",
+  "CONTENT_BLOCKED",
+  "CONTENT_MODERATION",
+  "MODERATION_BLOCKED",
+  "SENSITIVE_CONTENT",
+  "UNSAFE_CONTENT",
+  "NSFW",
+  "NSFW_CONTENT",
+  "PROMPT_BLOCKED",
+  "MODEL_ARMOR",
+  "JAILBREAK",
+];
+
+/** Some write `CONTENT_FILTER`, others `content-filter` or `ContentFilter`. */
+function bare(code: string): string {
+  return code.replace(/[^A-Za-z0-9]+/g, "").toUpperCase();
+}
+
+const REFUSALS: ReadonlySet<string> = new Set([...OWN_REFUSALS, ...FOREIGN_REFUSALS].map(bare));
+
+/** Whether an item failed for what it asks, by the code of whichever service: sent unchanged, it would fail again. */
+export function isRefusalCode(code: string): boolean {
+  return REFUSALS.has(bare(code));
 }

@@ -16,6 +16,8 @@ export interface AwaitOptions {
   intervalMs?: number | undefined;
   signal?: AbortSignal | undefined;
   voice: RunVoice;
+  /** The batches, by id, that make images of the others again. */
+  retries?: ReadonlySet<string>;
 }
 
 /**
@@ -26,7 +28,7 @@ export interface AwaitOptions {
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
   const { service, clock, random, intervalMs, voice } = options;
   const states = [...batches];
-  const progress = progressOf(states, clock);
+  const progress = progressOf(states, clock, options.retries);
   const startMs = clock.nowMs();
   const failed = new AbortController();
   const signal =

@@ -4,11 +4,12 @@ import { listItems } from "../client/batches.ts";
 import type { Batch } from "../client/read-batch.ts";
 import type { BatchItem } from "../client/read-lists.ts";
 import { saving } from "../client/saving.ts";
-import { ImgbatchError } from "../contract/errors.ts";
+import { errorEntry, ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { createDiskNames, type DiskNames } from "./disk-names.ts";
 import { type FetchedImages, fetchImages } from "./fetch-images.ts";
+import type { FetchJob } from "./fetch-job.ts";
 import { type Ledger, type LedgerBatch, recordBatch, writeLedger } from "./ledger.ts";
 import { isFailed, isHere, isMissing, undelivered } from "./missing-images.ts";
 import { type ResultFile, type ResultLine, readResults, writeResults } from "./results.ts";
@@ -18,6 +19,7 @@ import { readRunInput } from "./run-input.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
 import { isSound } from "./sound-files.ts";
+import { whatIsHere } from "./what-is-here.ts";
 
 export interface CollectOptions {
   dir: string;
@@ -29,6 +31,11 @@ export interface CollectOptions {
   clock: Clock;
   voice: RunVoice;
   signal?: AbortSignal | undefined;
+  /**
+   * Where the images of a whole batch cannot be had now, say so in their lines instead of throwing it: what has failed
+   * is to be known all the same. Default false.
+   */
+  isForgiving?: boolean;
 }
 
 export interface RunOutcome {
@@ -48,8 +55,8 @@ export interface RunOutcome {
  * Brings the images of ended batches into the directory: fetches what is missing or damaged, verifies, and writes the
  * results, also when single images cannot be had: their lines say why (see `isMissing`). What concerns a batch as a
  * whole does not keep the others from being fetched; then the first error is thrown and the results of the earlier run
- * stay as they are. A disk that refuses ends it at once.
- * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14, SAVE-1, SAVE-2.
+ * stay as they are, unless `isForgiving`. A disk that refuses ends it at once.
+ * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14, SAVE-1, SAVE-2, RETRY-7.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, ledger, batches } = options;
@@ -145,12 +152,40 @@ async function collectBatch(
     const line = before.get(idOf(item));
     if (line !== undefined) mine.set(item.customId, line);
   }
-  const job = { http, dir, batch, items: listed, wanted, ids, earlier: mine, names, keepZip, signal, voice };
-  const fetched = await fetchImages(job);
+  const job: FetchJob = {
+    http,
+    dir,
+    batch,
+    items: listed,
+    wanted,
+    ids,
+    earlier: mine,
+    names,
+    keepZip,
+    signal,
+    voice,
+  };
+  const fetched = await fetchImages(job).catch((error) => {
+    if (options.isForgiving !== true || !isOfTheImages(error, job, service)) throw error;
+    return whatIsHere(job, error);
+  });
   const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));
   for (const { custom_id, status, error = null } of lines)
     voice.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
   return { lines, fetchedCount: fetched.fetchedCount };
+}
+
+/** Whether an error is about images that cannot be had, now or ever, and not about the key, the disk or the command. */
+function isOfTheImages(
+  error: unknown,
+  { signal, keepZip }: FetchJob,
+  { isBorrowed }: RunService,
+): error is ImgbatchError {
+  if (signal?.aborted || keepZip || !(error instanceof ImgbatchError)) return false;
+  // The service of another command has ended: the work goes on with another one.
+  if (isBorrowed && error.code === "NETWORK") return false;
+  const { exit } = errorEntry(error.code);
+  return exit === "temporary" || exit === "gone";
 }
 
 function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }: FetchedImages): ResultLine {

@@ -116,6 +116,11 @@ export function submittedBatches(ledger: Ledger): LedgerBatch[] {
   return ledger.batches.filter((batch) => batch.round === 0);
 }
 
+/** The batches, by id, that make images of the others again. */
+export function retryIds(ledger: Ledger): string[] {
+  return ledger.batches.flatMap(({ id, round }) => (round > 0 && id !== null ? [id] : []));
+}
+
 /** Notes what the service says of a batch. */
 export function recordBatch(entry: LedgerBatch, batch: Batch): void {
   const usd = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
@@ -132,8 +137,15 @@ export function recordBatch(entry: LedgerBatch, batch: Batch): void {
   } satisfies Partial<LedgerBatch>);
 }
 
-/** Null when the directory has none. Throws `DIRECTORY_CONFLICT` when there is one that cannot be understood. */
-export async function readLedger(dir: string): Promise<Ledger | null> {
+/** Without the ledger nothing in its directory is known to be of the run; the batches are still with the service. */
+const WITHOUT_LEDGER =
+  "`imgbatch list` has the batches of this key; `imgbatch download <id> --output <another directory>` gets their images, and pays nothing";
+
+/**
+ * Null when the directory has none. Throws `DIRECTORY_CONFLICT` when there is one that cannot be understood, with what
+ * to do then as its advice.
+ */
+export async function readLedger(dir: string, advice = WITHOUT_LEDGER): Promise<Ledger | null> {
   const path = join(dir, LEDGER_FILE);
   let text: string;
   try {
@@ -146,8 +158,8 @@ export async function readLedger(dir: string): Promise<Ledger | null> {
   try {
     return ledgerSchema.parse(JSON.parse(text));
   } catch (cause) {
-    const message = `${path} is damaged or of another version of imgbatch: use another directory, or remove it.`;
-    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause });
+    const message = `${path} is damaged or of another version of imgbatch.`;
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause, advice });
   }
 }
 

@@ -1,3 +1,4 @@
+import { isOutOfCapacity } from "../client/retry-policy.ts";
 import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../contract/errors.ts";
 import type { ExitName } from "../contract/exit-codes.ts";
 import type { ResultLine } from "./results.ts";
@@ -22,6 +23,23 @@ export function isUndelivered({ status, error }: Outcome): boolean {
 export function isMissing({ status, error }: Outcome): boolean {
   if (error === undefined) return false;
   return isUndelivered({ status, error }) || (error.source === CLIENT && UNDECIDED.includes(error.code));
+}
+
+/** Errors after which the same request may succeed later, by the statuses that services answer then. */
+const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
+
+/**
+ * Whether an image that is not here will not come any more, as far as one can know: it was made, and is paid for, but
+ * is lost, damaged or deleted. After a passing trouble it may still come.
+ * Rule: SAVE-10.
+ */
+export function isLost(line: Outcome): boolean {
+  const { error } = line;
+  if (error === undefined || !isMissing(line)) return false;
+  const code = codeOf(error.code);
+  if (isGone(code)) return true;
+  const isPassing = code === "NETWORK" || PASSING_STATUSES.includes(errorEntry(code).httpStatus);
+  return isUndelivered(line) && !isPassing && code !== "BATCH_IMAGE_NOT_READY" && !isOutOfCapacity(error);
 }
 
 /** Whether there is no image and will be none: what a retry is for. */

@@ -1,21 +1,18 @@
 import { ImgbatchError } from "../contract/errors.ts";
-import type { ItemErrorCode } from "../contract/item-errors.ts";
+import { isRefusalCode } from "../contract/item-errors.ts";
 import type { Limits } from "../contract/limits.ts";
 import { linePieces } from "./json-lines.ts";
 import { LEDGER_FILE, type Ledger } from "./ledger.ts";
-import { isFailed, isUndelivered } from "./missing-images.ts";
+import { isFailed, isLost, isMissing } from "./missing-images.ts";
 import { type Chunk, planRun, type RunRequest } from "./plan.ts";
 import { readPromptFiles } from "./prompts/prompt-files.ts";
 import type { ResultLine } from "./results.ts";
 import { retriedId } from "./retried-id.ts";
 import { readRunInput } from "./run-input.ts";
 
-/** Failures that the same prompt would only meet again. */
-const REFUSALS: readonly string[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"] satisfies ItemErrorCode[];
-
 /** Whether an image failed because its prompt was refused. */
 export function isRefused(line: ResultLine): boolean {
-  return line.error !== undefined && REFUSALS.includes(line.error.code);
+  return line.error !== undefined && isRefusalCode(line.error.code);
 }
 
 /** A batch of images to be made anew. */
@@ -32,19 +29,21 @@ export interface RetryPlan {
   refused: number;
   /** Failed images whose prompts are not in the directory. */
   unknown: number;
+  /** Images that are not here and may still come, or, unless they are included, are lost. */
+  missing: number;
 }
 
 /**
  * What a retry of a run sends: its failed images, as one batch or more for each batch that they failed in. The keys
  * come from the content, so that the same retry never makes a second batch.
- * Rules: RETRY-1, RETRY-2.
+ * Rules: RETRY-1, RETRY-2, RETRY-7.
  */
 export async function planRetry(
   run: { dir: string; ledger: Ledger; limits: Limits },
   lines: readonly ResultLine[],
   include: { refused: boolean; lost: boolean },
 ): Promise<RetryPlan> {
-  const failed = lines.filter((line) => isFailed(line) || (include.lost && isUndelivered(line)));
+  const failed = lines.filter((line) => isFailed(line) || (include.lost && isLost(line)));
   const wanted = failed.filter((line) => include.refused || !isRefused(line));
   const input = await readRunInput(run.dir);
   const known = wanted.filter((line) => input.has(line.custom_id));
@@ -53,7 +52,8 @@ export async function planRetry(
     const ids = known.filter((line) => line.batch_id === parentId).map((line) => line.custom_id);
     parts.push(...(await partsOf(run, parentId, ids)));
   }
-  return { parts, refused: failed.length - wanted.length, unknown: wanted.length - known.length };
+  const missing = lines.filter((line) => isMissing(line) && !wanted.includes(line)).length;
+  return { parts, refused: failed.length - wanted.length, unknown: wanted.length - known.length, missing };
 }
 
 /** The batches that make these images anew. Throws `USAGE` when the directory does not know how they were asked for. */

@@ -5,11 +5,12 @@ import type { ExitName } from "../contract/exit-codes.ts";
 import type { Limits } from "../contract/limits.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { counted } from "../kernel/plural.ts";
-import { intendedBatch, isLacking, type Ledger, lastRound, writeLedger } from "./ledger.ts";
+import { intendedBatch, type Ledger, lastRound, writeLedger } from "./ledger.ts";
 import { partsOf, type RetryPart } from "./plan-retry.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
 import type { StartedRun } from "./start-run.ts";
+import type { Submissions } from "./submissions.ts";
 import { submitBatch } from "./submit-batch.ts";
 
 export interface RetryOptions {
@@ -20,14 +21,14 @@ export interface RetryOptions {
   clock: Clock;
   voice: RunVoice;
   signal?: AbortSignal | undefined;
+  /** Is told what becomes of the batches. */
+  submissions?: Submissions | undefined;
 }
 
-/** Whether a retry was begun whose images are not in the directory yet. */
+/** Whether a retry was begun that has not come to its end. Single images that could not be had do not keep it open. */
 export function isRetryOpen(ledger: Ledger): boolean {
-  const round = lastRound(ledger);
-  if (round === 0) return false;
-  const batches = ledger.batches.filter((batch) => batch.round === round);
-  return ledger.finished_at === null || unsentOf(ledger).length > 0 || isLacking({ batches });
+  if (lastRound(ledger) === 0) return false;
+  return ledger.finished_at === null || unsentOf(ledger).length > 0;
 }
 
 /** The batches of a retry that have no id yet. */
@@ -53,11 +54,16 @@ export async function startRetry(options: RetryOptions, parts: readonly RetryPar
   }
   ledger.finished_at = null;
   await writeLedger(dir, ledger);
-  return resumeRetry(options);
+  return sendOrDrop(options);
 }
 
 /** Sends what an open retry has not sent yet, and answers every batch of the run. */
 export async function resumeRetry(options: RetryOptions): Promise<StartedRun> {
+  for (const entry of unsentOf(options.ledger)) options.submissions?.open.add(entry);
+  return sendOrDrop(options);
+}
+
+async function sendOrDrop(options: RetryOptions): Promise<StartedRun> {
   try {
     return await sendAll(options);
   } catch (error) {
@@ -67,13 +73,16 @@ export async function resumeRetry(options: RetryOptions): Promise<StartedRun> {
 }
 
 async function sendAll(options: RetryOptions): Promise<StartedRun> {
-  const { dir, ledger, service, limits, signal } = options;
+  const { dir, ledger, service, limits, signal, submissions } = options;
+  if (submissions !== undefined) submissions.total = ledger.batches.length;
   const batches: Batch[] = [];
   let replayed = false;
   for (const entry of ledger.batches) {
     signal?.throwIfAborted();
     if (entry.state === "created" && entry.id !== null) {
-      batches.push((await getBatch(service.http, entry.id, { signal })).batch);
+      const { batch } = await getBatch(service.http, entry.id, { signal });
+      submissions?.known.set(batch.id, batch);
+      batches.push(batch);
       continue;
     }
     const [part] = await partsOf({ dir, ledger, limits }, entry.parent_batch_id, entry.retried ?? []);

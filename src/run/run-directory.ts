@@ -41,12 +41,17 @@ export async function claimDirectory(dir: string, owner: Owner): Promise<Ledger 
 
 /** Throws `DIRECTORY_CONFLICT` unless the ledger's batches are of this service and key. */
 export function requireSameService(dir: string, ledger: Ledger, owner: Omit<Owner, "inputSha256">): void {
-  if (!isSameService(ledger.base_url, owner.identity)) {
-    throw conflict(dir, `belongs to a run on another service (${ledger.base_url}, not ${owner.identity})`);
-  }
-  if (ledger.key_fingerprint !== owner.keyFingerprint) {
-    throw conflict(dir, "belongs to a run with another API key, which alone can see its batches");
-  }
+  const other = otherOwner(ledger, owner);
+  if (other !== null) throw conflict(dir, other);
+}
+
+/** Whose run it is, where its batches are not of this service and key; else null. */
+export function otherOwner(ledger: Ledger, owner: Omit<Owner, "inputSha256">): string | null {
+  if (!isSameService(ledger.base_url, owner.identity))
+    return `belongs to a run on another service (${ledger.base_url}, not ${owner.identity})`;
+  if (ledger.key_fingerprint !== owner.keyFingerprint)
+    return "belongs to a run with another API key, which alone can see its batches";
+  return null;
 }
 
 async function refuseForeignFiles(dir: string): Promise<void> {

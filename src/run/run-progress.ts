@@ -3,18 +3,22 @@ import type { Clock } from "../kernel/clock.ts";
 
 /**
  * Describes how far a run is, over all of its batches: `12/200 images, 0 failed, 3.4/s, running`. The rate is what was made since
- * the first description; the status is that of a batch that runs, else of one that has not ended.
+ * the first description; the status is that of a batch that runs, else of one that has not ended. Batches of `retries`
+ * make images of the others again: each of those counts once.
  * Rule: RUN-29.
  */
-export function progressOf(states: readonly Batch[], clock: Clock): () => string {
+export function progressOf(
+  states: readonly Batch[],
+  clock: Clock,
+  retries: ReadonlySet<string> = new Set(),
+): () => string {
   let first: { doneCount: number; atMs: number } | null = null;
   return () => {
-    const { successCount, failCount } = countsOf(states);
+    const { successCount, failCount, total } = countsOf(states, retries);
     const doneCount = successCount + failCount;
     first ??= { doneCount, atMs: clock.nowMs() };
     const seconds = (clock.nowMs() - first.atMs) / 1000;
     const rate = seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
-    const total = states.reduce((sum, batch) => sum + (batch.itemCount ?? 0), 0);
     const isCounted = states.every((batch) => batch.hasCounts);
     const status = statusOf(states);
     const parts = [
@@ -35,13 +39,25 @@ export function submittingText(
   run: { imageCount: number; batch: number; batchCount: number },
 ): string {
   if (run.batchCount === 1) return "submitting";
-  const { successCount } = countsOf(made);
+  const { successCount } = countsOf(made, new Set());
   return `${successCount}/${run.imageCount} images, submitting batch ${run.batch} of ${run.batchCount}`;
 }
 
-function countsOf(states: readonly Batch[]): { successCount: number; failCount: number } {
+/** An image that is made again is neither failed nor, where it was lost, a success any more. */
+function countsOf(
+  states: readonly Batch[],
+  retries: ReadonlySet<string>,
+): { successCount: number; failCount: number; total: number } {
   const sum = (value: (batch: Batch) => number) => states.reduce((total, batch) => total + value(batch), 0);
-  return { successCount: sum((batch) => batch.successCount), failCount: sum((batch) => batch.failCount) };
+  const all = sum((batch) => batch.itemCount ?? 0);
+  const again = sum((batch) => (retries.has(batch.id) ? (batch.itemCount ?? 0) : 0));
+  const failed = sum((batch) => batch.failCount);
+  const lost = Math.max(0, again - failed);
+  return {
+    successCount: Math.max(0, sum((batch) => batch.successCount) - lost),
+    failCount: Math.max(0, failed - again),
+    total: all - again,
+  };
 }
 
 /** Null when all have ended. */

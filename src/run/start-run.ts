@@ -20,6 +20,7 @@ import { writeRunInput } from "./run-input.ts";
 import { submittingText } from "./run-progress.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
+import type { Submissions } from "./submissions.ts";
 import { submitAll } from "./submit-all.ts";
 import { submitBatch } from "./submit-batch.ts";
 
@@ -31,6 +32,8 @@ export interface StartOptions {
   clock: Clock;
   voice: RunVoice;
   signal?: AbortSignal | undefined;
+  /** Is told what becomes of the batches. */
+  submissions?: Submissions | undefined;
   /** Called before anything is sent, with the chunks that have no batch yet; may throw to refuse. */
   approve?: (chunks: readonly Chunk[]) => void;
 }
@@ -53,6 +56,7 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   const { identity, keyFingerprint } = service;
   const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256: plan.inputSha256 });
   const ledger = prepareLedger(options, earlier);
+  if (options.submissions !== undefined) noteOpen(options.submissions, ledger, earlier);
   options.approve?.(plan.chunks.filter((chunk) => ledger.batches[chunk.index]?.state !== "created"));
   await writeLedger(dir, ledger);
   await removeLeftovers(dir);
@@ -81,9 +85,19 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
     if (earlier === null) await takeBack(dir, ledger, error);
     throw error;
   });
+  // What was on its way has been waited for; nothing more is.
+  signal?.throwIfAborted();
   const batches = found.map(({ batch }) => batch);
   batches.push(...(await findRetries(ledger, options)));
   return { ledger, batches, replayed: found.some(({ replayed }) => replayed) };
+}
+
+/** Of requests that an earlier command has sent, or was about to, the outcome is not known either. */
+function noteOpen(submissions: Submissions, ledger: Ledger, earlier: Ledger | null): void {
+  submissions.total = ledger.batches.length;
+  const keys = new Set(earlier?.batches.map((batch) => batch.idempotency_key));
+  for (const batch of ledger.batches)
+    if (batch.state !== "created" && keys.has(batch.idempotency_key)) submissions.open.add(batch);
 }
 
 /**
@@ -97,11 +111,13 @@ export async function leaveRun(dir: string, ledger: Ledger): Promise<void> {
 }
 
 /** The batches that earlier retries made. One whose outcome is not known is left to the next retry. */
-async function findRetries(ledger: Ledger, { service, signal }: StartOptions): Promise<Batch[]> {
+async function findRetries(ledger: Ledger, { service, signal, submissions }: StartOptions): Promise<Batch[]> {
   const found: Batch[] = [];
   for (const { round, id, state } of ledger.batches) {
     if (round === 0 || id === null || state !== "created") continue;
-    found.push((await getBatch(service.http, id, { signal })).batch);
+    const { batch } = await getBatch(service.http, id, { signal });
+    submissions?.known.set(id, batch);
+    found.push(batch);
   }
   return found;
 }

@@ -8,6 +8,7 @@ import { type Ledger, type LedgerBatch, recordBatch, writeLedger } from "./ledge
 import type { Chunk, RunRequest } from "./plan.ts";
 import type { RunVoice } from "./run-voice.ts";
 import type { RunService } from "./service-identity.ts";
+import { leavesOpen, type Submissions } from "./submissions.ts";
 
 export interface SubmitBatchOptions {
   dir: string;
@@ -20,6 +21,7 @@ export interface SubmitBatchOptions {
   clock: Clock;
   voice: RunVoice;
   signal?: AbortSignal | undefined;
+  submissions?: Submissions | undefined;
 }
 
 /**
@@ -29,7 +31,8 @@ export interface SubmitBatchOptions {
 export async function submitBatch(options: SubmitBatchOptions): Promise<{ batch: Batch; replayed: boolean }> {
   const found = await createOrFind(options);
   const { batch, replayed } = found;
-  const { voice, clock } = options;
+  const { voice, clock, submissions } = options;
+  submissions?.known.set(batch.id, batch);
   voice.event?.({
     event: replayed ? "batch_replayed" : "batch_created",
     batch_id: batch.id,
@@ -43,22 +46,30 @@ export async function submitBatch(options: SubmitBatchOptions): Promise<{ batch:
 }
 
 async function createOrFind(options: SubmitBatchOptions): Promise<{ batch: Batch; replayed: boolean }> {
-  const { dir, service, entry, ledger, request, chunk, signal } = options;
+  const { dir, service, entry, ledger, request, chunk, signal, submissions } = options;
   if (entry.idempotency_key === null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
   if (entry.state === "created" && entry.id !== null) {
     const { batch } = await getBatch(service.http, entry.id, { signal });
     return { batch, replayed: true };
   }
   const body = createRequest(dir, request, chunk);
+  signal?.throwIfAborted();
+  const wasOpen = submissions?.open.has(entry) ?? false;
+  submissions?.open.add(entry);
   try {
-    const made = await createBatch(service.http, body, entry.idempotency_key, signal);
+    const signals = { signal, answerSignal: submissions?.answerSignal };
+    const made = await createBatch(service.http, body, entry.idempotency_key, signals);
+    submissions?.open.delete(entry);
+    submissions?.known.set(made.batch.id, made.batch);
     const created = { ...made, replayed: made.replayed || made.batch.id === entry.id };
     requireOwnId(ledger, entry, created.batch);
     recordBatch(entry, created.batch);
     await writeLedger(dir, ledger);
     return created;
   } catch (error) {
-    if (error instanceof ImgbatchError && error.code === "SUBMISSION_UNKNOWN") {
+    if (!leavesOpen(error, signal)) {
+      if (!wasOpen) submissions?.open.delete(entry);
+    } else if (entry.state !== "created") {
       entry.state = "unknown";
       // Without it the intent stands, which leads to the same: the first error is the one to tell.
       await writeLedger(dir, ledger).catch(() => {});

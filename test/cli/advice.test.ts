@@ -61,6 +61,23 @@ it("[CLI-1] a command to type next goes to the same service with the same key, a
   expect(nextCommand({ baseUrl: "https://me:secret@host" }, "list")).toBe("imgbatch list");
 });
 
+it("[CLI-1] no name in a command to type next is taken for an option", () => {
+  const lost = { flag: "--include-lost" } as const;
+  expect(nextCommand({ data: "-d", apiKeyFile: "-" }, "retry", lost, "-o2")).toBe(
+    "imgbatch retry --include-lost ./-o2 --api-key-file - --data ./-d",
+  );
+  expect(nextCommand({}, "retry", "--include-lost")).toBe("imgbatch retry ./--include-lost");
+  expect(nextCommand({}, "wait", "-a b")).toBe("imgbatch wait './-a b'");
+});
+
+it("[CLI-1] --new is not advised beside a key of the caller's own", () => {
+  const code = "BATCH_IMAGE_IDEMPOTENCY_CONFLICT";
+  expect(advice(code, "submit", ["x"])).toMatch(/^add --new/);
+  const own = { options: { idempotencyKey: "K" } };
+  for (const each of [code, "BATCH_IMAGE_OUTPUT_DELETED", "BATCH_IMAGE_NOT_FOUND"] as const)
+    expect(advice(each, "submit", ["x"], own)).toMatch(/^put --new in the place of --idempotency-key/);
+});
+
 it("[CLI-1] what the help gives as examples can be typed", () => {
   const specs = (all: readonly CommandSpec[]): CommandSpec[] =>
     all.flatMap((spec) => [spec, ...specs(spec.commands ?? [])]);

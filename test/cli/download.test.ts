@@ -123,3 +123,35 @@ it("[SAVE-3] what is no ordinary file is never replaced, and --force alone means
   expect(await readFile(join(cli.cwd, "real.png"), "utf8")).toBe("mine");
   expect((await cli.here(["download", id, "--force"])).code).toBe(2);
 });
+
+it("[CLI-22] a service without ZIPs has the images all the same, and the advice gets them", async () => {
+  const { cli, id } = await bench();
+  cli.fake.always(/\/download/, { status: 404 });
+  const { code, stderr } = await cli.here(["download", id, "--zip", "-o", "z.zip"]);
+  expect(code).toBe(10);
+  expect(stderr).toContain(`The service has no ZIP of ${id}`);
+  expect(stderr).toMatch(new RegExp(`next: imgbatch download ${id} .*one by one`));
+  expect((await cli.here(["download", id])).code).toBe(0);
+});
+
+it("[CLI-20] with another key than the run's, no other directory is advised", async () => {
+  const { cli } = await bench();
+  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt": "a cat"}');
+  await cli.here(["submit", "p.jsonl"]);
+  const ledger = join(cli.cwd, "p-images", "imgbatch.json");
+  const text = await readFile(ledger, "utf8");
+  await writeFile(ledger, text.replace(/"key_fingerprint": "\w+"/, '"key_fingerprint": "0123456789ab"'));
+  for (const args of [
+    ["download", "p-images"],
+    ["download", "p-images", "-o", "new"],
+    ["status", "p-images"],
+  ]) {
+    const { code, stderr } = await cli.here(args);
+    expect(code).toBe(6);
+    expect(stderr).toContain("next: use the key and the --base-url that the run was made with");
+    expect(stderr).not.toContain("another directory");
+  }
+  await writeFile(ledger, "{");
+  const damaged = await cli.here(["status", "p-images"]);
+  expect([damaged.code, damaged.stderr.includes("next: `imgbatch list` has the batches")]).toEqual([6, true]);
+});

@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import { eventLineSchema } from "../../src/contract/events.ts";
 import { type Cli, createCli } from "../support/cli.ts";
 import type { FakeOptions } from "../support/fake-service.ts";
+import { gate } from "../support/gate.ts";
 
 async function bench(options: FakeOptions = {}): Promise<Cli> {
   const cli = await createCli(options);
@@ -84,4 +85,62 @@ it("[CLI-34] --cancel-on-interrupt cancels what was submitted, and says so in th
   expect(json()).toMatchObject({ ok: false, exit_code: 143 });
   expect(json().error?.message).toMatch(/^Interrupted; cancelled imgbatch_/);
   expect(stderr).toContain("1 of 2 images were finished and stay, billed $0.0335");
+});
+
+/** Starts a submission of two batches, up to where the answer of the second is held back. */
+async function holdAnswer(flags: readonly string[]) {
+  const cli = await bench({ statuses: ["running"] });
+  const { promise: held, open } = gate();
+  cli.fake.fault(/^POST .*batches$/, { lie: (answer) => answer }, { held });
+  const { child, ended } = cli.start(["submit", "p.jsonl", "--max-batch", "1", ...flags]);
+  const onWaiting = (then: () => void) =>
+    child.stderr.on("data", (text) => {
+      if (String(text).includes("waiting for the answer")) then();
+    });
+  await expect.poll(() => cli.fake.batches.length, { timeout: 15_000 }).toBe(2);
+  return { cli, child, ended, open, onWaiting };
+}
+
+it("[CLI-34] what was sent is waited for, so that a batch whose answer is under way is cancelled too", async () => {
+  const { cli, child, ended, open, onWaiting } = await holdAnswer(["--cancel-on-interrupt"]);
+  onWaiting(open);
+  child.kill("SIGINT");
+  const { code, stderr } = await ended;
+  const [first, second] = cli.fake.batches;
+  expect([code, first?.wire.status, second?.wire.status]).toEqual([130, "cancelled", "cancelled"]);
+  expect(stderr).toContain(`error: Interrupted; cancelled ${first?.id}, ${second?.id}.`);
+});
+
+it("[CLI-34] a second signal does not wait for the answer, and leaves no advice that pays twice", async () => {
+  const { cli, child, ended, onWaiting } = await holdAnswer(["--cancel-on-interrupt"]);
+  onWaiting(() => child.kill("SIGINT"));
+  child.kill("SIGINT");
+  const { code, stderr } = await ended;
+  expect([code, cli.fake.count(/cancel/)]).toEqual([130, 0]);
+  expect(stderr).not.toContain("--new");
+});
+
+it("[CLI-34] a batch whose answer never came is not cancelled, and that it may exist is said", async () => {
+  const { cli, child, ended, onWaiting } = await holdAnswer(["--cancel-on-interrupt"]);
+  onWaiting(() => cli.fake.breakOff());
+  child.kill("SIGTERM");
+  const { code, stderr } = await ended;
+  expect(code).toBe(143);
+  expect(stderr).toContain(`cancelled ${cli.fake.batches[0]?.id}; batch 2 of 2 may have been made`);
+  expect(stderr).toMatch(/next: run the same command again: it finds by its key .* nothing is paid twice/);
+});
+
+it("[CLI-11] a create that is interrupted under way may have been made: that is said, and the same command finds it", async () => {
+  const { cli, child, ended } = await holdAnswer([]);
+  child.kill("SIGINT");
+  const { code, stderr } = await ended;
+  expect(code).toBe(130);
+  expect(stderr).toContain(
+    `Interrupted; ${cli.fake.batches[0]?.id} goes on; batch 2 of 2 may have been made`,
+  );
+  expect(stderr).toMatch(/next: run the same command again: it finds by its key .* nothing is paid twice/);
+  const ledger = JSON.parse(await readFile(join(cli.cwd, "p-images", "imgbatch.json"), "utf8"));
+  expect(ledger.batches.map(({ state }: { state: string }) => state)).toEqual(["created", "unknown"]);
+  expect((await cli.here(["submit", "p.jsonl", "--max-batch", "1", "--detach"])).code).toBe(0);
+  expect(cli.fake.batches).toHaveLength(2);
 });

@@ -118,3 +118,16 @@ it("[SAVE-10] a lost image is made and paid again only with --include-lost, and 
     files: [{ path: "images/cat.png" }],
   });
 });
+
+it("[SAVE-10] in a directory of `download` the advice for a lost image is not a command that cannot work there", async () => {
+  const cli = await bench();
+  cli.fake.always(/\/download/, LOST);
+  cli.fake.always(/cat\/content/, LOST);
+  await cli.here(["submit", "pets.jsonl"]);
+  const id = cli.fake.batches[0]?.id ?? "";
+  const { code, stderr } = await cli.here(["download", id]);
+  expect(code).toBe(7);
+  expect(stderr).toMatch(/next: .* with the directory that submitted it, or by submitting its prompts again/);
+  expect(stderr).not.toContain(`--include-lost ${id}`);
+  expect((await cli.here(["download", id])).stderr).not.toContain("nothing was missing");
+});

@@ -9,6 +9,7 @@ import { withCounts } from "../../src/client/count-items.ts";
 import { type Attempt, createHttp, type Http } from "../../src/client/http.ts";
 import { errorEntry } from "../../src/contract/errors.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
+import { gate } from "../support/gate.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 
 interface Wire {
@@ -205,6 +206,32 @@ it("[HTTP-10] an aborted request ends with the reason of the signal, also in a p
   setTimeout(() => stop.abort(reason), 10);
   await expect(listModels(http, stop.signal)).rejects.toBe(reason);
   await expect(listModels(http, AbortSignal.abort(reason))).rejects.toBe(reason);
+});
+
+it("[HTTP-10] a create under way may have longer for its answer, but no other attempt leaves", async () => {
+  const { fake, http } = await wire();
+  const reason = new Error("stop");
+  const { promise: held, open } = gate();
+  const stop = new AbortController();
+  const later = new AbortController();
+  const signals = { signal: stop.signal, answerSignal: later.signal };
+  const sent = () => expect.poll(() => fake.requests.length).toBe(1);
+  fake.fault(/^POST/, { held });
+  const made = createBatch(http, BODY, "key-1", signals);
+  await sent();
+  stop.abort(reason);
+  open();
+  expect((await made).batch.id).toBe(fake.batches[0]?.id);
+  fake.requests.splice(0);
+  fake.fault(/^POST/, { silent: true });
+  const first = new AbortController();
+  const silent = createBatch(http, BODY, "key-2", { signal: first.signal, answerSignal: later.signal });
+  await sent();
+  first.abort(new Error("wait"));
+  later.abort(reason);
+  await expect(silent).rejects.toBe(reason);
+  await expect(createBatch(http, BODY, "key-3", { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+  expect(fake.requests).toHaveLength(1);
 });
 
 it("[HTTP-11] a redirect of a POST is not followed but told", async () => {

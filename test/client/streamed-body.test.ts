@@ -71,7 +71,7 @@ it("[HTTP-32] an abort in the middle of a body ends it, and closes what it reads
       isClosed = true;
     }
   };
-  await expect(createBatch(http, { bytes: 1e9, open }, "k", stop.signal)).rejects.toBe(reason);
+  await expect(createBatch(http, { bytes: 1e9, open }, "k", { signal: stop.signal })).rejects.toBe(reason);
   await expect.poll(() => isClosed).toBe(true);
 });
 

@@ -114,7 +114,10 @@ it("[RUN-6] a damaged ledger is a conflict that says so, not a crash", async () 
   const bench = await createBench();
   await bench.submit(TWO);
   await writeFile(bench.path("imgbatch.json"), '{"schema_version": 99}');
-  await expect(bench.submit(TWO)).rejects.toThrow(/damaged or of another version/);
+  await expect(bench.submit(TWO)).rejects.toMatchObject({
+    message: expect.stringContaining("damaged or of another version"),
+    advice: expect.stringMatching(/imgbatch list.*imgbatch download <id> --output/),
+  });
 });
 
 it("[RUN-7] the ledger holds the key's fingerprint and never the key", async () => {

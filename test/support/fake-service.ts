@@ -18,6 +18,8 @@ export type Fault =
   | { cutAt: number }
   /** The request has its effect, but another answer is sent than the true one. */
   | { lie: (answer: Answer) => Answer }
+  /** The request has its effect, and the true answer comes when this resolves. */
+  | { held: Promise<unknown> }
   /** Anything else. */
   | { handle: RequestListener };
 
@@ -68,6 +70,8 @@ export interface FakeService {
   always(match: RegExp, fault: Fault): void;
   /** How many requests matched `METHOD /path?query`. */
   count(match: RegExp): number;
+  /** Breaks every connection that is open. */
+  breakOff(): void;
   close(): Promise<void>;
 }
 
@@ -88,10 +92,13 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
       lasting.push({ match, fault });
     },
     count: (match) => fake.requests.filter(({ method, path }) => match.test(`${method} ${path}`)).length,
+    breakOff: () => {
+      for (const socket of sockets) socket.destroy();
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
-        for (const socket of sockets) socket.destroy();
+        fake.breakOff();
       }),
   };
   const server = createServer(async (request, response) => {
@@ -110,6 +117,7 @@ export async function startFakeService(options: FakeOptions = {}): Promise<FakeS
     if (fault !== undefined && "status" in fault)
       return send(response, fault.status, fault.body ?? "", fault.headers);
     const truth = await answerTo(fake, request, body);
+    if (fault !== undefined && "held" in fault) await fault.held;
     const answer = fault !== undefined && "lie" in fault ? fault.lie(truth) : truth;
     if (fault !== undefined && "reset" in fault) return void request.socket.destroy();
     const cutAt = fault !== undefined && "cutAt" in fault ? fault.cutAt : null;

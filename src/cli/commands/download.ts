@@ -11,6 +11,7 @@ import { describeRun } from "../describe-run.ts";
 import { downloadItem } from "../download-item.ts";
 import { downloadZip } from "../download-zip.ts";
 import { lookAtAll } from "../look.ts";
+import { nextCommand } from "../next-command.ts";
 import { flagOption, type TypedOptions, textOption, wholeOption } from "../option-values.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../run-reports.ts";
 import { requireReachable, requireSubmitted, resolveTarget, type Target } from "../targets.ts";
@@ -48,8 +49,10 @@ export const run: RunCommand = async (context) => {
     }
     const batches = await lookAtAll(http, target.ids, signal);
     requireEnded(batches);
-    if (wantsZip)
-      return downloadZip({ http, batches, output, mayReplace, cwd, signal, voice: context.output });
+    if (wantsZip) {
+      const singly = nextCommand(context.global, "download", argument);
+      return downloadZip({ http, batches, output, mayReplace, cwd, signal, voice: context.output, singly });
+    }
     const shownDir = output ?? argument;
     return withRunLock(resolve(cwd, shownDir), { clock: systemClock, signal }, () =>
       downloadDirectory(context, service, target, batches, shownDir),
@@ -86,8 +89,10 @@ async function downloadDirectory(
   voice.settle();
   const { model = null, task_name: name = null } = ledger.request ?? {};
   const flags = readReportFlags(context);
-  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  return describeRun(context, { outcome, replayed: null, shownDir });
+  const canRetry = ledger.request !== null;
+  const advice = canRetry ? fetchAgain(outcome, shownDir) : { retryCommand: null };
+  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...advice });
+  return describeRun(context, { outcome, replayed: null, shownDir, canRetry });
 }
 
 /** Reports are of a whole directory. */

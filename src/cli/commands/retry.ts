@@ -17,6 +17,7 @@ import {
   unsentImages,
 } from "../../run/retry-run.ts";
 import { withRunLock } from "../../run/run-lock.ts";
+import type { Submissions } from "../../run/submissions.ts";
 import { createBudget } from "../budget.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { describeRun } from "../describe-run.ts";
@@ -26,16 +27,22 @@ import { stoppable } from "../stopping.ts";
 import { requireReachable, resolveTarget } from "../targets.ts";
 import { type ConnectedService, timeLimit, withService } from "../with-service.ts";
 
+const ANEW = "run the same command again: it gets what was finished, and after that sends what was cancelled";
+
 /** `imgbatch retry`: makes the failed images of a run anew, into the same directory. */
 export const run: RunCommand = async (context) => {
   const options = await readRetryOptions(context);
   const limit = timeLimit(context.signal, options.timeoutMs);
   try {
     return await withService(context, { workers: !options.dryRun }, (service) =>
-      stoppable({ ...context, signal: limit.signal }, service, options.cancelOnInterrupt, (inner) =>
-        withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
-          retry(inner, options, service),
-        ),
+      stoppable(
+        { ...context, signal: limit.signal },
+        service,
+        { ...options, anew: ANEW, fetches: true },
+        (inner, submissions) =>
+          withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
+            retry(inner, options, { service, submissions }),
+          ),
       ),
     );
   } finally {
@@ -46,7 +53,7 @@ export const run: RunCommand = async (context) => {
 async function retry(
   context: CommandContext,
   options: RetryCommandOptions,
-  service: ConnectedService,
+  { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { dir, shownDir, allowance, intervalMs, dryRun } = options;
   const { signal, output: voice } = context;
@@ -63,18 +70,20 @@ async function retry(
     clock: wallClock,
     voice,
     signal,
+    submissions,
   };
   // A run that kept its ZIPs goes on keeping them.
   const keepZip = (await readResults(dir)).some((line) =>
     line.files.some((file) => file.entry !== undefined),
   );
+  const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true };
   const images = unsentImages(ledger);
-  if (isRetryOpen(ledger) && !(options.withLost && images === 0)) {
+  if (isRetryOpen(ledger)) {
     if (dryRun) return describeDry(options, model, { images, batches: 0, refused: 0 });
     createBudget(options, model).approveImages(images);
     voice.note("an earlier retry is not finished: going on with it");
     const started = await resumeRetry(work);
-    return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
+    return finishRun(context, service, { ...started, ...run });
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
@@ -84,9 +93,10 @@ async function retry(
     return describeDry(options, model, { images: count, batches: plan.parts.length, refused: plan.refused });
   if (count === 0) return describeNothing(context, options, outcome, plan);
   if (plan.refused > 0) voice.note(refusedNote(plan.refused));
+  if (plan.missing > 0) voice.note(missingNote(plan.missing));
   createBudget(options, model).approveImages(count);
   const started = await startRetry(work, plan.parts);
-  return finishRun(context, service, { ...started, dir, shownDir, allowance, intervalMs, keepZip });
+  return finishRun(context, service, { ...started, ...run });
 }
 
 async function modelOf(ledger: Ledger, service: ConnectedService, signal: AbortSignal): Promise<ChosenModel> {
@@ -111,7 +121,7 @@ async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOu
       throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${batch.status}).`);
     batches.push(batch);
   }
-  return collectRun({ ...work, batches, keepZip });
+  return collectRun({ ...work, batches, keepZip, isForgiving: true });
 }
 
 function refusedNote(count: number): string {
@@ -119,15 +129,21 @@ function refusedNote(count: number): string {
   return `${are} refused for what the prompt says, and left out (--include-refused sends them again)`;
 }
 
+function missingNote(count: number): string {
+  const have = count === 1 ? "1 image is not here and has" : `${count} images are not here and have`;
+  return `${have} not failed: left out`;
+}
+
 function describeNothing(
   context: CommandContext,
   { shownDir, allowance }: RetryCommandOptions,
   outcome: RunOutcome,
-  { refused, unknown }: RetryPlan,
+  { refused, unknown, missing }: RetryPlan,
 ): CommandResult {
   const { output } = context;
   if (refused > 0) output.note(refusedNote(refused));
   if (unknown > 0) output.note(`the prompts of ${unknown} failed images are not in this directory`);
+  if (missing > 0) output.note(missingNote(missing));
   output.note("nothing to retry");
   return describeRun(context, { outcome, replayed: null, shownDir, allowance });
 }

@@ -12,6 +12,7 @@ import { readPromptFiles } from "../../run/prompts/prompt-files.ts";
 import type { PromptItem } from "../../run/prompts/prompt-item.ts";
 import { withRunLock } from "../../run/run-lock.ts";
 import { leaveRun, type StartedRun, startRun } from "../../run/start-run.ts";
+import type { Submissions } from "../../run/submissions.ts";
 import { createBudget, describeDryRun } from "../budget.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../command.ts";
 import { finishRun } from "../finish-run.ts";
@@ -19,6 +20,8 @@ import { nextCommand } from "../next-command.ts";
 import { stoppable } from "../stopping.ts";
 import { readSubmitOptions, type SubmitOptions } from "../submit-options.ts";
 import { type ConnectedService, timeLimit, withService } from "../with-service.ts";
+
+const ANEW = "the same command with --new makes all of it again";
 
 /** `imgbatch submit`: the whole job. Everything that can be wrong with the input is said before a service is needed. */
 export const run: RunCommand = async (context) => {
@@ -36,8 +39,8 @@ export const run: RunCommand = async (context) => {
     });
     const limited = { ...context, signal };
     return await withService(limited, { workers: !options.dryRun }, (service) =>
-      stoppable(limited, service, options.cancelOnInterrupt, (inner) =>
-        submit(inner, options, items, service),
+      stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
+        submit(inner, options, items, { service, submissions }),
       ),
     );
   } finally {
@@ -49,7 +52,7 @@ async function submit(
   context: CommandContext,
   options: SubmitOptions,
   items: readonly PromptItem[],
-  service: ConnectedService,
+  { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { signal, output: voice } = context;
   if (options.detach && service.kind === "own" && !options.dryRun) {
@@ -78,7 +81,8 @@ async function submit(
   const { approve } = budget;
   const clock = wallClock;
   return withRunLock(dir, { clock, signal }, async () => {
-    const started = await startRun({ plan, dir, service, keys, clock, voice, signal, approve });
+    const run = { plan, dir, service, keys, clock, voice, signal, submissions, approve };
+    const started = await startRun(run);
     if (options.detach) {
       await leaveRun(dir, started.ledger);
       return describeDetached(context, options, started);

@@ -55,7 +55,7 @@ export const retry: CommandSpec = {
   options: [
     {
       flags: "--include-refused",
-      description: "also what was refused for its prompt (SAFETY_BLOCKED, INVALID_ARGUMENT)",
+      description: "also what was refused for its prompt (SAFETY_BLOCKED, INVALID_ARGUMENT, a policy)",
     },
     {
       flags: "--include-lost",

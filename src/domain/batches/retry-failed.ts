@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { ItemErrorCode } from "../../contract/item-errors.ts";
+import { isRefusalCode } from "../../contract/item-errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import type { GroupEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
@@ -7,9 +7,6 @@ import type { Stores } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
 import { checkRequest, type RequestRules } from "./check-request.ts";
 import { type CreateBatchDeps, createBatch } from "./create-batch.ts";
-
-/** What the same request would meet again. */
-const REFUSALS: readonly ItemErrorCode[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"];
 
 /**
  * Makes the failed items of an ended batch again, as a new batch of the same key that is linked to it. Throws what
@@ -40,7 +37,7 @@ export async function retryRequest(
   if (!isTerminal(batch.status)) throw new ImgbatchError("USAGE", "The batch has not ended yet.");
   const { read } = deps.stores;
   const failed = read.items.page(batch.id, { status: "failed", afterPosition: -1, limit: batch.itemCount });
-  const wanted = failed.filter((item) => item.error === null || !REFUSALS.includes(item.error.code));
+  const wanted = failed.filter((item) => item.error === null || !isRefusalCode(item.error.code));
   if (wanted.length === 0) {
     const message =
       failed.length === 0 ? "No item has failed." : "The failed items were refused for what they ask.";

@@ -16,6 +16,10 @@ import { temporaryPath, tryToWrite } from "./image-target.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
 import { factsOf } from "./save-image.ts";
 
+/** No service has the images of requests that are over. */
+const WITHOUT_LEDGER =
+  "run the same command with another directory in --output: it makes and bills all images again";
+
 /** A line of `results.jsonl` of a real-time run: one for each image that was asked for, in the order of the input. */
 export interface RealtimeLine {
   custom_id: string;
@@ -45,7 +49,7 @@ export async function openRealtimeDirectory(
 ): Promise<Ledger> {
   const { inputSha256, settings } = plan;
   const { identity } = service;
-  const keyFingerprint = (await readLedger(dir))?.key_fingerprint ?? service.keyFingerprint;
+  const keyFingerprint = (await readLedger(dir, WITHOUT_LEDGER))?.key_fingerprint ?? service.keyFingerprint;
   const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256 });
   const facts = {
     baseUrl: identity,

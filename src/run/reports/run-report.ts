@@ -106,9 +106,13 @@ function costOf({ batches }: Ledger): number | null {
   return batches.length === 0 ? null : sum;
 }
 
-/** A word that a POSIX shell reads back as it is. */
-export function shellWord(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`;
+/**
+ * A name that a POSIX shell reads back as it is. A path that begins with `-` gets `./`, so that no command takes it for
+ * an option.
+ */
+export function shellWord(name: string): string {
+  const text = name.startsWith("-") ? `./${name}` : name;
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /** `images/a%20b.png`: a link from the directory of the run to one of its files. */

@@ -1,0 +1,16 @@
+import { TERMINAL_BATCH_STATUSES } from "../contract/statuses.ts";
+import type { Output } from "./command.ts";
+
+/** Tells which batches have ended, by what a command says of their progress. */
+export function watchEnds(output: Output): { output: Output; hasEnded: (id: string) => boolean } {
+  const ended = new Set<string>();
+  const isTerminal = (status: string) => TERMINAL_BATCH_STATUSES.some((each) => each === status);
+  const watched: Output = {
+    ...output,
+    event: (event) => {
+      if (event.event === "progress" && isTerminal(event.status)) ended.add(event.batch_id);
+      output.event(event);
+    },
+  };
+  return { output: watched, hasEnded: (id) => ended.has(id) };
+}
