@@ -40,7 +40,9 @@ function fitName(name: string): [stem: string, extension: string] {
 
 /** How an image is called, whatever its service calls it: by the id of its item, its number and its type. */
 export function imageFileName(customId: string, index: number, type: ImageMimeType): string {
-  const id = truncateBytes(customId.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_"), MAX_ID_BYTES);
+  // Dots alone would run into the one before the extension.
+  const plain = customId.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_").replace(/^\.+/, "_");
+  const id = truncateBytes(plain, MAX_ID_BYTES);
   return fitName(`${id}${index === 0 ? "" : `_${index + 1}`}.${IMAGE_EXTENSIONS[type]}`).join("");
 }
 

@@ -60,6 +60,18 @@ it("[SAVE-8] one image has one path, and no two have the same, whatever their id
       expect(new Set(paths.map((path) => path.normalize("NFC").toLowerCase())).size).toBe(paths.length);
       expect(take()).toEqual(paths);
     }),
+    {
+      examples: [
+        [
+          [
+            [".", 0],
+            ["..", 0],
+            ["_", 0],
+            ["..", 1],
+          ],
+        ],
+      ],
+    },
   );
 });
 

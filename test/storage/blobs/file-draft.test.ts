@@ -3,6 +3,7 @@ import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
+import { gate } from "../../support/gate.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 async function store() {
@@ -70,11 +71,14 @@ describe("lent bytes", () => {
     for (const key of keys) await blobs.put(`inputs/${key}`, Buffer.from(key));
     const memories = new Set<ArrayBufferLike>();
     let [running, most] = [0, 0];
+    const two = gate();
     const texts = await Promise.all(
       keys.toReversed().map((key) =>
         blobs.lend(`inputs/${key}`, async (bytes) => {
           memories.add(bytes.buffer);
           most = Math.max(most, ++running);
+          if (running === 2) two.open();
+          await two.promise;
           await new Promise((resolve) => setImmediate(resolve));
           running--;
           return String(bytes);
