@@ -19,10 +19,10 @@ import type { ZipEntry } from "./zip-reader.ts";
  */
 export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches> {
   const { http, batch, items, signal, voice } = job;
-  const name = job.keepZip ? zipName(batch.id) : `${PASSING_PREFIX}${zipName(batch.id)}`;
+  const name = nameOf(job);
   const target = join(job.dir, name);
   const zip: ZipJob = { http, batch, items, target, signal, voice };
-  const kept = existsSync(target) ? await takeAll(job, name, wanted).catch(refused(job)) : null;
+  const kept = await takeThere(job, wanted);
   if (kept !== null && kept.problems.size === 0) {
     if (!job.keepZip) await dropFile(target);
     return kept;
@@ -37,6 +37,16 @@ export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): P
     await dropFile(target);
     throw error;
   }
+}
+
+function nameOf({ keepZip, batch }: FetchJob): string {
+  return keepZip ? zipName(batch.id) : `${PASSING_PREFIX}${zipName(batch.id)}`;
+}
+
+/** What is in the ZIP that is here already; null when none is, or none that can be used. */
+export async function takeThere(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches | null> {
+  const name = nameOf(job);
+  return existsSync(join(job.dir, name)) ? takeAll(job, name, wanted).catch(refused(job)) : null;
 }
 
 /** A ZIP that is here already, kept or left by a crash, may be unusable; all else is no matter of the ZIP. */

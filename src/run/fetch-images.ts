@@ -6,7 +6,7 @@ import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { syncDirectory } from "../kernel/durable-file.ts";
 import { fetchByContent } from "./fetch-by-content.ts";
-import { fetchByZip } from "./fetch-by-zip.ts";
+import { fetchByZip, takeThere } from "./fetch-by-zip.ts";
 import { isOfTheZip } from "./fetch-errors.ts";
 import type { Fetched, Fetches, FetchJob } from "./fetch-job.ts";
 import type { ResultLine } from "./results.ts";
@@ -33,6 +33,8 @@ export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
   const missing = wanted.filter((item) => !byItem.has(item.customId));
   if (missing.length === 0) return { byItem, problems: new Map(), fetchedCount: 0 };
   if (job.batch.status === "output_deleted") {
+    const kept = job.keepZip ? await takeThere(job, missing) : null;
+    if (kept !== null && kept.problems.size === 0) return { ...kept, fetchedCount: 0 };
     throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${job.batch.id} were deleted.`);
   }
   const images = join(job.dir, IMAGES_FOLDER);

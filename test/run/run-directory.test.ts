@@ -262,6 +262,23 @@ it("[RUN-15] with --zip the ZIP stays, is checked inside, and a damaged one is f
   expect(bench.fake.count(/\/download/)).toBe(2);
 });
 
+it("[RUN-15] a kept ZIP that is whole is enough when the service's images were deleted, and a damaged one is not", async () => {
+  const bench = await createBench();
+  const before = await bench.submit(TWO, { keepZip: true });
+  const [batch] = bench.fake.batches;
+  if (batch !== undefined) batch.statuses = ["output_deleted"];
+  const again = await bench.submit(TWO, { keepZip: true });
+  expect(again.lines).toEqual(before.lines);
+  expect(again.fetchedCount).toBe(0);
+  const path = bench.path(before.lines[0]?.files[0]?.path ?? "");
+  const bytes = await readFile(path);
+  bytes[60] = (bytes[60] ?? 0) ^ 1;
+  await writeFile(path, bytes);
+  await expect(bench.submit(TWO, { keepZip: true })).rejects.toMatchObject({
+    code: "BATCH_IMAGE_OUTPUT_DELETED",
+  });
+});
+
 it("[RUN-16] a service that says less is read with tolerance and checked by CRC-32", async () => {
   const bench = await createBench({
     foreign: true,
