@@ -92,7 +92,12 @@ export async function createBatch(
     inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
     error: null,
   };
-  refuseUnaffordable(deps.stores.read, batch);
+  if (!isAffordable(deps.stores.read, batch)) {
+    // What is missing may be the hold of the batch that another process has just made of the same request.
+    const winner = replay(deps.stores.read, caller, request, idempotencyKey);
+    if (winner) return { batch: winner, replayed: true };
+    throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE");
+  }
   const hasFiles = request.items.some((item) => item.references.some(({ image }) => image !== null));
   try {
     const references = await storeReferences(deps.blobs, id, request);
@@ -184,9 +189,9 @@ function findParent(repositories: Repositories, caller: Caller, parentId: string
 }
 
 /** Spares the work of storing references for a batch that cannot be paid; the ledger decides for real. */
-function refuseUnaffordable(repositories: Repositories, batch: BatchRecord): void {
+function isAffordable(repositories: Repositories, batch: BatchRecord): boolean {
   const balance = repositories.accounts.byId(batch.accountId)?.balanceMicroUsd ?? 0;
-  if (balance < batch.holdMicroUsd) throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE");
+  return balance >= batch.holdMicroUsd;
 }
 
 /** What cannot be removed now is removed by the next start: no batch names it. */
