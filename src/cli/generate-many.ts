@@ -21,6 +21,7 @@ import type { GenerateOptions } from "./generate-options.ts";
 import { defaultRunDirectory, nextCommand, type Whereabouts } from "./next-command.ts";
 import { exitCodeOf, originLines } from "./report.ts";
 import { readReportFlags, writeRunReports } from "./run-reports.ts";
+import { stopWord } from "./stop-word.ts";
 import { withService } from "./with-service.ts";
 
 /** Failures are named up to this many; the results have them all. */
@@ -155,10 +156,8 @@ function judge(
 }
 
 function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): string {
-  const why = { INTERRUPTED: "Interrupted", TERMINATED: "Terminated", TIMEOUT: "Time is up" }[
-    String(stop.code)
-  ];
-  if (why === undefined) return stop.message;
+  const why = stopWord(stop);
+  if (why === null) return stop.message;
   return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way and may be billed.`;
 }
 

@@ -13,6 +13,7 @@ import type { PromptReference } from "../run/prompts/prompt-item.ts";
 import { shellWord } from "../run/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "./command.ts";
 import type { GenerateOptions } from "./generate-options.ts";
+import { stopWord } from "./stop-word.ts";
 import { withService } from "./with-service.ts";
 
 const TICK_MS = 1000;
@@ -70,11 +71,8 @@ async function whileTelling<T>(
 
 /** What a stop means for a request that has left. */
 function explainLoss(error: unknown): unknown {
-  if (!(error instanceof ImgbatchError)) return error;
-  const why = { INTERRUPTED: "Interrupted", TERMINATED: "Terminated", TIMEOUT: "Time is up" }[
-    String(error.code)
-  ];
-  if (why === undefined) return error;
+  const why = stopWord(error);
+  if (why === null || !(error instanceof ImgbatchError)) return error;
   return new ImgbatchError(error.code, `${why}: no image was saved; the request had left and may be billed.`);
 }
 

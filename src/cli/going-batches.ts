@@ -1,10 +1,9 @@
-import { TERMINAL_BATCH_STATUSES } from "../contract/statuses.ts";
+import { isTerminal } from "../contract/statuses.ts";
 import type { Output } from "./command.ts";
 
 /** Tells which batches have ended, by what a command says of their progress. */
 export function watchEnds(output: Output): { output: Output; hasEnded: (id: string) => boolean } {
   const ended = new Set<string>();
-  const isTerminal = (status: string) => TERMINAL_BATCH_STATUSES.some((each) => each === status);
   const watched: Output = {
     ...output,
     event: (event) => {

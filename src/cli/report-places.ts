@@ -1,7 +1,8 @@
 import { access, constants, stat } from "node:fs/promises";
-import { dirname, resolve } from "node:path";
+import { resolve } from "node:path";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { nearestThere } from "./nearest-there.ts";
 import type { TypedOptions } from "./option-values.ts";
 
 /**
@@ -27,24 +28,12 @@ export async function requireReportPlaces(options: TypedOptions, cwd: string): P
 
 /** Throws what the system would say later. */
 async function requirePlace(path: string): Promise<void> {
-  const facts = await statOrNull(path);
-  if (facts?.isDirectory()) throw systemError("EISDIR");
-  if (facts !== null) return access(path, constants.W_OK);
-  for (let dir = dirname(path); ; dir = dirname(dir)) {
-    const above = await statOrNull(dir);
-    if (above === null && dir !== dirname(dir)) continue;
-    if (above !== null && !above.isDirectory()) throw systemError("ENOTDIR");
-    return access(dir, constants.W_OK | constants.X_OK);
-  }
-}
-
-async function statOrNull(path: string) {
-  try {
-    return await stat(path);
-  } catch (error) {
-    if (["ENOENT", "ENOTDIR"].includes(String((error as NodeJS.ErrnoException).code))) return null;
-    throw error;
-  }
+  const place = await nearestThere(path);
+  const isDirectory = (await stat(place)).isDirectory();
+  if (place === path && isDirectory) throw systemError("EISDIR");
+  if (place === path) return access(path, constants.W_OK);
+  if (!isDirectory) throw systemError("ENOTDIR");
+  return access(place, constants.W_OK | constants.X_OK);
 }
 
 function systemError(code: string): Error {

@@ -8,6 +8,7 @@ import { describeCancel } from "./cancelled.ts";
 import type { CommandContext } from "./command.ts";
 import { watchEnds } from "./going-batches.ts";
 import { nextCommand } from "./next-command.ts";
+import { stopWord } from "./stop-word.ts";
 import { type ConnectedService, explainStop } from "./with-service.ts";
 
 /** How long a cancellation may take when somebody waits for the command to end. */
@@ -56,16 +57,10 @@ export async function stoppable<T>(
   }
 }
 
-const STOPS: Readonly<Record<string, string>> = {
-  INTERRUPTED: "Interrupted",
-  TERMINATED: "Terminated",
-  TIMEOUT: "Time is up",
-};
-
 /** Why the work ended before its end; null when it was not stopped. What went wrong only after an interruption counts less. */
 function stopOf({ reason }: AbortSignal, error: unknown): ImgbatchError | null {
   const stop = reason instanceof ImgbatchError && reason.code !== "TIMEOUT" ? reason : error;
-  return stop instanceof ImgbatchError && Object.hasOwn(STOPS, stop.code) ? stop : null;
+  return stop instanceof ImgbatchError && stopWord(stop) !== null ? stop : null;
 }
 
 /** The creates of a command: an interruption that is to cancel them gives them a time for their answers. */
@@ -101,7 +96,7 @@ function explain(
   going: readonly string[],
 ): Error {
   const open = describeOpen(submissions);
-  const why = STOPS[stop.code] ?? stop.message;
+  const why = stopWord(stop) ?? stop.message;
   if (open !== null) {
     const known = going.length === 0 ? why : explainStop(stop, kind, going).message.replace(/\.$/, "");
     return new ImgbatchError(stop.code, `${known}; ${open}.`, { advice: AGAIN });

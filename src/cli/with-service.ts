@@ -7,6 +7,7 @@ import { EMBEDDED, keyFingerprint, type RunService } from "../run/service-identi
 import { describeAttempt } from "./attempts.ts";
 import type { CommandContext } from "./command.ts";
 import type { ServiceConnection } from "./service-connection.ts";
+import { stopWord } from "./stop-word.ts";
 
 export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
@@ -90,11 +91,8 @@ export function explainStop<Thrown>(
   kind: ServiceConnection["kind"],
   batchIds: readonly string[],
 ): Thrown | ImgbatchError {
-  if (!(error instanceof ImgbatchError) || batchIds.length === 0) return error;
-  const why = { INTERRUPTED: "Interrupted", TERMINATED: "Terminated", TIMEOUT: "Time is up" }[
-    String(error.code)
-  ];
-  if (why === undefined) return error;
+  const why = stopWord(error);
+  if (why === null || !(error instanceof ImgbatchError) || batchIds.length === 0) return error;
   const [verb, resume] = batchIds.length === 1 ? ["goes", "runs"] : ["go", "run"];
   // The service of another process may be one that stays, or end with that process's command.
   const fate = {

@@ -67,7 +67,7 @@ export function readBatch(value: unknown): Batch | null {
   return {
     id: wire.id,
     status,
-    isDone: isTerminal(status as BatchStatus),
+    isDone: isTerminal(status),
     name: wire.task_name ?? null,
     model: wire.model ?? null,
     parentId: wire.parent_batch_id ?? null,

@@ -56,6 +56,11 @@ export interface BatchItem {
   raw: Record<string, unknown>;
 }
 
+/** Whether the service has images of an item. */
+export function hasImages({ status, imageCount }: Pick<BatchItem, "status" | "imageCount">): boolean {
+  return status === "success" && imageCount > 0;
+}
+
 export function readItem(value: unknown): BatchItem | null {
   const parsed = itemSchema.safeParse(value);
   if (!parsed.success) return null;

@@ -19,8 +19,9 @@ export const TERMINAL_BATCH_STATUSES: readonly BatchStatus[] = [
   "output_deleted",
 ];
 
-export function isTerminal(status: BatchStatus): boolean {
-  return TERMINAL_BATCH_STATUSES.includes(status);
+/** Of a status that is not known, such as another service's, it is not. */
+export function isTerminal(status: string): boolean {
+  return TERMINAL_BATCH_STATUSES.some((each) => each === status);
 }
 
 export const ITEM_STATUSES = ["pending", "success", "failed"] as const;

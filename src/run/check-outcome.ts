@@ -1,5 +1,5 @@
 import type { Batch } from "../client/read-batch.ts";
-import type { BatchItem } from "../client/read-lists.ts";
+import { type BatchItem, hasImages } from "../client/read-lists.ts";
 import { type ErrorCode, ImgbatchError } from "../contract/errors.ts";
 import { CLIENT } from "./missing-images.ts";
 import type { ResultLine } from "./results.ts";
@@ -39,8 +39,8 @@ export function requireAskedFor(ids: readonly string[], lines: readonly ResultLi
  * Rules: RUN-16, SAVE-2.
  */
 export function errorOf(item: BatchItem, batch: Batch): ResultLine["error"] | null {
-  const { status, imageCount } = item;
-  if (status === "success" && imageCount > 0) return null;
+  const { status } = item;
+  if (hasImages(item)) return null;
   if (status === "failed") return item.error;
   if (item.error !== null && status !== "pending" && status !== "success") return item.error;
   const without = status === "success" ? " and lists no image of it" : "";

@@ -4,8 +4,8 @@ import type { PromptItem } from "./prompts/prompt-item.ts";
 import { textOf } from "./prompts/spool.ts";
 
 /**
- * SHA-256 of what is asked for: of the canonical JSON of `head` with the items, ids and all, as its `items`; without ever holding
- * more of it than one item.
+ * SHA-256 of what is asked for: of the canonical JSON of `head` with the items, ids and all, as its `items`; without
+ * ever holding more of it than one item.
  * Rule: PLAN-3.
  */
 export function contentHash(

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { BatchItem } from "../client/read-lists.ts";
+import { type BatchItem, hasImages } from "../client/read-lists.ts";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { syncDirectory } from "../kernel/durable-file.ts";
@@ -28,7 +28,7 @@ const FEW = 8;
  * Rules: RUN-4, RUN-19, RUN-20, SAVE-1.
  */
 export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
-  const wanted = job.wanted.filter((item) => item.status === "success" && item.imageCount > 0);
+  const wanted = job.wanted.filter(hasImages);
   const byItem = job.keepZip ? new Map<string, Fetched>() : await soundItems(job, wanted);
   const missing = wanted.filter((item) => !byItem.has(item.customId));
   if (missing.length === 0) return { byItem, problems: new Map(), fetchedCount: 0 };

@@ -1,4 +1,4 @@
-import type { BatchItem } from "../client/read-lists.ts";
+import { type BatchItem, hasImages } from "../client/read-lists.ts";
 import type { ImgbatchError } from "../contract/errors.ts";
 import type { FetchedImages } from "./fetch-images.ts";
 import { type FetchJob, fileAt } from "./fetch-job.ts";
@@ -11,7 +11,7 @@ import { isSound } from "./sound-files.ts";
  */
 export async function whatIsHere(job: FetchJob, reason: ImgbatchError): Promise<FetchedImages> {
   const here: FetchedImages = { byItem: new Map(), problems: new Map(), fetchedCount: 0 };
-  for (const item of job.wanted.filter(({ status, imageCount }) => status === "success" && imageCount > 0)) {
+  for (const item of job.wanted.filter(hasImages)) {
     const files = await soundFiles(job, item);
     const isWhole = files.length === item.imageCount;
     if (!isWhole) here.problems.set(item.customId, reason);

@@ -1,7 +1,8 @@
 import { access, constants, stat, statfs } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { isOwned } from "../../checkup.ts";
 import { DATA_FILES } from "../../contract/data-directory.ts";
+import { nearestThere } from "../nearest-there.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
 const MIB = 1024 * 1024;
@@ -52,16 +53,6 @@ export async function checkDirectory(
   if (free < COMFORTABLE_BYTES) return [warn(check, `${place}: ${shown}`, advice)];
   const isNew = place === directory ? "" : " (made when it is needed)";
   return [ok(check, `${directory}${isNew}, ${shown}`)];
-}
-
-async function nearestThere(directory: string): Promise<string> {
-  for (let at = directory; ; at = dirname(at)) {
-    const isThere = await stat(at).then(
-      () => true,
-      ({ code }: NodeJS.ErrnoException) => code !== "ENOENT" && code !== "ENOTDIR",
-    );
-    if (isThere || at === dirname(at)) return at;
-  }
 }
 
 /** Whether others can read the key of the embedded service. */

@@ -1,4 +1,4 @@
-import { TERMINAL_BATCH_STATUSES } from "../../contract/statuses.ts";
+import { isTerminal } from "../../contract/statuses.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { Ledger } from "../ledger.ts";
@@ -99,8 +99,7 @@ function toImage(line: EndedImage, prompt: string | null): ReportImage {
 function costOf({ batches }: Ledger): number | null {
   let sum = 0;
   for (const { actual_cost, status } of batches) {
-    const hasEnded = TERMINAL_BATCH_STATUSES.some((each) => each === status);
-    if (actual_cost === null || !hasEnded) return null;
+    if (actual_cost === null || status === null || !isTerminal(status)) return null;
     sum += numberToMicros(actual_cost);
   }
   return batches.length === 0 ? null : sum;
