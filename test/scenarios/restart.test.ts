@@ -54,6 +54,19 @@ describe("a restart", () => {
     expect(existsSync(halfKey)).toBe(false);
   });
 
+  it("[DATA-4] removes an image that came to be stored after the images of its batch were deleted", async () => {
+    const first = await startTestService();
+    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    await first.until(id);
+    expect((await first.ask(`/${id}/outputs`, { method: "DELETE" })).status).toBe(200);
+    await first.close(0);
+    const { blobs } = await openBeside(first.data);
+    expect(await blobs.list("outputs/")).toEqual([]);
+    await blobs.put(`outputs/${id}/7-abc-0`, await tinyPng());
+    await startTestService({ data: first.data });
+    expect(await blobs.list("outputs/")).toEqual([]);
+  });
+
   it("[RESULT-1] an image whose file is gone or damaged is found out before anything is paid", async () => {
     const last = gate();
     const provider = new FakeProvider({ concurrency: 1 });

@@ -117,7 +117,7 @@ export interface BatchRepository {
   waitingQueues(): BatchQueue[];
   /** Batches whose images are not made yet, of any provider but these. */
   unmadeByOthers(providers: readonly string[]): BatchRecord[];
-  /** Batches that failed or were cancelled after the time. */
+  /** Batches that failed or were cancelled after the time, and those that ended since and whose images were deleted. */
   stoppedSince(ms: number): BatchRecord[];
   /** Items without an outcome, of all batches that are at work. */
   pendingItemCount(): number;

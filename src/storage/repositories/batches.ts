@@ -86,9 +86,11 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
       return all(unmade.where("provider", "not in", [...providers]).orderBy("seq")).map(toBatchRecord);
     },
     stoppedSince: (ms) =>
-      all(batches().where("status", "in", ["failed", "cancelled"]).where("ended_at_ms", ">", ms)).map(
-        toBatchRecord,
-      ),
+      all(
+        batches()
+          .where("status", "in", ["failed", "cancelled", "output_deleted"])
+          .where("ended_at_ms", ">", ms),
+      ).map(toBatchRecord),
     pendingItemCount: () => {
       const pending = sql<number | null>`sum(item_count - success_count - fail_count)`;
       const atWork = BATCH_STATUSES.filter((status) => !isTerminal(status));
