@@ -1,15 +1,34 @@
+import { execFileSync } from "node:child_process";
+import { readdirSync, statSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
 /** Names the directory, in the environment, in which all directories of a run of the tests are. */
 export const SUITE_ROOT = "IMGBATCH_TEST_ROOT";
+
+const REPOSITORY = resolve(import.meta.dirname, "../..");
+
+/** Tests of the command line run the built program: it is built when it is missing or older than its sources. */
+function buildWhenStale(): void {
+  const built = modifiedAt(join(REPOSITORY, "dist/cli/main.js"));
+  const sources = readdirSync(join(REPOSITORY, "src"), { recursive: true, encoding: "utf8" });
+  const paths = ["tsconfig.json", "package.json", "src", ...sources.map((name) => join("src", name))];
+  if (paths.every((path) => modifiedAt(join(REPOSITORY, path)) < built)) return;
+  execFileSync("npm", ["run", "--silent", "build"], { cwd: REPOSITORY, stdio: "inherit" });
+}
+
+/** Milliseconds; 0 for a file that does not exist. A directory changes when an entry is added or removed. */
+function modifiedAt(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+}
 
 /**
  * One directory for everything that a run writes. Each test's part is searched for secrets and removed by the test;
  * what is left in the end, by tests that were killed or children that outlived them, is searched here.
  */
 export default async function setup(): Promise<() => Promise<void>> {
+  buildWhenStale();
   const root = await mkdtemp(join(tmpdir(), "imgbatch-suite-"));
   process.env[SUITE_ROOT] = root;
   return async () => {

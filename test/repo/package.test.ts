@@ -1,0 +1,43 @@
+import { execFile } from "node:child_process";
+import { cp, readdir } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+import { tempDir } from "../support/temp-dir.ts";
+
+const REPOSITORY = resolve(import.meta.dirname, "../..");
+const run = promisify(execFile);
+
+describe("the package", () => {
+  it("[REPO-7] packed and installed globally into an empty prefix, it runs the main job", {
+    timeout: 180_000,
+  }, async () => {
+    const directory = await tempDir();
+    const npm = (...args: string[]) =>
+      run("npm", [...args, "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"], {
+        cwd: REPOSITORY,
+      });
+    const { stdout: packed } = await npm("pack", "--json", "--pack-destination", directory);
+    const [{ filename, files }] = JSON.parse(packed);
+    const names = files.map(({ path }: { path: string }) => path.split("/")[0]);
+    expect([...new Set(names)].sort()).toEqual(
+      ["CHANGELOG.md", "LICENSE", "README.md", "bin", "dist", "package.json", "templates"].sort(),
+    );
+
+    const prefix = join(directory, "prefix");
+    await npm("install", "--global", "--prefix", prefix, join(directory, filename));
+    // Compiling this part takes minutes and is no matter of the package: the compiled one is copied.
+    const native = "node_modules/better-sqlite3/build";
+    const installed = join(prefix, "lib/node_modules/imgbatch");
+    await cp(join(REPOSITORY, native), join(installed, native), { recursive: true });
+
+    const output = join(directory, "out");
+    const environment = { PATH: process.env.PATH, HOME: directory, IMGBATCH_DATA: join(directory, "data") };
+    await run(
+      join(prefix, "bin/imgbatch"),
+      ["submit", join(installed, "templates/prompts.jsonl"), "--output", output],
+      { cwd: directory, env: environment },
+    );
+    expect((await readdir(join(output, "images"))).length).toBeGreaterThan(0);
+  });
+});
