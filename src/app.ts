@@ -24,6 +24,7 @@ import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
 import { listen } from "./server/listen.ts";
+import { withPathTargets } from "./server/path-targets.ts";
 import { RequestLimits } from "./server/request-limits.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
 import { storageFailure } from "./storage/disk-trouble.ts";
@@ -136,6 +137,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const apiDeps: ApiDeps = {
       ...workerDeps,
       limits: config.limits,
+      server: { ...config.server, host: options.address.host },
       storageUriPrefixes: config.storageUriPrefixes,
       models: config.models,
       groups: config.groups,
@@ -145,7 +147,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       realtimeOffer,
       requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
-      failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock),
+      failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
+        countsLoopback: config.server.trustProxy !== false,
+      }),
       offer: (model) => offerOf(providers, rates, model),
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
@@ -168,7 +172,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       );
     }
     undo.push(() => realtime.stop());
-    const listening = await listen(app, options.address, { log });
+    const listening = await listen(withPathTargets(app), options.address, { log });
     undo.push(() => listening.close(graceMs, () => realtime.stop()));
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },

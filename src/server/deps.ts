@@ -7,11 +7,14 @@ import type { Realtime, RealtimeOffer } from "../domain/realtime/generate.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./download-slots.ts";
 import type { FailedAuthLimit } from "./failed-auth-limit.ts";
+import type { Reach } from "./middleware/known-host.ts";
 import type { RequestLimits } from "./request-limits.ts";
 
 /** What the handlers of the API work with. */
 export interface ApiDeps extends CreateBatchDeps {
   limits: Limits;
+  /** `trustProxy`: which proxies are believed about a caller's address, as Express' `trust proxy` takes it. */
+  server: Reach & { trustProxy: boolean | number | string[] };
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];

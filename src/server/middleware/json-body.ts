@@ -56,10 +56,15 @@ function refuseOtherTypes(request: Request): void {
   if (isTyped && request.is(["json", "+json"]) === false) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");
   }
-  const encoding = (request.get("content-encoding") ?? "").trim().toLowerCase();
-  if (encoding !== "" && encoding !== "identity") {
-    const message = "Content-Encoding: send the body as it is, not compressed.";
-    throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE", message, { param: "Content-Encoding" });
+  // Both headers can say that the body is compressed; chunks are no compression.
+  for (const [header, plain] of [
+    ["Content-Encoding", "identity"],
+    ["Transfer-Encoding", "chunked"],
+  ] as const) {
+    const encoding = (request.get(header) ?? "").trim().toLowerCase();
+    if (encoding === "" || encoding === plain) continue;
+    const message = `${header}: send the body as it is, not compressed.`;
+    throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE", message, { param: header });
   }
 }
 
