@@ -23,7 +23,9 @@ import type { ApiDeps } from "./server/deps.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
+import { BodyBudgets } from "./server/intake/body-room.ts";
 import { listen } from "./server/listen.ts";
+import { JsonParser } from "./server/parse-json.ts";
 import { withPathTargets } from "./server/path-targets.ts";
 import { RequestLimits } from "./server/request-limits.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
@@ -147,6 +149,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       realtimeOffer,
       requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
+      bodyBudgets: new BodyBudgets(),
+      jsonParser: new JsonParser(),
       failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
         countsLoopback: config.server.trustProxy !== false,
       }),

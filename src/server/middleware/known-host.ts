@@ -48,7 +48,9 @@ export function requireKnownHost({ host, publicUrl }: Reach): RequestHandler {
  * the dot behind a whole name. Null for anything else, such as a host with a user.
  */
 export function hostOf(text: string): string | null {
-  const host = /^(\[[\da-f:.]{2,45}(?:%[\w.~%-]{1,64})?\]|[^\s/?#@\\:[\]]{1,254})(?::\d{0,5})?$/i.exec(text)?.[1];
+  const host = /^(\[[\da-f:.]{2,45}(?:%[\w.~%-]{1,64})?\]|[^\s/?#@\\:[\]]{1,254})(?::\d{0,5})?$/i.exec(
+    text,
+  )?.[1];
   const url = `http://${host?.replace(/%.*\]$/, "]").replace(/\.$/, "")}`;
   return host !== undefined && URL.canParse(url) ? new URL(url).hostname : null;
 }
