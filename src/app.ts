@@ -23,7 +23,10 @@ import type { ApiDeps } from "./server/deps.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
 import { buildExpressApp } from "./server/express-app.ts";
 import { FailedAuthLimit } from "./server/failed-auth-limit.ts";
+import { BodyBudgets } from "./server/intake/body-room.ts";
 import { listen } from "./server/listen.ts";
+import { JsonParser } from "./server/parse-json.ts";
+import { withPathTargets } from "./server/path-targets.ts";
 import { RequestLimits } from "./server/request-limits.ts";
 import { acquireDataLockPatiently } from "./storage/data-lock.ts";
 import { storageFailure } from "./storage/disk-trouble.ts";
@@ -136,6 +139,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const apiDeps: ApiDeps = {
       ...workerDeps,
       limits: config.limits,
+      server: { ...config.server, host: options.address.host },
       storageUriPrefixes: config.storageUriPrefixes,
       models: config.models,
       groups: config.groups,
@@ -145,7 +149,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       realtimeOffer,
       requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
-      failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock),
+      bodyBudgets: new BodyBudgets(),
+      jsonParser: new JsonParser(),
+      failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
+        countsLoopback: config.server.trustProxy !== false,
+      }),
       offer: (model) => offerOf(providers, rates, model),
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
@@ -168,7 +176,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       );
     }
     undo.push(() => realtime.stop());
-    const listening = await listen(app, options.address, { log });
+    const listening = await listen(withPathTargets(app), options.address, { log });
     undo.push(() => listening.close(graceMs, () => realtime.stop()));
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },

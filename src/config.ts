@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import envPaths from "env-paths";
 import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
@@ -61,18 +62,49 @@ const DEFAULT_MODELS = [
   { id: "vendorx-3.1-flash-lite-image", ratios: "extended", sizes: ["1K"], prices: { "1K": 0.0336 } },
 ] as z.input<typeof modelSchema>[];
 
+const httpUrl = z.url({ protocol: /^https?$/ });
+
+/** What stands for several subnets, as Express takes it. */
+const SUBNETS = ["loopback", "linklocal", "uniquelocal"];
+
+function isSubnet(text: string): boolean {
+  const [, address = "", bits] = /^([^/]+)(?:\/([1-9]\d*))?$/.exec(text) ?? [];
+  const family = isIP(address);
+  return SUBNETS.includes(text) || (family > 0 && Number(bits ?? 0) <= (family === 6 ? 128 : 32));
+}
+
+const trustProxySchema = z
+  .union(
+    [
+      z.boolean(),
+      z.int().min(1),
+      z.array(
+        z
+          .string()
+          .refine(isSubnet, `must be an address, a subnet such as "10.0.0.0/8", or ${SUBNETS.join(", ")}`),
+      ),
+    ],
+    {
+      error:
+        "must be true, false, the number of proxies (1 or more), or a list of their addresses and subnets",
+    },
+  )
+  .describe("whose X-Forwarded-For tells the address of a caller; false: nobody's");
+
 const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
   new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;
 
 /** `imgbatch.config.json`, with every default. */
 export const configSchema = z.strictObject({
   $schema: z.string().optional(),
-  baseUrl: z
-    .url({ protocol: /^https?$/ })
-    .nullable()
-    .default(null),
+  baseUrl: httpUrl.nullable().default(null),
   server: z
-    .strictObject({ host: z.string().default("127.0.0.1"), port: z.int().min(0).max(65535).default(8787) })
+    .strictObject({
+      host: z.string().default("127.0.0.1"),
+      port: z.int().min(0).max(65535).default(8787),
+      publicUrl: httpUrl.nullable().default(null).describe("the URL under which clients know the service"),
+      trustProxy: trustProxySchema.default(false),
+    })
     .prefault({}),
   features: z
     .strictObject({

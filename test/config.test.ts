@@ -1,5 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import express from "express";
 import { describe, expect, it } from "vitest";
 import { dataDirectoryOf, loadConfig, onlyDraws, parseConfig } from "../src/config.ts";
 import { DEFAULT_LIMITS } from "../src/contract/limits.ts";
@@ -33,11 +34,45 @@ describe("the configuration", () => {
     [{ limit: {} }, 'Unrecognized key: "limit"'],
     [{ limits: { zipItem: 1 } }, 'limits: Unrecognized key: "zipItem"'],
     [{ server: { port: "80" } }, "server.port: "],
+    [{ server: { publicUrl: "images.example.org" } }, "server.publicUrl: "],
+    [{ server: { publicUrl: "ftp://images.example.org" } }, "server.publicUrl: "],
+    [{ server: { trustProxy: "loopback" } }, "server.trustProxy: must be true, false, the number of proxies"],
+    [{ server: { trustProxy: 0 } }, "server.trustProxy: "],
+    [{ server: { trustProxy: 1.5 } }, "server.trustProxy: "],
+    [{ server: { trustProxy: null } }, "server.trustProxy: must be true, false"],
+    [{ server: { trustProxy: [1] } }, "server.trustProxy: "],
+    [{ server: { trustProxy: ["loopback", "10.0.0.0/33"] } }, "server.trustProxy.1: must be an address"],
+    [{ server: { trustProxy: ["10.0.0.0/0"] } }, "server.trustProxy.0: must be an address"],
+    [{ server: { trustProxy: ["::1/129"] } }, "server.trustProxy.0: must be an address"],
+    [{ server: { trustProxy: ["proxy.lan"] } }, "server.trustProxy.0: must be an address"],
     [{ models: [{ id: "a" }, { id: "a" }] }, "models: has two models with one id"],
     [{ providers: [{ name: "p", type: "magic" }] }, "providers.0.type: "],
   ])("[CONF-3] %j is an error that names the file and the key", (value, problem) => {
     expect(() => parseConfig(value, "some/file.json")).toThrow(problem);
     expect(() => parseConfig(value, "some/file.json")).toThrow("some/file.json: ");
+  });
+
+  it.each([
+    [true],
+    [false],
+    [2],
+    [[]],
+    [
+      [
+        "127.0.0.1",
+        "10.0.0.0/8",
+        "::1",
+        "fc00::/7",
+        "::ffff:10.0.0.1",
+        "loopback",
+        "linklocal",
+        "uniquelocal",
+      ],
+    ],
+  ])("[CONF-2] server.trustProxy takes what Express takes: %j", (trustProxy) => {
+    const { server } = parseConfig({ server: { trustProxy } }, "test");
+    expect(() => express().set("trust proxy", server.trustProxy)).not.toThrow();
+    expect(server).toEqual({ host: "127.0.0.1", port: 8787, publicUrl: null, trustProxy });
   });
 
   it("[CONF-3] broken text is an error that names the line, and a named file must be there", async () => {

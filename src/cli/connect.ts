@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { dataDirectoryOf, type Environment, loadConfig, readEnvironment } from "../config.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { isLoopback } from "../kernel/loopback.ts";
 import type { GlobalOptions, Output } from "./command.ts";
 import { connectEmbedded, credentialsIfRunningAt } from "./embedded.ts";
 import type { ServiceConnection } from "./service-connection.ts";
@@ -35,7 +36,7 @@ export async function connect(
     baseUrl,
     apiKey: own?.api_key ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
     kind: "remote",
-    isLocal: isLoopback(baseUrl),
+    isLocal: isLoopback(new URL(baseUrl).hostname),
     close: async () => {},
   };
 }
@@ -53,11 +54,6 @@ function checkedUrl(text: string): string {
     );
   }
   return url.href.replace(/\/+$/, "");
-}
-
-function isLoopback(baseUrl: string): boolean {
-  const { hostname } = new URL(baseUrl);
-  return hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
 }
 
 type Input = Pick<Surroundings, "stdin" | "signal">;

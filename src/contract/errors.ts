@@ -87,6 +87,11 @@ export const SERVICE_ERRORS = {
   REALTIME_CANCELLED: e(499, "temporary", "The request was cancelled."),
   REALTIME_STOPPING: retryable(503, "temporary", "The service is stopping; nothing was made or billed."),
   MALFORMED_REQUEST: e(400, "usage", "This is not HTTP as the service speaks it."),
+  MISDIRECTED_REQUEST: e(
+    421,
+    "usage",
+    "Host: the service does not go by this name; call it by its address, or set `server.publicUrl` in its configuration to the URL that you call.",
+  ),
   REQUEST_TIMEOUT: retryable(408, "temporary", "The request took too long to arrive."),
   REQUEST_HEADERS_TOO_LARGE: e(431, "usage", "The headers of the request are too large."),
   REQUEST_TOO_LARGE: e(413, "usage", "The request body is too large."),

@@ -35,6 +35,9 @@ export interface GenerateContentBody {
   };
 }
 
+/** A null field is an absent one. */
+const hasField = (part: object) => Object.values(part).some((value) => value != null);
+
 const inlineData = z.object({
   mimeType: z.string(),
   data: z.string().describe("Base64 of either alphabet, padded or not, without a data URL prefix"),
@@ -50,12 +53,14 @@ export const generateContentSchema = z.object({
       role: z.string().nullish().describe("`user` or `model`; absent: `user`"),
       parts: z
         .array(
-          z.object({
-            text: z.string().nullish(),
-            inlineData: inlineData.nullish(),
-            fileData: z.unknown().optional().describe("refused: send the image itself"),
-            thought: z.boolean().nullish().describe("an interim image of an earlier answer: ignored"),
-          }),
+          z
+            .looseObject({
+              text: z.string().nullish(),
+              inlineData: inlineData.nullish(),
+              fileData: z.unknown().optional().describe("refused: send the image itself"),
+              thought: z.boolean().nullish().describe("an interim image of an earlier answer: ignored"),
+            })
+            .refine(hasField, "must not be empty: a text, or an image as inlineData"),
         )
         .nullish(),
     }),

@@ -52,6 +52,8 @@ export const FIXED_LIMITS = {
   referencePixels: 64_000_000,
   referencePixelsPerRequest: 400_000_000,
   promptPreviewChars: 120,
+  /** Of each list of a real-time body; the parts of all messages count as one. */
+  realtimeEntries: 1000,
   jsonDepth: 64,
   jsonElements: 200_000,
   batchPageDefault: 20,

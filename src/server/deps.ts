@@ -7,11 +7,16 @@ import type { Realtime, RealtimeOffer } from "../domain/realtime/generate.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./download-slots.ts";
 import type { FailedAuthLimit } from "./failed-auth-limit.ts";
+import type { BodyBudgets } from "./intake/body-room.ts";
+import type { Reach } from "./middleware/known-host.ts";
+import type { JsonParser } from "./parse-json.ts";
 import type { RequestLimits } from "./request-limits.ts";
 
 /** What the handlers of the API work with. */
 export interface ApiDeps extends CreateBatchDeps {
   limits: Limits;
+  /** `trustProxy`: which proxies are believed about a caller's address, as Express' `trust proxy` takes it. */
+  server: Reach & { trustProxy: boolean | number | string[] };
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
@@ -24,6 +29,8 @@ export interface ApiDeps extends CreateBatchDeps {
   requestLimits: RequestLimits;
   inspector: ImageInspector;
   slots: DownloadSlots;
+  bodyBudgets: BodyBudgets;
+  jsonParser: JsonParser;
   failedAuth: FailedAuthLimit;
   log: Log;
   /** Tells this run of the service from any other program that may get its address. */

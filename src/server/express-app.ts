@@ -8,6 +8,7 @@ import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
 import { guardConnection } from "./middleware/connection-guard.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
+import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
 import { readColons } from "./native-api/model-path.ts";
 import { nativeRoutes } from "./native-api/routes.ts";
@@ -20,6 +21,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.disable("etag");
   app.enable("case sensitive routing");
   app.enable("strict routing");
+  app.set("trust proxy", deps.server.trustProxy);
   app.use(requestId(deps.ids));
   app.use(readColons);
   app.use(accessLog(deps));
@@ -27,6 +29,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(metrics.observe);
   app.use(guardConnection);
   app.use(refuseKeyInUrl);
+  app.use(requireKnownHost(deps.server));
   app.use(operationsRoutes(deps, metrics));
   // A router would take its mount path with a trailing slash for the path itself.
   app.all([`${routes.batches}/`, `${routes.nativeModels}/`, `${routes.sharedModels}/`], notFound);

@@ -4,19 +4,23 @@ import { runInNewContext } from "node:vm";
 const QUIET_MS = 1000;
 
 let collect: (() => void) | undefined;
-let timer: NodeJS.Timeout | undefined;
 
-/**
- * Asks the engine to give back the memory of large bodies a moment after the last one was answered; on its own it
- * does so only when more is asked for, which an idle service never does. Takes some 20 ms, once. `isQuiet` says
- * whether no body is there by then: otherwise the next one to leave asks again.
- * Rule: LOAD-6.
- */
-export function freeMemorySoon(isQuiet: () => boolean): void {
-  clearTimeout(timer);
-  timer = setTimeout(() => {
-    if (isQuiet()) collectNow();
-  }, QUIET_MS).unref();
+/** Gives back the memory of the large bodies of one service. */
+export class MemoryReturn {
+  #timer: NodeJS.Timeout | undefined;
+
+  /**
+   * Asks the engine for it a moment after the last body was answered; on its own the engine gives it back only when more
+   * is asked for, which an idle service never does. Takes some 20 ms, once. `isQuiet` says whether no body is there by
+   * then: otherwise the next one to leave asks again.
+   * Rule: LOAD-6.
+   */
+  soon(isQuiet: () => boolean): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      if (isQuiet()) collectNow();
+    }, QUIET_MS).unref();
+  }
 }
 
 function collectNow(): void {

@@ -1,6 +1,5 @@
-import { createServer, type Server, type ServerOptions } from "node:http";
+import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Express } from "express";
 import { ImgbatchError } from "../contract/errors.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { refuseUnparsed } from "./refuse-unparsed.ts";
@@ -41,11 +40,13 @@ const LAST_WORDS_MS = 500;
  * Rules: API-8, LOAD-4.
  */
 export async function listen(
-  app: Express,
+  app: RequestListener,
   address: { host: string; port: number },
   options: { log?: Log; http?: ServerOptions; maxConnections?: number } = {},
 ): Promise<Listening> {
   const server = createServer({ ...OPTIONS, ...options.http }, app);
+  // Node drops the headers behind the first 2000 silently; the bound on their bytes is enough.
+  server.maxHeadersCount = 0;
   server.maxConnections = options.maxConnections ?? MAX_CONNECTIONS;
   refuseUnparsed(server, options.log ?? silentLog);
   // Node would say "continue" before any check; the body is asked for by its reader, once the request may go on.

@@ -51,6 +51,10 @@ function factsOf(limits: Limits): Record<string, Schema> {
       description: `standard Base64 without a data URL prefix, at most ${mib(limits.referenceImageBytes)} when decoded`,
     },
     "ReferenceImage.storage_uri": { description: "refused unless the operator allows prefixes" },
+    "GenerateContent.contents": {
+      maxItems: FIXED_LIMITS.realtimeEntries,
+      description: `at most ${FIXED_LIMITS.realtimeEntries} parts in all of them together`,
+    },
     "Item.mime_type": { description: "the type of the stored image; null until there is one" },
     "Item.image_count": { minimum: 0 },
     "Item.error": { description: `set when failed; \`code\` is one of ${ITEM_ERROR_CODES.join(", ")}` },

@@ -8,7 +8,7 @@ export const OPENAPI_PATH = "/openapi.json";
 export const METRICS_PATH = "/metrics";
 
 /** Every operation can answer these. */
-export const EVERYWHERE: readonly ServiceErrorCode[] = ["INTERNAL_ERROR"];
+export const EVERYWHERE: readonly ServiceErrorCode[] = ["MISDIRECTED_REQUEST", "INTERNAL_ERROR"];
 
 /** Every operation of the batch API can answer these. */
 export const WITH_KEY: readonly ServiceErrorCode[] = [

@@ -17,27 +17,32 @@ const MIB = 1024 * 1024;
 const OFF_THREAD_BYTES = MIB;
 const LONG_TEXT_CHARS = 64 * 1024;
 
-/** A large body needs memory several times its size while it is parsed: one at a time. Others do not wait for it. */
-const largeBodies = new PQueue({ concurrency: 1 });
 const LARGE_BYTES = 4 * MIB;
-const mediumBodies = new PQueue({ concurrency: 1 });
 
 const BOUNDS: JsonBounds = { maxDepth: FIXED_LIMITS.jsonDepth, maxElements: FIXED_LIMITS.jsonElements };
 
 /**
- * Parses the pieces of a JSON text; a large one off the main thread, whose pieces cannot be used afterwards. `problem`:
- * what was found wrong with texts that were taken out of it. Throws `INVALID_JSON`, also for text that is nested too deep
- * or has too many elements.
- * Rules: API-4, LOAD-3.
+ * Parses the bodies of one service. A large one needs memory several times its size while it is parsed: one at a time.
+ * Others do not wait for it.
+ * Rules: API-4, LOAD-3, EDGE-5.
  */
-export async function parseJson(
-  pieces: Uint8Array<ArrayBuffer>[],
-  problem: TextProblem | null = null,
-): Promise<unknown> {
-  const size = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  if (size <= OFF_THREAD_BYTES) return parseHere(Buffer.concat(pieces), problem);
-  const lane = size > LARGE_BYTES ? largeBodies : mediumBodies;
-  return lane.add(() => parseInWorker({ pieces, problem, bounds: BOUNDS, longTextChars: LONG_TEXT_CHARS }));
+export class JsonParser {
+  readonly #large = new PQueue({ concurrency: 1 });
+  readonly #medium = new PQueue({ concurrency: 1 });
+
+  /**
+   * Parses the pieces of a JSON text; a large one off the main thread, whose pieces cannot be used afterwards.
+   * `problem`: what was found wrong with texts that were taken out of it. Throws `INVALID_JSON`, also for text that is
+   * nested too deep or has too many elements.
+   */
+  async parse(pieces: Uint8Array<ArrayBuffer>[], problem: TextProblem | null = null): Promise<unknown> {
+    const size = pieces.reduce((sum, piece) => sum + piece.length, 0);
+    if (size <= OFF_THREAD_BYTES) return parseHere(Buffer.concat(pieces), problem);
+    const queue = size > LARGE_BYTES ? this.#large : this.#medium;
+    return queue.add(() =>
+      parseInWorker({ pieces, problem, bounds: BOUNDS, longTextChars: LONG_TEXT_CHARS }),
+    );
+  }
 }
 
 function parseHere(bytes: Buffer, problem: TextProblem | null): unknown {

@@ -181,7 +181,7 @@ describe("a clock that is set", () => {
 
   it("[CLOCK-5] at any moment: how long to wait after wrong keys is from a second to a minute", () => {
     const clock = new SetbackClock();
-    const limit = new FailedAuthLimit(1, clock);
+    const limit = new FailedAuthLimit(1, clock, { countsLoopback: false });
     const waits: number[] = [];
     for (const jump of [0, 0, -HOUR_MS, 0, HOUR_MS, 59_999, 0, -1, TEN_YEARS_MS, 0, -TEN_YEARS_MS, 0]) {
       clock.set(jump);

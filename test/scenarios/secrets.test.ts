@@ -22,7 +22,7 @@ const isSilentOn = (key: string, text: string) => findSecrets(Buffer.from(text),
 /** Every place of a request into which somebody can put a key by mistake or on purpose, as raw HTTP. */
 function misplaced(key: string, authorization: string): string[] {
   const request = (target: string, headers: string[] = [], method = "GET", body = "") =>
-    [`${method} ${target} HTTP/1.1`, "Host: x", "Connection: close", authorization, ...headers]
+    [`${method} ${target} HTTP/1.1`, "Host: localhost", "Connection: close", authorization, ...headers]
       .filter((line) => line !== "")
       .join("\r\n")
       .concat("\r\n\r\n", body);
@@ -56,8 +56,8 @@ function misplaced(key: string, authorization: string): string[] {
     posted(`{"model":"${MODEL}","items":[{"prompt":"a"}]}`, [`Idempotency-Key: ${key}\u00e9`]),
     `GET ${BATCHES} HTTP/${key}\r\nAuthorization: ${key}\r\n\r\n`,
     `${key} / HTTP/1.1\r\n\r\n`,
-    `GET /${" "}${key} HTTP/1.1\r\nHost: x\r\n\r\n`,
-    `GET / HTTP/1.1\r\nHost: x\r\nX-${key}\u0001: ${key}\r\n\r\n`,
+    `GET /${" "}${key} HTTP/1.1\r\nHost: localhost\r\n\r\n`,
+    `GET / HTTP/1.1\r\nHost: localhost\r\nX-${key}\u0001: ${key}\r\n\r\n`,
   ];
 }
 

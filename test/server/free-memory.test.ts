@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { freeMemorySoon } from "../../src/server/free-memory.ts";
+import { MemoryReturn } from "../../src/server/free-memory.ts";
 
 describe("memory of large bodies", () => {
   it("[LOAD-6] is given back when all is quiet, and not before", async () => {
+    const memory = new MemoryReturn();
     const freed = watchOne();
     let isQuiet = false;
     let asked = 0;
@@ -10,13 +11,13 @@ describe("memory of large bodies", () => {
       asked++;
       return isQuiet;
     };
-    freeMemorySoon(ask);
-    freeMemorySoon(ask);
+    memory.soon(ask);
+    memory.soon(ask);
     await expect.poll(() => asked, { timeout: 5000 }).toBe(1);
     await new Promise((resolve) => setImmediate(resolve));
     expect(freed()).toBe(false);
     isQuiet = true;
-    freeMemorySoon(ask);
+    memory.soon(ask);
     await expect.poll(freed, { timeout: 5000 }).toBe(true);
   });
 });

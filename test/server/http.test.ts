@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import type { ErrorBody } from "../../src/contract/errors.ts";
 import { FakeClock } from "../support/fake-clock.ts";
+import { exchange, requestText } from "../support/raw-http.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 
 const errorOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error;
@@ -90,6 +91,98 @@ describe("keys", () => {
     }
   });
 
+  it.each([
+    ["encoded", "/healthz?%61pi%5Fkey=hidden"],
+    ["as a list", "/healthz?api_key[]=hidden"],
+    ["as an encoded field", "/healthz?credentials%5Bapi_key%5D=hidden"],
+    ["in capitals", "/healthz?Api_Key=hidden"],
+    ["twice", "/healthz?api_key=hidden&api_key=hidden"],
+    ["without a value", "/healthz?api_key"],
+    ["behind a blank", "/healthz?+api_key=hidden"],
+    ["behind a second question mark", "/healthz?a=1?api_key=hidden"],
+    ["behind a semicolon", "/healthz?a=1;api_key=hidden"],
+    ["behind a fragment", "/healthz#a?api_key=hidden"],
+    ["without a question mark", "/healthz&api_key=hidden"],
+    ["behind very many others", `/healthz?${"a&".repeat(2000)}api_key=hidden`],
+    ["in a query that does not decode", "/healthz?%zz=%&api_key=hidden"],
+    ["where there is nothing", "/nowhere?api_key[0]=hidden"],
+    ["where the path does not decode", "/v1/images/batches/%zz?api_key[0]=hidden"],
+    ["with a method that is not taken", "/v1/images/batches/x/cancel?api_key[0]=hidden"],
+    ["in an absolute target", "http://localhost/healthz?api_key=hidden"],
+    ["in an absolute target without a path", "http://localhost?api_key=hidden"],
+    ["with a host that is not known", "http://evil.example/healthz?api_key=hidden"],
+  ])("[AUTH-4] [SECRET-3] are refused in the URL, and not logged: %s", async (_, target) => {
+    const logLines: string[] = [];
+    const service = await startTestService({ workers: false, logLines });
+    const answer = await exchange(service.url, requestText("GET", target));
+    const { error } = JSON.parse(String(answer?.body)) as ErrorBody;
+    expect([answer?.status, error.code, error.param]).toEqual([400, "BATCH_IMAGE_INVALID_QUERY", "api_key"]);
+    await expect.poll(() => logLines.join("")).toContain(answer?.headers.get("x-request-id"));
+    expect(answer?.text + logLines.join("")).not.toContain("hidden");
+  });
+
+  it("[AUTH-4] are not seen in what only looks like one", async () => {
+    const service = await startTestService({ workers: false });
+    for (const query of ["my_api_key=1", "api_keys=1", "x-api_key=1", "a=api_key", "q=api_key%3D1"]) {
+      expect([query, (await fetch(`${service.url}/healthz?${query}`)).status]).toEqual([query, 200]);
+    }
+  });
+
+  it("[SECRET-3] [OPS-5] in the query are neither logged nor shown, whoever's they are and however it is written", async () => {
+    const logLines: string[] = [];
+    const service = await startTestService({ workers: false, logLines });
+    const shown: string[] = [];
+    service.feed.subscribe((event) => {
+      if (event.type === "request") shown.push(event.line.path);
+    });
+    const targets = [
+      "/v1beta/models?key=hidden",
+      "/v1beta/models?k%65y=hidden",
+      "/v1beta/models?key[]=hidden",
+      "/v1beta/models?alt=a?key=hidden",
+      "/v1beta/models#key=hidden",
+      "/v1beta/models%3Fkey=hidden",
+      "/v1beta/models%3fkey%3dhidden",
+      "/v1beta/models;key=hidden",
+      "/v1beta/models&key=hidden",
+      "http://key:hidden@localhost/v1beta/models",
+      "http://localhost/v1beta/models?key=hidden",
+      "ftp://localhost/v1beta/models?key=hidden",
+    ];
+    for (const target of targets) {
+      const answer = await exchange(service.url, requestText("GET", target));
+      expect([target, answer?.status]).toEqual([
+        target,
+        target.includes("@") || target.startsWith("ftp") ? 400 : 401,
+      ]);
+      expect(answer?.text).not.toContain("hidden");
+    }
+    await expect.poll(() => shown).toHaveLength(targets.length);
+    expect(logLines.length).toBeGreaterThanOrEqual(targets.length);
+    expect(shown.join(" ") + logLines.join("")).not.toContain("hidden");
+    expect(shown).toContain("/v1beta/models%3Fkey=…");
+    expect(await (await fetch(`${service.url}/metrics`)).text()).not.toMatch(/hidden|key=/);
+  });
+
+  it("[EDGE-4] [AUTH-1] in two headers are refused, whichever of them is right", async () => {
+    const service = await startTestService({ workers: false });
+    const right = `Bearer ${service.credentials.api_key}`;
+    for (const path of ["/v1/images/batches", "/v1beta/models", "/v1/models"]) {
+      for (const both of [
+        [right, right],
+        [right, "Bearer wrong"],
+        ["Bearer wrong", right],
+        ["", right],
+      ]) {
+        const headers = both.map((value) => ["Authorization", value] as const);
+        expect((await exchange(service.url, requestText("GET", path, headers)))?.status).toBe(401);
+      }
+    }
+    const many = Array.from({ length: 2100 }, () => ["a", ""] as const);
+    const last = [...many, ["Authorization", right] as const];
+    expect((await exchange(service.url, requestText("GET", "/v1/models", last)))?.status).toBe(200);
+  });
+
   it("[AUTH-2] are asked for before the body is read", async () => {
     const service = await startTestService({ workers: false });
     const answer = await fetch(`${service.url}/v1/images/batches`, { method: "POST", body: "{broken" });
@@ -106,6 +199,13 @@ describe("bodies", () => {
       "another type",
       "a=b",
       { "content-type": "application/x-www-form-urlencoded" },
+      415,
+      "UNSUPPORTED_MEDIA_TYPE",
+    ],
+    [
+      "a compressed body",
+      Buffer.from([31, 139]),
+      { "content-encoding": "gzip" },
       415,
       "UNSUPPORTED_MEDIA_TYPE",
     ],
@@ -189,7 +289,7 @@ function rawExchange(url: string, headers: string[]): Promise<string> {
   const { port } = new URL(url);
   return new Promise((resolve, reject) => {
     const socket = connect(Number(port), "127.0.0.1", () => {
-      socket.write(["POST /v1/images/batches HTTP/1.1", "Host: x", ...headers, "", ""].join("\r\n"));
+      socket.write(["POST /v1/images/batches HTTP/1.1", "Host: localhost", ...headers, "", ""].join("\r\n"));
     });
     socket.once("data", (data) => {
       socket.destroy();
@@ -215,7 +315,7 @@ function sendThenRead(
       framing === "announced" ? `Content-Length: ${mib * piece.length}` : "Transfer-Encoding: chunked";
     const head = [
       "POST /v1/images/batches HTTP/1.1",
-      "Host: x",
+      "Host: localhost",
       `Authorization: ${authorization}`,
       length,
       "",

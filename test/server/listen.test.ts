@@ -8,7 +8,7 @@ import { converse, exchange, requestText } from "../support/raw-http.ts";
 import { startTestService } from "../support/service.ts";
 
 const BATCHES = "/v1/images/batches";
-const HEAD = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+const HEAD = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
 
 async function expectAlive(url: string): Promise<void> {
   const answer = await fetch(`${url}/healthz`);
@@ -30,7 +30,7 @@ describe("what is no request", () => {
   it.each([
     ["no HTTP at all", "hello\r\n\r\n", 400, "MALFORMED_REQUEST"],
     ["TLS", Buffer.from([0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 400, "MALFORMED_REQUEST"],
-    ["an unknown method", "BREW / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "MALFORMED_REQUEST"],
+    ["an unknown method", "BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "MALFORMED_REQUEST"],
     ["a control character in a header", `${HEAD}A: \x01\r\n\r\n`, 400, "MALFORMED_REQUEST"],
     ["two lengths", `${HEAD}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab`, 400, "MALFORMED_REQUEST"],
     ["a length that is no number", `${HEAD}Content-Length: 1e3\r\n\r\n`, 400, "MALFORMED_REQUEST"],
@@ -49,11 +49,11 @@ describe("what is no request", () => {
     ["headers without end", `${HEAD}A: ${"x".repeat(20_000)}\r\n\r\n`, 431, "REQUEST_HEADERS_TOO_LARGE"],
     [
       "a path without end",
-      `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: x\r\n\r\n`,
+      `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`,
       431,
       "REQUEST_HEADERS_TOO_LARGE",
     ],
-    ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", 404, "NOT_FOUND"],
+    ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "NOT_FOUND"],
     ["no Host", "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "MALFORMED_REQUEST"],
   ])("[API-8] %s gets the error body and a request id", async (_, bytes, status, code) => {
     const service = await startTestService({ workers: false });
@@ -68,13 +68,16 @@ describe("what is no request", () => {
   });
 
   it.each([
-    ["POST /v1beta/models/x:generateContent HTTP/1.1\r\nHost: x\r\nA: \x01\r\n\r\n", "INVALID_ARGUMENT"],
+    [
+      "POST /v1beta/models/x:generateContent HTTP/1.1\r\nHost: localhost\r\nA: \x01\r\n\r\n",
+      "INVALID_ARGUMENT",
+    ],
     [
       `POST /v1/models/x%3AgenerateContent?a HTTP/1.1\r\nA: ${"x".repeat(20_000)}\r\n\r\n`,
       "INVALID_ARGUMENT",
     ],
-    ["GET /v1/images/batches?at=/v1beta/ HTTP/1.1\r\nHost: x\r\nA: \x01\r\n\r\n", undefined],
-    ["GET /v1betamax HTTP/1.1\r\nHost: x\r\nA: \x01\r\n\r\n", undefined],
+    ["GET /v1/images/batches?at=/v1beta/ HTTP/1.1\r\nHost: localhost\r\nA: \x01\r\n\r\n", undefined],
+    ["GET /v1betamax HTTP/1.1\r\nHost: localhost\r\nA: \x01\r\n\r\n", undefined],
     ["hello /v1beta/models HTTP/1.1\r\n\r\n", undefined],
   ])(
     "[API-8] the style of the body is that of the path, where it can be read (%#)",
@@ -86,9 +89,11 @@ describe("what is no request", () => {
   );
 
   it.each([
-    ["a Host twice", "GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\nConnection: close\r\n\r\n"],
     ["HTTP/1.0 without a Host", "GET /healthz HTTP/1.0\r\n\r\n"],
-    ["an address as its path", "GET http://x/healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"],
+    [
+      "an address as its path",
+      "GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    ],
     ["an expectation that nobody knows", `${HEAD}Expect: miracles\r\n\r\n`],
     ["an upgrade that is not offered", `${HEAD}Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n`],
     ["a body that nobody asked for", `${HEAD}Content-Length: 3\r\n\r\nabc`],
@@ -98,12 +103,102 @@ describe("what is no request", () => {
     expect(answer?.status).toBe(200);
   });
 
+  it.each([
+    ["/v1/images/batches", 200],
+    ["//v1/images/batches", 404],
+    ["/v1//images/batches", 404],
+    ["/v1/../v1/images/batches", 404],
+    ["/./v1/images/batches", 404],
+    ["/%2e%2e/v1/images/batches", 404],
+    ["/v1%2Fimages/batches", 404],
+    ["/v1/images/batches/..", 404],
+    ["/v1/images/batches/%2e%2e/batches", 404],
+    ["/v1/images/batches;a=b", 404],
+    ["/v1/images/batches/;", 404],
+    ["/v1/images/batches%00", 404],
+    ["/v1/images/batches/%00", 404],
+    ["/v1/images/batches\\models", 404],
+    ["/v1\\..\\v1/images/batches", 404],
+    ["//localhost/v1/images/batches", 404],
+    ["*", 404],
+    ["\\v1/images/batches", 400],
+    ["v1/images/batches", 400],
+    ["/v1/images/batches/\0", 400],
+    ["/v1/images/batches/\u00e9", 400],
+    ["/v1/images/batches/a b", 400],
+  ])("[EDGE-4] a path is taken as it is written: %j is %i", async (target, status) => {
+    const service = await startTestService({ workers: false });
+    const authorization = ["Authorization", `Bearer ${service.credentials.api_key}`] as const;
+    const answer = await exchange(service.url, requestText("GET", target, [authorization]));
+    const requestId = answer?.headers.get("x-request-id");
+    const facts = { status: answer?.status ?? 0, requestId, body: String(answer?.body) };
+    expect(facts.status).toBe(status);
+    expectProperAnswer(facts);
+  });
+
+  it.each<[string, [string, string][], string, number]>([
+    [
+      "length and chunks",
+      [
+        ["Content-Length", "5"],
+        ["Transfer-Encoding", "chunked"],
+      ],
+      "0\r\n\r\n",
+      400,
+    ],
+    [
+      "chunks twice",
+      [
+        ["Transfer-Encoding", "chunked"],
+        ["Transfer-Encoding", "chunked"],
+      ],
+      "0\r\n\r\n",
+      400,
+    ],
+    ["a coding that nobody knows", [["Transfer-Encoding", "xchunked"]], "0\r\n\r\n", 400],
+    ["a blank behind the name", [["Transfer-Encoding ", "chunked"]], "0\r\n\r\n", 400],
+    ["no coding", [["Transfer-Encoding", "identity"]], "{}", 400],
+    ["compressed chunks", [["Transfer-Encoding", "gzip, chunked"]], "2\r\n{}\r\n0\r\n\r\n", 415],
+    [
+      "the same length twice",
+      [
+        ["Content-Length", "2"],
+        ["Content-Length", "2"],
+      ],
+      "{}",
+      400,
+    ],
+    ["a list of lengths", [["Content-Length", "2, 2"]], "{}", 400],
+    ["a length with a sign", [["Content-Length", "+2"]], "{}", 400],
+    ["a length below zero", [["Content-Length", "-2"]], "{}", 400],
+    ["no length", [["Content-Length", ""]], "{}", 400],
+    ["a length above all numbers", [["Content-Length", "99999999999999999999"]], "{}", 400],
+    ["a length that only few numbers have", [["Content-Length", "9007199254740993"]], "", 413],
+    ["a line that goes on in the next", [["A", "b\r\n c"]], "", 400],
+    ["a blank in a name", [["A B", "c"]], "", 400],
+    ["no name", [["", "c"]], "", 400],
+  ])("[EDGE-4] a request with %s is refused", async (_, headers, body, status) => {
+    const service = await startTestService({ workers: false });
+    const authorization: [string, string] = ["Authorization", `Bearer ${service.credentials.api_key}`];
+    const bytes = requestText("POST", BATCHES, [authorization, ...headers], body);
+    // A length that is not kept would be waited for.
+    const answer = await converse(service.url, (socket) => {
+      socket.write(bytes);
+      socket.once("data", () => socket.end());
+    });
+    const requestId = answer?.headers.get("x-request-id");
+    const facts = { status: answer?.status ?? 0, requestId, body: String(answer?.body) };
+    expect(facts.status).toBe(status);
+    expectProperAnswer(facts);
+    await expectAlive(service.url);
+  });
+
   it("[API-8] many requests at once on one connection are answered in their order", async () => {
     const service = await startTestService({ workers: false });
     const ids = Array.from({ length: 50 }, (_, i) => `r${i}`);
     const requests = ids.map((id, i) => {
       const last = i === ids.length - 1 ? "Connection: close\r\n" : "";
-      return `GET ${BATCHES}/${id} HTTP/1.1\r\nHost: x\r\nx-request-id: ${id}\r\n${last}\r\n`;
+      return `GET ${BATCHES}/${id} HTTP/1.1\r\nHost: localhost\r\nx-request-id: ${id}\r\n${last}\r\n`;
     });
     const answer = await exchange(service.url, requests.join(""));
     const answered = [...(answer?.text ?? "").matchAll(/^x-request-id: (.+)\r$/gim)].map((match) => match[1]);
@@ -173,7 +268,7 @@ describe("a connection", () => {
         socket.once("close", () => resolve("refused"));
       });
       socket.on("error", () => {});
-      socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+      socket.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
       return { socket, asked };
     };
     const [first, second] = [open(), open()];
@@ -195,7 +290,7 @@ describe("a connection", () => {
     const service = await startTestService({ workers: false });
     const kept = connect(Number(new URL(service.url).port), "127.0.0.1");
     const closed = new Promise((resolve) => kept.once("close", resolve));
-    kept.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    kept.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await new Promise((resolve) => kept.once("data", resolve));
     await service.close(60_000);
     await closed;

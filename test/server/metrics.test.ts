@@ -94,7 +94,7 @@ describe("the numbers for monitoring", () => {
 async function sendHalfOfARequest({ url, credentials }: TestService): Promise<void> {
   const socket = connect(Number(new URL(url).port), "127.0.0.1");
   const authorization = `Authorization: Bearer ${credentials.api_key}`;
-  const lines = ["Host: x", authorization, "Expect: 100-continue", "Content-Length: 9", "", ""];
+  const lines = ["Host: localhost", authorization, "Expect: 100-continue", "Content-Length: 9", "", ""];
   socket.write(["POST /v1/images/batches HTTP/1.1", ...lines].join("\r\n"));
   const [answer] = await once(socket, "data");
   expect(String(answer)).toMatch(/^HTTP\/1\.1 100 /);

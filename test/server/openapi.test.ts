@@ -1,6 +1,7 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import type { Router } from "express";
 import { describe, expect, it } from "vitest";
+import { parseConfig } from "../../src/config.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import type { ApiDeps } from "../../src/server/deps.ts";
 import { buildExpressApp } from "../../src/server/express-app.ts";
@@ -67,7 +68,11 @@ describe("the description of the API", () => {
   });
 
   it("[OPS-2] names exactly the routes that the service has", () => {
-    const app = buildExpressApp({ limits: DEFAULT_LIMITS, feed: { subscribe() {} } } as unknown as ApiDeps);
+    const app = buildExpressApp({
+      limits: DEFAULT_LIMITS,
+      server: parseConfig({}, "test").server,
+      feed: { subscribe() {} },
+    } as unknown as ApiDeps);
     const documented = OPERATIONS.map(({ method, path }) => `${method} ${path}`);
     const implied = documented.filter((o) => o.startsWith("get ")).map((o) => o.replace("get", "head"));
     expect(routesOf(app.router).sort()).toEqual([...new Set([...documented, ...implied])].sort());

@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseJson } from "../../src/server/parse-json.ts";
+import { JsonParser } from "../../src/server/parse-json.ts";
 
 const MIB = 1024 * 1024;
+const parser = new JsonParser();
 /** Pieces as the reader of bodies makes them: each owns its memory. */
 function piecesOf(text: string | Buffer): Uint8Array<ArrayBuffer>[] {
   const bytes = Buffer.from(text as string);
@@ -30,7 +31,7 @@ describe("parsing JSON", () => {
     await fc.assert(
       fc.asyncProperty(value, async (any) => {
         const text = JSON.stringify(any);
-        const parsed = await parseJson(piecesOf(large + text));
+        const parsed = await parser.parse(piecesOf(large + text));
         expect(JSON.stringify(parsed)).toBe(JSON.stringify(JSON.parse(text)));
         expect(Object.prototype).not.toHaveProperty("data");
       }),
@@ -42,7 +43,7 @@ describe("parsing JSON", () => {
     const text = "é".repeat(5 * MIB);
     let turns = 0;
     const timer = setInterval(() => turns++, 0);
-    const parsed = await parseJson(piecesOf(JSON.stringify({ a: text })));
+    const parsed = await parser.parse(piecesOf(JSON.stringify({ a: text })));
     clearInterval(timer);
     expect((parsed as { a: string }).a === text).toBe(true);
     expect(turns).toBeGreaterThan(2);
@@ -53,7 +54,7 @@ describe("parsing JSON", () => {
     ["aside", large],
   ])("[LOAD-7] what was wrong with texts that were taken out is told %s in its turn", async (_, padding) => {
     const problemOf = (text: string | Buffer, problem: "utf-8" | "json") =>
-      parseJson(piecesOf(text), problem).then(
+      parser.parse(piecesOf(text), problem).then(
         () => null,
         (error) => [error.code, error.message],
       );

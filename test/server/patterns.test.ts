@@ -15,6 +15,9 @@ import {
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
 import { routeOf } from "../../src/server/metrics-routes.ts";
+import { shownPath } from "../../src/server/middleware/access-log.ts";
+import { namesApiKey } from "../../src/server/middleware/authenticate.ts";
+import { hostOf } from "../../src/server/middleware/known-host.ts";
 import { queryInteger } from "../../src/server/query.ts";
 import { readTime } from "../../src/server/query-time.ts";
 import { MODEL } from "../support/service.ts";
@@ -90,6 +93,9 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "text without keys": hideApiKeys,
   duration: parseDuration,
   "first bytes of an image": (text) => sniffImageType(Buffer.from(text)),
+  "host of a request": hostOf,
+  "names in a query": (text) => [namesApiKey(`/?${text}`), namesApiKey(`/?a=${text}`)],
+  "path for a log": shownPath,
   "route of a path": (text) => routeOf(`/v1/images/batches/${text}`),
   "time in a query": (text) => refused(() => readTime(asQuery(text), "from")),
   "number in a query": (text) =>

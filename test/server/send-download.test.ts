@@ -36,7 +36,7 @@ async function downloadServer(options: { bytes?: number; pace?: Pace; open?: () 
 /** Asks for the download and gives the connection to `read`. */
 function reader(url: string) {
   const socket = connect(Number(new URL(url).port), "127.0.0.1", () => {
-    socket.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    socket.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   });
   socket.on("error", () => {});
   return socket;

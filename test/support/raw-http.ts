@@ -47,7 +47,7 @@ export function requestText(
   headers: readonly (readonly [string, string])[] = [],
   body: string | Uint8Array = "",
 ): Buffer {
-  const lines = [["Host", "x"], ["Connection", "close"], ...headers].map(
+  const lines = [["Host", "localhost"], ["Connection", "close"], ...headers].map(
     ([name, value]) => `${name}: ${value}`,
   );
   const head = Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n`, "latin1");

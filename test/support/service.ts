@@ -31,6 +31,8 @@ interface TestServiceOptions {
   providers?: readonly ImageProvider[];
   clock?: Clock;
   workers?: boolean;
+  /** What it listens on; default 127.0.0.1. */
+  host?: string;
   /** Filled with what the service logs. */
   logLines?: string[];
 }
@@ -43,7 +45,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
   const service = await startService({
     config: parseConfig(options.config ?? {}, "test"),
     dataDirectory: data,
-    address: { host: "127.0.0.1", port: 0 },
+    address: { host: options.host ?? "127.0.0.1", port: 0 },
     announceUrl: true,
     workers: options.workers ?? true,
     log: watchedLog(options.logLines),

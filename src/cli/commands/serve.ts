@@ -6,6 +6,7 @@ import type { ReadyFile } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/durable-file.ts";
 import { formatDuration } from "../../kernel/durations.ts";
+import { isLoopback } from "../../kernel/loopback.ts";
 import { createLog, LOG_LEVELS } from "../../kernel/pino-log.ts";
 import type { CommandContext, CommandResult } from "../command.ts";
 import { makeEphemeralDirectory } from "../ephemeral-directory.ts";
@@ -108,8 +109,4 @@ function aborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) done();
     else signal.addEventListener("abort", () => done(), { once: true });
   });
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || host.startsWith("127.");
 }

@@ -3,7 +3,7 @@ import type { ImgbatchError } from "../../contract/errors.ts";
 import { type GenerateContentRequest, generateContentSchema } from "../../contract/generate-content.ts";
 import { type AspectRatio, DEFAULT_RATIO, SIZE_TIERS, type SizeTier } from "../../contract/image-sizes.ts";
 import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
-import type { Limits } from "../../contract/limits.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { inWords } from "../../contract/schema-words.ts";
 import { hasUnstorableText } from "../../kernel/text.ts";
 import { fail, schemaProblem } from "../batches/request-problems.ts";
@@ -47,7 +47,7 @@ const IMAGE_CONFIG = `${CONFIG}.imageConfig`;
 
 /**
  * Checks and normalises the body of a real-time request for this model. The order is fixed and the first failure is
- * answered: types, what is asked for (modalities, ratio, size, format), text, images.
+ * answered: how much there is, types, what is asked for (modalities, ratio, size, format), text, images.
  * Rules: RT-4, RT-5, RT-6, RT-7, RT-8.
  */
 export async function checkContent(
@@ -55,7 +55,9 @@ export async function checkContent(
   model: ModelEntry,
   rules: ContentRules,
 ): Promise<CheckedContent> {
-  const parsed = generateContentSchema.safeParse(camelKeys(body), { error: inWords });
+  const given = camelKeys(body);
+  refuseTooMany(given);
+  const parsed = generateContentSchema.safeParse(given, { error: inWords });
   if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
   const { contents, generationConfig } = parsed.data;
   checkModalities(generationConfig.responseModalities);
@@ -73,6 +75,32 @@ export async function checkContent(
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
   return { model, prompt, earlier, images, ratio: shape, size, mimeType };
 }
+
+/** Comes first, because the schema needs a second for 200,000 elements, and the memory for as many problems. */
+function refuseTooMany(body: unknown): void {
+  const max = FIXED_LIMITS.realtimeEntries;
+  const contents = listOf(body, "contents");
+  if (contents.length > max) {
+    throw invalid("contents", `has ${contents.length} messages; at most ${max} are allowed`);
+  }
+  let parts = 0;
+  for (const [i, message] of contents.entries()) {
+    parts += listOf(message, "parts").length;
+    if (parts > max)
+      throw invalid(`contents[${i}].parts`, `all contents have more than ${max} parts together`);
+  }
+  if (listOf(fieldOf(body, CONFIG), "responseModalities").length > max) {
+    throw invalid(`${CONFIG}.responseModalities`, `has more than ${max} entries`);
+  }
+}
+
+function listOf(holder: unknown, name: string): readonly unknown[] {
+  const list = fieldOf(holder, name);
+  return Array.isArray(list) ? list : [];
+}
+
+const fieldOf = (holder: unknown, name: string) =>
+  (holder as Record<string, unknown> | null | undefined)?.[name];
 
 function checkModalities(modalities: readonly string[]): void {
   const at = `${CONFIG}.responseModalities`;

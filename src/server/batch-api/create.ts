@@ -25,7 +25,7 @@ export function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
     const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
-    const options = { maxBytes: deps.limits.createBodyBytes, images };
+    const options = { ...deps, maxBytes: deps.limits.createBodyBytes, images };
     const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
       const idempotencyKey = idempotencyKeyOf(request);
       const checked = await checkRequest(value, {

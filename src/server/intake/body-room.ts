@@ -1,15 +1,23 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { BodyBudget, type BodyPlace } from "../body-budget.ts";
-import { freeMemorySoon } from "../free-memory.ts";
+import { MemoryReturn } from "../free-memory.ts";
 
 const MIB = 1024 * 1024;
 const BUSY_RETRY_MS = 5000;
 /** A body up to this size shares memory only with others of its kind: it never waits for a large one. */
 const SMALL_BODY_BYTES = 4 * MIB;
-const small = new BodyBudget(64 * MIB, 32 * MIB);
-const large = new BodyBudget(64 * MIB, 32 * MIB);
-/** The images of bodies that are still being read or worked with, on the disk. */
-const disk = new BodyBudget(2048 * MIB, 512 * MIB);
+
+/**
+ * What the bodies of one service share.
+ * Rules: LOAD-1, EDGE-5.
+ */
+export class BodyBudgets {
+  readonly small = new BodyBudget(64 * MIB, 32 * MIB);
+  readonly large = new BodyBudget(64 * MIB, 32 * MIB);
+  /** The images of bodies that are still being read or worked with, on the disk. */
+  readonly disk = new BodyBudget(2048 * MIB, 512 * MIB);
+  readonly memory = new MemoryReturn();
+}
 
 /**
  * The room of one body: memory for what is kept of it there, in a small place, or in a large one as soon as it is known
@@ -17,6 +25,7 @@ const disk = new BodyBudget(2048 * MIB, 512 * MIB);
  * Rule: LOAD-1.
  */
 export class BodyRoom {
+  readonly #budgets: BodyBudgets;
   readonly #caller: string;
   readonly #waitMs: number;
   readonly #left = new AbortController();
@@ -26,11 +35,12 @@ export class BodyRoom {
   #isLarge: boolean;
 
   /** `announced`: bytes of the body, 0 when that is not known. `waitMs`: how long it waits for others. */
-  constructor(caller: string, announced: number, waitMs: number) {
+  constructor(budgets: BodyBudgets, caller: string, announced: number, waitMs: number) {
+    this.#budgets = budgets;
     this.#caller = caller;
     this.#waitMs = waitMs;
     this.#isLarge = announced > SMALL_BODY_BYTES;
-    this.#memory = (this.#isLarge ? large : small).enter(caller);
+    this.#memory = (this.#isLarge ? budgets.large : budgets.small).enter(caller);
   }
 
   /** Null when so many more bytes may be kept in memory now, else what resolves when they may, or rejects with `RATE_LIMITED`. */
@@ -39,13 +49,13 @@ export class BodyRoom {
     if (this.#isLarge || this.#memoryBytes <= SMALL_BODY_BYTES) return this.#wait(this.#memory.take(bytes));
     this.#memory.leave();
     this.#isLarge = true;
-    this.#memory = large.enter(this.#caller);
+    this.#memory = this.#budgets.large.enter(this.#caller);
     return this.#wait(this.#memory.take(this.#memoryBytes));
   }
 
   /** The same for bytes on the disk. */
   diskFor(bytes: number): Promise<void> | null {
-    this.#disk ??= disk.enter(this.#caller);
+    this.#disk ??= this.#budgets.disk.enter(this.#caller);
     return this.#wait(this.#disk.take(bytes));
   }
 
@@ -60,7 +70,8 @@ export class BodyRoom {
     this.#left.abort(new Error("the request ended early"));
     this.#memory.leave();
     this.#disk?.leave();
-    if (this.#isLarge) freeMemorySoon(() => large.bytes === 0);
+    const { large, memory } = this.#budgets;
+    if (this.#isLarge) memory.soon(() => large.bytes === 0);
   }
 
   #wait(place: Promise<void> | null): Promise<void> | null {

@@ -2,16 +2,20 @@ import type { RequestHandler } from "express";
 import { hideApiKeys } from "../../kernel/api-keys.ts";
 import type { ApiDeps } from "../deps.ts";
 
-/** A line for each answer, in the log and on the feed. The query is left out: it can hold a key. */
+/**
+ * A line for each answer, in the log and on the feed. The query is left out: it can hold a key.
+ * Rule: SECRET-3.
+ */
 export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "clock">): RequestHandler {
   return (request, response, next) => {
     const startedAt = performance.now();
-    const { method, path } = request;
+    const { method } = request;
+    const path = shownPath(request.path);
     response.on("close", () => {
       const status = response.statusCode;
       const durationMs = Math.round(performance.now() - startedAt);
       const key = response.locals.key?.prefix ?? null;
-      const line = { atMs: clock.nowMs(), method, path: hideApiKeys(path), status, durationMs, key };
+      const line = { atMs: clock.nowMs(), method, path, status, durationMs, key };
       feed.publish({ type: "request", line });
       log.info("request", {
         method,
@@ -24,4 +28,9 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
     });
     next();
   };
+}
+
+/** A query whose question mark was encoded or left out is a part of the path: the value behind a `=` is not shown. */
+export function shownPath(path: string): string {
+  return hideApiKeys(path.replace(/(=|%3d)[^/]+/gi, "$1…"));
 }

@@ -1,8 +1,9 @@
-import type { RequestHandler, Response } from "express";
+import type { Request, RequestHandler, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
+import { callerAddress } from "../failed-auth-limit.ts";
 
 /**
  * Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks.
@@ -14,7 +15,7 @@ export function authenticate(deps: ApiDeps): RequestHandler {
       response.locals.key = authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());
     } catch (error) {
       const isWrongKey = error instanceof ImgbatchError && error.code !== "API_KEY_REQUIRED";
-      if (isWrongKey) deps.failedAuth.note(request.socket.remoteAddress ?? "");
+      if (isWrongKey) deps.failedAuth.note(callerAddress(request));
       throw error;
     }
     next();
@@ -22,17 +23,32 @@ export function authenticate(deps: ApiDeps): RequestHandler {
 }
 
 /**
- * Addresses end up in logs and histories: a key in one is refused on every path, whatever else the request says.
+ * Addresses end up in logs and histories: a key in one is refused on every path, whatever else the request says. The
+ * text of the query is searched, because what a parser leaves out is in the logs all the same.
  * Rule: AUTH-4.
  */
 export const refuseKeyInUrl: RequestHandler = (request, _response, next) => {
-  if (request.query.api_key === undefined) {
+  if (!namesApiKey(request.originalUrl)) {
     next();
     return;
   }
   const message = "api_key: keys are not taken from the URL; send `Authorization: Bearer <key>`";
   throw new ImgbatchError("BATCH_IMAGE_INVALID_QUERY", message, { param: "api_key" });
 };
+
+/** Whether a target has the parameter `api_key` in its query: also encoded, as a list (`api_key[]`) or behind another `?`. */
+export function namesApiKey(target: string): boolean {
+  const [, ...parameters] = target.split(/[?#&;]/);
+  const names = parameters.map((parameter) => parameter.split("=", 1)[0] ?? "");
+  return names.some((name) => /(?<![\w-])api_key(?![\w-])/i.test(decodeAscii(name)));
+}
+
+/** What is not well encoded stays as it is. */
+function decodeAscii(text: string): string {
+  return text.replace(/%([0-7][\da-f])/gi, (_, code: string) =>
+    String.fromCharCode(Number.parseInt(code, 16)),
+  );
+}
 
 /** Lets through keys whose group is of the native platform and may make batches. */
 export function requireBatchGroup(deps: ApiDeps): RequestHandler {
@@ -51,10 +67,11 @@ export function callerOf(response: Response): Caller {
   return { key: response.locals.key, group: response.locals.group };
 }
 
-/** The token of the header; null when there is none. Throws `INVALID_API_KEY` for any other scheme. */
-export function bearerToken(request: { get(name: string): string | undefined }): string | null {
-  const header = request.get("authorization");
+/** The token of the header; null when there is none. Throws `INVALID_API_KEY` for any other scheme, and for two headers. */
+export function bearerToken({ headersDistinct }: Pick<Request, "headersDistinct">): string | null {
+  const [header, ...more] = headersDistinct.authorization ?? [];
   if (header === undefined) return null;
+  if (more.length > 0) throw new ImgbatchError("INVALID_API_KEY", "Authorization: may be sent once.");
   const token = /^bearer +(\S+)$/i.exec(header.trim())?.[1];
   if (token === undefined) throw new ImgbatchError("INVALID_API_KEY");
   return token;

@@ -1,5 +1,4 @@
 import type { Request, RequestHandler, Response } from "express";
-import { ImgbatchError } from "../../contract/errors.ts";
 import { boundUnread } from "../answer-unread.ts";
 
 /** An answer that was handed over as a whole is given up when its reader takes nothing of it for this long. */
@@ -7,15 +6,12 @@ const UNREAD_ANSWER_MS = 60_000;
 
 /**
  * Keeps one connection from taking more than its share: a body that nobody reads is dropped within bounds, and an
- * answer that nobody reads does not stay in memory. Refuses HTTP/1.1 without a Host.
- * Rules: API-8, LOAD-4.
+ * answer that nobody reads does not stay in memory.
+ * Rule: LOAD-4.
  */
 export const guardConnection: RequestHandler = (request, response, next) => {
   response.once("finish", () => boundUnread(request));
   response.once("prefinish", () => dropWhenUnread(request, response));
-  if (request.httpVersion === "1.1" && request.get("host") === undefined) {
-    throw new ImgbatchError("MALFORMED_REQUEST", "Host: is required.", { param: "Host" });
-  }
   next();
 };
 

@@ -2,12 +2,14 @@ import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { SentTexts } from "../../domain/images/sent-image.ts";
 import { BodyIntake, type ImageTexts } from "../intake/body-intake.ts";
-import { BodyRoom } from "../intake/body-room.ts";
-import { parseJson } from "../parse-json.ts";
+import { type BodyBudgets, BodyRoom } from "../intake/body-room.ts";
+import type { JsonParser } from "../parse-json.ts";
 import { BODY_PACE, type BodyPace, readBody, tooLarge } from "../read-body.ts";
 
 export interface JsonBodyOptions {
   maxBytes: number;
+  bodyBudgets: BodyBudgets;
+  jsonParser: JsonParser;
   /** Where images are in it: see `JsonBody.sent`. */
   images: ImageTexts;
   /** For tests. */
@@ -32,19 +34,19 @@ export async function withJsonBody<T>(
   options: JsonBodyOptions,
   work: (body: JsonBody) => Promise<T>,
 ): Promise<T> {
-  const { maxBytes, images, pace = BODY_PACE } = options;
+  const { maxBytes, images, bodyBudgets, jsonParser, pace = BODY_PACE } = options;
   refuseOtherTypes(request);
   const isChunked = request.get("transfer-encoding") !== undefined;
   const announced = isChunked ? 0 : Number(request.get("content-length") ?? 0);
   // An announced excess is refused without reading.
   if (announced > maxBytes) throw tooLarge(maxBytes);
   const caller = response.locals.key?.id ?? request.socket.remoteAddress ?? "";
-  const intake = new BodyIntake(images, new BodyRoom(caller, announced, pace.waitMs));
+  const intake = new BodyIntake(images, new BodyRoom(bodyBudgets, caller, announced, pace.waitMs));
   try {
     mayContinue(request, response);
     await readBody(request, { maxBytes, pace, add: (chunk) => intake.add(chunk) });
     const { pieces, sent, problem } = await intake.end();
-    return await work({ value: await parseJson(pieces, problem), sent });
+    return await work({ value: await jsonParser.parse(pieces, problem), sent });
   } finally {
     await intake.discard();
   }
@@ -56,10 +58,15 @@ function refuseOtherTypes(request: Request): void {
   if (isTyped && request.is(["json", "+json"]) === false) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");
   }
-  const encoding = (request.get("content-encoding") ?? "").trim().toLowerCase();
-  if (encoding !== "" && encoding !== "identity") {
-    const message = "Content-Encoding: send the body as it is, not compressed.";
-    throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE", message, { param: "Content-Encoding" });
+  // Both headers can say that the body is compressed; chunks are no compression.
+  for (const [header, plain] of [
+    ["Content-Encoding", "identity"],
+    ["Transfer-Encoding", "chunked"],
+  ] as const) {
+    const encoding = (request.get(header) ?? "").trim().toLowerCase();
+    if (encoding === "" || encoding === plain) continue;
+    const message = `${header}: send the body as it is, not compressed.`;
+    throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE", message, { param: header });
   }
 }
 

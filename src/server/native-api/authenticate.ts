@@ -2,6 +2,7 @@ import type { Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
+import { callerAddress } from "../failed-auth-limit.ts";
 import { bearerToken } from "../middleware/authenticate.ts";
 
 /**
@@ -16,7 +17,7 @@ export function authenticateNative(deps: ApiDeps): RequestHandler {
       response.locals.key = authenticateKey(deps.stores.read, key, deps.clock.nowMs());
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;
-      if (error.code !== "API_KEY_REQUIRED") deps.failedAuth.note(request.socket.remoteAddress ?? "");
+      if (error.code !== "API_KEY_REQUIRED") deps.failedAuth.note(callerAddress(request));
       else {
         const vendor = deps.keyHeaders[0] === undefined ? "" : `in \`${deps.keyHeaders[0]}\` or `;
         const message = `An API key is required: send it ${vendor}as \`Authorization: Bearer <key>\`.`;

@@ -28,7 +28,7 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
     const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
-    const options = { maxBytes: deps.limits.realtimeBodyBytes, images };
+    const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
     await withJsonBody(request, response, options, async ({ value, sent }) => {
       const { strictImageConfig } = deps.features;
       const content = await checkContent(value, model, { ...deps, strictImageConfig, sent });

@@ -104,6 +104,28 @@ describe("a real-time request", () => {
     await expect(check(parts({ text: 3 }))).rejects.toThrow("contents[0].parts[0].text: must be a text");
   });
 
+  it("[RT-5] [RT-14] has at most 1,000 parts in all messages together, and 1,000 messages", async () => {
+    const text = { text: "x" };
+    const many = (count: number, of: unknown) => Array.from({ length: count }, () => of);
+    const message = (count: number) => ({ parts: many(count, text) });
+    const said = (contents: unknown) => check({ ...content("x"), contents });
+    expect((await said([message(999), { role: "model", parts: [text] }])).prompt).toHaveLength(1997);
+    expect((await said(many(1000, message(1)))).prompt).toHaveLength(1999);
+    const refused = async (work: Promise<unknown>, param: string) =>
+      expect(await work.catch((error) => [error.code, error.param])).toEqual([
+        "REALTIME_INVALID_ARGUMENT",
+        param,
+      ]);
+    await refused(said([message(1001)]), "contents[0].parts");
+    await refused(said([message(600), { role: "model" }, message(401)]), "contents[2].parts");
+    await refused(said(many(1001, { parts: [] })), "contents");
+    await refused(said([{ parts: many(199_000, 1) }]), "contents[0].parts");
+    await refused(said(many(199_000, 1)), "contents");
+    const modalities = { responseModalities: many(199_000, 1), imageConfig: {} };
+    await refused(check(config(modalities)), "generationConfig.responseModalities");
+    await refused(check({ ...config({}), contents: "x" }), "contents");
+  });
+
   it("[RT-4] joins the texts of the user, and takes the images of every turn but interim ones", async () => {
     const [first, second] = [await tinyPng(1), await tinyPng(2)];
     const body = {
@@ -134,6 +156,8 @@ describe("a real-time request", () => {
     ],
     ["another role", { ...content("x"), contents: [{ role: "system", parts: [] }] }, "contents[0].role"],
     ["no parts", { ...content("x"), contents: [{}] }, "contents[0].parts"],
+    ["an empty part", parts({ text: "fox" }, {}), "contents[0].parts[1]"],
+    ["a part of nothing but null", parts({ text: null, inline_data: null }), "contents[0].parts[0]"],
     ["a part that is text alone", parts("fox"), "contents[0].parts[0]"],
     ["a number as text", parts({ text: 3 }), "contents[0].parts[0].text"],
     ["blank text", content(" \n "), "contents[0].parts"],

@@ -7,8 +7,8 @@ import { NO_SENT_TEXTS, type SentTexts } from "../../../src/domain/images/sent-i
 import type { Base64Rules } from "../../../src/kernel/base64.ts";
 import { sha256Hex } from "../../../src/kernel/ids.ts";
 import { BodyIntake } from "../../../src/server/intake/body-intake.ts";
-import { BodyRoom } from "../../../src/server/intake/body-room.ts";
-import { parseJson } from "../../../src/server/parse-json.ts";
+import { BodyBudgets, BodyRoom } from "../../../src/server/intake/body-room.ts";
+import { JsonParser } from "../../../src/server/parse-json.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -23,7 +23,7 @@ async function openIntake(rules: Base64Rules = "strict") {
   const root = await tempDir();
   const blobs = fileBlobs(root);
   const images = { place: [["images"], "*"] as const, base64: rules, maxBytes: MAX_BYTES, blobs };
-  const intake = new BodyIntake(images, new BodyRoom("caller", 0, 1000), WHOLE_BYTES);
+  const intake = new BodyIntake(images, new BodyRoom(new BodyBudgets(), "caller", 0, 1000), WHOLE_BYTES);
   return { intake, blobs, drafts: () => readdir(join(root, "drafts")).catch(() => []) };
 }
 
@@ -32,7 +32,7 @@ async function send(intake: BodyIntake, body: Buffer, cuts: readonly number[] = 
   const places = [0, ...cuts.map((cut) => cut % body.length).sort((a, b) => a - b), body.length];
   for (const [i, end] of places.slice(1).entries()) await intake.add(body.subarray(places[i], end));
   const { pieces, sent, problem } = await intake.end();
-  return { value: await parseJson(pieces, problem), sent };
+  return { value: await new JsonParser().parse(pieces, problem), sent };
 }
 
 /** What the domain makes of the images of a body: their hashes, or what is wrong with each. */
@@ -47,7 +47,7 @@ function judge({ value, sent }: { value: unknown; sent: SentTexts }, rules: Base
 
 /** A large body and the same as a small one have the same outcome, and leave nothing. */
 async function compare(body: Buffer, rules: Base64Rules, cuts: readonly number[]): Promise<void> {
-  const small = parseJson([new Uint8Array(body)]);
+  const small = new JsonParser().parse([new Uint8Array(body)]);
   const expected = await told(small.then((value) => judge({ value, sent: NO_SENT_TEXTS }, rules)));
   const { intake, drafts } = await openIntake(rules);
   expect(await told(send(intake, body, cuts).then((taken) => judge(taken, rules)))).toEqual(expected);
@@ -144,7 +144,7 @@ describe("taking a large body", () => {
   it("[LOAD-8] keeps equal images once, and of several under one name the last counts", async () => {
     const root = await tempDir();
     const images = { place: [["a"], ["b"]], base64: "strict", maxBytes: MAX_BYTES } as const;
-    const room = new BodyRoom("caller", 0, 1000);
+    const room = new BodyRoom(new BodyBudgets(), "caller", 0, 1000);
     const intake = new BodyIntake({ ...images, blobs: fileBlobs(root) }, room, WHOLE_BYTES);
     const [one, two] = [base64(20_000, 3), base64(20_000, 5)];
     const body = `{"a":{"b":"${one}","b":"${two}"},"a":{"b":"${two}","b":"${two}","b":"${one}"}}`;
@@ -191,7 +191,7 @@ describe("taking a large body", () => {
       return { ...real, write };
     };
     const images = { place: [["images"], "*"] as const, base64: "strict" as const, maxBytes: MAX_BYTES };
-    const room = new BodyRoom("caller", 0, 1000);
+    const room = new BodyRoom(new BodyBudgets(), "caller", 0, 1000);
     const intake = new BodyIntake({ ...images, blobs: { draft } }, room, WHOLE_BYTES);
     const body = `{"images":["${base64(40_000)}","${base64(40_000, 3)}"]}`;
     await expect(send(intake, Buffer.from(body))).rejects.toBe(failure);

@@ -4,9 +4,11 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { errorBody } from "../../../src/contract/errors.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import type { ImageTexts } from "../../../src/server/intake/body-intake.ts";
+import { BodyBudgets } from "../../../src/server/intake/body-room.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { answerErrors } from "../../../src/server/middleware/errors.ts";
 import { withJsonBody } from "../../../src/server/middleware/json-body.ts";
+import { JsonParser } from "../../../src/server/parse-json.ts";
 import { BODY_PACE, type BodyPace } from "../../../src/server/read-body.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
@@ -24,11 +26,12 @@ const NO_IMAGES: ImageTexts = {
 };
 
 /** A service of one route that answers how many bytes of JSON it got. The header `caller` is the key. */
-async function jsonServer(pace: BodyPace = BODY_PACE): Promise<string> {
+async function jsonServer(pace: BodyPace = BODY_PACE, bodyBudgets = new BodyBudgets()): Promise<string> {
+  const jsonParser = new JsonParser();
   const app = express();
   app.post("/", async (request, response) => {
     response.locals.key = { id: request.get("caller") };
-    const options = { maxBytes: 192 * MIB, images: NO_IMAGES, pace };
+    const options = { maxBytes: 192 * MIB, images: NO_IMAGES, bodyBudgets, jsonParser, pace };
     const characters = await withJsonBody(
       request,
       response,
@@ -79,6 +82,25 @@ describe("the body of a request", () => {
     );
     await Promise.all(answers);
     for (const socket of slow) socket.destroy();
+  });
+
+  it("[EDGE-5] has its memory from its own service: another one in the process may have none left", async () => {
+    const full = new BodyBudgets();
+    for (const budget of [full.small, full.large]) {
+      const place = budget.enter("somebody");
+      place.take(100 * MIB);
+      place.finish();
+    }
+    const pace = { ...BODY_PACE, waitMs: 0 };
+    const [busy, idle] = [await jsonServer(pace, full), await jsonServer(pace)];
+    for (const size of [10, 5 * MIB]) {
+      const body = Buffer.from(JSON.stringify("x".repeat(size)));
+      const statuses = [busy, idle].map(async (url) => {
+        const answer = await exchange(url, Buffer.concat([announced(body.length, "caller"), body]));
+        return answer?.status;
+      });
+      expect(await Promise.all(statuses)).toEqual([429, 200]);
+    }
   });
 
   it("[LOAD-2] that comes too slowly is answered with 408 while its sender still sends", async () => {

@@ -10,7 +10,9 @@ const count = (what) => {
   answers[what] = (answers[what] ?? 0) + 1;
 };
 const head = (method, target, ...more) =>
-  [`${method} ${target} HTTP/1.1`, "Host: x", `Authorization: Bearer ${key}`, ...more, "", ""].join("\r\n");
+  [`${method} ${target} HTTP/1.1`, "Host: localhost", `Authorization: Bearer ${key}`, ...more, "", ""].join(
+    "\r\n",
+  );
 
 /** One exchange on a connection of its own; `send` writes the request. Counts the status, or how it broke. */
 function exchange(send, { read = true } = {}) {
@@ -91,7 +93,7 @@ const KINDS = {
     process.stdout.write("ready\n");
     await forever(50, () =>
       exchange((s) => {
-        s.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n`);
+        s.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n`);
         drip(s, "X-a: b\r\n", 500);
       }),
     );

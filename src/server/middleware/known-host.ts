@@ -1,0 +1,66 @@
+import { isIP } from "node:net";
+import { hostname } from "node:os";
+import type { RequestHandler } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { isLoopback } from "../../kernel/loopback.ts";
+
+/** How clients reach the service. */
+export interface Reach {
+  /** The name or address that it listens on. */
+  host: string;
+  /** The URL under which clients know it; null when that is its address. */
+  publicUrl: string | null;
+}
+
+/**
+ * Refuses a request that is meant for another host. Its sender is a page whose name was made to lead here (DNS
+ * rebinding): the browser takes the page and this service for one site, and only the Host header shows the difference.
+ * The port does not matter. On a wildcard address every IP address is taken, since rebinding needs a name. Throws
+ * `MISDIRECTED_REQUEST`, and `MALFORMED_REQUEST` for a Host that is missing, repeated or not well formed.
+ * Rules: EDGE-1, EDGE-2.
+ */
+export function requireKnownHost({ host, publicUrl }: Reach): RequestHandler {
+  const bound = hostOf(host.includes(":") ? `[${host}]` : host);
+  const isWildcard = bound === "0.0.0.0" || bound === "[::]";
+  const names = new Set([bound]);
+  if (publicUrl !== null) names.add(hostOf(new URL(publicUrl).host));
+  if (isWildcard) names.add(hostOf(hostname()));
+  return (request, _response, next) => {
+    const count = request.headersDistinct.host?.length ?? 0;
+    const isRequired = Number(request.httpVersion) > 1;
+    if (count > 1 || (count === 0 && isRequired)) throw malformed("is required, once");
+    const sent = request.get("host");
+    if (sent === undefined) return next();
+    const name = hostOf(sent);
+    if (name === null) throw malformed("must be a name or an address, with a port or without");
+    const isAddress = isIP(name.replace(/^\[|\]$/g, "")) > 0;
+    const isKnown = isLoopback(name) || names.has(name) || (isAddress && isWildcard);
+    // A name that is listened on has an address, too.
+    if (!isKnown && name !== urlHost(request.socket.localAddress)) {
+      throw new ImgbatchError("MISDIRECTED_REQUEST", undefined, { param: "Host" });
+    }
+    next();
+  };
+}
+
+/**
+ * The host of `host[:port]` as URLs spell it: in lower case, an address in its shortest form, without a zone and without
+ * the dot behind a whole name. Null for anything else, such as a host with a user.
+ */
+export function hostOf(text: string): string | null {
+  const host = /^(\[[\da-f:.]{2,45}(?:%[\w.~%-]{1,64})?\]|[^\s/?#@\\:[\]]{1,254})(?::\d{0,5})?$/i.exec(
+    text,
+  )?.[1];
+  const url = `http://${host?.replace(/%.*\]$/, "]").replace(/\.$/, "")}`;
+  return host !== undefined && URL.canParse(url) ? new URL(url).hostname : null;
+}
+
+/** An address of a socket as a host of a URL. */
+function urlHost(address = ""): string | null {
+  const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
+  return hostOf(plain.includes(":") ? `[${plain}]` : plain);
+}
+
+function malformed(problem: string): ImgbatchError {
+  return new ImgbatchError("MALFORMED_REQUEST", `Host: ${problem}.`, { param: "Host" });
+}
