@@ -140,7 +140,7 @@ export class World {
 
   /** What the service does again and again: it deletes what is said to be gone. */
   async sweep(): Promise<void> {
-    await sweep(this.#deps, { nowMs: this.#nowMs, inputRetentionMs: 0 });
+    await sweep(this.#deps, { nowMs: this.#nowMs, dueMs: this.#nowMs, inputRetentionMs: 0 });
   }
 
   deleteRecord(batchId: string): Promise<void> {
@@ -236,6 +236,7 @@ export class World {
   #clock(turn: () => Promise<void>): Clock {
     return {
       nowMs: () => this.#nowMs,
+      monotonicMs: () => this.#nowMs,
       sleep: (ms, signal) =>
         new Promise((resolve, reject) => {
           const onAbort = () => reject(signal?.reason);
