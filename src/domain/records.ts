@@ -215,3 +215,13 @@ export interface UsageRecord {
   amountMicroUsd: number;
   createdAtMs: number;
 }
+
+/** Where the clock was when retention last looked at it, and how much of it is believed. Kept over restarts. */
+export interface RetentionTime {
+  /** What the wall clock said at the last look. */
+  seenMs: number;
+  /** How far the clock went in a jump that may be wrong. Retention goes by a time that is so much earlier. */
+  aheadMs: number;
+  /** What the clock said after the last such jump; 0 when there was none. */
+  jumpedAtMs: number;
+}

@@ -5,8 +5,8 @@ import type { Stores } from "./ports/stores.ts";
 
 /** How many batches are looked up at a time. */
 const PAGE = 200;
-/** Idempotency keys are kept this long after the record of their batch was deleted. */
-const KEY_RETENTION_MS = 24 * 3_600_000;
+/** Idempotency keys are kept this long after the record of their batch was deleted: a year. */
+const KEY_RETENTION_MS = 365 * 24 * 3_600_000;
 
 export interface SweepReport {
   /** Batches that are `output_deleted` because of this sweep. */
@@ -19,17 +19,18 @@ export interface SweepReport {
 /**
  * Deletes what is past its time: outputs that have expired, files whose batch says that they are gone already, the
  * reference images of batches that ended `inputRetentionMs` ago (0 keeps them), and old idempotency keys.
- * Records stay. What fails does not stop the rest.
+ * `dueMs` is the time by which things are due; `nowMs` is when their deletion is dated. Records stay. A delete that
+ * fails does not stop the others.
  * Rules: KEEP-1, KEEP-2, KEEP-3, KEEP-4.
  */
 export async function sweep(
   deps: { stores: Stores; blobs: BlobStore },
-  options: { nowMs: number; inputRetentionMs: number },
+  options: { nowMs: number; dueMs: number; inputRetentionMs: number },
 ): Promise<SweepReport> {
   const { stores, blobs } = deps;
-  const { nowMs, inputRetentionMs } = options;
+  const { nowMs, dueMs, inputRetentionMs } = options;
   const report: SweepReport = { outputsDeleted: [], inputsDeleted: 0, failures: [] };
-  const outputsDue = (afterSeq: number) => stores.read.batches.outputsDue(nowMs, { afterSeq, limit: PAGE });
+  const outputsDue = (afterSeq: number) => stores.read.batches.outputsDue(dueMs, { afterSeq, limit: PAGE });
   for (const id of eachDue(outputsDue)) {
     try {
       if (await deleteOutputs(stores, id, nowMs)) report.outputsDeleted.push(id);
@@ -38,7 +39,7 @@ export async function sweep(
       report.failures.push({ batchId: id, error });
     }
   }
-  const endedBefore = nowMs - inputRetentionMs;
+  const endedBefore = dueMs - inputRetentionMs;
   const inputsDue = (afterSeq: number) =>
     stores.read.batches.inputsDue(endedBefore, { afterSeq, limit: PAGE });
   for (const id of inputRetentionMs === 0 ? [] : eachDue(inputsDue)) {
@@ -50,7 +51,7 @@ export async function sweep(
       report.failures.push({ batchId: id, error });
     }
   }
-  await stores.write((tx) => tx.idempotency.removeOfRecordsDeletedBefore(nowMs - KEY_RETENTION_MS));
+  await stores.write((tx) => tx.idempotency.removeOfRecordsDeletedBefore(dueMs - KEY_RETENTION_MS));
   return report;
 }
 

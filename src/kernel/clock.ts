@@ -2,6 +2,8 @@
 export interface Clock {
   /** Milliseconds since 1970, as the wall clock says. For records. */
   nowMs(): number;
+  /** Milliseconds since some moment, which nobody can set. Time in which the machine slept may be missing. */
+  monotonicMs(): number;
   /** Resolves after `ms`; rejects with the signal's reason when aborted first. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
@@ -11,6 +13,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
+  monotonicMs: () => performance.now(),
   sleep: async (ms, signal) => {
     for (let leftMs = ms; leftMs > MAX_TIMER_MS; leftMs -= MAX_TIMER_MS) await oneTimer(MAX_TIMER_MS, signal);
     await oneTimer(ms % MAX_TIMER_MS, signal);
@@ -27,6 +30,7 @@ const SLICE_MS = 2_000;
  */
 export const wallClock: Clock = {
   nowMs: () => Date.now(),
+  monotonicMs: () => performance.now(),
   sleep: async (ms, signal) => {
     const startMs = Date.now();
     let sleptMs = 0;

@@ -57,6 +57,11 @@ export function gaugeStores(registry: Registry, stores: Stores): () => void {
     help: "Images that were made in real time",
     registers,
   });
+  const clock = new Gauge({
+    name: "imgbatch_retention_clock_ahead_seconds",
+    help: "How far the clock has jumped ahead without being believed: nothing is deleted that is due only by this jump",
+    registers,
+  });
   return () =>
     stores.snapshot((now) => {
       const counts = now.batches.countByStatus();
@@ -66,5 +71,6 @@ export function gaugeStores(registry: Registry, stores: Stores): () => void {
       held.set(microsToNumber(heldMicroUsd));
       running.set(now.realtimeHolds.list().length);
       images.set(now.usage.count());
+      clock.set((now.retentionTime.read()?.aheadMs ?? 0) / 1000);
     });
 }

@@ -17,6 +17,7 @@ export interface Database {
   upstream_jobs: UpstreamJobsTable;
   realtime_holds: RealtimeHoldsTable;
   usage_records: UsageRecordsTable;
+  retention_time: RetentionTimeTable;
   schema_migrations: { name: string };
 }
 
@@ -160,6 +161,13 @@ interface RealtimeHoldsTable {
   account_id: string;
   amount_micro_usd: number;
   created_at_ms: number;
+}
+
+interface RetentionTimeTable {
+  id: number;
+  seen_ms: number;
+  ahead_ms: number;
+  jumped_at_ms: number;
 }
 
 export interface UsageRecordsTable {

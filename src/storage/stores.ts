@@ -9,6 +9,7 @@ import { ledgerRepository } from "./repositories/ledger.ts";
 import { outputRepository } from "./repositories/outputs.ts";
 import { realtimeHoldRepository } from "./repositories/realtime-holds.ts";
 import { referenceRepository } from "./repositories/references.ts";
+import { retentionTimeRepository } from "./repositories/retention-time.ts";
 import { upstreamJobRepository } from "./repositories/upstream-jobs.ts";
 import { usageRepository } from "./repositories/usage.ts";
 
@@ -36,5 +37,6 @@ function repositoriesOf(session: SqlSession): Repositories {
     upstreamJobs: upstreamJobRepository(session),
     realtimeHolds: realtimeHoldRepository(session),
     usage: usageRepository(session),
+    retentionTime: retentionTimeRepository(session),
   };
 }

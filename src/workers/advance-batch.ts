@@ -1,4 +1,5 @@
 import type { BatchStatus } from "../contract/statuses.ts";
+import type { BatchEnd } from "../domain/batches/lifecycle.ts";
 import { processResults, startProcessing } from "../domain/batches/process-results.ts";
 import { settleBatch } from "../domain/batches/settle.ts";
 import { startBatch } from "../domain/batches/start-batch.ts";
@@ -7,15 +8,20 @@ import type { WorkerDeps } from "./deps.ts";
 /**
  * Takes a batch as far as it goes without making images: `queued` to `running`, and from a `running` batch without
  * pending items through its results and its money to `completed`. Each step is a transaction of its own and is told
- * to the feed; a crash between two steps is continued here. Answers the status that was reached.
+ * to the feed; a crash between two steps is continued here. Begins no step while `isHeld`. Answers the status that was
+ * reached.
  * Rules: LIFE-1, LIFE-5.
  */
-export async function advanceBatch(deps: WorkerDeps, batchId: string): Promise<BatchStatus | null> {
+export async function advanceBatch(
+  deps: WorkerDeps,
+  batchId: string,
+  isHeld: () => boolean,
+): Promise<BatchStatus | null> {
   const { stores, feed, clock } = deps;
   const nowMs = () => clock.nowMs();
   for (;;) {
     const status = stores.read.batches.byId(batchId)?.status ?? null;
-    const reached = await step(status);
+    const reached = isHeld() ? null : await step(status);
     if (reached === null) return status;
     feed.publish({ type: "batch", batchId, status: reached });
     if (reached === "completed") return reached;
@@ -34,7 +40,7 @@ export async function advanceBatch(deps: WorkerDeps, batchId: string): Promise<B
 }
 
 /** When a batch that ends now ends, and when its outputs may be deleted. */
-export function endOf(deps: WorkerDeps): { nowMs: number; outputsExpireAtMs: number | null } {
+export function endOf(deps: WorkerDeps): BatchEnd {
   const nowMs = deps.clock.nowMs();
   const { outputRetentionMs } = deps;
   return { nowMs, outputsExpireAtMs: outputRetentionMs === 0 ? null : nowMs + outputRetentionMs };

@@ -18,6 +18,8 @@ interface ActiveBatch {
   waiting: AbortController | null;
   /** A time that has come because it was waited for, whatever the wall clock says meanwhile. */
   waitedForMs: number;
+  /** While it is held, none of its items is started. */
+  isHeld: boolean;
 }
 
 /**
@@ -63,9 +65,18 @@ export class ItemLane implements WorkLane {
   start(): void {}
 
   add(batch: BatchRecord): void {
-    const active = this.#active.get(batch.id) ?? { batch, running: new Set(), waiting: null, waitedForMs: 0 };
+    const idle = { running: new Set<AbortController>(), waiting: null, waitedForMs: 0, isHeld: false };
+    const active = this.#active.get(batch.id) ?? { batch, ...idle };
+    active.isHeld = false;
     this.#active.set(batch.id, active);
     this.#offerTurn(active);
+  }
+
+  hold(batchId: string): void {
+    const active = this.#active.get(batchId);
+    if (!active) return;
+    active.isHeld = true;
+    this.#turns.delete(active.batch.apiKeyId, batchId);
   }
 
   remove(batchId: string): void {
@@ -102,7 +113,8 @@ export class ItemLane implements WorkLane {
   }
 
   #offerTurn(active: ActiveBatch): void {
-    if (this.#isActive(active)) this.#turns.add(active.batch.apiKeyId, active.batch.id, active);
+    if (this.#isActive(active) && !active.isHeld)
+      this.#turns.add(active.batch.apiKeyId, active.batch.id, active);
     this.#fill();
   }
 

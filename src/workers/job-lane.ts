@@ -70,6 +70,9 @@ export class JobLane implements WorkLane {
     this.#fill();
   }
 
+  /** A job is handed over as a whole: what it makes meanwhile counts. */
+  hold(): void {}
+
   remove(batchId: string): void {
     const wanted = this.#jobs.get(batchId);
     if (!wanted) return;
@@ -131,7 +134,7 @@ export class JobLane implements WorkLane {
     while (!signal.aborted) {
       try {
         const error = await runJob(this.#deps, this.provider, batch, signal);
-        const failed = error && (await failBatch(stores, batch.id, error, endOf(this.#deps)));
+        const failed = error && (await failBatch(this.#deps, batch.id, error, () => endOf(this.#deps)));
         if (failed) tellEnded(this.#deps.feed, batch.id, "failed", failed);
         return;
       } catch (error) {

@@ -1,8 +1,10 @@
+import type { RetentionTime } from "../domain/records.ts";
 import { sweep } from "../domain/retention.ts";
+import { lookAtClock } from "../domain/retention-time.ts";
 import type { WorkerDeps } from "./deps.ts";
 
-/** Between two sweeps a clock goes as far as the pause; one that went this much further was set, or was asleep. */
-const CLOCK_JUMP_MS = 3_600_000;
+/** Between two looks the wall clock goes as far as time itself; one that differs by more was set, or was asleep. */
+const CLOCK_JUMP_MS = 60_000;
 
 export interface RetentionOptions {
   inputRetentionMs: number;
@@ -11,20 +13,25 @@ export interface RetentionOptions {
 }
 
 /**
- * Sweeps at once and then again and again, until it is told to stop. Answers the function that stops it. After a jump
- * of the clock nothing is deleted for one more pause: a wrong time that is soon put right costs nobody an image.
- * Rule: CLOCK-3.
+ * Looks at the clock at once and then again and again, until it is told to stop. Answers the function that stops it.
+ * A sweep deletes by time only when two looks, one pause apart, agree with how much time has really passed: the first
+ * look after a start or after a jump deletes nothing but the files of batches whose outputs were deleted before.
+ * See `lookAtClock` for jumps that are longer than the retention.
  */
 export function startRetention(deps: WorkerDeps, options: RetentionOptions): () => Promise<void> {
+  const { clock, log } = deps;
   const stopping = new AbortController();
   const loop = async () => {
-    let hasJumped = false;
+    let lookedAtMs: number | null = null;
     while (!stopping.signal.aborted) {
-      if (hasJumped) deps.log.warn("the clock has jumped; nothing is deleted until the next sweep");
-      else await sweepOnce(deps, options.inputRetentionMs);
-      const beforeMs = deps.clock.nowMs();
-      await deps.clock.sleep(options.everyMs, stopping.signal).catch(() => {});
-      hasJumped = deps.clock.nowMs() - beforeMs - options.everyMs >= CLOCK_JUMP_MS;
+      try {
+        const thisLookMs = clock.monotonicMs();
+        await lookAndSweep(deps, options, lookedAtMs === null ? null : thisLookMs - lookedAtMs);
+        lookedAtMs = thisLookMs;
+      } catch (error) {
+        log.error("the retention sweep failed; trying again later", { error: String(error) });
+      }
+      await clock.sleep(options.everyMs, stopping.signal).catch(() => {});
     }
   };
   const running = loop();
@@ -34,19 +41,51 @@ export function startRetention(deps: WorkerDeps, options: RetentionOptions): () 
   };
 }
 
-async function sweepOnce(deps: WorkerDeps, inputRetentionMs: number): Promise<void> {
-  try {
-    const report = await sweep(deps, { nowMs: deps.clock.nowMs(), inputRetentionMs });
-    for (const batchId of report.outputsDeleted) {
-      deps.feed.publish({ type: "batch", batchId, status: "output_deleted" });
-    }
-    for (const { batchId, error } of report.failures) {
-      deps.log.warn("files could not be deleted; trying again later", {
-        batch: batchId,
-        error: String(error),
-      });
-    }
-  } catch (error) {
-    deps.log.error("the retention sweep failed; trying again later", { error: String(error) });
+/** `elapsedMs` is the time since the last look, which is null for the first one. */
+async function lookAndSweep(
+  deps: WorkerDeps,
+  { inputRetentionMs }: RetentionOptions,
+  elapsedMs: number | null,
+): Promise<void> {
+  const { stores, clock, log, feed } = deps;
+  const nowMs = clock.nowMs();
+  const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs);
+  const { before, now } = await stores.write((tx) => {
+    const before = tx.retentionTime.read() ?? {
+      seenMs: tx.batches.lastEventMs() ?? nowMs,
+      aheadMs: 0,
+      jumpedAtMs: 0,
+    };
+    const now = lookAtClock(before, { nowMs, elapsedMs: elapsedMs ?? 0 }, retentionMs);
+    tx.retentionTime.write(now);
+    return { before, now };
+  });
+  const isSteady = elapsedMs !== null && Math.abs(nowMs - before.seenMs - elapsedMs) < CLOCK_JUMP_MS;
+  if (elapsedMs !== null && !isSteady) {
+    log.warn("the clock has jumped; nothing is deleted until the next sweep");
   }
+  if (now.aheadMs > 0 && !isSteady) log.warn(FAR_AHEAD, factsOf(before, now, retentionMs));
+  if (now.aheadMs === 0 && before.aheadMs > 0) log.info("retention goes by the clock again");
+  // What is due by 1970 is what needs no clock: files whose batch says already that they are gone.
+  const dueMs = isSteady ? nowMs - now.aheadMs : 0;
+  const report = await sweep(deps, { nowMs, dueMs, inputRetentionMs });
+  for (const batchId of report.outputsDeleted) {
+    feed.publish({ type: "batch", batchId, status: "output_deleted" });
+  }
+  for (const { batchId, error } of report.failures) {
+    log.warn("files could not be deleted; trying again later", { batch: batchId, error: String(error) });
+  }
+}
+
+const FAR_AHEAD =
+  "the clock is far ahead of when this data was last in use; nothing is deleted that is due only by that";
+
+function factsOf(before: RetentionTime, now: RetentionTime, retentionMs: number): Record<string, unknown> {
+  const hours = (ms: number) => Math.round(ms / 3_600_000);
+  return {
+    clock: new Date(now.seenMs).toISOString(),
+    last_in_use: new Date(before.seenMs).toISOString(),
+    hours_ahead: hours(now.aheadMs),
+    hours_until_believed: hours(now.jumpedAtMs + retentionMs - now.seenMs),
+  };
 }

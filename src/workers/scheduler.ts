@@ -30,6 +30,8 @@ export class Scheduler {
   readonly #admission: Admission;
   /** Batches being advanced now, and whether somebody asked for another look meanwhile. */
   readonly #advancing = new Map<string, { again: boolean }>();
+  /** Batches that are about to be cancelled: nothing else may end them meanwhile. */
+  readonly #cancelling = new Set<string>();
   readonly #work = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
   #isRunning = false;
@@ -93,7 +95,7 @@ export class Scheduler {
 
   /** Says that a batch may have something to do: it is new, or an item of it has ended. */
   wake(batchId: string): void {
-    if (!this.#isRunning || !this.#takeInHand(batchId)) return;
+    if (!this.#isRunning || this.#cancelling.has(batchId) || !this.#takeInHand(batchId)) return;
     const current = this.#advancing.get(batchId);
     if (current) {
       current.again = true;
@@ -114,13 +116,27 @@ export class Scheduler {
    * `BATCH_IMAGE_CANCEL_FAILED` says that an upstream's job could not be told. Repeating the call tells it again.
    */
   async cancel(batchId: string): Promise<void> {
-    const failed = await cancelBatch(this.#deps.stores, batchId, endOf(this.#deps));
+    const failed = await this.#cancelHeld(batchId);
     if (failed) tellEnded(this.#deps.feed, batchId, "cancelled", failed);
     try {
       await Promise.all([...this.#lanes.values()].map((lane) => lane.abort(batchId)));
     } finally {
       if (failed) this.#forget(batchId);
     }
+  }
+
+  /** Reading back takes a moment: nothing of the batch is started in it, and no step forward ends the batch first. */
+  async #cancelHeld(batchId: string): Promise<string[] | null> {
+    this.#cancelling.add(batchId);
+    for (const lane of this.#lanes.values()) lane.hold(batchId);
+    let failed: string[] | null = null;
+    try {
+      failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
+    } finally {
+      this.#cancelling.delete(batchId);
+      if (failed === null) this.wake(batchId);
+    }
+    return failed;
   }
 
   /** Takes no more work, gives what runs `graceMs` to end, parks the rest for the next start. */
@@ -146,7 +162,9 @@ export class Scheduler {
 
   async #advance(batchId: string): Promise<void> {
     try {
-      const status = await advanceBatch(this.#deps, batchId);
+      const isHeld = () => this.#cancelling.has(batchId);
+      const status = await advanceBatch(this.#deps, batchId, isHeld);
+      if (isHeld()) return;
       if (status === null || isTerminal(status)) return this.#forget(batchId);
       if (status === "running") await this.#makeImages(batchId);
     } catch (error) {
@@ -185,7 +203,7 @@ export class Scheduler {
   async #failUnmakeable(batchId: string): Promise<void> {
     const message = "No provider makes images for this model any more.";
     const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message, source: "service" as const };
-    const failed = await failBatch(this.#deps.stores, batchId, error, endOf(this.#deps));
+    const failed = await failBatch(this.#deps, batchId, error, () => endOf(this.#deps));
     if (failed) tellEnded(this.#deps.feed, batchId, "failed", failed);
   }
 

@@ -12,6 +12,8 @@ export interface WorkLane {
   setPaused(isPaused: boolean): void;
   /** Works on the batch until none of its items is pending; no effect when it is there already. */
   add(batch: BatchRecord): void;
+  /** Starts no more items of the batch until it is added again; what runs goes on. */
+  hold(batchId: string): void;
   /** Forgets a batch that has ended. */
   remove(batchId: string): void;
   /**

@@ -1,6 +1,6 @@
 import { describe, expect, inject, it } from "vitest";
 import { memoryDir } from "../support/memory-dir.ts";
-import { MODELS, World, type WorldModel } from "../support/world.ts";
+import { World, type WorldModel } from "../support/world.ts";
 import { checkEnd, checkFeed } from "../support/world-checks.ts";
 
 /** Rounds of each kind; `soak/races.mjs` asks for more. */
@@ -36,16 +36,23 @@ async function race(world: World, model: WorldModel): Promise<string> {
 }
 
 describe("a cancellation that races the work", () => {
-  it.each(MODELS)(
-    "[CANCEL-3] [CANCEL-7] ends in one of both, with the right counts, money, files and events: %s",
-    async (model) => {
+  it.each([
+    ["one-by-one", 0],
+    ["as-a-job", 0],
+    ["one-by-one", 0.3],
+    ["as-a-job", 0.3],
+  ] as const)(
+    "[CANCEL-3] [CANCEL-7] [CANCEL-8] ends in one of both, with the right counts, money, files and events: %s, of the files damaged: %d",
+    async (model, damagedShare) => {
       const ends: Record<string, number> = {};
       for (let done = 0; done < ROUNDS; done += ROUNDS_PER_WORLD) {
         const world = await World.begin(await memoryDir(), SEED + done, 10_000_000);
+        world.damagedShare = damagedShare;
         for (let i = 0; i < ROUNDS_PER_WORLD; i++) {
           const end = await race(world, model);
           ends[end] = (ends[end] ?? 0) + 1;
         }
+        expect(world.damaged.size > 0).toBe(damagedShare > 0);
         await checkEnd(world).catch((error) => {
           throw new Error(`seed ${SEED + done}`, { cause: error });
         });
@@ -61,4 +68,21 @@ describe("a cancellation that races the work", () => {
     },
     2 ** 31 - 1,
   );
+
+  it("[CANCEL-9] wins while the results are being read, although it reads them too", async () => {
+    for (let seed = SEED; seed < SEED + 20; seed++) {
+      const world = await World.begin(await memoryDir(), seed, 10_000_000);
+      const creating = world.create("one-by-one", ["a", "b", "c"], null);
+      await world.turns.run(1);
+      const { batch } = await creating;
+      const status = () => world.stores.read.batches.byId(batch.id)?.status;
+      while (status() !== "processing_results") await world.turns.run(1);
+      const cancelling = world.cancel(batch.id);
+      await world.turns.run();
+      await cancelling;
+      expect(status()).toBe("cancelled");
+      await checkEnd(world);
+      await world.end();
+    }
+  });
 });

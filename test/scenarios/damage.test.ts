@@ -165,6 +165,65 @@ describe("a stored image with", () => {
   );
 });
 
+describe("an image that was damaged before its batch ended early", () => {
+  /** A batch of two images that are stored and two that are not, one of the stored ones damaged. */
+  async function half(damage: (path: string, other: string) => Promise<void>) {
+    const provider = new FakeProvider({ concurrency: 1 });
+    provider.answer = async ({ prompt }, signal) => {
+      if (prompt === "picture 3") {
+        await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+      }
+      return made(await tinyPng(Number(prompt.split(" ")[1])));
+    };
+    const service = await startTestService({ providers: [provider] });
+    const { id } = await service.submit({ model: MODEL, items: items(4) });
+    await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
+    const { stores } = await openBeside(service.data);
+    const [first, second] = stores.read.outputs
+      .ofBatch(id)
+      .map((o) => join(service.data, "blobs", o.blobKey));
+    await damage(first ?? "", second ?? "");
+    return { service, id };
+  }
+
+  /** Only the intact image is paid, is there, and is told as a success. */
+  async function expectOnePaid(service: TestService, id: string, status: string) {
+    expect(await service.until(id)).toMatchObject({
+      status,
+      success_count: 1,
+      fail_count: 3,
+      actual_cost: 0.0335,
+    });
+    const list = (await (await service.ask(`/${id}/items?status=failed`)).json()) as {
+      data: { custom_id: string; error: object }[];
+    };
+    expect(list.data[0]).toMatchObject({
+      custom_id: "i1",
+      error: { code: "RESULT_MISSING", source: "service" },
+    });
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    const zip = await service.ask(`/${id}/download`);
+    expect((await zip.arrayBuffer()).byteLength).toBe(Number(zip.headers.get("content-length")));
+  }
+
+  it.each(DAMAGE.slice(0, 8).filter(([what]) => !what.startsWith("another")))(
+    "[CANCEL-8] [DAMAGE-2] with %s is not paid when it is cancelled",
+    async (_, __, damage) => {
+      const { service, id } = await half(damage);
+      expect((await service.ask(`/${id}/cancel`, { method: "POST" })).status).toBe(200);
+      await expectOnePaid(service, id, "cancelled");
+    },
+  );
+
+  it("[CANCEL-8] [DAMAGE-2] is not paid when it fails", async () => {
+    const { service, id } = await half((path) => rm(path));
+    await service.close(0);
+    const other = new FakeProvider({ name: "other", model: "another-model" });
+    await expectOnePaid(await startTestService({ data: service.data, providers: [other] }), id, "failed");
+  });
+});
+
 describe("a stored reference image", () => {
   it.each(DAMAGE.slice(0, 8).filter(([what]) => !what.startsWith("another")))(
     "[DAMAGE-3] with %s never reaches a provider: its items fail, the others are made",

@@ -18,6 +18,10 @@ export class FakeClock implements Clock {
     return this.#nowMs;
   }
 
+  monotonicMs(): number {
+    return this.#nowMs;
+  }
+
   get sleeperCount(): number {
     return this.#sleepers.size;
   }

@@ -13,6 +13,10 @@ export class InstantClock implements Clock {
     return this.#nowMs;
   }
 
+  monotonicMs(): number {
+    return this.#nowMs;
+  }
+
   async sleep(ms: number, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
     this.sleepsMs.push(ms);

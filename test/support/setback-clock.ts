@@ -9,6 +9,10 @@ export class SetbackClock extends FakeClock {
     return super.nowMs() + this.#offsetMs;
   }
 
+  override monotonicMs(): number {
+    return super.nowMs();
+  }
+
   /** Sets the wall clock; nobody wakes. */
   set(byMs: number): void {
     this.#offsetMs += byMs;
@@ -17,6 +21,6 @@ export class SetbackClock extends FakeClock {
 
 /** Real time, shown by a clock that is wrong by so much; it can be set while it is in use. */
 export function wrongClock(byMs: number) {
-  const clock = { byMs, nowMs: () => systemClock.nowMs() + clock.byMs, sleep: systemClock.sleep };
+  const clock = { ...systemClock, byMs, nowMs: () => systemClock.nowMs() + clock.byMs };
   return clock;
 }

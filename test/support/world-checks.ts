@@ -1,7 +1,8 @@
 import { expect } from "vitest";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import type { World } from "./world.ts";
+import type { ItemRecord } from "../../src/domain/records.ts";
+import { itemOf, type World } from "./world.ts";
 
 /** What is true at every moment, whoever is in the middle of what. */
 export async function checkMoment(world: World): Promise<void> {
@@ -27,7 +28,9 @@ export async function checkEnd(world: World): Promise<void> {
     expect(sum("capture")).toEqual(cost > 0 ? [cost] : []);
     expect(sum("release")).toEqual(batch.holdMicroUsd > cost ? [batch.holdMicroUsd - cost] : []);
     const named = outputs.ofBatch(batch.id).map((output) => output.blobKey);
-    const kept = [...world.files.keys()].filter((key) => key.startsWith(`outputs/${batch.id}/`));
+    const kept = [...world.files.keys()].filter(
+      (key) => key.startsWith(`outputs/${batch.id}/`) && !world.damaged.has(itemOf(key)),
+    );
     expect(kept.sort()).toEqual(batch.status === "output_deleted" ? [] : named.sort());
     const job = upstreamJobs.ofBatch(batch.id);
     const upstream = [...world.jobs.values()].filter(({ jobId }) => jobId === job?.jobId);
@@ -37,7 +40,10 @@ export async function checkEnd(world: World): Promise<void> {
   for (const account of accounts.list()) expect(account.heldMicroUsd).toBe(0);
 }
 
-/** What the feed told of a batch: each move once and in order, and of each item its outcome, once. */
+/**
+ * What the feed told of a batch: each move once and in order, and of each item its outcome, once. An image was told
+ * as made before its file was found damaged.
+ */
 export function checkFeed(world: World, batchId: string): void {
   const told = world.events.filter((event) => "batchId" in event && event.batchId === batchId);
   const moves = told.flatMap((event) => (event.type === "batch" ? [event.status] : []));
@@ -45,5 +51,7 @@ export function checkFeed(world: World, batchId: string): void {
   expect(moves).toEqual(history.filter((status) => status !== "queued" && status !== "output_deleted"));
   const outcomes = told.flatMap((event) => (event.type === "item" ? [[event.customId, event.status]] : []));
   const all = world.stores.read.items.page(batchId, { afterPosition: -1, limit: 1000 });
-  expect(outcomes.sort()).toEqual(all.map((item) => [item.customId, item.status]).sort());
+  const wasMade = ({ error }: ItemRecord) => error?.code === "RESULT_MISSING" && error.source === "service";
+  const expected = all.map((item) => [item.customId, wasMade(item) ? "success" : item.status]);
+  expect(outcomes.sort()).toEqual(expected.sort());
 }

@@ -36,6 +36,9 @@ const group: GroupEntry = {
   holdMultiplier: 0.6,
 };
 
+/** The key of a stored image without the number of the image in its item. */
+export const itemOf = (blobKey: string) => blobKey.replace(/-\d+$/, "");
+
 interface UpstreamJob {
   jobId: string;
   items: JobItem[];
@@ -51,6 +54,9 @@ export class World {
   readonly files = new Map<string, Buffer>();
   readonly jobs = new Map<string, UpstreamJob>();
   readonly events: ServiceEvent[] = [];
+  /** Share of the files that the disk stores with other bytes, and the keys of their items (`itemOf`). */
+  damagedShare = 0;
+  readonly damaged = new Set<string>();
   /** What a model costs now, in US dollars. */
   priceUsd = 0.01;
   key!: ApiKeyRecord;
@@ -140,7 +146,7 @@ export class World {
 
   /** What the service does again and again: it deletes what is said to be gone. */
   async sweep(): Promise<void> {
-    await sweep(this.#deps, { nowMs: this.#nowMs, inputRetentionMs: 0 });
+    await sweep(this.#deps, { nowMs: this.#nowMs, dueMs: this.#nowMs, inputRetentionMs: 0 });
   }
 
   deleteRecord(batchId: string): Promise<void> {
@@ -200,7 +206,9 @@ export class World {
     return {
       put: async (key, bytes) => {
         await turn();
-        files.set(key, bytes);
+        const isDamaged = this.damagedShare > 0 && this.#random() < this.damagedShare;
+        if (isDamaged) this.damaged.add(itemOf(key));
+        files.set(key, isDamaged ? bytes.subarray(1) : bytes);
         return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
       },
       read: async (key) => {
@@ -236,6 +244,7 @@ export class World {
   #clock(turn: () => Promise<void>): Clock {
     return {
       nowMs: () => this.#nowMs,
+      monotonicMs: () => this.#nowMs,
       sleep: (ms, signal) =>
         new Promise((resolve, reject) => {
           const onAbort = () => reject(signal?.reason);

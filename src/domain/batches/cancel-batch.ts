@@ -1,8 +1,8 @@
 import type { ItemError } from "../../contract/item-errors.ts";
-import { isTerminal } from "../../contract/statuses.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
-import { failPending } from "./fail-pending.ts";
-import { moveBatch } from "./lifecycle.ts";
+import { endEarly } from "./end-early.ts";
+import type { BatchEnd } from "./lifecycle.ts";
 
 const CANCELLED: ItemError = {
   code: "CANCELLED",
@@ -11,21 +11,16 @@ const CANCELLED: ItemError = {
 };
 
 /**
- * Cancels a batch, in one transaction: what is not finished fails, what is finished is paid for and stays, the rest of
+ * Cancels a batch: what is not finished fails, what is finished and intact is paid for and stays, the rest of
  * the hold goes back. Work that is under way loses its lease with it, so a late result is dropped. Answers the
- * custom ids of the items that failed with it, or null, without any change, when the batch had ended.
+ * custom ids of the items that were not finished, or null, without any change, when the batch had ended.
  * Rules: CANCEL-1, CANCEL-2, CANCEL-3.
  */
 export function cancelBatch(
-  stores: Stores,
+  deps: { stores: Stores; blobs: BlobStore },
   batchId: string,
-  end: { nowMs: number; outputsExpireAtMs: number | null },
+  endNow: () => BatchEnd,
 ): Promise<string[] | null> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
-    if (!batch || isTerminal(batch.status)) return null;
-    const failed = failPending(tx, batch, CANCELLED, end.nowMs);
-    const { outputsExpireAtMs } = end;
-    return moveBatch(tx, batch, "cancelled", end.nowMs, { outputsExpireAtMs }) ? failed : null;
-  });
+  const from = ["queued", "running", "processing_results", "settling"] as const;
+  return endEarly(deps, batchId, { from, to: "cancelled", itemError: CANCELLED }, endNow);
 }

@@ -1,24 +1,22 @@
+import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { BatchError } from "../records.ts";
-import { failPending } from "./fail-pending.ts";
-import { moveBatch } from "./lifecycle.ts";
+import { endEarly } from "./end-early.ts";
+import type { BatchEnd } from "./lifecycle.ts";
 
 /**
- * Ends a batch that cannot be processed as a whole: pending items fail, what had succeeded is paid for, the rest of
- * the hold goes back. Answers the custom ids of the items that failed with it, or null when the batch had moved on.
+ * Ends a batch that cannot be processed as a whole: pending items fail, what had succeeded and is intact is paid for,
+ * the rest of the hold goes back. Answers the custom ids of the items that failed with it, or null when the batch had
+ * moved on.
  */
 export function failBatch(
-  stores: Stores,
+  deps: { stores: Stores; blobs: BlobStore },
   batchId: string,
   error: BatchError,
-  end: { nowMs: number; outputsExpireAtMs: number | null },
+  endNow: () => BatchEnd,
 ): Promise<string[] | null> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
-    if (!batch || !["queued", "running", "processing_results"].includes(batch.status)) return null;
-    const { message, source } = error;
-    const failed = failPending(tx, batch, { code: "PROVIDER_ITEM_FAILED", message, source }, end.nowMs);
-    const { outputsExpireAtMs } = end;
-    return moveBatch(tx, batch, "failed", end.nowMs, { error, outputsExpireAtMs }) ? failed : null;
-  });
+  const { message, source } = error;
+  const from = ["queued", "running", "processing_results"] as const;
+  const itemError = { code: "PROVIDER_ITEM_FAILED", message, source } as const;
+  return endEarly(deps, batchId, { from, to: "failed", error, itemError }, endNow);
 }

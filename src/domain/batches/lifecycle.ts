@@ -11,8 +11,8 @@ import type { BatchError, BatchRecord } from "../records.ts";
  * - `processing_results`: no item is pending. Files are read back, compared with their hashes and given their names.
  * - `settling`: the results are final. Only the money is left to move.
  * - `completed`: paid for what succeeded, the rest of the hold is released.
- * - `failed`: the batch as a whole could not be processed; what had succeeded is paid for.
- * - `cancelled`: stopped by the caller; what had succeeded is paid for.
+ * - `failed`: the batch as a whole could not be processed; what had succeeded is read back and paid for.
+ * - `cancelled`: stopped by the caller; what had succeeded is read back and paid for.
  * - `output_deleted`: ended earlier, and its files are gone. The money does not change.
  *
  * `money` says what the move does to the hold.
@@ -32,6 +32,12 @@ export const TRANSITIONS: readonly Transition[] = [
   { from: ["queued", "running", "processing_results", "settling"], to: "cancelled", money: "settle" },
   { from: ["completed", "failed", "cancelled"], to: "output_deleted", money: "none" },
 ];
+
+/** When a batch ends, and when its images may be deleted; null keeps them. */
+export interface BatchEnd {
+  nowMs: number;
+  outputsExpireAtMs: number | null;
+}
 
 /**
  * Writes a new batch as `queued`, with its hold and the first line of its history.

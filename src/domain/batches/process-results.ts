@@ -1,9 +1,8 @@
-import type { ItemError } from "../../contract/item-errors.ts";
 import { nameImages } from "../downloads/manifest.ts";
-import { isIntact } from "../downloads/read-intact.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { moveBatch } from "./lifecycle.ts";
+import { ReadBack } from "./read-back.ts";
 
 /** Takes a running batch whose items all have ended to `processing_results`. */
 export function startProcessing(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
@@ -26,19 +25,12 @@ export async function processResults(
   nowMs: () => number,
 ): Promise<boolean> {
   const outputs = deps.stores.read.outputs.ofBatch(batchId);
-  const missing = new Set<number>();
-  for (const output of outputs) {
-    if (!isIntact(output, await deps.blobs.read(output.blobKey))) missing.add(output.itemId);
-  }
+  const readBack = new ReadBack(deps.blobs);
+  await readBack.read(outputs);
   return deps.stores.write((tx) => {
     const batch = tx.batches.byId(batchId);
     if (batch?.status !== "processing_results") return false;
-    for (const itemId of missing) {
-      tx.items.fail(itemId, RESULT_MISSING);
-      tx.outputs.removeOfItem(itemId);
-    }
-    tx.batches.addCounts(batchId, { success: -missing.size, fail: missing.size });
-    const good = outputs.filter((output) => !missing.has(output.itemId));
+    const good = readBack.failDamaged(tx, batch, outputs);
     const items = tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
     for (const { output, entryName } of nameImages(items, good)) {
       tx.outputs.setEntryName(output.itemId, output.imageIndex, entryName);
@@ -46,9 +38,3 @@ export async function processResults(
     return moveBatch(tx, batch, "settling", nowMs());
   });
 }
-
-const RESULT_MISSING: ItemError = {
-  code: "RESULT_MISSING",
-  message: "The image was made, but its file is missing or damaged.",
-  source: "service",
-};

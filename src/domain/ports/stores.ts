@@ -12,6 +12,7 @@ import type {
   OutputRecord,
   RealtimeHoldRecord,
   ReferenceRecord,
+  RetentionTime,
   UpstreamJobRecord,
   UsageRecord,
 } from "../records.ts";
@@ -44,6 +45,7 @@ export interface Repositories {
   upstreamJobs: UpstreamJobRepository;
   realtimeHolds: RealtimeHoldRepository;
   usage: UsageRepository;
+  retentionTime: RetentionTimeRepository;
 }
 
 export interface AccountRepository {
@@ -130,6 +132,8 @@ export interface BatchRepository {
   addCounts(id: string, change: { success: number; fail: number }): void;
   appendEvent(event: BatchEvent): void;
   events(id: string): BatchEvent[];
+  /** When the last written event of any batch happened, as the clock said then; null when there is none. */
+  lastEventMs(): number | null;
   all(): BatchRecord[];
 }
 
@@ -213,4 +217,10 @@ export interface UsageRepository {
   /** In the order in which they were written. */
   list(filter: { accountId?: string }): UsageRecord[];
   count(): number;
+}
+
+export interface RetentionTimeRepository {
+  /** Null before the first look at the clock. */
+  read(): RetentionTime | null;
+  write(time: RetentionTime): void;
 }

@@ -131,6 +131,10 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
         atMs: row.at_ms,
       }));
     },
+    lastEventMs: () => {
+      const events = build.selectFrom("batch_events").select("at_ms");
+      return first(events.orderBy("seq", "desc").limit(1))?.at_ms ?? null;
+    },
     all: () => all(batches().orderBy("seq")).map(toBatchRecord),
   };
 }

@@ -112,6 +112,7 @@ describe("the procedural provider", () => {
     const reason = new Error("stop");
     const clock = {
       nowMs: () => 0,
+      monotonicMs: () => 0,
       sleep: (_ms: number, signal?: AbortSignal) =>
         new Promise<void>((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
     };

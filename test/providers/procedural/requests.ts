@@ -29,6 +29,7 @@ export function notingClock(): Clock & { slept: number[] } {
   return {
     slept,
     nowMs: () => 0,
+    monotonicMs: () => 0,
     sleep: (ms, signal) => {
       slept.push(ms);
       return signal?.aborted ? Promise.reject(signal.reason) : Promise.resolve();

@@ -1,0 +1,58 @@
+import type { ItemError } from "../../contract/item-errors.ts";
+import type { BatchStatus } from "../../contract/statuses.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
+import type { BatchError, BatchRecord } from "../records.ts";
+import { type BatchEnd, moveBatch } from "./lifecycle.ts";
+import { ReadBack } from "./read-back.ts";
+
+interface EarlyEnd {
+  /** The batch ends only while it has one of these. */
+  from: readonly BatchStatus[];
+  to: "cancelled" | "failed";
+  /** Why the batch as a whole failed. */
+  error?: BatchError;
+  /** Why items without an outcome fail. */
+  itemError: ItemError;
+}
+
+/**
+ * Ends a batch before all of its items have an outcome. The stored images are read back first. Then one transaction
+ * fails what is pending, damaged or missing, captures the price of what is left, and releases the rest of the hold.
+ * When an image was stored meanwhile, that image is read back too, before another try. Returns the custom ids of the
+ * items that were pending, or null, without any change, when the batch had moved on.
+ */
+export async function endEarly(
+  { stores, blobs }: { stores: Stores; blobs: BlobStore },
+  batchId: string,
+  { from, to, error, itemError }: EarlyEnd,
+  endNow: () => BatchEnd,
+): Promise<string[] | null> {
+  const isHere = (batch: BatchRecord | null): batch is BatchRecord =>
+    batch !== null && from.includes(batch.status);
+  const readBack = new ReadBack(blobs);
+  while (isHere(stores.read.batches.byId(batchId))) {
+    await readBack.read(stores.read.outputs.ofBatch(batchId));
+    const ended = await stores.write((tx) => {
+      const batch = tx.batches.byId(batchId);
+      if (!isHere(batch)) return { pending: null };
+      const outputs = tx.outputs.ofBatch(batchId);
+      if (!readBack.hasRead(outputs)) return null;
+      readBack.failDamaged(tx, batch, outputs);
+      const { nowMs, outputsExpireAtMs } = endNow();
+      const pending = failPending(tx, batch, itemError, nowMs);
+      const facts = { outputsExpireAtMs, ...(error ? { error } : {}) };
+      return { pending: moveBatch(tx, batch, to, nowMs, facts) ? pending : null };
+    });
+    if (ended !== null) return ended.pending;
+  }
+  return null;
+}
+
+/** Fails every item of a batch that has no outcome, leased or not, and counts them. Answers their custom ids. */
+function failPending(tx: Repositories, batch: BatchRecord, error: ItemError, nowMs: number): string[] {
+  const filter = { status: "pending", afterPosition: -1, limit: batch.itemCount } as const;
+  const customIds = tx.items.page(batch.id, filter).map((item) => item.customId);
+  tx.batches.addCounts(batch.id, { success: 0, fail: tx.items.failPending(batch.id, error, nowMs) });
+  return customIds;
+}

@@ -1,0 +1,50 @@
+import type { ItemError } from "../../contract/item-errors.ts";
+import { isIntact } from "../downloads/read-intact.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { Repositories } from "../ports/stores.ts";
+import type { BatchRecord, OutputRecord } from "../records.ts";
+
+const RESULT_MISSING: ItemError = {
+  code: "RESULT_MISSING",
+  message: "The image was made, but its file is missing or damaged.",
+  source: "service",
+};
+
+/** Reads the stored images of a batch before money moves, each once: one that is gone or differs is not paid for. */
+export class ReadBack {
+  readonly #blobs: BlobStore;
+  /** Blob key → whether its bytes are those that the row describes. */
+  readonly #isIntact = new Map<string, boolean>();
+
+  constructor(blobs: BlobStore) {
+    this.#blobs = blobs;
+  }
+
+  /** Reads those that were not read yet. Slow: not for a transaction. */
+  async read(outputs: readonly OutputRecord[]): Promise<void> {
+    for (const output of outputs) {
+      const { blobKey } = output;
+      if (this.#isIntact.has(blobKey)) continue;
+      this.#isIntact.set(blobKey, isIntact(output, await this.#blobs.read(blobKey)));
+    }
+  }
+
+  hasRead(outputs: readonly OutputRecord[]): boolean {
+    return outputs.every(({ blobKey }) => this.#isIntact.has(blobKey));
+  }
+
+  /**
+   * Makes failures of the items with a damaged or missing image. All of the outputs must have been read. Returns the
+   * outputs that are left.
+   */
+  failDamaged(tx: Repositories, batch: BatchRecord, outputs: readonly OutputRecord[]): OutputRecord[] {
+    const damaged = outputs.filter(({ blobKey }) => this.#isIntact.get(blobKey) !== true);
+    const itemIds = new Set(damaged.map((output) => output.itemId));
+    for (const itemId of itemIds) {
+      tx.items.fail(itemId, RESULT_MISSING);
+      tx.outputs.removeOfItem(itemId);
+    }
+    tx.batches.addCounts(batch.id, { success: -itemIds.size, fail: itemIds.size });
+    return outputs.filter((output) => !itemIds.has(output.itemId));
+  }
+}

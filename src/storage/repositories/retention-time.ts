@@ -1,0 +1,19 @@
+import type { RetentionTimeRepository } from "../../domain/ports/stores.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+
+/** The table has one row at most. */
+const ONLY = 1;
+
+export function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
+  return {
+    read: () => {
+      const row = first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
+      return row && { seenMs: row.seen_ms, aheadMs: row.ahead_ms, jumpedAtMs: row.jumped_at_ms };
+    },
+    write: ({ seenMs, aheadMs, jumpedAtMs }) => {
+      const time = { seen_ms: seenMs, ahead_ms: aheadMs, jumped_at_ms: jumpedAtMs };
+      if (run(build.updateTable("retention_time").set(time).where("id", "=", ONLY)) === 1) return;
+      run(build.insertInto("retention_time").values({ id: ONLY, ...time }));
+    },
+  };
+}

@@ -1,0 +1,124 @@
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
+import { describe, expect, it } from "vitest";
+import { items, MODEL, startTestService } from "../support/service.ts";
+import { SetbackClock } from "../support/setback-clock.ts";
+
+const HOUR_MS = 3_600_000;
+const YEAR_MS = 365 * 24 * HOUR_MS;
+const SWEEP_MS = 30 * 60_000;
+/** The default of `retention.outputHours`. */
+const RETENTION_MS = 72 * HOUR_MS;
+
+/** Sweeps so often, `SWEEP_MS` apart; each has ended when this resolves. */
+async function sweeps(clock: SetbackClock, count: number): Promise<void> {
+  const isAsleep = () => expect.poll(() => clock.nextWakeInMs, { interval: 2 }).toBe(SWEEP_MS);
+  await isAsleep();
+  for (let i = 0; i < count; i++) {
+    clock.advance(SWEEP_MS);
+    await isAsleep();
+  }
+}
+
+/** A data directory with a completed batch, whose service ended at `clock.nowMs()`. */
+async function earlierRun(startMs?: number) {
+  const clock = new SetbackClock(startMs);
+  const service = await startTestService({ clock });
+  const { id } = await service.submit({ model: MODEL, items: items(1) });
+  await service.until(id);
+  await sweeps(clock, 1);
+  await service.close(0);
+  return { data: service.data, id, endMs: clock.nowMs() };
+}
+
+describe("the first start with another clock", () => {
+  it.each([
+    ["a hundred hours", 100 * HOUR_MS],
+    ["ten years", 10 * YEAR_MS],
+  ])(
+    "[CLOCK-6] [CLOCK-7] %s ahead deletes nothing, also after it made batches of its own; says so; and the right clock goes on",
+    async (_, aheadMs) => {
+      const { data, id, endMs } = await earlierRun();
+      const clock = new SetbackClock(endMs + aheadMs);
+      const logLines: string[] = [];
+      const service = await startTestService({ data, clock, logLines });
+      const own = await service.submit({ model: MODEL, items: items(1) });
+      await service.until(own.id);
+      await sweeps(clock, 10);
+      expect((await service.batch(id)).status).toBe("completed");
+      expect(logLines.join("")).toContain("the clock is far ahead of when this data was last in use");
+      const metrics = await (await fetch(`${service.url}/metrics`)).text();
+      expect(metrics).toContain(`imgbatch_retention_clock_ahead_seconds ${aheadMs / 1000}\n`);
+      await service.close(0);
+
+      const still = new SetbackClock(clock.nowMs());
+      const second = await startTestService({ data, clock: still });
+      await sweeps(still, 10);
+      expect((await second.batch(id)).status).toBe("completed");
+      await second.close(0);
+
+      const right = new SetbackClock(endMs + 10 * HOUR_MS);
+      const third = await startTestService({ data, clock: right });
+      await sweeps(right, 10);
+      expect((await third.batch(id)).status).toBe("completed");
+      await sweeps(right, RETENTION_MS / SWEEP_MS);
+      expect((await third.batch(id)).status).toBe("output_deleted");
+    },
+  );
+
+  it("[CLOCK-7] after a month without power deletes when a whole retention has passed, over more than one start", async () => {
+    const { data, id, endMs } = await earlierRun();
+    let nowMs = endMs + 30 * 24 * HOUR_MS;
+    for (const hours of [40, 30]) {
+      const clock = new SetbackClock(nowMs);
+      const service = await startTestService({ data, clock });
+      await sweeps(clock, hours * 2);
+      expect((await service.batch(id)).status).toBe("completed");
+      await service.close(0);
+      nowMs = clock.nowMs() + HOUR_MS;
+    }
+    const clock = new SetbackClock(nowMs);
+    const service = await startTestService({ data, clock });
+    await sweeps(clock, 2);
+    await service.until(id, "output_deleted");
+  });
+
+  it("[CLOCK-6] behind deletes nothing, and its batches are kept for their whole time by the right clock", async () => {
+    const { data, id, endMs } = await earlierRun();
+    const clock = new SetbackClock(endMs - 10 * YEAR_MS);
+    const service = await startTestService({ data, clock });
+    const own = await service.submit({ model: MODEL, items: items(1) });
+    await service.until(own.id);
+    await sweeps(clock, 3);
+    clock.set(10 * YEAR_MS);
+    await sweeps(clock, 3);
+    await service.close(0);
+    const right = new SetbackClock(clock.nowMs());
+    const second = await startTestService({ data, clock: right });
+    await sweeps(right, 3);
+    for (const each of [id, own.id]) expect((await second.batch(each)).status).toBe("completed");
+    await sweeps(right, RETENTION_MS / SWEEP_MS);
+    for (const each of [id, own.id]) expect((await second.batch(each)).status).toBe("output_deleted");
+  });
+
+  it("[CLOCK-6] deletes what is due only at the second look, and files that were deleted before at the first", async () => {
+    const { data, id, endMs } = await earlierRun();
+    const clock = new SetbackClock(endMs + RETENTION_MS);
+    const first = await startTestService({ data, clock });
+    await sweeps(clock, 0);
+    expect((await first.batch(id)).status).toBe("completed");
+    await sweeps(clock, 1);
+    expect((await first.batch(id)).status).toBe("output_deleted");
+  });
+
+  it("[CLOCK-7] on data of a version that did not keep its looks goes by the last event of a batch", async () => {
+    const { data, id, endMs } = await earlierRun();
+    const database = new Sqlite(join(data, "imgbatch.db"));
+    database.exec("DELETE FROM retention_time");
+    database.close();
+    const clock = new SetbackClock(endMs + YEAR_MS);
+    const service = await startTestService({ data, clock });
+    await sweeps(clock, 10);
+    expect((await service.batch(id)).status).toBe("completed");
+  });
+});
