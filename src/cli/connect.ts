@@ -3,7 +3,8 @@ import { resolve } from "node:path";
 import { dataDirectoryOf, type Environment, loadConfig, readEnvironment } from "../config.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { GlobalOptions, Output } from "./command.ts";
-import { connectEmbedded, credentialsIfRunningAt } from "./embedded.ts";
+import { connectEmbedded } from "./embedded.ts";
+import { findRunning } from "./running-service.ts";
 import type { ServiceConnection } from "./service-connection.ts";
 import { readAll, type Terminal } from "./terminal.ts";
 
@@ -30,10 +31,12 @@ export async function connect(
   if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
 
   const baseUrl = checkedUrl(named);
-  const own = await credentialsIfRunningAt(dataDirectory, baseUrl);
+  const running = await findRunning(dataDirectory);
+  const own = running?.url === baseUrl ? running : null;
   return {
     baseUrl,
-    apiKey: own?.api_key ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
+    apiKey: own?.apiKey ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
+    ...(own === null ? {} : { confirm: own.confirm }),
     kind: "remote",
     isLocal: isLoopback(baseUrl),
     close: async () => {},

@@ -13,6 +13,8 @@ export interface HttpOptions {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
+  /** Called before each attempt, and before the key leaves. It throws when the address is no longer the service's. */
+  confirm?: (signal: AbortSignal) => Promise<void>;
   clock: Clock;
   random: () => number;
   /** Default: `RETRY_POLICY`. */
@@ -141,14 +143,16 @@ async function tryOnce<T>(
   const body = sendable(request.body);
   const { baseUrl } = options;
   const tell = watchAttempt(options, request, hide);
+  const signal = ending ? AbortSignal.any([silence.signal, ending]) : silence.signal;
   try {
+    await options.confirm?.(signal);
     const response = await fetchWithin(
       { baseUrl, elsewhere: request.elsewhere ?? false, hide },
       baseUrl + request.path,
       {
         method: request.method,
         headers: { ...headersOf(options), ...body.headers, ...request.headers },
-        signal: ending ? AbortSignal.any([silence.signal, ending]) : silence.signal,
+        signal,
         ...body.init,
       },
     );
