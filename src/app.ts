@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mkdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
@@ -131,7 +132,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     });
     await releaseDeadHolds(stores, clock.nowMs());
     const withWorkers = options.workers && config.features.workers;
-    const instance = ids.recordId("srv");
+    const secret = randomBytes(32).toString("base64url");
     const onBatchCreated = (batchId: string) => {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
@@ -158,7 +159,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
-      instance,
+      secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
     };
@@ -182,7 +183,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
     );
-    await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, instance }, clock);
+    await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, secret }, clock);
     undo.push(() => rm(join(dataDirectory, DATA_FILES.server), { force: true }));
     return {
       url: listening.url,
@@ -226,7 +227,7 @@ async function freeBytesOf(directory: string): Promise<number> {
 
 async function writeServerFile(
   directory: string,
-  facts: Pick<ServerFile, "url" | "workers" | "instance">,
+  facts: Pick<ServerFile, "url" | "workers" | "secret">,
   clock: Clock,
 ): Promise<void> {
   const started_at = Math.floor(clock.nowMs() / 1000);

@@ -229,6 +229,8 @@ describe("the live view of a service", () => {
     const service = await startTestService();
     const { of, stop } = attach(service);
     const key = service.credentials.api_key;
+    // Commands ask this before each request of theirs.
+    await (await fetch(`${service.url}/healthz`)).text();
     await (await service.ask(`?limit=1&key=${key}`)).text();
     await (await service.ask(`/${key}`)).text();
     await (await fetch(`${service.url}/v1/images/batches`)).text();

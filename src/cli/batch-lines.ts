@@ -1,6 +1,5 @@
 import type { Batch } from "../client/read-batch.ts";
 import { formatUsd } from "../kernel/money.ts";
-import { escapeControls } from "../kernel/text.ts";
 
 /** A batch in a line: id, status, counts, cost, name, separated by tabs' worth of spaces for eyes and `cut` alike. */
 export function batchLine(batch: Batch): string {
@@ -14,5 +13,5 @@ export function batchLine(batch: Batch): string {
     batch.name ?? "",
     batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,
   ];
-  return escapeControls(fields.filter((field) => field !== "").join("  "));
+  return fields.filter((field) => field !== "").join("  ");
 }

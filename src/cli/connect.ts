@@ -4,7 +4,8 @@ import { dataDirectoryOf, type Environment, loadConfig, readEnvironment } from "
 import { ImgbatchError } from "../contract/errors.ts";
 import { isLoopback } from "../kernel/loopback.ts";
 import type { GlobalOptions, Output } from "./command.ts";
-import { connectEmbedded, credentialsIfRunningAt } from "./embedded.ts";
+import { connectEmbedded } from "./embedded.ts";
+import { findRunning } from "./running-service.ts";
 import type { ServiceConnection } from "./service-connection.ts";
 import { readAll, type Terminal } from "./terminal.ts";
 
@@ -31,10 +32,12 @@ export async function connect(
   if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
 
   const baseUrl = checkedUrl(named);
-  const own = await credentialsIfRunningAt(dataDirectory, baseUrl);
+  const running = await findRunning(dataDirectory);
+  const own = running?.url === baseUrl ? running : null;
   return {
     baseUrl,
-    apiKey: own?.api_key ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
+    apiKey: own?.apiKey ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
+    ...(own === null ? {} : { confirm: own.confirm }),
     kind: "remote",
     isLocal: isLoopback(new URL(baseUrl).hostname),
     close: async () => {},

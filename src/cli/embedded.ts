@@ -1,23 +1,13 @@
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { Config } from "../config.ts";
-import {
-  type Credentials,
-  credentialsSchema,
-  DATA_FILES,
-  type ServerFile,
-  serverFileSchema,
-} from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { routes } from "../contract/routes.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { createLog } from "../kernel/pino-log.ts";
 import type { Output } from "./command.ts";
+import { findRunning } from "./running-service.ts";
 import type { ServiceConnection } from "./service-connection.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
 const GRACE_MS = 1000;
-const PROBE_TIMEOUT_MS = 2000;
 /** How long another command may hold the directory before its service answers. */
 const OWNER_PATIENCE_MS = 20_000;
 const OWNER_POLL_MS = 100;
@@ -41,8 +31,8 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   for (let waitedMs = 0; ; waitedMs += OWNER_POLL_MS) {
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
-      const { api_key: apiKey } = await readCredentials(dataDirectory);
-      return { baseUrl: running.url, apiKey, kind: "shared", isLocal: true, close: async () => {} };
+      const { url: baseUrl, apiKey, confirm } = running;
+      return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {} };
     }
     try {
       return await startOwn(embedding);
@@ -52,16 +42,6 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
     }
     await systemClock.sleep(OWNER_POLL_MS, signal);
   }
-}
-
-/** The key for a base URL that is the running service of the data directory; null for any other. */
-export async function credentialsIfRunningAt(
-  dataDirectory: string,
-  baseUrl: string,
-): Promise<Credentials | null> {
-  const server = await readServer(dataDirectory);
-  if (server?.url !== baseUrl || !(await findRunning(dataDirectory))) return null;
-  return readCredentials(dataDirectory);
 }
 
 async function startOwn({ config, dataDirectory, needs, output }: Embedding): Promise<ServiceConnection> {
@@ -82,39 +62,6 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
     failed: service.failed,
     close: () => service.close(service.failed.aborted ? 0 : GRACE_MS),
   };
-}
-
-/** The service of the directory, when its address answers as that very service (ports are reused). */
-async function findRunning(dataDirectory: string): Promise<ServerFile | null> {
-  const server = await readServer(dataDirectory);
-  if (!server) return null;
-  try {
-    const answer = await fetch(server.url + routes.health, { signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
-    const body = (await answer.json()) as { instance?: unknown };
-    return body.instance === server.instance ? server : null;
-  } catch {
-    return null;
-  }
-}
-
-/** What says where the service of a data directory runs; null when none does, or it cannot be read. */
-export async function readServer(dataDirectory: string): Promise<ServerFile | null> {
-  try {
-    const text = await readFile(join(dataDirectory, DATA_FILES.server), "utf8");
-    return serverFileSchema.parse(JSON.parse(text));
-  } catch {
-    return null;
-  }
-}
-
-async function readCredentials(dataDirectory: string): Promise<Credentials> {
-  const path = join(dataDirectory, DATA_FILES.credentials);
-  try {
-    return credentialsSchema.parse(JSON.parse(await readFile(path, "utf8")));
-  } catch (cause) {
-    const message = `${path} cannot be read: it holds the key of the embedded service. Restart the service to get a new one.`;
-    throw new ImgbatchError("API_KEY_REQUIRED", message, { cause });
-  }
 }
 
 function sayOnce(output: Output): void {

@@ -1,5 +1,6 @@
 import { Chalk } from "chalk";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
+import { safeJson, safeResultLine } from "../kernel/api-keys.ts";
 import { NOTHING_TYPED, type Typed } from "./advice.ts";
 import type { CommandResult } from "./command.ts";
 import { errorDocument, errorLines, exitCodeOf, resultDocument, toImgbatchError } from "./report.ts";
@@ -38,12 +39,13 @@ export function createEnding(
   const print = (document: unknown) => {
     if (isPrinted) return;
     isPrinted = true;
-    stdout.write(`${JSON.stringify(document, null, 2)}\n`);
+    stdout.write(`${safeJson(document, 2)}\n`);
   };
   return {
     done: (result) => {
       if (wants.json) print(resultDocument(result));
-      else if (wants.lines()) stdout.write((result.lines ?? []).map((line) => `${line}\n`).join(""));
+      else if (wants.lines())
+        stdout.write((result.lines ?? []).map((line) => `${safeResultLine(line)}\n`).join(""));
       return result.exitCode;
     },
     text: (text) => {

@@ -2,6 +2,7 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { EVENT_SCHEMA_VERSION, type RunEvent } from "../contract/events.ts";
+import { safeJson } from "../kernel/api-keys.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -25,7 +26,7 @@ export function openEvents(
   if (target === undefined) return { write() {}, close() {} };
   const line = (event: RunEvent) => {
     const time = new Date(clock.nowMs()).toISOString();
-    return `${JSON.stringify({ schema_version: EVENT_SCHEMA_VERSION, time, ...event })}\n`;
+    return `${safeJson({ schema_version: EVENT_SCHEMA_VERSION, time, ...event })}\n`;
   };
   if (target === "-") return { write: (event) => void terminal.stdout.write(line(event)), close() {} };
   let file: number | null = openFile(resolve(terminal.cwd, target), target);

@@ -6,7 +6,6 @@ import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../contract/limits.ts";
 import { wallClock } from "../kernel/clock.ts";
 import { counted } from "../kernel/plural.ts";
-import { escapeControls } from "../kernel/text.ts";
 import { chooseRealtimeModel } from "../run/generate/choose-realtime-model.ts";
 import { planRealtimeRun } from "../run/generate/realtime-plan.ts";
 import { type RealtimeOutcome, runRealtime } from "../run/generate/realtime-run.ts";
@@ -119,7 +118,7 @@ function describe({ output, global }: CommandContext, dir: string, outcome: Real
       items: lines,
       ...(error === null ? {} : { error }),
     },
-    lines: [escapeControls(dir)],
+    lines: [dir],
     next: nextStep(dir, exitCode, stop, global),
   };
 }

@@ -5,7 +5,6 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { wallClock } from "../kernel/clock.ts";
 import { sha256Hex } from "../kernel/ids.ts";
-import { escapeControls } from "../kernel/text.ts";
 import { chooseRealtimeModel } from "../run/generate/choose-realtime-model.ts";
 import { chooseTarget, type ImageTarget } from "../run/generate/image-target.ts";
 import { type SavedImage, saveImage } from "../run/generate/save-image.ts";
@@ -115,7 +114,7 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
       attempts: image.attempts,
       request_id: image.requestId ?? null,
     },
-    lines: [escapeControls(path)],
+    lines: [path],
     next: `look at ${shellWord(path)}`,
   };
 }

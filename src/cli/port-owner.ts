@@ -1,9 +1,6 @@
 import { dataDirectoryOf, readEnvironment } from "../config.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { routes } from "../contract/routes.ts";
-import { readServer } from "./embedded.ts";
-
-const PROBE_TIMEOUT_MS = 2000;
+import { askProof, isProof, type Proof, readServer } from "./running-service.ts";
 
 /**
  * Who has the port that was wanted: a service of this program, with its process and data directory when it is the one of
@@ -16,14 +13,14 @@ export async function explainTaken(
   cwd: string,
 ): Promise<unknown> {
   if (!(thrown instanceof ImgbatchError) || thrown.code !== "ADDRESS_IN_USE") return thrown;
-  const instance = await instanceAt(address);
-  if (instance === null) return thrown;
+  const proof = await proofAt(address);
+  if (proof === null) return thrown;
   const where = `${address.host}:${address.port}`;
   const environment = readEnvironment();
   const usual = dataDirectoryOf(undefined, { ...environment, dataDirectory: undefined }, cwd);
   for (const directory of new Set([dataDirectoryOf(undefined, environment, cwd), usual])) {
     const server = await readServer(directory);
-    if (server?.instance !== instance) continue;
+    if (server === null || !isProof(proof, server)) continue;
     const message = `${where} is taken by the imgbatch service with the data directory ${directory} (process ${server.pid}).`;
     return new ImgbatchError("ADDRESS_IN_USE", message, { advice: ADVICE, cause: thrown });
   }
@@ -34,17 +31,8 @@ export async function explainTaken(
 const ADVICE = "use that service, stop it, or run the same command with --port 0, which takes a free port";
 
 /** Null when it is no service of this program. */
-async function instanceAt({ host, port }: { host: string; port: number }): Promise<string | null> {
+async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const name = reachable.includes(":") ? `[${reachable}]` : reachable;
-  try {
-    const answer = await fetch(`http://${name}:${port}${routes.health}`, {
-      redirect: "manual",
-      signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
-    });
-    const { instance } = (await answer.json()) as { instance?: unknown };
-    return typeof instance === "string" ? instance : null;
-  } catch {
-    return null;
-  }
+  return askProof(`http://${name}:${port}`).catch(() => null);
 }

@@ -1,8 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
-import { safeLine } from "../kernel/api-keys.ts";
+import { safeLine, safeResultLine } from "../kernel/api-keys.ts";
 import { systemClock } from "../kernel/clock.ts";
-import { escapeControls } from "../kernel/text.ts";
 import { NOTHING_TYPED } from "./advice.ts";
 import type { CommandResult, Output, Results } from "./command.ts";
 import { COMMANDS } from "./commands/table.ts";
@@ -166,7 +165,7 @@ function resultsOf({ stdout }: Terminal, global: CommandInvocation["global"], cl
     isForPeople: stdout.isTTY === true && !isTaken,
     columns: stdout.columns || USUAL_COLUMNS,
     line: (text) => {
-      if (!isTaken && !closed.aborted) stdout.write(`${escapeControls(text)}\n`);
+      if (!isTaken && !closed.aborted) stdout.write(`${safeResultLine(text)}\n`);
     },
     closed,
   };

@@ -8,6 +8,8 @@ export interface ServiceConnection {
    * `own`: an embedded service inside this process, gone when the command ends.
    */
   kind: "remote" | "shared" | "own";
+  /** Throws when the address is no longer that of the service. Absent where nothing can tell. */
+  confirm?: (signal: AbortSignal) => Promise<void>;
   /** Whether short polling intervals are fair: the service is on this machine. */
   isLocal: boolean;
   /** Aborted with the reason when an `own` service cannot go on. */

@@ -46,10 +46,11 @@ const WHOSE = {
 } as const satisfies Record<ServiceConnection["kind"], string>;
 
 function toService(connection: ServiceConnection, { output }: CommandContext): ConnectedService {
-  const { baseUrl, apiKey, kind, isLocal } = connection;
+  const { baseUrl, apiKey, confirm, kind, isLocal } = connection;
   const http = createHttp({
     baseUrl,
     apiKey,
+    ...(confirm === undefined ? {} : { confirm }),
     clock: systemClock,
     random: Math.random,
     onAttempt: (attempt) => output.detail(describeAttempt(attempt)),

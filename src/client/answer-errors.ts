@@ -7,6 +7,7 @@ import {
 } from "../contract/errors.ts";
 import { NATIVE_DETAILS } from "../contract/generate-content.ts";
 import { REQUEST_ID_HEADER } from "../contract/routes.ts";
+import { hideUsedKeys, hideUsedKeysIn } from "../kernel/api-keys.ts";
 import { truncateCodePoints } from "../kernel/text.ts";
 
 const MAX_MESSAGE_CHARS = 2000;
@@ -40,8 +41,6 @@ const NATIVE_CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
 
 /** What is known of the request. */
 export interface AskedFor {
-  /** Default: nothing is hidden. */
-  hide?: (text: string) => string;
   /** Default `GET`. */
   method?: string;
   /** It was of the native API. Default: of the batch API. */
@@ -49,20 +48,20 @@ export interface AskedFor {
 }
 
 /**
- * The error that an answer outside 2xx stands for. `text` is its body; `hide` takes secrets out of what it says.
+ * The error that an answer outside 2xx stands for. `text` is its body; the keys that this process sends are taken out of it.
  * Rule: HTTP-5.
  */
 export function answerError(
   response: Response,
   text: string,
   nowMs: number,
-  { hide = (same) => same, method = "GET", isNative = false }: AskedFor = {},
+  { method = "GET", isNative = false }: AskedFor = {},
 ): ImgbatchError {
-  const body = readErrorBody(hide(text));
+  const body = readErrorBody(text);
   const requestId = response.headers.get(REQUEST_ID_HEADER);
   const facts = {
     httpStatus: response.status,
-    requestId: requestId === null ? undefined : hide(requestId),
+    requestId: requestId === null ? undefined : hideUsedKeys(requestId),
     retryAfterMs: body?.retryDelayMs ?? retryAfterMs(response.headers, nowMs) ?? undefined,
     param: body?.param,
   };
@@ -70,7 +69,7 @@ export function answerError(
     return new ImgbatchError(body.code as ServiceErrorCode, body.message, facts);
   }
   const code = isNative && body?.isNative ? nativeCodeOf(response.status) : codeOf(response.status, method);
-  return new ImgbatchError(code, hide(describe(response, body)), facts);
+  return new ImgbatchError(code, hideUsedKeys(describe(response, body)), facts);
 }
 
 /** Whether the service itself refused: a gateway or a fault half-way leaves open what happened. */
@@ -111,7 +110,7 @@ interface ForeignError {
 function readErrorBody(json: string): ForeignError | null {
   let body: unknown;
   try {
-    body = JSON.parse(json);
+    body = hideUsedKeysIn(JSON.parse(json));
   } catch {
     return null;
   }

@@ -1,5 +1,6 @@
 import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
+import { hideUsedKeys, hideUsedKeysIn, watchKey } from "../kernel/api-keys.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
@@ -13,6 +14,8 @@ export interface HttpOptions {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
+  /** Called before each attempt, and before the key leaves. It throws when the address is no longer the service's. */
+  confirm?: (signal: AbortSignal) => Promise<void>;
   clock: Clock;
   random: () => number;
   /** Default: `RETRY_POLICY`. */
@@ -88,18 +91,16 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 /** Far more than the longest list; what goes on beyond is no answer. */
 const MAX_JSON_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 1024 * 1024;
-/** A shorter key would be found in ordinary words. */
-const SHORTEST_HIDDEN_KEY = 8;
 
 export function createHttp(options: HttpOptions): Http {
   const policy = options.retry ?? RETRY_POLICY;
-  const hide = hider(options.apiKey);
+  watchKey(options.apiKey);
 
   async function stream<T>(next: () => Promise<HttpRequest>, read: ReadAnswer<T>): Promise<T> {
     let mayHaveArrived = false;
     for (let attempt = 1; ; attempt++) {
       const request = await next();
-      const outcome = await tryOnce(options, request, read, hide);
+      const outcome = await tryOnce(options, request, read);
       if ("value" in outcome) return outcome.value;
       mayHaveArrived ||= outcome.mayHaveArrived;
       const { error } = outcome;
@@ -131,7 +132,6 @@ async function tryOnce<T>(
   options: HttpOptions,
   request: HttpRequest,
   read: ReadAnswer<T>,
-  hide: Hide,
 ): Promise<Outcome<T>> {
   request.signal?.throwIfAborted();
   const silence = new AbortController();
@@ -140,26 +140,28 @@ async function tryOnce<T>(
   const ending = request.answerSignal ?? request.signal;
   const body = sendable(request.body);
   const { baseUrl } = options;
-  const tell = watchAttempt(options, request, hide);
+  const tell = watchAttempt(options, request);
+  const signal = ending ? AbortSignal.any([silence.signal, ending]) : silence.signal;
   try {
+    await options.confirm?.(signal);
     const response = await fetchWithin(
-      { baseUrl, elsewhere: request.elsewhere ?? false, hide },
+      { baseUrl, elsewhere: request.elsewhere ?? false },
       baseUrl + request.path,
       {
         method: request.method,
         headers: { ...headersOf(options), ...body.headers, ...request.headers },
-        signal: ending ? AbortSignal.any([silence.signal, ending]) : silence.signal,
+        signal,
         ...body.init,
       },
     );
     tell(response);
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
-      const asJson = (maxBytes: number) => readJson(response, maxBytes, hide);
+      const asJson = (maxBytes: number) => readJson(response, maxBytes);
       return { value: await read(response, () => timer.refresh(), asJson) };
     }
     const text = (await boundedText(response, MAX_ERROR_BYTES)) ?? "";
     const isNative = request.path.startsWith(routes.nativeModels);
-    const asked = { hide, method: request.method, isNative };
+    const asked = { method: request.method, isNative };
     const error = answerError(response, text, options.clock.nowMs(), asked);
     return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal(error) };
   } catch (thrown) {
@@ -184,7 +186,6 @@ async function tryOnce<T>(
 function watchAttempt(
   { clock, onAttempt }: HttpOptions,
   { method, path }: HttpRequest,
-  hide: Hide,
 ): (response: Response | null) => void {
   const startMs = clock.nowMs();
   let isTold = onAttempt === undefined;
@@ -194,10 +195,10 @@ function watchAttempt(
     const requestId = response?.headers.get(REQUEST_ID_HEADER) ?? undefined;
     onAttempt?.({
       method,
-      path: hide(path),
+      path: hideUsedKeys(path),
       status: response?.status ?? null,
       durationMs: clock.nowMs() - startMs,
-      requestId: requestId === undefined ? undefined : hide(requestId),
+      requestId: requestId === undefined ? undefined : hideUsedKeys(requestId),
     });
   };
 }
@@ -210,22 +211,14 @@ function headersOf(options: HttpOptions): Record<string, string> {
   };
 }
 
-/** Takes the key out of what a service says, so that one that repeats it does not bring it to a log or a file. */
-type Hide = (text: string) => string;
-
-function hider(apiKey: string): Hide {
-  if (apiKey.length < SHORTEST_HIDDEN_KEY) return (text) => text;
-  return (text) => text.replaceAll(apiKey, "[API key]");
-}
-
-async function readJson(response: Response, maxBytes: number, hide: Hide): Promise<JsonAnswer> {
+async function readJson(response: Response, maxBytes: number): Promise<JsonAnswer> {
   const header = response.headers.get(REQUEST_ID_HEADER);
-  const requestId = header === null ? undefined : hide(header);
+  const requestId = header === null ? undefined : hideUsedKeys(header);
   const facts = { requestId, httpStatus: response.status };
   const text = await boundedText(response, maxBytes);
   if (text === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
   try {
-    return { json: JSON.parse(hide(text)), headers: response.headers, requestId };
+    return { json: hideUsedKeysIn(JSON.parse(text)), headers: response.headers, requestId };
   } catch (cause) {
     const message = `The service answered HTTP ${response.status} with something that is not JSON. Is the base URL right?`;
     throw new ImgbatchError("BAD_RESPONSE", message, {

@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import { hideUsedKeys } from "../kernel/api-keys.ts";
 import { NotTheService } from "./network-errors.ts";
 
 /** A service moves its answers once or twice; what goes on beyond leads in a circle. */
@@ -10,8 +11,6 @@ interface Bounds {
   baseUrl: string;
   /** The answer may come from another host; the key is not sent there. */
   elsewhere: boolean;
-  /** Takes secrets out of what is said. */
-  hide: (text: string) => string;
 }
 
 /**
@@ -21,7 +20,7 @@ interface Bounds {
  * Rules: HTTP-11, HTTP-36.
  */
 export async function fetchWithin(
-  { baseUrl, elsewhere, hide }: Bounds,
+  { baseUrl, elsewhere }: Bounds,
   start: string,
   init: RequestInit & { headers: Record<string, string> },
 ): Promise<Response> {
@@ -35,7 +34,7 @@ export async function fetchWithin(
     await response.body?.cancel();
     const { status: httpStatus } = response;
     const cause = new NotTheService("a redirect");
-    const where = hide(next.origin + next.pathname);
+    const where = hideUsedKeys(next.origin + next.pathname);
     if (next.origin !== own && !elsewhere) {
       const message = `The service redirects to ${where}. If you trust that, give its address as the base URL.`;
       throw new ImgbatchError("BAD_RESPONSE", message, { httpStatus, cause });

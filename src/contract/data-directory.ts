@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { z } from "zod";
 
 /** The files of a data directory that other processes may read. */
@@ -13,16 +14,27 @@ export const DATA_FILES = {
 export const credentialsSchema = z.looseObject({ base_url: z.string(), api_key: z.string() });
 export type Credentials = z.infer<typeof credentialsSchema>;
 
-/** `server.json`: there while a service runs on the directory. */
+/** `server.json`: exists while a service runs on the directory. Readable by its owner only. */
 export const serverFileSchema = z.looseObject({
   url: z.string(),
   pid: z.int(),
   workers: z.boolean(),
-  /** Also answered by `/healthz`: shows that the address still is this service, not another program's. */
-  instance: z.string(),
+  /** Another one after every start. Never sent: `ownershipProof` shows who has it. */
+  secret: z.string().min(43),
   started_at: z.int(),
 });
 export type ServerFile = z.infer<typeof serverFileSchema>;
+
+/** A challenge that `/healthz` takes. A client makes a fresh one for every question. */
+export const CHALLENGE = /^[\w-]{32,128}$/;
+
+/**
+ * The proof that a program on `port` can read `server.json`: HMAC with SHA-256 (RFC 2104) in base64url. It is of use for
+ * this challenge and port alone, so that neither an old answer nor one of a service elsewhere passes for it.
+ */
+export function ownershipProof(secret: string, challenge: string, port: number): string {
+  return createHmac("sha256", secret).update(`imgbatch healthz ${port} ${challenge}`).digest("base64url");
+}
 
 /** The ready file of `serve`: written when the service answers and its workers run. */
 export interface ReadyFile {

@@ -1,4 +1,5 @@
 import { EventEmitter } from "node:events";
+import { dropControls } from "../kernel/text.ts";
 
 const SHOW_CURSOR = "\x1b[?25h";
 const HIDE_CURSOR = "\x1b[?25l";
@@ -69,7 +70,7 @@ export class FrameStream extends EventEmitter {
 
   write(text: string): boolean {
     // Ink shows and hides the cursor through the same stream; the painter does that.
-    if (text !== SHOW_CURSOR && text !== HIDE_CURSOR) this.#onFrame(text);
+    if (text !== SHOW_CURSOR && text !== HIDE_CURSOR) this.#onFrame(dropControls(text));
     return true;
   }
 }

@@ -1,7 +1,7 @@
 import pino from "pino";
 import { hideApiKeys } from "./api-keys.ts";
 import type { Log } from "./log.ts";
-import { escapeControls } from "./text.ts";
+import { escapeControls, escapeJsonControls } from "./text.ts";
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -19,7 +19,7 @@ export function createLog(options: {
   const destination = {
     write: (line: string) => {
       const safe = hideApiKeys(line);
-      options.write(options.forPeople ? readable(safe) : safe);
+      options.write(options.forPeople ? readable(safe) : escapeJsonControls(safe));
     },
   };
   const logger = pino(

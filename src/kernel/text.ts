@@ -44,11 +44,37 @@ export function hasUnstorableText(text: string): boolean {
   return text.includes("\0") || !text.isWellFormed();
 }
 
-const CONTROLS = /\p{Cc}/gu;
+/**
+ * What can move a cursor, break a line or turn around the order of what is shown: C0, DEL, C1, the bidirectional
+ * controls of Unicode (UAX #9), and its separators of lines and paragraphs.
+ */
+const CONTROLS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
+/** Those of them that JSON lets stand as they are. */
+const JSON_CONTROLS = /[\x7f-\x9f\p{Bidi_Control}\u2028\u2029]/gu;
+/** All of them but line breaks and the sequences for colours. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
+const FRAME_CONTROLS = /(\n|\x1b\[[\d;]*m)|[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 
-/** Text for a terminal or a log line: control characters become visible escapes. */
-export function escapeControls(text: string): string {
-  return text.replace(CONTROLS, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`);
+/** Text for a terminal or a log line: control characters become visible escapes (`\x1b`, `\u202e`), but for `kept`. */
+export function escapeControls(text: string, kept = ""): string {
+  return text.replace(CONTROLS, (c) => (kept.includes(c) ? c : escaped(c)));
+}
+
+function escaped(c: string): string {
+  const code = c.charCodeAt(0);
+  return code < 0x100
+    ? `\\x${code.toString(16).padStart(2, "0")}`
+    : `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+/** JSON text for a terminal: the same value, with every control character in it written as `\uXXXX`. */
+export function escapeJsonControls(json: string): string {
+  return json.replace(JSON_CONTROLS, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** A frame of a live view, whose text is laid out already: nothing but lines and colours stays. */
+export function dropControls(frame: string): string {
+  return frame.replace(FRAME_CONTROLS, "$1");
 }
 
 /** `10 MiB`, `1000 bytes`: whole mebibytes where the number is one. */

@@ -2,6 +2,7 @@ import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../client/saving.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
+import { hideUsedKeysIn } from "../kernel/api-keys.ts";
 import { codePointLength } from "../kernel/text.ts";
 import { writeJsonLines } from "./json-lines.ts";
 import { type InputLine, type RunInput, readJsonLines } from "./run-input.ts";
@@ -65,7 +66,12 @@ export async function writeResults<Line extends { custom_id: string }>(
   input: Pick<RunInput, "get" | "has">,
   isFailed: (line: Line) => boolean,
 ): Promise<{ hasRetry: boolean }> {
-  await writeJsonLines(join(dir, RESULTS_FILE), lines);
+  const shown = {
+    *[Symbol.iterator]() {
+      for (const line of lines) yield hideUsedKeysIn(line);
+    },
+  };
+  await writeJsonLines(join(dir, RESULTS_FILE), shown);
   const failed = lines.filter((line) => isFailed(line) && input.has(line.custom_id));
   const retry = {
     *[Symbol.iterator]() {

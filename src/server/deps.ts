@@ -33,8 +33,8 @@ export interface ApiDeps extends CreateBatchDeps {
   jsonParser: JsonParser;
   failedAuth: FailedAuthLimit;
   log: Log;
-  /** Tells this run of the service from any other program that may get its address. */
-  instance: string;
+  /** The secret of `server.json`, by which this service is told from any other program that gets its address. */
+  secret: string;
   /** False when the service only serves what is there. */
   workersExpected: boolean;
   /** Bytes that may still be written where the data is kept. */

@@ -222,7 +222,9 @@ export const OPERATIONS: readonly Operation[] = [
     path: routes.health,
     summary: "The service is alive",
     needsKey: false,
+    parameters: ["Challenge"],
     answers: { 200: { description: "It is.", schema: "Health" } },
+    errors: ["BATCH_IMAGE_INVALID_QUERY"],
   },
   {
     id: "getReadiness",

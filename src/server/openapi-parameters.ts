@@ -1,3 +1,4 @@
+import { CHALLENGE } from "../contract/data-directory.ts";
 import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../contract/statuses.ts";
 
@@ -62,6 +63,9 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     }),
     MaxItems: query("max_items", "More items than this are refused rather than left out.", {
       ...count({ minimum: 1, maximum: zipItems, default: zipItems }),
+    }),
+    Challenge: query("challenge", "A fresh random text; `proof` answers it.", {
+      ...text({ pattern: CHALLENGE.source }),
     }),
     Range: header("Range", "One range of bytes; several are answered with the whole.", text()),
     IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole.", text()),

@@ -40,7 +40,10 @@ const errorSchema = z.object({
 
 const healthSchema = z.object({
   status: z.literal("ok"),
-  instance: z.string().describe("another one after every start"),
+  proof: z
+    .string()
+    .optional()
+    .describe("to a challenge: shows whoever can read the data directory that this is its service"),
 });
 
 /** What `/readyz` answers. */

@@ -1,4 +1,5 @@
 import { Router } from "express";
+import { CHALLENGE, ownershipProof } from "../contract/data-directory.ts";
 import { routes } from "../contract/routes.ts";
 import type { ApiDeps } from "./deps.ts";
 import type { Metrics } from "./metrics.ts";
@@ -6,13 +7,14 @@ import { methodNotAllowed } from "./middleware/errors.ts";
 import { openApi } from "./openapi.ts";
 import { METRICS_PATH, OPENAPI_PATH } from "./openapi-operations.ts";
 import type { Readiness } from "./openapi-schemas.ts";
+import { invalidQuery, queryText } from "./query.ts";
 
 /** With less free space than this the service says that it is not ready: the images of a batch may not fit. */
 export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
 
 type OperationsDeps = Pick<
   ApiDeps,
-  "stores" | "limits" | "instance" | "workersExpected" | "workersRunning" | "freeDiskBytes"
+  "stores" | "limits" | "secret" | "workersExpected" | "workersRunning" | "freeDiskBytes"
 >;
 
 /**
@@ -21,8 +23,14 @@ type OperationsDeps = Pick<
  */
 export function operationsRoutes(deps: OperationsDeps, metrics: Metrics): Router {
   const router = Router({ caseSensitive: true, strict: true });
-  router.get(routes.health, (_request, response) => {
-    response.json({ status: "ok", instance: deps.instance });
+  router.get(routes.health, (request, response) => {
+    const challenge = queryText(request, "challenge");
+    if (challenge === undefined) return void response.json({ status: "ok" });
+    if (!CHALLENGE.test(challenge))
+      throw invalidQuery("challenge", "must be 32 to 128 of the characters A-Z, a-z, 0-9, _ and -");
+    // The port that the question came in on, whatever its headers claim.
+    const proof = ownershipProof(deps.secret, challenge, request.socket.localPort ?? 0);
+    response.json({ status: "ok", proof });
   });
   router.get(routes.ready, async (_request, response) => {
     const problems = await readinessProblems(deps);

@@ -97,7 +97,7 @@ describe("imgbatch doctor", () => {
     expect(stdout).toContain("it is a file");
   });
 
-  it("[DOCTOR-3] sees a data directory whose owner does not answer, and a key that others can read", async () => {
+  it("[DOCTOR-3] sees a data directory whose owner does not answer, a key that others can read, and files that they can replace", async () => {
     const data = await tempDir();
     expect(await checkOwner(data, false)).toEqual([]);
     const release = await acquireDataLockPatiently(data, systemClock);
@@ -113,7 +113,10 @@ describe("imgbatch doctor", () => {
     await writeFile(join(data, "credentials.json"), "{}", { mode: 0o600 });
     expect(await checkSecrecy(data)).toEqual([]);
     await chmod(join(data, "credentials.json"), 0o644);
-    expect(await checkSecrecy(data)).toMatchObject([{ state: "warn" }]);
+    expect(await checkSecrecy(data)).toMatchObject([{ check: "credentials", state: "warn" }]);
+    await chmod(join(data, "credentials.json"), 0o600);
+    await chmod(data, 0o770);
+    expect(await checkSecrecy(data)).toMatchObject([{ check: "data", state: "warn" }]);
   });
 
   it("[DOCTOR-4] sees an old Node, parts that do not load, and a wrong configuration", async () => {

@@ -1,8 +1,14 @@
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { askProof, findRunning, isProof, readServer } from "../../src/cli/running-service.ts";
+import { listModels } from "../../src/client/batches.ts";
+import { createHttp } from "../../src/client/http.ts";
+import { InstantClock } from "../support/instant-clock.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
+import { startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const NOTE = /using the embedded service \(procedural drawings, not a model\)/g;
@@ -13,6 +19,24 @@ async function workplace(prompts: object[] = [{ prompt: "a red kite" }, { prompt
   writeFileSync(join(cwd, "p.jsonl"), prompts.map((line) => JSON.stringify(line)).join("\n"));
   const data = join(cwd, "data");
   return { cwd, data, env: cleanEnvironment({ IMGBATCH_DATA: data }) };
+}
+
+/** Another program on the port, which notes what it is sent. */
+async function startStranger(port: number, wordsFor: (path: string) => string | Promise<string>) {
+  const keys: string[] = [];
+  const paths: string[] = [];
+  const stranger = createServer(async (request, response) => {
+    paths.push(request.url ?? "");
+    const { authorization } = request.headers;
+    if (authorization !== undefined) keys.push(authorization);
+    response.setHeader("content-type", "application/json").end(await wordsFor(request.url ?? ""));
+  });
+  await new Promise<void>((done) => stranger.listen(port, "127.0.0.1", done));
+  onTestFinished(async () => {
+    stranger.closeAllConnections();
+    await new Promise((done) => stranger.close(done));
+  });
+  return { keys, paths, url: `http://127.0.0.1:${(stranger.address() as AddressInfo).port}` };
 }
 
 describe("the embedded service", () => {
@@ -56,25 +80,56 @@ describe("the embedded service", () => {
     expect((await imgbatch(["admin", "check"], { cwd, env })).code).toBe(0);
   });
 
-  it("[EMBED-4] never gives its key to another program that got the address of a killed service", async () => {
+  it("[EMBED-4] never gives its key to a program that got the address of a killed service and repeats what it said", async () => {
     const { cwd, env, data } = await workplace();
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data], { cwd, env });
     const { url } = JSON.parse(await serve.line());
+    const health = await fetch(`${url}/healthz?challenge=${"a".repeat(43)}`);
+    const words = await health.text();
+    const whole = { ...JSON.parse(words), ...JSON.parse(await (await fetch(`${url}/healthz`)).text()) };
     serve.child.kill("SIGKILL");
     await serve.exited;
-    const seen: unknown[] = [];
-    const stranger = createServer((request, response) => {
-      seen.push(request.headers.authorization);
-      response.end('{"status":"ok"}');
-    });
-    await new Promise<void>((done) => stranger.listen(Number(new URL(url).port), "127.0.0.1", done));
-    try {
-      expect((await imgbatch(["submit", "p.jsonl"], { cwd, env })).code).toBe(0);
-      expect(seen.filter((header) => header !== undefined)).toEqual([]);
-    } finally {
-      stranger.closeAllConnections();
-      await new Promise((done) => stranger.close(done));
+    const said = readFileSync(join(data, "server.json"), "utf8");
+    const stranger = await startStranger(Number(new URL(url).port), () => JSON.stringify(whole));
+    const looks = [["list"], ["ready"], ["doctor"], ["models", "--base-url", url]];
+    for (const args of looks) {
+      // A command that starts its own service removes what the killed one left.
+      writeFileSync(join(data, "server.json"), said, { mode: 0o600 });
+      await imgbatch(args, { cwd, env });
     }
+    writeFileSync(join(data, "server.json"), said, { mode: 0o600 });
+    expect((await imgbatch(["submit", "p.jsonl"], { cwd, env })).code).toBe(0);
+    expect(stranger.paths.length).toBeGreaterThanOrEqual(looks.length);
+    expect(stranger.keys).toEqual([]);
+  });
+
+  it("[EMBED-4] takes no proof from another port, and none by a file that others could read", async () => {
+    const service = await startTestService({ workers: false });
+    const server = await readServer(service.data);
+    if (server === null) throw new Error("server.json is not there");
+    expect(isProof(await askProof(service.url), server)).toBe(true);
+    const relay = await startStranger(0, async (path) => (await fetch(service.url + path)).text());
+    const relayed = await askProof(relay.url);
+    expect(relayed).not.toBeNull();
+    expect(isProof(relayed, server)).toBe(false);
+    chmodSync(join(service.data, "server.json"), 0o640);
+    expect(await findRunning(service.data)).toBeNull();
+  });
+
+  it("[EMBED-4] is asked for its proof before each request: one that ended is followed by nobody", async () => {
+    const service = await startTestService({ workers: false });
+    const running = await findRunning(service.data);
+    if (running === null) throw new Error("no service was found");
+    const { url: baseUrl, apiKey, confirm } = running;
+    const http = createHttp({ baseUrl, apiKey, confirm, clock: new InstantClock(), random: () => 0 });
+    expect(await listModels(http)).not.toEqual([]);
+    await service.close(0);
+    const stranger = await startStranger(Number(new URL(baseUrl).port), () => '{"data":[],"proof":"x"}');
+    await expect(listModels(http)).rejects.toMatchObject({
+      code: "NETWORK",
+      message: expect.stringContaining("is no longer the service"),
+    });
+    expect([stranger.paths.length > 0, stranger.keys]).toEqual([true, []]);
   });
 
   it("[EMBED-5] a command that was killed is finished by the same command, and nothing is paid twice", async () => {

@@ -282,6 +282,25 @@ it("[CLI-13] nothing that others wrote can move the cursor, and the key is never
   }
 });
 
+it("[CLI-13] nothing that others wrote turns around what is shown, in lines or in JSON", async () => {
+  const cli = await bench();
+  const message = "a\u009b2Jb\u007fc\u202ed\u2066e\u200ff\u061cg\u2028h";
+  const unsafe = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029]/u;
+  const refusal = { status: 400, body: { error: { code: "BATCH_IMAGE_INVALID_ITEMS", message } } };
+  cli.fake.always(/^POST/, refusal);
+  const lines = await cli.here(["submit", "pets.jsonl", "-v"]);
+  expect(lines.stderr).toContain("a\\x9b2Jb\\x7fc\\u202ed\\u2066e\\u200ff\\u061cg\\u2028h");
+  const asJson = await cli.here(["submit", "pets.jsonl", "--json"]);
+  expect(asJson.json().error?.message).toBe(message);
+  const events = await cli.here(["submit", "pets.jsonl", "--events", "-"]);
+  expect(JSON.parse(events.stdout.trim().split("\n").at(-1) ?? "")).toMatchObject({ error: { message } });
+  cli.fake.always(/models/, { status: 200, body: { data: [{ id: message }] } });
+  const models = await cli.here(["models"]);
+  expect(models.stdout).toContain("a\\x9b2Jb");
+  for (const { stdout, stderr } of [lines, asJson, events, models])
+    expect(stdout + stderr).not.toMatch(unsafe);
+});
+
 it("[CLI-14] -q says nothing when all is well, and --progress none only what stays", async () => {
   const cli = await bench();
   expect((await cli.here(["submit", "pets.jsonl", "-q"])).stderr).toBe("");

@@ -359,6 +359,13 @@ it("[HTTP-9] a service that repeats the key does not bring it into errors or dat
   });
   fake.fault(/^GET/, { status: 200, body: { id: "imgbatch_none", status: "x", note: message } });
   expect((await look(http)).batch.raw.note).toBe("Unknown key [API key]");
+  const escaped = `{"id":"imgbatch_none","status":"x","note":"${FAKE_KEY.replace("-", "\\u002d")}","${FAKE_KEY}":1}`;
+  const handle: RequestListener = (_, response) => {
+    response.write(escaped.slice(0, 45));
+    setImmediate(() => response.end(escaped.slice(45)));
+  };
+  fake.fault(/^GET/, { handle });
+  expect((await look(http)).batch.raw).toMatchObject({ note: "[API key]", "[API key]": 1 });
 });
 
 it("[HTTP-11] another host that a service redirects to never gets the key, and its word is not taken", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Painter } from "../../src/dashboard/painter.ts";
+import { FrameStream, Painter } from "../../src/dashboard/painter.ts";
 
 function paintOn(rows = 24) {
   const written: string[] = [];
@@ -58,6 +58,13 @@ describe("the painter", () => {
     painter.forget();
     painter.paint("a");
     expect(written.at(-1)).toContain("\x1b[1;1H");
+  });
+
+  it("[CLI-13] gets frames of lines and colours alone, whatever the text in them holds", () => {
+    const frames: string[] = [];
+    const stream = new FrameStream(80, (frame) => frames.push(frame));
+    stream.write("\x1b[1;31ma\x1b[2J\u009b5n\u202eb\x1b[39m\n\x7fc\u2028\r");
+    expect(frames).toEqual(["\x1b[1;31ma[2J5nb\x1b[39m\nc"]);
   });
 
   it("[VIEW-1] writes nothing before it is opened or after it is closed", () => {

@@ -61,6 +61,27 @@ function misplaced(key: string, authorization: string): string[] {
   ];
 }
 
+/** What a service can make of a key when it repeats it, as it stands between the quotes of JSON. */
+function otherForms(key: string): string[] {
+  const each = (write: (hex: string) => string) =>
+    [...key].map((c) => write(c.charCodeAt(0).toString(16).padStart(2, "0"))).join("");
+  const slashed = key.replaceAll("/", "\\/").replace("+", "\\u002b");
+  return [
+    key,
+    slashed,
+    each((hex) => `\\u00${hex}`),
+    JSON.stringify(JSON.stringify({ key: slashed })).slice(1, -1),
+    encodeURIComponent(key),
+    encodeURIComponent(encodeURIComponent(key)),
+    each((hex) => `%${hex}`),
+    key.replaceAll("/", "&#x2f;").replaceAll("+", "&#43;"),
+    Buffer.from(key).toString("hex").toUpperCase(),
+    ...["", "u:", "me:"].flatMap((before) =>
+      (["base64", "base64url"] as const).map((form) => Buffer.from(`${before}${key}`).toString(form)),
+    ),
+  ];
+}
+
 /** Everything that comes back for some bytes, until the service closes. */
 function exchange(url: string, bytes: string): Promise<string> {
   return new Promise((resolve) => {
@@ -309,6 +330,45 @@ describe("the command line", () => {
     expect({ code, isSilent: isSilentOn(key, stdout + stderr) }).toEqual({ code: 1, isSilent: true });
     expect(stderr).toContain("unforeseen: imgb_…");
   });
+
+  it("[SECRET-6] [SECRET-2] shows and saves no key that a service repeats in another form", async () => {
+    const key = "sk-foreign/canary+42&more=yes";
+    const forms = otherForms(key);
+    const cli = await createCli({ failing: /./, key });
+    const env = { IMGBATCH_API_KEY: key };
+    await writeFile(join(cli.cwd, "p.jsonl"), forms.map((_, i) => `{"prompt":"p${i}"}`).join("\n"));
+    let at = 0;
+    const told = (body: Buffer) =>
+      Buffer.from(
+        body.toString().replaceAll("It did not work.", () => `it broke: ${forms[at++ % forms.length]}.`),
+      );
+    cli.fake.always(/items/, { lie: (answer) => ({ ...answer, body: told(answer.body) }) });
+    const reports = ["--junit", "j.xml", "--markdown", "m.md", "--events", "e.jsonl", "--verbose"];
+    const run = await cli.run(["submit", "p.jsonl", "--output", "out", "--json", ...reports], { env });
+    expect(run.code).toBe(5);
+    const files = readdirSync(cli.cwd, { recursive: true, withFileTypes: true }).filter((each) =>
+      each.isFile(),
+    );
+    const texts = files.map((each) => readFileSync(join(each.parentPath, each.name)));
+    expect(texts.join("").match(/it broke: /g)?.length).toBeGreaterThan(3 * forms.length);
+    const holders = files.filter((_, i) => findSecrets(texts[i] ?? Buffer.alloc(0), [key]).length > 0);
+    expect(holders.map(({ name }) => name)).toEqual([]);
+    expect(isSilentOn(key, run.stdout + run.stderr)).toBe(true);
+
+    const body = `{"error":{"code":"INVALID_API_KEY","message":"no: ${forms.join(" ")}","param":"${forms[1]}"}}`;
+    cli.fake.fault(/models/, { status: 401, body });
+    const refused = await cli.run(["models", "--json", "--verbose"], { env });
+    expect(refused.json().error?.message).toMatch(/^no: (\S*\[API key\]\S* ?)+/);
+    expect(isSilentOn(key, refused.stdout + refused.stderr)).toBe(true);
+    for (const args of [
+      ["items", "out"],
+      ["items", "out", "--json"],
+    ]) {
+      const { stdout, stderr } = await cli.run(args, { env });
+      expect(stdout).toContain("it broke");
+      expect(isSilentOn(key, stdout + stderr)).toBe(true);
+    }
+  }, 30_000);
 
   it("[SECRET-2] puts no key into a run directory: its ledger has a short hash", async () => {
     const cli = await createCli();

@@ -1,6 +1,8 @@
+import { randomBytes } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { ownershipProof } from "../../src/contract/data-directory.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { MIN_FREE_DISK_BYTES, operationsRoutes } from "../../src/server/operations.ts";
@@ -50,10 +52,34 @@ describe("the service tells whether it is ready", () => {
     expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
   });
 
-  it("[OPS-8] is alive even when it is not ready, and says which run of it answers", async () => {
-    const url = await serveOperations({ stores: refusingStores(), instance: "srv_7" });
+  it("[OPS-8] is alive even when it is not ready", async () => {
+    const url = await serveOperations({ stores: refusingStores() });
     const alive = await fetch(`${url}/healthz`);
-    expect([alive.status, await alive.json()]).toEqual([200, { status: "ok", instance: "srv_7" }]);
+    expect([alive.status, await alive.json()]).toEqual([200, { status: "ok" }]);
+  });
+
+  it("[OPS-12] proves to each challenge that it has the secret, for its own port alone", async () => {
+    const url = await serveOperations({ secret: "s".repeat(43) });
+    const challenge = randomBytes(32).toString("base64url");
+    const headers = { host: "127.0.0.1:1" };
+    const answer = await fetch(`${url}/healthz?challenge=${challenge}`, { headers });
+    const port = Number(new URL(url).port);
+    const proof = ownershipProof("s".repeat(43), challenge, port);
+    expect(await answer.json()).toEqual({ status: "ok", proof });
+    const others = [
+      ownershipProof("t".repeat(43), challenge, port),
+      ownershipProof("s".repeat(43), `${challenge}x`, port),
+      ownershipProof("s".repeat(43), challenge, port + 1),
+    ];
+    expect(new Set([proof, ...others]).size).toBe(4);
+  });
+
+  it("[OPS-12] takes no challenge that could be guessed", async () => {
+    const { url } = await startTestService({ workers: false });
+    for (const challenge of ["short", "x".repeat(129), `${"x".repeat(40)}%20`, "a&challenge=b"]) {
+      const answer = await fetch(`${url}/healthz?challenge=${challenge}`);
+      expect([answer.status, await answer.json()]).toMatchObject([400, { error: { param: "challenge" } }]);
+    }
   });
 
   it.each(["/healthz", "/readyz", "/metrics", "/openapi.json"])(
@@ -77,7 +103,7 @@ async function serveOperations(deps: Partial<Deps>): Promise<string> {
   const working = {
     stores: { write: async () => undefined } as unknown as Stores,
     limits: DEFAULT_LIMITS,
-    instance: "srv_test",
+    secret: "s".repeat(43),
     workersExpected: true,
     workersRunning: () => true,
     freeDiskBytes: async () => GIB,

@@ -57,6 +57,8 @@ export interface FakeOptions {
   /** Changes the files of a ZIP before it is packed. */
   tamper?: (files: ZippedFile[]) => ZippedFile[];
   itemPage?: number;
+  /** The key that it takes; default `FAKE_KEY`. */
+  key?: string;
 }
 
 export interface FakeService {
@@ -152,7 +154,7 @@ function refuse(status: number, code: string, message: string): Answer {
 }
 
 async function answerTo(fake: FakeService, request: IncomingMessage, body: string): Promise<Answer> {
-  if (request.headers.authorization !== `Bearer ${FAKE_KEY}`)
+  if (request.headers.authorization !== `Bearer ${fake.options.key ?? FAKE_KEY}`)
     return refuse(401, "INVALID_API_KEY", "Unknown key.");
   const url = new URL(request.url ?? "", "http://fake");
   const [id, part, customId, leaf] = url.pathname

@@ -52,6 +52,15 @@ describe("the search for secrets", () => {
     },
   );
 
+  it("[SECRET-1] finds a secret of any other shape of which some characters are escaped", () => {
+    const secret = "sk-upstream/canary+42";
+    const json = secret.replace("/", "\\/").replace("+", "\\u002b");
+    const forms = [json, JSON.stringify(`"${json}"`), secret.replace("/", "&#47;").replace("-", "&#x2d;")];
+    for (const text of [...forms, encodeURIComponent(secret).replace("-", "%2d")])
+      expect(findSecrets(Buffer.from(`a ${text} b`), [secret])).toMatchObject([{ form: "escaped" }]);
+    expect(findSecrets(Buffer.from(`a ${json.slice(1)} b`), [secret])).toEqual([]);
+  });
+
   it("[SECRET-1] does not take for a key what only begins like one", () => {
     const key = randomIds.apiKey();
     const harmless = [

@@ -19,7 +19,32 @@ export function findSecrets(bytes: Buffer, known: Iterable<string> = []): FoundS
       if (offset >= 0) found.push({ form, offset });
     }
   }
-  return found;
+  return [...found, ...findEscaped(bytes, known)];
+}
+
+/** Secrets that stand there only once escapes of JSON, addresses and HTML are read, also one inside the other. */
+function findEscaped(bytes: Buffer, known: Iterable<string>): FoundSecret[] {
+  const secrets = [...known];
+  if (secrets.length === 0) return [];
+  const written = bytes.toString("latin1");
+  const read = unescaped(unescaped(written));
+  if (read === written) return [];
+  return secrets
+    .filter((secret) => read.includes(secret) && !written.includes(secret))
+    .map((secret) => ({ form: "escaped", offset: read.indexOf(secret) }));
+}
+
+const NAMED: Record<string, string> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
+const ESCAPE =
+  /\\u00([0-9a-f]{2})|\\x([0-9a-f]{2})|%([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});|&(amp|lt|gt|quot|apos);|\\([!-/:-@[-`{-~])/gi;
+
+function unescaped(text: string): string {
+  return text.replace(ESCAPE, (_, unicode, byte, percent, hex, decimal, name, itself) => {
+    const code = unicode ?? byte ?? percent ?? hex;
+    if (code !== undefined) return String.fromCharCode(Number.parseInt(code, 16));
+    if (decimal !== undefined) return String.fromCharCode(Number(decimal));
+    return itself ?? NAMED[name.toLowerCase()];
+  });
 }
 
 /** Like `findSecrets`, and in the entries of a ZIP too. */

@@ -1,6 +1,5 @@
 import { type Config, dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
-import { escapeControls } from "../../kernel/text.ts";
 import type { CommandContext, RunCommand } from "../command.ts";
 import { checkDirectory, checkOwner, checkSecrecy } from "../doctor/check-directory.ts";
 import { checkNativeParts, checkNode } from "../doctor/check-program.ts";
@@ -85,6 +84,5 @@ const NAME_WIDTH = 15;
 
 function linesOf({ check, state, message, advice }: Finding): string[] {
   const head = `${state.padEnd(5)}${check.padEnd(NAME_WIDTH)}${message}`;
-  const lines = advice === null ? [head] : [head, `${" ".repeat(5 + NAME_WIDTH)}-> ${advice}`];
-  return lines.map(escapeControls);
+  return advice === null ? [head] : [head, `${" ".repeat(5 + NAME_WIDTH)}-> ${advice}`];
 }

@@ -2,7 +2,6 @@ import { listModels } from "../../client/batches.ts";
 import { listRealtimeModels } from "../../client/realtime-models.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { formatUsd } from "../../kernel/money.ts";
-import { escapeControls } from "../../kernel/text.ts";
 import type { RunCommand } from "../command.ts";
 import { flagOption } from "../option-values.ts";
 import { withService } from "../with-service.ts";
@@ -27,6 +26,6 @@ export const run: RunCommand = (context) =>
     return {
       exitCode: EXIT_CODES.ok.code,
       json: { models: models.map(({ raw }) => raw) },
-      lines: models.map(({ id, cost }) => escapeControls(cost === "" ? id : `${id}  ${cost}`)),
+      lines: models.map(({ id, cost }) => (cost === "" ? id : `${id}  ${cost}`)),
     };
   });

@@ -55,15 +55,22 @@ export async function checkDirectory(
   return [ok(check, `${directory}${isNew}, ${shown}`)];
 }
 
-/** Whether others can read the key of the embedded service. */
+/** Whether others can read the key of the embedded service, or put files of their own beside it. */
 export async function checkSecrecy(dataDirectory: string): Promise<Finding[]> {
+  if (process.platform === "win32") return [];
   const path = join(dataDirectory, DATA_FILES.credentials);
-  const mode = await stat(path).then(
-    (stats) => stats.mode,
-    () => null,
-  );
-  if (mode === null || process.platform === "win32" || (mode & 0o077) === 0) return [];
-  return [warn("credentials", `${path} can be read by others`, `chmod 600 ${path}`)];
+  const modeOf = (place: string) =>
+    stat(place)
+      .then(({ mode }) => mode)
+      .catch(() => 0);
+  const findings: Finding[] = [];
+  if (((await modeOf(path)) & 0o077) !== 0)
+    findings.push(warn("credentials", `${path} can be read by others`, `chmod 600 ${path}`));
+  if (((await modeOf(dataDirectory)) & 0o022) !== 0) {
+    const message = `others can write into ${dataDirectory}, and so put data and services of their own there`;
+    findings.push(warn("data", message, `chmod go-w ${dataDirectory}`));
+  }
+  return findings;
 }
 
 /**

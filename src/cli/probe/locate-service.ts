@@ -1,16 +1,16 @@
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { Attempt } from "../../client/http.ts";
 import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
-import { credentialsSchema, DATA_FILES, serverFileSchema } from "../../contract/data-directory.ts";
 import { describeAttempt } from "../attempts.ts";
 import type { CommandContext } from "../command.ts";
+import { findRunning } from "../running-service.ts";
 
 /** A service that is asked without starting anything. */
 export interface FoundService {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
+  /** As of a `ServiceConnection`. */
+  confirm?: (signal: AbortSignal) => Promise<void>;
   isLocal: boolean;
   /** Told after each request. */
   onAttempt?: (attempt: Attempt) => void;
@@ -32,23 +32,13 @@ export async function createServiceLocator(
     const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
     output.detail(`data directory: ${dataDirectory}`);
     return async () => {
-      const found = await findOn(dataDirectory);
-      return found === null ? null : { ...found, onAttempt };
+      const found = await findRunning(dataDirectory);
+      if (found === null) return null;
+      const { url: baseUrl, apiKey, confirm } = found;
+      return { baseUrl, apiKey, confirm, isLocal: true, onAttempt };
     };
   }
   // Of a named service this only reads the address and the key; a key on standard input can be read once.
-  const { baseUrl, apiKey, isLocal } = await context.connect({ workers: false }, context.signal);
-  return async () => ({ baseUrl, apiKey, isLocal, onAttempt });
-}
-
-async function findOn(dataDirectory: string): Promise<FoundService | null> {
-  const read = async (name: string): Promise<unknown> =>
-    JSON.parse(await readFile(join(dataDirectory, name), "utf8"));
-  try {
-    const { url } = serverFileSchema.parse(await read(DATA_FILES.server));
-    const { api_key } = credentialsSchema.parse(await read(DATA_FILES.credentials));
-    return { baseUrl: url, apiKey: api_key, isLocal: true };
-  } catch {
-    return null;
-  }
+  const connection = await context.connect({ workers: false }, context.signal);
+  return async () => ({ ...connection, onAttempt });
 }

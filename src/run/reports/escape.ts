@@ -1,14 +1,20 @@
-/** Characters that no XML document may hold, and that no page can show. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
-const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffe\uffff]/g;
+import { hideUsedKeys } from "../../kernel/api-keys.ts";
+
+/**
+ * Characters that no XML document may hold, and that no page can show; and those that would turn around the order of the
+ * text that stands behind them. Marks of one character's direction stay: some languages need them.
+ */
+const CONTROLS = /(?![\t\n\r])[\p{Cc}\u202a-\u202e\u2066-\u2069\ufffe\uffff]/gu;
 const NAMES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
-/** Text of others without what a document cannot hold: controls become pictures of themselves. */
+/** Text of others without keys and what a document cannot hold: controls become pictures of themselves. */
 export function printable(text: string): string {
-  return text.toWellFormed().replace(CONTROLS, (c) => {
-    const code = c.charCodeAt(0);
-    return code < 0x20 ? String.fromCharCode(0x2400 + code) : "\ufffd";
-  });
+  return hideUsedKeys(text)
+    .toWellFormed()
+    .replace(CONTROLS, (c) => {
+      const code = c.charCodeAt(0);
+      return code < 0x20 ? String.fromCharCode(0x2400 + code) : "\ufffd";
+    });
 }
 
 /**

@@ -1,9 +1,11 @@
 import type { RequestHandler } from "express";
+import { routes } from "../../contract/routes.ts";
 import { hideApiKeys } from "../../kernel/api-keys.ts";
 import type { ApiDeps } from "../deps.ts";
 
 /**
- * A line for each answer, in the log and on the feed. The query is left out: it can hold a key.
+ * A line for each answer, in the log and on the feed. The query is left out: it can hold a key. Questions whether the
+ * service is alive come all the time, and are for `debug` alone.
  * Rule: SECRET-3.
  */
 export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "clock">): RequestHandler {
@@ -16,8 +18,9 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
       const durationMs = Math.round(performance.now() - startedAt);
       const key = response.locals.key?.prefix ?? null;
       const line = { atMs: clock.nowMs(), method, path, status, durationMs, key };
-      feed.publish({ type: "request", line });
-      log.info("request", {
+      const isProbe = path === routes.health;
+      if (!isProbe) feed.publish({ type: "request", line });
+      log[isProbe ? "debug" : "info"]("request", {
         method,
         path,
         status,

@@ -40,6 +40,7 @@ describe("the summary in Markdown", () => {
   it("[REPORT-9] no prompt breaks its cell, or becomes a link, a tag, a mention or a heading", () => {
     const text = toMarkdown(reportOf(HOSTILE.map((prompt, i) => ({ id: `i${i}`, prompt }))));
     const rows = text.split("\n").filter((line) => line.startsWith("| [i"));
+    expect(text).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
     expect(rows).toHaveLength(HOSTILE.length);
     for (const row of rows) {
       const cells = row.split("|").slice(1, -1);
