@@ -2,8 +2,9 @@ import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { type JsonBounds, jsonExcess } from "../kernel/json-shape.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
-import { boundedText } from "./bounded-body.ts";
+import { boundedBytes, boundedText } from "./bounded-body.ts";
 import { NotTheService, networkError, Silence } from "./network-errors.ts";
 import { fetchWithin } from "./redirects.ts";
 import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
@@ -63,6 +64,8 @@ export interface JsonAnswer {
   json: unknown;
   headers: Headers;
   requestId: string | undefined;
+  /** Of the text, unpacked. */
+  bytes: number;
 }
 
 /**
@@ -88,6 +91,9 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 /** Far more than the longest list; what goes on beyond is no answer. */
 const MAX_JSON_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 1024 * 1024;
+/** What is parsed takes many times the memory of its text, and is written again level by level. */
+const JSON_BOUNDS: JsonBounds = { maxDepth: 64, maxElements: 1_000_000 };
+const EXCESS = { depth: "levels", elements: "elements" };
 /** A shorter key would be found in ordinary words. */
 const SHORTEST_HIDDEN_KEY = 8;
 
@@ -222,10 +228,14 @@ async function readJson(response: Response, maxBytes: number, hide: Hide): Promi
   const header = response.headers.get(REQUEST_ID_HEADER);
   const requestId = header === null ? undefined : hide(header);
   const facts = { requestId, httpStatus: response.status };
-  const text = await boundedText(response, maxBytes);
-  if (text === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
+  const data = await boundedBytes(response, maxBytes);
+  if (data === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
+  const excess = jsonExcess(data, JSON_BOUNDS);
+  if (excess !== null)
+    throw new ImgbatchError("BAD_RESPONSE", `The service's answer has too many ${EXCESS[excess]}.`, facts);
+  const text = new TextDecoder().decode(data);
   try {
-    return { json: JSON.parse(hide(text)), headers: response.headers, requestId };
+    return { json: JSON.parse(hide(text)), headers: response.headers, requestId, bytes: data.length };
   } catch (cause) {
     const message = `The service answered HTTP ${response.status} with something that is not JSON. Is the base URL right?`;
     throw new ImgbatchError("BAD_RESPONSE", message, {
