@@ -20,5 +20,6 @@ export function describeCancel(batch: Batch): string {
 export function releasedMicroUsd({ raw, actualCostMicroUsd }: Batch): number | null {
   const held = raw.hold_amount;
   if (typeof held !== "number" || actualCostMicroUsd === null) return null;
-  return Math.max(0, numberToMicros(held) - actualCostMicroUsd);
+  const heldMicroUsd = numberToMicros(held);
+  return Number.isSafeInteger(heldMicroUsd) ? Math.max(0, heldMicroUsd - actualCostMicroUsd) : null;
 }

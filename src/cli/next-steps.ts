@@ -25,9 +25,10 @@ export function nextSteps(
   targets: readonly Subject[],
   batches: readonly Batch[],
 ): string | null {
-  const steps = targets.map((target) => {
-    const own = batches.filter(({ id }) => target.ids.includes(id));
-    return { argument: target.argument, step: stepOf(own) };
+  const known = new Map(batches.map((batch) => [batch.id, batch]));
+  const steps = targets.map(({ argument, ids }) => {
+    const own = ids.flatMap((id) => known.get(id) ?? []);
+    return { argument, step: stepOf(own) };
   });
   const unfinished = targets.find(({ unsent }) => unsent > 0);
   if (unfinished !== undefined) return finishing(where, unfinished);

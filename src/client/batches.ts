@@ -6,15 +6,15 @@ import type { Http, JsonAnswer } from "./http.ts";
 import { type Batch, readBatch } from "./read-batch.ts";
 import {
   type BatchItem,
+  endlessness,
   type ListedModel,
   readItem,
   readModel,
   readPage,
-  repetitions,
 } from "./read-lists.ts";
 import type { StreamedBody } from "./streamed-body.ts";
 
-/** More items than any batch has: a list that goes on beyond is made up while it is read. */
+/** More items than any batch has. */
 const MOST_ITEMS = 100_000;
 /** A create body can be as large as 192 MiB of text. */
 const CREATE_TIMEOUT_MS = 300_000;
@@ -84,12 +84,18 @@ export async function getBatch(
 }
 
 /**
- * Every item of a batch, in request order, over as many pages as it takes.
+ * Every item of a batch, in request order, over as many pages as it takes. Throws `BAD_RESPONSE` for a list without an
+ * end, and for one of more than `most` items (default 100 000).
  * Rule: HTTP-12.
  */
-export async function listItems(http: Http, id: string, signal?: AbortSignal): Promise<BatchItem[]> {
+export async function listItems(
+  http: Http,
+  id: string,
+  signal?: AbortSignal,
+  most = MOST_ITEMS,
+): Promise<BatchItem[]> {
   const items = new Map<string, BatchItem>();
-  const isRepeated = repetitions();
+  const isEndless = endlessness();
   let cursor = "";
   for (;;) {
     const before = items.size;
@@ -102,14 +108,14 @@ export async function listItems(http: Http, id: string, signal?: AbortSignal): P
       if (item === null) throw notThis("a list of items", answer);
       items.set(item.customId, item);
     }
+    if (items.size > most) throw notThis(`a list of at most ${most} items, which ${id} can have`, answer);
     const isNew = items.size > before;
     // A service that does not say whether there is more is asked until it has nothing new.
     const hasMore = page.hasMore ?? (isNew && page.data.length >= FIXED_LIMITS.itemPageMax);
     if (!hasMore) return [...items.values()];
     // A page without anything new would be asked for without end.
-    if (!isNew || items.size > MOST_ITEMS || isRepeated(page.nextCursor))
-      throw notThis("a list whose pages end", answer);
-    cursor = `&cursor=${encodeURIComponent(page.nextCursor ?? String(items.size))}`;
+    if (!isNew || isEndless(page.nextCursor, answer.bytes)) throw notThis("a list whose pages end", answer);
+    cursor = `&cursor=${encodeURIComponent((page.nextCursor ?? String(items.size)).toWellFormed())}`;
   }
 }
 

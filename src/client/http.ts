@@ -3,8 +3,9 @@ import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
 import { hideUsedKeys, hideUsedKeysIn, watchKey } from "../kernel/api-keys.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { type JsonBounds, jsonExcess } from "../kernel/json-shape.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
-import { boundedText } from "./bounded-body.ts";
+import { boundedBytes, boundedText } from "./bounded-body.ts";
 import { NotTheService, networkError, Silence } from "./network-errors.ts";
 import { fetchWithin } from "./redirects.ts";
 import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
@@ -66,6 +67,8 @@ export interface JsonAnswer {
   json: unknown;
   headers: Headers;
   requestId: string | undefined;
+  /** Of the text, unpacked. */
+  bytes: number;
 }
 
 /**
@@ -91,6 +94,9 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 /** Far more than the longest list; what goes on beyond is no answer. */
 const MAX_JSON_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 1024 * 1024;
+/** What is parsed takes many times the memory of its text, and is written again level by level. */
+const JSON_BOUNDS: JsonBounds = { maxDepth: 64, maxElements: 1_000_000 };
+const EXCESS = { depth: "levels", elements: "elements" };
 
 export function createHttp(options: HttpOptions): Http {
   const policy = options.retry ?? RETRY_POLICY;
@@ -215,10 +221,15 @@ async function readJson(response: Response, maxBytes: number): Promise<JsonAnswe
   const header = response.headers.get(REQUEST_ID_HEADER);
   const requestId = header === null ? undefined : hideUsedKeys(header);
   const facts = { requestId, httpStatus: response.status };
-  const text = await boundedText(response, maxBytes);
-  if (text === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
+  const data = await boundedBytes(response, maxBytes);
+  if (data === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
+  const excess = jsonExcess(data, JSON_BOUNDS);
+  if (excess !== null)
+    throw new ImgbatchError("BAD_RESPONSE", `The service's answer has too many ${EXCESS[excess]}.`, facts);
+  const text = new TextDecoder().decode(data);
   try {
-    return { json: hideUsedKeysIn(JSON.parse(text)), headers: response.headers, requestId };
+    const json = hideUsedKeysIn(JSON.parse(text));
+    return { json, headers: response.headers, requestId, bytes: data.length };
   } catch (cause) {
     const message = `The service answered HTTP ${response.status} with something that is not JSON. Is the base URL right?`;
     throw new ImgbatchError("BAD_RESPONSE", message, {

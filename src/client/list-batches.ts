@@ -3,7 +3,7 @@ import { FIXED_LIMITS } from "../contract/limits.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "./http.ts";
 import { type Batch, readBatch } from "./read-batch.ts";
-import { readPage, repetitions } from "./read-lists.ts";
+import { endlessness, readPage } from "./read-lists.ts";
 
 /** Which batches of the key; what is left out does not narrow the list. Times as the service takes them. */
 export interface BatchFilter {
@@ -20,6 +20,9 @@ export interface FoundBatches {
   hasMore: boolean;
 }
 
+/** More batches than any key has. */
+const MOST_BATCHES = 1_000_000;
+
 /**
  * The batches of the key, newest first, at most `limit` (null: all of them), over as many pages as it takes. A
  * list that does not end is `BAD_RESPONSE`: nobody would know what is missing.
@@ -32,7 +35,7 @@ export async function listBatches(
   signal?: AbortSignal,
 ): Promise<FoundBatches> {
   const batches = new Map<string, Batch>();
-  const isRepeated = repetitions();
+  const isEndless = endlessness();
   let cursor: string | null = null;
   for (;;) {
     const size = Math.min(FIXED_LIMITS.batchPageMax, (limit ?? Number.POSITIVE_INFINITY) - batches.size);
@@ -49,7 +52,7 @@ export async function listBatches(
       return { batches: [...batches.values()].slice(0, limit ?? undefined), hasMore };
     }
     // A page without anything new would be asked for without end.
-    if (!isNew || isRepeated(page.nextCursor))
+    if (!isNew || batches.size > MOST_BATCHES || isEndless(page.nextCursor, answer.bytes))
       throw notThis("a list of batches whose pages end", answer.requestId);
     cursor = page.nextCursor ?? String(batches.size);
   }

@@ -2,6 +2,9 @@ import { z } from "zod";
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { numberToMicros } from "../kernel/money.ts";
 
+const MOST_USD = 1_000_000_000;
+const LAST_SECOND = 8_640_000_000_000;
+
 /**
  * Other services of this kind leave fields out, add some, and name two statuses differently. Reading is tolerant:
  * what is missing is null, a number may be written as text, what is unknown is kept in `raw`, and a status that nobody
@@ -10,9 +13,12 @@ import { numberToMicros } from "../kernel/money.ts";
 const text = z.string().nullish().catch(null);
 const asNumber = (value: unknown) =>
   typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
-const whole = z.preprocess(asNumber, z.int().nullish()).catch(null);
 const count = z.preprocess(asNumber, z.int().min(0).nullish()).catch(null);
-const amount = z.preprocess(asNumber, z.number().nullish()).catch(null);
+/** Dollars, as far as micro-dollars can be counted. */
+export const usd = z.number().min(-MOST_USD).max(MOST_USD);
+const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
+/** Seconds since 1970, as far as there are dates. */
+const moment = z.preprocess(asNumber, z.int().min(-LAST_SECOND).max(LAST_SECOND).nullish()).catch(null);
 
 const batchSchema = z.looseObject({
   id: z.string().min(1),
@@ -26,7 +32,7 @@ const batchSchema = z.looseObject({
   fail_count: count,
   estimated_cost: amount,
   actual_cost: amount,
-  created_at: whole,
+  created_at: moment,
   error: z.looseObject({ code: text, message: text }).nullish().catch(null),
 });
 

@@ -116,7 +116,9 @@ function withWords(what: string, words: string | null | undefined): string {
 /** Either alphabet, padding optional; null for anything else. */
 function decodeBase64(base64: string): Buffer | null {
   if (/[^A-Za-z0-9+/_=-]/.test(base64)) return null;
-  const digits = base64.replace(/=+$/, "").length;
+  // A pattern that looks for the padding at the end takes as many steps as the square of a long row of it.
+  let digits = base64.length;
+  while (base64[digits - 1] === "=") digits--;
   const data = Buffer.from(base64, "base64");
   return digits % 4 !== 1 && data.length === Math.floor((digits * 3) / 4) ? data : null;
 }

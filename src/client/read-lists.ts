@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { numberToMicros } from "../kernel/money.ts";
+import { usd } from "./read-batch.ts";
 
 const text = z.string().nullish().catch(null);
 
@@ -17,17 +18,29 @@ export interface Page {
   nextCursor: string | null;
 }
 
+/** More entries than any page has: they are read in one go. */
+const MOST_ENTRIES_OF_A_PAGE = 100_000;
+
 export function readPage(value: unknown): Page | null {
   const parsed = listSchema.safeParse(value);
-  if (!parsed.success) return null;
+  if (!parsed.success || parsed.data.data.length > MOST_ENTRIES_OF_A_PAGE) return null;
   const { data, has_more, next_cursor } = parsed.data;
   return { data, hasMore: has_more ?? null, nextCursor: next_cursor || null };
 }
 
-/** Answers of each cursor whether it came before: then the pages after it would come again too. */
-export function repetitions(): (cursor: string | null) => boolean {
+/** All pages of a list are in memory together. */
+const MOST_BYTES_OF_A_LIST = 256 * 1024 * 1024;
+
+/**
+ * Returns a function that is given the next cursor and the size of each page of a list, and returns whether the list has
+ * no end: a cursor comes again, and so would the pages after it, or all pages together are larger than any list.
+ */
+export function endlessness(): (cursor: string | null, pageBytes: number) => boolean {
   const seen = new Set<string>();
-  return (cursor) => {
+  let bytes = 0;
+  return (cursor, pageBytes) => {
+    bytes += pageBytes;
+    if (bytes > MOST_BYTES_OF_A_LIST) return true;
     if (cursor === null) return false;
     const isKnown = seen.has(cursor);
     seen.add(cursor);
@@ -35,11 +48,14 @@ export function repetitions(): (cursor: string | null) => boolean {
   };
 }
 
+/** No service makes more images of one item: a higher count is as good as none. */
+const MOST_IMAGES_OF_AN_ITEM = 100;
+
 const itemSchema = z.looseObject({
   custom_id: z.string(),
   status: z.string(),
   mime_type: text,
-  image_count: z.int().nullish().catch(null),
+  image_count: z.int().min(0).max(MOST_IMAGES_OF_AN_ITEM).nullish().catch(null),
   prompt_preview: text,
   error: z.looseObject({ code: text, message: text, source: text }).nullish().catch(null),
 });
@@ -83,7 +99,10 @@ export function readItem(value: unknown): BatchItem | null {
 const modelSchema = z.looseObject({
   id: z.string().min(1),
   max_reference_images: z.int().nullish().catch(null),
-  pricing: z.looseObject({ batch_image: z.number() }).nullish().catch(null),
+  pricing: z
+    .looseObject({ batch_image: usd.min(0) })
+    .nullish()
+    .catch(null),
 });
 
 /** An entry of the batch model list. */

@@ -3,6 +3,8 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
 import { numberToMicros } from "../kernel/money.ts";
 import type { Http } from "./http.ts";
+import { usd } from "./read-batch.ts";
+import { endlessness } from "./read-lists.ts";
 
 /** A list with more pages is made up while it is read. */
 const MOST_PAGES = 1000;
@@ -16,7 +18,7 @@ const modelSchema = z.looseObject({
   imageSizes: texts,
   maxInputImages: z.int().nullish().catch(null),
   pricing: z
-    .looseObject({ images: z.record(z.string(), z.number()) })
+    .looseObject({ images: z.record(z.string(), usd.min(0)) })
     .nullish()
     .catch(null),
 });
@@ -43,19 +45,19 @@ export interface RealtimeModel {
  */
 export async function listRealtimeModels(http: Http, signal?: AbortSignal): Promise<RealtimeModel[]> {
   const models = new Map<string, RealtimeModel>();
-  const seen = new Set<string>();
-  for (let cursor = ""; ; ) {
-    const query = cursor === "" ? "" : `?pageToken=${encodeURIComponent(cursor)}`;
+  const isEndless = endlessness();
+  let cursor = "";
+  for (let pages = 1; ; pages++) {
+    const query = cursor === "" ? "" : `?pageToken=${encodeURIComponent(cursor.toWellFormed())}`;
     const answer = await http.json({ method: "GET", path: routes.nativeModels + query, signal });
     const page = listSchema.safeParse(answer.json);
     const next = page.data?.nextPageToken || null;
-    if (!page.success || (next !== null && (seen.has(next) || seen.size >= MOST_PAGES))) {
+    if (!page.success || (next !== null && (pages > MOST_PAGES || isEndless(next, answer.bytes)))) {
       const { requestId } = answer;
       throw new ImgbatchError("BAD_RESPONSE", "The service's answer is not a list of models.", { requestId });
     }
     for (const model of (page.data.models ?? []).flatMap(readModel)) models.set(model.id, model);
     if (next === null) return [...models.values()];
-    seen.add(next);
     cursor = next;
   }
 }

@@ -34,11 +34,14 @@ function jpegScan(bytes: Buffer): number {
   return at >= bytes.length ? bytes.length : 0;
 }
 
+/** `IEND` */
+const PNG_END = 0x49454e44;
+
 function hasPngEnd(bytes: Buffer): boolean {
   let at = 8;
   while (at + 12 <= bytes.length) {
     const length = bytes.readUInt32BE(at);
-    if (bytes.toString("latin1", at + 4, at + 8) === "IEND") return true;
+    if (bytes.readUInt32BE(at + 4) === PNG_END) return true;
     at += length + 12;
   }
   return false;

@@ -1,5 +1,6 @@
 const BATCHES = "/v1/images/batches";
-const part = encodeURIComponent;
+/** Half a character has no encoding. */
+const part = (text: string) => encodeURIComponent(text.toWellFormed());
 
 const NATIVE_MODELS = "/v1beta/models";
 

@@ -22,15 +22,26 @@ export function requireWholeList(batch: Batch, items: readonly BatchItem[]): voi
 export function requireAskedFor(ids: readonly string[], lines: readonly ResultLine[]): void {
   const asked = new Set(ids);
   const listed = new Set(lines.map((line) => line.custom_id));
-  const others = [...listed].filter((id) => !asked.has(id));
+  const others = [...listed].filter((id) => !asked.has(id)).sort();
   const absent = ids.filter((id) => {
     if (listed.has(id)) return false;
     const stem = id.replace(/_\d+$/, "");
-    return !others.some((other) => other.startsWith(stem));
+    return firstFrom(others, stem)?.startsWith(stem) !== true;
   });
   if (absent.length === 0) return;
   const message = `The service's batches are not what was asked for: ${absent.length} of ${ids.length} images are in none of them, ${JSON.stringify(absent[0])} among them.`;
   throw new ImgbatchError("BAD_RESPONSE", message);
+}
+
+/** The first text of a sorted list that does not come before another: it begins with that one if any does. */
+function firstFrom(sorted: readonly string[], text: string): string | undefined {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] ?? "") < text) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low];
 }
 
 /**

@@ -55,7 +55,7 @@ export interface RunOutcome {
  * Brings the images of ended batches into the directory: fetches what is missing or damaged, verifies, and writes the
  * results, also when single images cannot be had: their lines say why (see `isMissing`). What concerns a batch as a
  * whole does not keep the others from being fetched; then the first error is thrown and the results of the earlier run
- * stay as they are, unless `isForgiving`. A disk that refuses ends it at once.
+ * stay as they are, unless `isForgiving`. A disk, a key or an account that refuses ends it at once.
  * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14, SAVE-1, SAVE-2, RETRY-7.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
@@ -73,12 +73,11 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
     if (entry !== undefined) recordBatch(entry, batch);
     try {
       const found = await collectBatch(options, batch, { entry, earlier, names, later: lines });
-      lines.push(...found.lines);
+      for (const line of found.lines) lines.push(line);
       fetchedCount += found.fetchedCount;
       if (entry !== undefined) noteMissing(entry, found.lines);
     } catch (error) {
-      const isOfBatch = error instanceof ImgbatchError && error.code !== "SAVE_FAILED";
-      if (options.signal?.aborted || !isOfBatch) throw error;
+      if (options.signal?.aborted || !isOfOneBatch(error)) throw error;
       errors.push(error);
     }
   }
@@ -95,9 +94,16 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   if (fetchedCount > 0) ledger.finished_at = null;
   ledger.finished_at ??= new Date(options.clock.nowMs()).toISOString();
   await writeLedger(dir, ledger);
-  const round = Math.max(...batches.map(roundOf));
+  const round = batches.reduce((last, batch) => Math.max(last, roundOf(batch)), 0);
   const deciding = batches.filter((batch) => roundOf(batch) === round);
   return { dir, batches, deciding, lines: last, fetchedCount, hasRetry };
+}
+
+/** Whether the other batches of the run may be had all the same: it is not about the disk, the key or the account. */
+function isOfOneBatch(error: unknown): boolean {
+  if (!(error instanceof ImgbatchError)) return false;
+  const { exit } = errorEntry(error.code);
+  return error.code !== "SAVE_FAILED" && exit !== "auth" && exit !== "money";
 }
 
 /** What another attempt is for; nothing is said of a batch whose images are all here or have failed. */
@@ -140,7 +146,7 @@ async function collectBatch(
   const { http } = service;
   const ids = retriedIds(entry);
   const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
-  const listed = await listItems(http, batch.id, signal);
+  const listed = await listItems(http, batch.id, signal, entry?.asked_count);
   requireWholeList(batch, listed);
   const made = new Set(later.filter(isHere).map((line) => line.custom_id));
   const wanted = listed.filter((item) => !made.has(idOf(item)));

@@ -48,6 +48,8 @@ export function imageFileName(customId: string, index: number, type: ImageMimeTy
 
 export function createDiskNames(): DiskNames {
   const taken = new Set<string>();
+  /** The number to try next for a name that was taken before. */
+  const numbers = new Map<string, number>();
   const images = new Map<string, string>();
   const names: DiskNames = {
     keep: (path) => {
@@ -56,7 +58,10 @@ export function createDiskNames(): DiskNames {
     take: (name) => {
       const [stem, extension] = fitName(name.replace(/^.*\//s, ""));
       let path = `${IMAGES_FOLDER}/${stem}${extension}`;
-      for (let n = 2; taken.has(foldFileName(path)); n++) path = `${IMAGES_FOLDER}/${stem}~${n}${extension}`;
+      const plain = foldFileName(path);
+      let number = numbers.get(plain) ?? 2;
+      for (; taken.has(foldFileName(path)); number++) path = `${IMAGES_FOLDER}/${stem}~${number}${extension}`;
+      numbers.set(plain, number);
       taken.add(foldFileName(path));
       return path;
     },

@@ -27,6 +27,7 @@ export async function fetchByContent(
   const fetches: Fetches = { byItem: new Map(), problems: new Map() };
   const unanswered: ImgbatchError[] = [];
   for (const item of items) {
+    job.signal?.throwIfAborted();
     const { fetched, problem } = await fetchItem(job, item);
     if (fetched.files.length > 0) fetches.byItem.set(item.customId, fetched);
     if (problem !== null) fetches.problems.set(item.customId, problem);
@@ -47,6 +48,7 @@ async function fetchItem(
   const checks: Verified[] = [];
   let problem: ImgbatchError | null = null;
   for (let index = 0; index < item.imageCount; index++) {
+    job.signal?.throwIfAborted();
     const known = fileAt(line, index);
     if (known !== undefined && (await isSound(job.dir, known))) {
       files.push({ ...known, image_index: index });
@@ -59,8 +61,9 @@ async function fetchItem(
       files.push({ ...placed.file, image_index: index });
       checks.push(placed.verified);
     } catch (error) {
-      problem ??= requireOfOne(error, job.signal);
-      if (mayPass(error)) break;
+      const ofOne = requireOfOne(error, job.signal);
+      problem ??= ofOne;
+      if (mayPass(ofOne)) break;
     }
   }
   const verified = weakest(checks);

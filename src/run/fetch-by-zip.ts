@@ -10,7 +10,7 @@ import { inspect, placeFile } from "./place-file.ts";
 import { PASSING_PREFIX } from "./run-directory.ts";
 import { checkInPlace, fetchZip, takeImages, type ZipJob, type ZippedFile, zipName } from "./save-zip.ts";
 import type { ZippedImage } from "./zip-contents.ts";
-import type { ZipEntry } from "./zip-reader.ts";
+import { readStart } from "./zip-reader.ts";
 
 /**
  * Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. An
@@ -87,7 +87,7 @@ async function unpack(
   { customId, index, entry, sha256, bytes }: ZippedImage,
 ): Promise<ZippedFile> {
   const expected = { sha256, bytes, crc32: entry.crc32 };
-  const type = sniffImageType(await headOf(entry));
+  const type = sniffImageType(await readStart(entry, HEAD_BYTES));
   if (type === null) throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is no PNG, JPEG or WebP image.`);
   const path = pathFor(job, customId, index, type);
   const target = join(job.dir, path);
@@ -96,22 +96,8 @@ async function unpack(
   return { file: { path, ...file }, verified };
 }
 
+/** So many tell the type of an image. */
 const HEAD_BYTES = 12;
-
-/** The first bytes of an entry, or all of a shorter one. */
-async function headOf(entry: ZipEntry): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  try {
-    for await (const chunk of await entry.read()) {
-      chunks.push(chunk);
-      if (Buffer.concat(chunks).length >= HEAD_BYTES) break;
-    }
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is damaged: ${reason}`, { cause });
-  }
-  return Buffer.concat(chunks);
-}
 
 function absent(customId: string): ImgbatchError {
   return new ImgbatchError("VERIFY_FAILED", `The ZIP lacks an image of ${JSON.stringify(customId)}.`);

@@ -90,6 +90,7 @@ async function contentFirst(job: FetchJob, missing: readonly BatchItem[]): Promi
       single.problems.delete(customId);
     }
   } catch (error) {
+    job.signal?.throwIfAborted();
     if (!isOfTheZip(error)) throw error;
   }
   return single;

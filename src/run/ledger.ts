@@ -30,6 +30,8 @@ const ledgerBatchSchema = z.looseObject({
   round: z.int().min(0).default(0),
   /** Of a retry: the images that it makes anew, in the order in which they were sent. */
   retried: z.array(z.string()).optional(),
+  /** How many images were asked for; absent where another version, or somebody else, has asked. */
+  asked_count: z.int().min(1).optional(),
   /** Images that the service has, or has not decided about, and that were not here when they were last fetched. */
   missing_count: z.int().min(0).optional(),
 });
@@ -83,8 +85,12 @@ export function newLedger(facts: {
   };
 }
 
-/** A batch that is about to be asked for. */
-export function intendedBatch(index: number, idempotencyKey: string, parentId: string | null): LedgerBatch {
+/** A batch of `imageCount` images that is about to be asked for. */
+export function intendedBatch(
+  index: number,
+  request: { idempotencyKey: string; parentId: string | null; imageCount: number },
+): LedgerBatch {
+  const { idempotencyKey, parentId, imageCount } = request;
   return {
     index,
     id: null,
@@ -98,12 +104,13 @@ export function intendedBatch(index: number, idempotencyKey: string, parentId: s
     actual_cost: null,
     parent_batch_id: parentId,
     round: 0,
+    asked_count: imageCount,
   };
 }
 
 /** The number of the last retry; 0 when there was none. */
 export function lastRound(ledger: Ledger): number {
-  return Math.max(0, ...ledger.batches.map((batch) => batch.round));
+  return ledger.batches.reduce((last, { round }) => Math.max(last, round), 0);
 }
 
 /** Whether images that have not failed were not here when they were last fetched. */

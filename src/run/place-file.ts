@@ -72,6 +72,11 @@ export async function inspect(
     hash.update(chunk);
     crc = crc32(chunk, crc);
     size += chunk.length;
+    if (expected.bytes !== null && size > expected.bytes)
+      throw new ImgbatchError(
+        "VERIFY_FAILED",
+        `${name} has more than the ${expected.bytes} bytes that it should have.`,
+      );
     if (headBytes < HEADER_BYTES) {
       head.push(chunk);
       headBytes += chunk.length;

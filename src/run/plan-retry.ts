@@ -52,7 +52,8 @@ export async function planRetry(
     const ids = known.filter((line) => line.batch_id === parentId).map((line) => line.custom_id);
     parts.push(...(await partsOf(run, parentId, ids)));
   }
-  const missing = lines.filter((line) => isMissing(line) && !wanted.includes(line)).length;
+  const sent = new Set(wanted);
+  const missing = lines.filter((line) => isMissing(line) && !sent.has(line)).length;
   return { parts, refused: failed.length - wanted.length, unknown: wanted.length - known.length, missing };
 }
 

@@ -49,7 +49,9 @@ export async function startRetry(options: RetryOptions, parts: readonly RetryPar
   const { dir, ledger } = options;
   const round = lastRound(ledger) + 1;
   for (const { chunk, request, ids } of parts) {
-    const entry = intendedBatch(ledger.batches.length, chunk.contentKey, request.parentId);
+    const { contentKey: idempotencyKey, imageCount } = chunk;
+    const { parentId } = request;
+    const entry = intendedBatch(ledger.batches.length, { idempotencyKey, parentId, imageCount });
     ledger.batches.push({ ...entry, round, retried: ids });
   }
   ledger.finished_at = null;

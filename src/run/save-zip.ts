@@ -61,7 +61,7 @@ export async function takeImages<T>(
   take: TakeImage<T>,
   signal?: AbortSignal,
 ): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError>; told: ZipContents["told"] }> {
-  const zip = await openZip(path);
+  const zip = await openZip(path, signal);
   try {
     const taken = new Map<string, T[]>();
     const wrong = new Map<string, ImgbatchError>();
@@ -71,13 +71,20 @@ export async function takeImages<T>(
       const { customId } = image;
       try {
         const found = await take(image);
-        taken.set(customId, [...(taken.get(customId) ?? []), found]);
+        const before = taken.get(customId);
+        if (before === undefined) taken.set(customId, [found]);
+        else before.push(found);
       } catch (error) {
-        if (!(error instanceof ImgbatchError) || error.code !== "VERIFY_FAILED") throw error;
+        const isWrong = error instanceof ImgbatchError && error.code === "VERIFY_FAILED";
+        if (!isWrong || signal?.aborted) throw error;
         if (!wrong.has(customId)) wrong.set(customId, error);
       }
     }
     return { taken, wrong, told };
+  } catch (error) {
+    // An image that an abort cut off is not what is wrong.
+    signal?.throwIfAborted();
+    throw error;
   } finally {
     zip.close();
   }

@@ -139,7 +139,10 @@ function prepareLedger({ plan, service, keys, clock }: StartOptions, earlier: Le
     isFresh,
     request: requestOf(plan.request),
     nowMs: clock.nowMs(),
-    batches: chosen.map((key, index) => intendedBatch(index, key, plan.request.parentId)),
+    batches: chosen.map((idempotencyKey, index) => {
+      const { imageCount = 1 } = plan.chunks[index] ?? {};
+      return intendedBatch(index, { idempotencyKey, parentId: plan.request.parentId, imageCount });
+    }),
   });
 }
 

@@ -1,9 +1,12 @@
 import { z } from "zod";
 import type { BatchItem } from "../client/read-lists.ts";
 import { foldFileName } from "../kernel/text.ts";
-import type { ZipEntry, ZipReader } from "./zip-reader.ts";
+import { readStart, type ZipEntry, type ZipReader } from "./zip-reader.ts";
 
 const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
+/** A manifest is parsed in one piece, so it may only be as large as the number of its images warrants. */
+const MANIFEST_HEAD_BYTES = 1024 * 1024;
+const MANIFEST_BYTES_PER_IMAGE = 64 * 1024;
 const MANIFEST = "manifest.json";
 const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
 
@@ -14,7 +17,7 @@ const manifestSchema = z.looseObject({
       custom_id: z.string(),
       filename: z.string(),
       image_index: z.int().nullish().catch(null),
-      size: z.int().nullish().catch(null),
+      size: z.int().min(0).nullish().catch(null),
       sha256: z
         .string()
         .regex(/^[0-9a-f]{64}$/i)
@@ -47,42 +50,62 @@ export interface ZipContents {
 }
 
 /**
- * The images of a batch's ZIP: by the manifest, or by their names without one.
+ * The images of a batch's ZIP: by the manifest, or by their names without one. Never more of an item than the service
+ * has announced, and no entry for two of them.
  * Rules: RUN-16, RUN-18, SAVE-11, SAVE-12.
  */
 export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
-  const manifest = await readManifest(zip);
+  const manifest = await readManifest(zip, items);
   if (manifest === null) return { images: matchByName(zip, items), told: new Map() };
-  return matchByManifest(zip, manifest);
+  return matchByManifest(zip, manifest, items);
 }
 
-async function readManifest(zip: ZipReader): Promise<z.infer<typeof manifestSchema> | null> {
+async function readManifest(
+  zip: ZipReader,
+  items: readonly BatchItem[],
+): Promise<z.infer<typeof manifestSchema> | null> {
   const entry =
     zip.entries.find((each) => each.name === MANIFEST) ??
     zip.entries.find((each) => each.name.endsWith(`/${MANIFEST}`));
-  if (entry === undefined || entry.bytes > MAX_MANIFEST_BYTES) return null;
-  const chunks: Buffer[] = [];
-  for await (const chunk of await entry.read()) chunks.push(chunk);
+  const imageCount = items.reduce((sum, item) => sum + item.imageCount, 0);
+  const maxBytes = Math.min(MAX_MANIFEST_BYTES, MANIFEST_HEAD_BYTES + imageCount * MANIFEST_BYTES_PER_IMAGE);
+  if (entry === undefined || entry.bytes > maxBytes) return null;
+  const data = await readStart(entry, entry.bytes);
   try {
-    return manifestSchema.parse(JSON.parse(Buffer.concat(chunks).toString("utf8")));
+    return manifestSchema.parse(JSON.parse(data.toString("utf8")));
   } catch {
     return null;
   }
 }
 
-function matchByManifest(zip: ZipReader, manifest: z.infer<typeof manifestSchema>): ZipContents {
+function matchByManifest(
+  zip: ZipReader,
+  manifest: z.infer<typeof manifestSchema>,
+  items: readonly BatchItem[],
+): ZipContents {
   const entries = new Map(zip.entries.map((entry) => [entry.name, entry]));
-  const images: ZippedImage[] = [];
+  const counts = new Map(items.map((item) => [item.customId, item.imageCount]));
   const told = new Map<string, Told[]>();
+  const named = new Map<ZipEntry, ZippedImage[]>();
   for (const file of manifest.files.toSorted((a, b) => (a.image_index ?? 0) - (b.image_index ?? 0))) {
     const { custom_id: customId, filename } = file;
-    const said = { sha256: file.sha256?.toLowerCase() ?? null, bytes: file.size ?? null };
     const before = told.get(customId) ?? [];
-    told.set(customId, [...before, said]);
+    const index = before.length;
+    if (index >= (counts.get(customId) ?? 0)) continue;
+    const said = { sha256: file.sha256?.toLowerCase() ?? null, bytes: file.size ?? null };
+    before.push(said);
+    told.set(customId, before);
     const entry = entries.get(filename) ?? entries.get(`images/${filename}`);
-    if (entry !== undefined) images.push({ customId, index: before.length, entry, ...said });
+    if (entry !== undefined) append(named, entry, { customId, index, entry, ...said });
   }
-  return { images, told };
+  // Whose an entry is that several images claim, nobody knows.
+  return { images: [...named.values()].filter((claims) => claims.length === 1).flat(), told };
+}
+
+function append<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [value]);
+  else list.push(value);
 }
 
 /**
@@ -101,7 +124,7 @@ function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[]
     if (!IMAGE_NAME.test(entry.name)) continue;
     const stem = foldFileName(entry.name.replace(/^.*\//, "").replace(/\.[^.]*$/, ""));
     const owner = owners.has(stem) ? owners.get(stem) : owners.get(stem.replace(/[_-]\d+$/, ""));
-    if (owner != null) found.set(owner, [...(found.get(owner) ?? []), entry]);
+    if (owner != null) append(found, owner, entry);
   }
   return [...found].flatMap(([{ customId, imageCount }, entries]) =>
     entries.length === imageCount

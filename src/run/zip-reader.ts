@@ -1,9 +1,10 @@
-import type { Readable } from "node:stream";
+import { addAbortSignal, type Readable } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { ImgbatchError } from "../contract/errors.ts";
 
 /** Bounds for a ZIP that somebody else made. Images hardly compress: what unpacks to far more is an attack. */
 const MAX_ENTRIES = 20_000;
+const MAX_NAME_BYTES = 4096;
 const MAX_ENTRY_BYTES = 512 * 1024 * 1024;
 const MAX_TOTAL_BYTES = 16 * 1024 * 1024 * 1024;
 const MAX_RATIO = 200;
@@ -17,7 +18,7 @@ export interface ZipEntry {
   name: string;
   bytes: number;
   crc32: number;
-  /** The unpacked bytes; breaks off when there are more or fewer than declared. */
+  /** The unpacked bytes; breaks off when there are more or fewer than declared, and when the ZIP's signal aborts. */
   read(): Promise<Readable>;
 }
 
@@ -29,10 +30,11 @@ export interface ZipReader {
 /**
  * Opens a ZIP and checks its whole table of contents before anything is unpacked. Throws `VERIFY_FAILED` for one that
  * is damaged, or hostile: names that lead elsewhere, links, encryption, the same name twice, too many or too large
- * files. Names that are only one on some file systems are told apart when files are placed.
+ * files. Names that are only one on some file systems are told apart when files are placed. An abort of the signal ends
+ * it with the signal's reason.
  * Rule: RUN-18.
  */
-export async function openZip(path: string): Promise<ZipReader> {
+export async function openZip(path: string, signal?: AbortSignal): Promise<ZipReader> {
   let zip: ZipFile;
   try {
     zip = await openPromise(path, { lazyEntries: true, autoClose: false, strictFileNames: true });
@@ -44,25 +46,31 @@ export async function openZip(path: string): Promise<ZipReader> {
   try {
     const entries: ZipEntry[] = [];
     const names = new Set<string>();
+    let count = 0;
     let total = 0;
     for await (const entry of zip.eachEntry()) {
+      signal?.throwIfAborted();
+      // Folders count too: there may be as many of them as the file has room for.
+      if (++count > MAX_ENTRIES) throw unusable("it holds too much");
       if (entry.fileName.endsWith("/")) continue;
       const problem = entryProblem(entry, names);
       if (problem !== null) throw unusable(`${JSON.stringify(entry.fileName)} ${problem}`);
       names.add(entry.fileName);
       total += entry.uncompressedSize;
-      if (entries.length >= MAX_ENTRIES || total > mostBytes) throw unusable("it holds too much");
-      entries.push(toEntry(zip, entry));
+      if (total > mostBytes) throw unusable("it holds too much");
+      entries.push(toEntry(zip, entry, signal));
     }
     return { entries, close: () => zip.close() };
   } catch (error) {
     zip.close();
+    signal?.throwIfAborted();
     throw error instanceof ImgbatchError ? error : unusable(messageOf(error), error);
   }
 }
 
 function entryProblem(entry: Entry, names: ReadonlySet<string>): string | null {
   const { fileName, uncompressedSize, compressedSize } = entry;
+  if (Buffer.byteLength(fileName) > MAX_NAME_BYTES) return "is too long a name";
   const parts = fileName.split("/");
   // The reader refuses absolute names, drive letters, backslashes and `..`; the rest is refused here.
   if (parts.some((part) => part === "" || part === "." || part === "..")) return "is an unsafe name";
@@ -76,19 +84,36 @@ function entryProblem(entry: Entry, names: ReadonlySet<string>): string | null {
   return null;
 }
 
-function toEntry(zip: ZipFile, entry: Entry): ZipEntry {
+function toEntry(zip: ZipFile, entry: Entry, signal: AbortSignal | undefined): ZipEntry {
   return {
     name: entry.fileName,
     bytes: entry.uncompressedSize,
     crc32: entry.crc32,
     read: async () => {
       try {
-        return await zip.openReadStreamPromise(entry);
+        const stream = await zip.openReadStreamPromise(entry);
+        return signal === undefined ? stream : addAbortSignal(signal, stream);
       } catch (error) {
         throw unusable(`${JSON.stringify(entry.fileName)} cannot be read (${messageOf(error)})`, error);
       }
     },
   };
+}
+
+/** The first bytes of an entry, or all of a shorter one. Throws `VERIFY_FAILED` for one that is damaged. */
+export async function readStart(entry: ZipEntry, bytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of await entry.read()) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= bytes) break;
+    }
+  } catch (cause) {
+    throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is damaged: ${messageOf(cause)}`, { cause });
+  }
+  return Buffer.concat(chunks);
 }
 
 function unusable(why: string, cause?: unknown): ImgbatchError {

@@ -345,7 +345,7 @@ it("[GEN-6] a list of models without an end is given up", async () => {
     baseUrl: "",
     json: async () => {
       const json = { models: [], nextPageToken: String(++pages) };
-      return { json, headers: new Headers(), requestId: undefined };
+      return { json, headers: new Headers(), requestId: undefined, bytes: 0 };
     },
     stream: async () => Promise.reject(new Error("unused")),
   };

@@ -46,7 +46,7 @@ function bench(lives: Record<string, Life>, options: Partial<AwaitOptions> = {},
       looks.push({ id, atS: now() });
       const { retryAfter } = lives[id]?.(now(), before) ?? {};
       const headers = new Headers(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) });
-      return { json: wire(id, now(), before), headers, requestId: undefined };
+      return { json: wire(id, now(), before), headers, requestId: undefined, bytes: 0 };
     },
   };
   const progress: string[] = [];

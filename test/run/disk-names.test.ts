@@ -97,3 +97,16 @@ it("[SAVE-9] a file that is had again is not called better checked than before; 
   const { fetchedCount, lines: again } = await bench.submit(TWO);
   expect([fetchedCount, again[0]?.verified]).toEqual([0, null]);
 });
+
+it("[RUN-13] as many images as there are may have one name: each finds its own without trying all before", () => {
+  const names = createDiskNames();
+  const count = 50_000;
+  const paths = new Set(
+    Array.from({ length: count }, (_, i) =>
+      names.takeImage(`a${":*?|"[i % 4]}`.padEnd(i % 7), i, "image/png"),
+    ),
+  );
+  expect(paths.size).toBe(count);
+  const same = new Set(Array.from({ length: count }, () => names.take("same.png")));
+  expect(same.size).toBe(count);
+});

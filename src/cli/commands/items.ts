@@ -5,7 +5,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import { retriedId } from "../../run/retried-id.ts";
-import { type Column, tableLines } from "../columns.ts";
+import { type Column, longest, tableLines } from "../columns.ts";
 import type { RunCommand } from "../command.ts";
 import { choiceOption, flagOption } from "../option-values.ts";
 import { recordLine } from "../records.ts";
@@ -74,7 +74,7 @@ function table(items: readonly FoundItem[], columns: number): string[] {
     { title: "ITEM", of: ({ customId }) => customId },
     { title: "STATUS", of: ({ status }) => status },
   ];
-  const width = Math.max(...tableLines(layout, items).map((line) => line.length));
+  const width = longest(tableLines(layout, items));
   const room = Math.max(10, columns - width - 2);
   const what = ({ error, promptPreview }: FoundItem) =>
     error === null ? (promptPreview ?? "") : `${error.code}: ${error.message}`;

@@ -6,7 +6,7 @@ import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
-import { type Column, tableLines } from "../columns.ts";
+import { type Column, longest, tableLines } from "../columns.ts";
 import type { CommandContext, RunCommand } from "../command.ts";
 import { nextCommand, type Whereabouts } from "../next-command.ts";
 import { choiceOption, flagOption, textOption, wholeOption } from "../option-values.ts";
@@ -82,7 +82,7 @@ function table(batches: readonly Batch[], columns: number): string[] {
     { title: "IMAGES", align: "right", of: imagesOf },
     { title: "AGE", align: "right", of: (batch) => ageOf(batch, nowMs) },
   ];
-  const width = Math.max(...tableLines(layout, batches).map((line) => line.length));
+  const width = longest(tableLines(layout, batches));
   const room = columns - width - 2;
   const name: Column<Batch> = {
     title: "NAME",

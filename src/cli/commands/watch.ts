@@ -47,13 +47,9 @@ async function watch(
 ): Promise<CommandResult> {
   const { signal, output, results, global } = context;
   requireReachable(named, service);
-  const found = await lookAtAll(
-    service.http,
-    named.flatMap((target) => target.ids),
-    signal,
-  );
   const isNamed = context.arguments.length > 0;
-  if (!isNamed) found.push(...(await listRunning(service, signal)));
+  const ids = named.flatMap((target) => target.ids);
+  const found = isNamed ? await lookAtAll(service.http, ids, signal) : await listRunning(service, signal);
   if (found.length === 0) {
     output.note("nothing is running");
     const next = `${nextCommand(global, "list")} (has what has ended)`;
@@ -85,8 +81,9 @@ async function watch(
 }
 
 async function listRunning({ http }: ConnectedService, signal: AbortSignal): Promise<Batch[]> {
-  const lists = [];
+  const found = new Map<string, Batch>();
   for (const status of BATCH_STATUSES.filter((each) => !isTerminal(each)))
-    lists.push(...(await listBatches(http, { status }, null, signal)).batches);
-  return [...new Map(lists.map((batch) => [batch.id, batch])).values()];
+    for (const batch of (await listBatches(http, { status }, null, signal)).batches)
+      found.set(batch.id, batch);
+  return [...found.values()];
 }

@@ -24,7 +24,7 @@ export function reduceFacts(state: DashboardState, facts: readonly Fact[]): Dash
   let rows: BatchRow[] = [];
   for (const fact of facts) {
     // Changes of batches are put in together: each time costs a copy of the list.
-    if (fact.type === "batches") rows.push(...fact.rows);
+    if (fact.type === "batches") for (const row of fact.rows) rows.push(row);
     else if (fact.type === "batch-gone") {
       next = forgetBatch(mergeBatches(next, rows), fact.id);
       rows = [];
