@@ -62,7 +62,7 @@ const DEFAULT_MODELS = [
   { id: "vendorx-3.1-flash-lite-image", ratios: "extended", sizes: ["1K"], prices: { "1K": 0.0336 } },
 ] as z.input<typeof modelSchema>[];
 
-const httpUrl = z.url({ protocol: /^https?$/ });
+const httpUrl = z.url({ protocol: /^https?$/, error: "must be like https://host or https://host/path" });
 
 /** What stands for several subnets, as Express takes it. */
 const SUBNETS = ["loopback", "linklocal", "uniquelocal"];
