@@ -1,6 +1,6 @@
 import { existsSync, statSync } from "node:fs";
 import { mkdir, readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { DATA_FILES, isDatabaseDamage } from "./contract/data-directory.ts";
 import { ImgbatchError } from "./contract/errors.ts";
 import type { BlobStore } from "./domain/ports/blob-store.ts";
@@ -9,6 +9,7 @@ import { type Clock, systemClock } from "./kernel/clock.ts";
 import { fileBlobs } from "./storage/blobs/file-blobs.ts";
 import type { SqlDatabase } from "./storage/dialects/sql-session.ts";
 import { openSqlite } from "./storage/dialects/sqlite.ts";
+import { storageFailure } from "./storage/disk-trouble.ts";
 import { migrate } from "./storage/migrations/migrate.ts";
 import { sqlStores } from "./storage/stores.ts";
 
@@ -22,7 +23,7 @@ export interface OpenData {
 }
 
 /**
- * Opens (or makes) the database and the blobs of a data directory, without owning it. Throws `DATA_DAMAGED` when the
+ * Opens (or makes) the database and the blobs of a data directory, without owning it. Throws `STORAGE_FAILED` when the
  * database file is none, or is lost while there are images that it must have known. `onBroken`: see `openSqlite`.
  * Rule: DAMAGE-4.
  */
@@ -56,8 +57,9 @@ async function openDatabase(
     });
     return database;
   } catch (cause) {
-    if (!isDatabaseDamage(cause)) throw cause;
-    throw new ImgbatchError("DATA_DAMAGED", `${file} is damaged: ${messageOf(cause)}.`, { cause });
+    const damage = cause instanceof ImgbatchError ? cause.cause : cause;
+    if (!isDatabaseDamage(damage)) throw cause;
+    throw storageFailure(dirname(file), damage);
   }
 }
 
@@ -67,9 +69,5 @@ async function refuseLostDatabase(file: string, directory: string): Promise<void
   const images = await readdir(join(directory, DATA_FILES.blobs, "outputs")).catch(() => []);
   if (images.length === 0) return;
   const message = `${file} is missing or empty, but ${directory} holds images of batches: put the database back, or move the directory away.`;
-  throw new ImgbatchError("DATA_DAMAGED", message);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  throw new ImgbatchError("STORAGE_FAILED", message);
 }

@@ -99,14 +99,13 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
     `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
-  DATA_DAMAGED:
-    "stop the service and put a backup of the data directory in place; `imgbatch admin check` verifies it",
   DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",
   DIRECTORY_CONFLICT: elsewhere,
   DIRECTORY_IN_USE: "wait until the other one has ended, then run the same command again",
   ADDRESS_IN_USE: "stop that program, or run the same command with --port 0, which takes a free port",
   COST_LIMIT: "raise --max-cost, or submit fewer images",
-  STORAGE_FAILED: "look after the disk, then start again: what was accepted is kept, and goes on",
+  STORAGE_FAILED:
+    "look after the disk, then start again: what was accepted is kept, and goes on; `imgbatch admin check` verifies the data",
   SAVE_FAILED:
     "free the disk or fix the permission, then run the same command again: only what is missing is fetched",
   VERIFY_FAILED: "run the same command again: only what is missing or damaged is fetched",

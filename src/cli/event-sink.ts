@@ -4,6 +4,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { EVENT_SCHEMA_VERSION, type RunEvent } from "../contract/events.ts";
 import { safeJson } from "../kernel/api-keys.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { systemCodeOf } from "../kernel/disk-full.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Where events go: each is written out before the work goes on, so that a crash loses none. */
@@ -41,7 +42,9 @@ export function openEvents(
         writeSync(file, line(event));
       } catch (error) {
         close();
-        onFailure(`--events ${target}: cannot be written any more (${codeOf(error)}); going on without it`);
+        onFailure(
+          `--events ${target}: cannot be written any more (${systemCodeOf(error)}); going on without it`,
+        );
       }
     },
     close,
@@ -52,11 +55,7 @@ function openFile(path: string, shown: string): number {
   try {
     return openSync(path, "w");
   } catch (cause) {
-    const message = `--events ${shown}: cannot be written (${codeOf(cause)}).`;
+    const message = `--events ${shown}: cannot be written (${systemCodeOf(cause)}).`;
     throw new ImgbatchError("USAGE", message, { param: "--events", cause });
   }
-}
-
-function codeOf(error: unknown): string {
-  return (error as NodeJS.ErrnoException).code ?? String(error);
 }

@@ -7,11 +7,19 @@ import type { CommandResult } from "./command.ts";
 
 /** Anything that was thrown, as an error of the catalogue. */
 export function toImgbatchError(thrown: unknown): ImgbatchError {
-  if (thrown instanceof ImgbatchError) return thrown;
-  if (isDatabaseDamage(thrown)) return new ImgbatchError("DATA_DAMAGED", undefined, { cause: thrown });
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const isOurs = thrown instanceof ImgbatchError;
+  if (isOurs && thrown.code === "STORAGE_FAILED") return thrown;
+  const cause = isOurs ? thrown.cause : thrown;
+  if (isDatabaseDamage(cause)) {
+    const message = `The database is damaged: ${messageOf(cause)}. Put a backup of the data directory in place.`;
+    return new ImgbatchError("STORAGE_FAILED", message, { cause });
+  }
+  if (isOurs) return thrown;
+  const message = messageOf(thrown);
   return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
 }
+
+const messageOf = (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown));
 
 export function exitCodeOf(error: ImgbatchError): number {
   return EXIT_CODES[errorEntry(error.code).exit].code;

@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import { systemCodeOf } from "../kernel/disk-full.ts";
 import type { Terminal } from "./terminal.ts";
 
 /**
@@ -16,7 +17,7 @@ export function guardStreams({ stdout, stderr }: Pick<Terminal, "stdout" | "stde
   stdout.on("error", (error: NodeJS.ErrnoException) => {
     closed.abort();
     if (error.code === "EPIPE") return;
-    failure = new ImgbatchError("SAVE_FAILED", `The result could not be written (${error.code}).`);
+    failure = new ImgbatchError("SAVE_FAILED", `The result could not be written (${systemCodeOf(error)}).`);
   });
   stderr.on("error", () => {});
   return {

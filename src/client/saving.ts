@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import { systemCodeOf } from "../kernel/disk-full.ts";
 
 const ADVICE: Record<string, string> = {
   ENOSPC: "the disk is full",
@@ -25,6 +26,6 @@ export function isSystemError(error: unknown): error is NodeJS.ErrnoException & 
 }
 
 function saveFailed(path: string, error: NodeJS.ErrnoException & { code: string }): ImgbatchError {
-  const reason = ADVICE[error.code] ?? error.message;
+  const reason = ADVICE[systemCodeOf(error)] ?? error.message;
   return new ImgbatchError("SAVE_FAILED", `Could not save ${path}: ${reason}`, { cause: error });
 }

@@ -1,7 +1,8 @@
+import { closeSync, openSync, rmSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-
-/** What a file system says when nothing fits any more. */
-const FULL = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"]);
+import { isDiskFull, systemCodeOf } from "../kernel/disk-full.ts";
 
 /**
  * What a client is told when the service cannot store something now: it may ask again. Says nothing about the machine
@@ -9,37 +10,64 @@ const FULL = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"]
  * Rule: DISK-1.
  */
 export function notStored(cause: unknown): ImgbatchError {
-  const code = codeOf(cause);
-  const what = FULL.has(code)
+  const what = isDiskFull(cause)
     ? "The service's disk is full."
-    : `The service cannot store data now (${code}).`;
+    : `The service cannot store data now (${systemCodeOf(cause)}).`;
   return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", what, { cause });
 }
 
 /** The same when the disk failed in the middle of a commit: the next start finds it whole, or not at all. */
 export function perhapsStored(cause: unknown): ImgbatchError {
-  const message = `The service's disk has failed (${codeOf(cause)}): whether this was done is not known until it runs again.`;
+  const message = `The service's disk has failed (${systemCodeOf(cause)}): whether this was done is not known until it runs again.`;
   return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", message, { cause });
 }
 
 /** What says that the disk or its rights are at fault, not the program. */
-const OF_THE_DISK =
-  /^(ENOSPC|EDQUOT|EIO|EROFS|EACCES|EPERM|EMFILE|ENFILE|SQLITE_(FULL|IOERR\w*|READONLY\w*|CANTOPEN\w*|PERM))$/;
+const OF_THE_DISK = /^(EIO|EROFS|EACCES|EPERM|EMFILE|ENFILE|SQLITE_(IOERR\w*|READONLY\w*|CANTOPEN\w*|PERM))$/;
 
 /**
- * What ends a service whose data directory cannot be used: names the directory and the cause. Any other error as it is.
+ * What ends a service whose data directory cannot be used: names the directory, or the damaged file in it, and the
+ * cause. Any other error as it is.
  * Rules: DISK-3, DISK-6.
  */
 export function storageFailure<E>(directory: string, error: E): E | ImgbatchError {
   const isOurs = error instanceof ImgbatchError && error.code === "BATCH_IMAGE_QUEUE_FAILED";
   const cause = isOurs ? error.cause : error;
-  if (!(cause instanceof Error) || !OF_THE_DISK.test(codeOf(cause))) return error;
-  const message = `The data directory ${directory} cannot be used: ${cause.message} (${codeOf(cause)}).`;
+  if (!(cause instanceof Error)) return error;
+  if (isDatabaseDamage(cause)) return damaged(join(directory, DATA_FILES.database), cause);
+  const code = systemCodeOf(cause);
+  if (!isDiskFull(cause) && !OF_THE_DISK.test(code)) return error;
+  const message = `The data directory ${directory} cannot be used: ${cause.message} (${code}).`;
   return new ImgbatchError("STORAGE_FAILED", message, { cause });
 }
 
-/** `ENOSPC`, `SQLITE_IOERR_FSYNC` and the like; `unknown` for what has no code. */
-export function codeOf(error: unknown): string {
-  const { code } = error as { code?: unknown };
-  return typeof code === "string" ? code : "unknown";
+function damaged(file: string, cause: Error): ImgbatchError {
+  const message = `${file} is damaged: ${cause.message}. Put a backup of the data directory in place.`;
+  return new ImgbatchError("STORAGE_FAILED", message, { cause });
+}
+
+/** More than what a file may take without a new block. */
+const PROBE_BYTES = 64 * 1024;
+
+/**
+ * Whether the error of a database is about a quota that is used up. SQLite tells that from a failing disk no more
+ * than by `SQLITE_IOERR_WRITE`, so another file beside the database is written. Returns that error, or null.
+ */
+export function quotaError(databaseFile: string, error: unknown): Error | null {
+  if (systemCodeOf(error) !== "SQLITE_IOERR_WRITE") return null;
+  const path = `${databaseFile}.probe`;
+  try {
+    const file = openSync(path, "w", 0o600);
+    try {
+      // At a position, as SQLite writes.
+      writeSync(file, Buffer.alloc(PROBE_BYTES), 0, PROBE_BYTES, 0);
+    } finally {
+      closeSync(file);
+    }
+    return null;
+  } catch (cause) {
+    return isDiskFull(cause) ? (cause as Error) : null;
+  } finally {
+    rmSync(path, { force: true });
+  }
 }

@@ -38,5 +38,8 @@ function repositoriesOf(session: SqlSession): Repositories {
     realtimeHolds: realtimeHoldRepository(session),
     usage: usageRepository(session),
     retentionTime: retentionTimeRepository(session),
+    touch: () => {
+      session.run(session.build.updateTable("schema_migrations").set((eb) => ({ name: eb.ref("name") })));
+    },
   };
 }

@@ -1,6 +1,7 @@
 import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { chmod, cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import Sqlite from "better-sqlite3";
 import { describe, expect, it } from "vitest";
 import { openAdmin } from "../../src/admin.ts";
 import type { ErrorBody } from "../../src/contract/errors.ts";
@@ -9,7 +10,7 @@ import type { OutputRecord } from "../../src/domain/records.ts";
 import { seeded } from "../imaging/mutate.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { imgbatch } from "../support/processes.ts";
+import { BIN, imgbatch, startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -340,9 +341,10 @@ describe("the database", () => {
     await service.close(0);
     damage(join(service.data, "imgbatch.db"));
     const isDamage = (error: { code?: string }) =>
-      /^(DATA_DAMAGED|SQLITE_CORRUPT|SQLITE_NOTADB)/.test(error.code ?? "");
-    const start = await startTestService({ data: service.data }).catch(isDamage);
-    expect(start).toBe(true);
+      /^(STORAGE_FAILED|SQLITE_CORRUPT|SQLITE_NOTADB)/.test(error.code ?? "");
+    const start = startTestService({ data: service.data });
+    const file = expect.stringContaining(join(service.data, "imgbatch.db"));
+    await expect(start).rejects.toMatchObject({ code: "STORAGE_FAILED", message: file });
     const check = openAdmin({ directory: service.data }).then((admin) =>
       admin.check().finally(() => admin.close()),
     );
@@ -358,12 +360,60 @@ describe("the database", () => {
       ["admin", "check"],
     ]) {
       const { code, stderr } = await imgbatch([...args, "--data", data]);
-      expect(code).toBe(1);
+      expect(code).toBe(9);
       expect(stderr).toContain(`${join(data, "imgbatch.db")} is damaged: file is not a database.`);
-      expect(stderr).toContain("next: stop the service and put a backup");
+      expect(stderr).toContain("Put a backup of the data directory in place.");
       expect(stderr).not.toContain("    at ");
     }
   });
+
+  it("[DAMAGE-7] whose pages are damaged under a running service ends it: one line names the file, exit 9", async () => {
+    const data = await tempDir();
+    const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
+    const { url } = JSON.parse(await serve.line());
+    const { api_key: key } = JSON.parse(readFileSync(join(data, "credentials.json"), "utf8"));
+    const create = () =>
+      fetch(`${url}/v1/images/batches`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        body: JSON.stringify({ model: MODEL, items: items(1) }),
+      });
+    expect((await create()).status).toBe(200);
+    expect((await fetch(`${url}/readyz`)).status).toBe(200);
+    const file = join(data, "imgbatch.db");
+    damagePages(file);
+    const answer = await create().catch(() => null);
+    await answer?.text();
+    // Either a read or the write of the request meets the damage first.
+    if (answer) expect([500, 502]).toContain(answer.status);
+    const { code, stderr } = await serve.exited;
+    expect(code).toBe(9);
+    expect(stderr).toContain("the database cannot be used any more; stopping");
+    expect(stderr).toContain(`error: ${file} is damaged: database disk image is malformed.`);
+  });
+
+  it("[DAMAGE-7] [OPS-7] whose pages are damaged makes the service not ready", async () => {
+    const service = await startTestService();
+    damagePages(join(service.data, "imgbatch.db"));
+    const ready = await fetch(`${service.url}/readyz`);
+    expect([ready.status, await ready.json()]).toEqual([
+      503,
+      { status: "not_ready", problems: ["the database cannot be written"] },
+    ]);
+    expect(service.failed.reason).toMatchObject({ code: "STORAGE_FAILED" });
+  });
+
+  /** Every page but the first becomes noise, and nobody has an older one in the WAL. */
+  function damagePages(file: string): void {
+    const beside = new Sqlite(file);
+    beside.pragma("wal_checkpoint(TRUNCATE)");
+    beside.close();
+    const bytes = readFileSync(file);
+    const random = seeded(7);
+    for (let at = 4096; at < bytes.length; at++) bytes[at] = Math.floor(random() * 256);
+    // In place: a new file would not be the one that the service has open.
+    writeFileSync(file, bytes, { flag: "r+" });
+  }
 
   function flipHead(file: string): void {
     for (let at = 0; at < 100; at++) flip(file, at, 0x5a);
@@ -373,7 +423,7 @@ describe("the database", () => {
     const { service } = await finished();
     await service.close(0);
     await rm(join(service.data, "imgbatch.db"));
-    await expect(startTestService({ data: service.data })).rejects.toMatchObject({ code: "DATA_DAMAGED" });
+    await expect(startTestService({ data: service.data })).rejects.toMatchObject({ code: "STORAGE_FAILED" });
   });
 });
 

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batches.ts";
@@ -10,9 +10,9 @@ import { items, MODEL, openBeside, startTestService } from "../support/service.t
 import { needStrace, watchCalls } from "../support/strace.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-const failing = (call: string, when: string) => [
+const failing = (call: string, when: string, error = "EIO") => [
   ...["-e", `trace=${call}`],
-  ...["-e", `inject=${call}:error=EIO:when=${when}`],
+  ...["-e", `inject=${call}:error=${error}:when=${when}`],
 ];
 
 function post(url: string, key: string, count: number): Promise<Response> {
@@ -83,6 +83,47 @@ describe("a disk that fails", () => {
     expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 3, failCount: 0 });
     expect(await service.generations()).toHaveLength(3);
     expect(await blobs.list("outputs/")).toHaveLength(3);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[DISK-8] under the database because a quota is used up refuses what comes, ends nothing, and goes on when there is room", async (context) => {
+    needStrace(context);
+    const data = await tempDir();
+    const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
+    const { url } = JSON.parse(await serve.line());
+    const { api_key: key } = JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
+    const quota = await watchCalls(serve.child.pid ?? 0, failing("pwrite64", "1+", "EDQUOT"));
+    const refused = await post(url, key, 1);
+    expect([refused.status, await refused.json()]).toMatchObject([
+      502,
+      { error: { code: "BATCH_IMAGE_QUEUE_FAILED", message: "The service's disk is full." } },
+    ]);
+    expect((await fetch(`${url}/readyz`)).status).toBe(503);
+    await quota.stop();
+    const { id } = (await (await post(url, key, 1)).json()) as BatchObject;
+    const { stores, blobs } = await openBeside(data);
+    await expect.poll(() => stores.read.batches.byId(id)?.status, { timeout: 9000 }).toBe("completed");
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    expect(await readdir(data)).not.toContain("imgbatch.db.probe");
+  });
+
+  it("[DISK-8] under an image because a quota is used up keeps the image, and stores it when there is room", async (context) => {
+    needStrace(context);
+    const directory = await tempDir();
+    const service = await startQuickService(directory);
+    const quota = await watchCalls(service.fileThread, failing("openat", "1+", "EDQUOT"));
+    const { id } = (await (await post(service.url, service.key, 1)).json()) as BatchObject;
+    const { stores, blobs } = await openBeside(join(directory, "data"));
+    await expect.poll(() => service.generations().then((made) => made[0]), { timeout: 9000 }).toBeTruthy();
+    // It is tried again, once a second.
+    await expect
+      .poll(() => quota.seen().then((text) => text.split("INJECTED").length), { timeout: 9000 })
+      .toBeGreaterThan(2);
+    expect(stores.read.batches.byId(id)).toMatchObject({ status: "running", successCount: 0 });
+    await quota.stop();
+    await expect.poll(() => stores.read.batches.byId(id)?.status, { timeout: 9000 }).toBe("completed");
+    expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 1, failCount: 0 });
+    expect(await service.generations()).toHaveLength(1);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 });

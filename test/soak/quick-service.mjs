@@ -3,8 +3,8 @@
 //   {"data", "generations", "boot", "die": {"step": N, "after": true} | null}
 // and then says its address, as `imgbatch serve` does. `die` kills it at its Nth durable step (a sync, a rename, a
 // removal, a commit). Every picture that is asked for is a line in the file `generations` first.
-import { openSync, readdirSync, writeSync } from "node:fs";
-import fs, { open, stat } from "node:fs/promises";
+import { openSync, readdirSync, readFileSync, writeSync } from "node:fs";
+import fs, { open } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { createInterface } from "node:readline";
 import { crc32 } from "node:zlib";
@@ -93,12 +93,22 @@ async function dieAt({ step, after }) {
   };
 }
 
-const threads = () => readdirSync("/proc/self/task");
+/** The thread that reads a file is the one whose count of read bytes grows by it. */
 async function fileThread() {
   if (process.platform !== "linux") return null;
-  const before = new Set(threads());
-  await stat(".");
-  return Number(threads().find((thread) => !before.has(thread)) ?? 0) || null;
+  const task = "/proc/self/task";
+  const readBytes = (thread) => Number(/rchar: (\d+)/.exec(readFileSync(`${task}/${thread}/io`, "utf8"))[1]);
+  const threads = readdirSync(task).filter((thread) => Number(thread) !== process.pid);
+  const before = new Map(threads.map((thread) => [thread, readBytes(thread)]));
+  const bytes = Buffer.alloc(1 << 20);
+  const file = await open(process.execPath, "r");
+  await file.read(bytes, 0, bytes.length, 0);
+  await file.close();
+  const reader = readdirSync(task).find(
+    (thread) =>
+      Number(thread) !== process.pid && readBytes(thread) - (before.get(thread) ?? 0) >= bytes.length,
+  );
+  return reader === undefined ? null : Number(reader);
 }
 
 const thread = await fileThread();

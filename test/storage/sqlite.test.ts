@@ -1,8 +1,11 @@
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
+import { migrate } from "../../src/storage/migrations/migrate.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -53,5 +56,42 @@ describe("a database that another process has locked", () => {
     expect(clock.sleepsMs.reduce((sum, ms) => sum + ms, 0)).toBe(10_000);
     letGo();
     expect(await database.transaction(() => 1)).toBe(1);
+  });
+});
+
+describe("the write-ahead log", () => {
+  it("[WAL-1] that grew under a long reader shrinks with the writes after it", async () => {
+    const file = join(await tempDir(), "x.db");
+    const database = openSqlite(file, new InstantClock());
+    onTestFinished(() => database.close());
+    await migrate(database);
+    const stores = sqlStores(database);
+    const reader = new Sqlite(file);
+    onTestFinished(() => void reader.close());
+    reader.exec("BEGIN; SELECT count(*) FROM batches");
+    const name = "n".repeat(2_000_000);
+    const walBytes = () => statSync(`${file}-wal`).size;
+    for (let i = 0; i < 20; i++) {
+      await stores.write((tx) => tx.accounts.insert({ id: `a${i}`, name: name + i, createdAtMs: 1 }));
+    }
+    expect(walBytes()).toBeGreaterThan(40_000_000);
+    reader.exec("COMMIT");
+    for (let i = 0; i < 2; i++) await stores.write((tx) => tx.touch());
+    expect(walBytes()).toBeLessThanOrEqual(16 * 1024 * 1024);
+  });
+
+  it("[OPS-7] a touch is a real write that changes nothing", async () => {
+    const file = join(await tempDir(), "x.db");
+    const database = openSqlite(file, new InstantClock());
+    onTestFinished(() => database.close());
+    await migrate(database);
+    const stores = sqlStores(database);
+    const walBytes = () => statSync(`${file}-wal`).size;
+    const before = walBytes();
+    await stores.write(() => undefined);
+    expect(walBytes()).toBe(before);
+    await stores.write((tx) => tx.touch());
+    expect(walBytes()).toBeGreaterThan(before);
+    await migrate(database);
   });
 });

@@ -13,15 +13,19 @@ export function needStrace({ skip }: TestContext): void {
   skip("there is no strace that may watch here");
 }
 
-/** Watches a process or a thread from now on. `stop` ends that and answers what was written down. */
-export async function watchCalls(pid: number, args: readonly string[]): Promise<{ stop(): Promise<string> }> {
+/** Watches a process or a thread from now on. `seen` returns what was written down; `stop` ends it and does, too. */
+export async function watchCalls(
+  pid: number,
+  args: readonly string[],
+): Promise<{ seen(): Promise<string>; stop(): Promise<string> }> {
   const out = join(await tempDir(), "strace.txt");
   const strace = spawn("strace", ["-o", out, ...args, "-p", String(pid)], {
     stdio: ["ignore", "ignore", "pipe"],
   });
   const closed = once(strace, "close");
   // It says on stderr that it is attached.
-  await once(strace.stderr, "data");
+  const [said] = await once(strace.stderr, "data");
+  if (!String(said).includes("attached")) throw new Error(String(said));
   strace.stderr.resume();
   const stop = async () => {
     strace.kill("SIGTERM");
@@ -32,7 +36,7 @@ export async function watchCalls(pid: number, args: readonly string[]): Promise<
     strace.kill("SIGTERM");
     await closed;
   });
-  return { stop };
+  return { seen: () => readFile(out, "utf8"), stop };
 }
 
 /** A system call with the lines of the record at which it began and ended. */

@@ -4,6 +4,7 @@ import { type Service, startService } from "../../app.ts";
 import { dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import type { ReadyFile } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { systemCodeOf } from "../../kernel/disk-full.ts";
 import { writeFileDurably } from "../../kernel/durable-file.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
@@ -96,8 +97,8 @@ async function announce(
     : JSON.stringify({ event: "ready", url });
   if (where.readyFile !== undefined) {
     const path = resolve(where.cwd, where.readyFile);
-    await writeFileDurably(path, `${JSON.stringify(ready)}\n`).catch((cause: NodeJS.ErrnoException) => {
-      const message = `--ready-file: ${path} cannot be written (${cause.code}).`;
+    await writeFileDurably(path, `${JSON.stringify(ready)}\n`).catch((cause: unknown) => {
+      const message = `--ready-file: ${path} cannot be written (${systemCodeOf(cause)}).`;
       throw new ImgbatchError("USAGE", message, { cause });
     });
   }

@@ -46,6 +46,8 @@ export interface Repositories {
   realtimeHolds: RealtimeHoldRepository;
   usage: UsageRepository;
   retentionTime: RetentionTimeRepository;
+  /** Writes what is there already: a transaction that writes nothing would not touch the disk. */
+  touch(): void;
 }
 
 export interface AccountRepository {

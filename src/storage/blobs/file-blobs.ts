@@ -3,9 +3,10 @@ import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import { systemCodeOf } from "../../kernel/disk-full.ts";
 import { syncDirectory, writeFileDurably } from "../../kernel/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { codeOf, notStored } from "../disk-trouble.ts";
+import { notStored } from "../disk-trouble.ts";
 import { fileDraft } from "./file-draft.ts";
 import { LentMemory } from "./lent-memory.ts";
 
@@ -32,7 +33,7 @@ export function fileBlobs(root: string): BlobStore {
     const directory = dirname(target);
     await ensureDirectory(directory);
     await step().catch(async (error) => {
-      if (codeOf(error) !== "ENOENT") throw error;
+      if (systemCodeOf(error) !== "ENOENT") throw error;
       // The directory was deleted meanwhile, behind our back or by `deleteAll`.
       durableDirectories.delete(directory);
       await ensureDirectory(directory);

@@ -1,8 +1,9 @@
 import { type FileHandle, mkdir, open, readFile, rename, rm, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
+import { systemCodeOf } from "../../kernel/disk-full.ts";
 import { syncDirectory } from "../../kernel/durable-file.ts";
-import { codeOf, notStored } from "../disk-trouble.ts";
+import { notStored } from "../disk-trouble.ts";
 import type { LentMemory } from "./lent-memory.ts";
 
 const MIB = 1024 * 1024;
@@ -88,7 +89,7 @@ async function openNew(path: string): Promise<FileHandle> {
   try {
     return await open(path, "wx", 0o600);
   } catch (error) {
-    if (codeOf(error) !== "ENOENT") throw error;
+    if (systemCodeOf(error) !== "ENOENT") throw error;
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     return open(path, "wx", 0o600);
   }

@@ -8,9 +8,11 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from "kysely";
+import { isDatabaseDamage } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { notStored, perhapsStored } from "../disk-trouble.ts";
+import { isDiskFull } from "../../kernel/disk-full.ts";
+import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
 import type { Database } from "../schema.ts";
 import type { SqlDatabase, SqlSession } from "./sql-session.ts";
 
@@ -22,10 +24,13 @@ const READ_TIMEOUT_MS = 100;
 const BUSY_RETRY_MS = 20;
 const BUSY_GIVE_UP_MS = 10_000;
 
+/** A long reader lets the WAL grow. Once it has gone, the next commits write back what is in there, and cut it to this. */
+const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
+
 /**
  * Opens (or makes) the database file. WAL with full sync: a commit that returned survives a power cut. `onBroken` is
- * told once when the disk fails under the database: what a failed sync left on the disk is unknown, so nothing is
- * written after it, and only a new start, which reads the file afresh, can go on.
+ * told once when the disk fails under the database, or the file turns out to be damaged: what a failed sync left on
+ * the disk is unknown, so nothing is written after it, and only a new start, which reads the file afresh, can go on.
  * Rules: DISK-3, BUSY-1, BUSY-2.
  */
 export function openSqlite(
@@ -38,6 +43,7 @@ export function openSqlite(
   const writing = new Sqlite(file, { timeout: OPEN_TIMEOUT_MS });
   writing.pragma("journal_mode = WAL");
   writing.pragma("synchronous = FULL");
+  writing.pragma(`journal_size_limit = ${WAL_LIMIT_BYTES}`);
   writing.pragma("foreign_keys = ON");
   writing.pragma("busy_timeout = 0");
   const reading = new Sqlite(file, { timeout: READ_TIMEOUT_MS });
@@ -47,6 +53,8 @@ export function openSqlite(
     try {
       return work();
     } catch (error) {
+      const quota = quotaError(file, error);
+      if (quota !== null) throw quota;
       if (broken === null && isBroken(error)) {
         broken = error;
         onBroken(error);
@@ -65,7 +73,7 @@ export function openSqlite(
         try {
           return watched(attempt);
         } catch (error) {
-          if (isFull(error)) throw notStored(error);
+          if (isDiskFull(error)) throw notStored(error);
           if (isBroken(error)) throw perhapsStored(error);
           if (!isBusy(error)) throw error;
           if (waitedMs >= BUSY_GIVE_UP_MS) throw stillBusy(error);
@@ -126,13 +134,11 @@ const codeOf = (error: unknown) => (error instanceof Sqlite.SqliteError ? error.
 
 const isBusy = (error: unknown) => codeOf(error).startsWith("SQLITE_BUSY");
 
-/** The second is said when the index of the WAL cannot grow: nothing was written yet. */
-const isFull = (error: unknown) => ["SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"].includes(codeOf(error));
-
-/** The disk failed: of what was written, nobody knows what is there. */
+/** The disk failed, or the file is damaged: of what was written, nobody knows what is there. */
 function isBroken(error: unknown): error is Error {
   const code = codeOf(error);
-  return code.startsWith("SQLITE_IOERR") && code !== "SQLITE_IOERR_NOMEM" && !isFull(error);
+  const hasFailed = code.startsWith("SQLITE_IOERR") && code !== "SQLITE_IOERR_NOMEM" && !isDiskFull(error);
+  return hasFailed || isDatabaseDamage(error);
 }
 
 function stillBusy(cause: unknown): ImgbatchError {
