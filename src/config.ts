@@ -234,6 +234,11 @@ export function dataDirectoryOf(flag: string | undefined, environment: Environme
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
 }
 
+/** The file with the addresses that this user has agreed to, in the configuration directory of this platform. */
+export function agreementsFile(): string {
+  return join(envPaths("imgbatch", { suffix: "" }).config, "agreed-addresses.json");
+}
+
 /** This process's environment with more variables, for a child. */
 export function environmentWith(
   extra: Readonly<Record<string, string>>,

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { dataDirectoryOf, type Environment, loadConfig, readEnvironment } from "../config.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isLoopback } from "../kernel/loopback.ts";
+import { requireAgreed } from "./agreed-addresses.ts";
 import type { GlobalOptions, Output } from "./command.ts";
 import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
@@ -17,7 +18,8 @@ interface Surroundings extends Pick<Terminal, "stdin"> {
 
 /**
  * Finds the service that commands talk to: the base URL of the flag, the environment or the configuration file; else
- * the embedded one. Throws `API_KEY_REQUIRED` when a service is named and no key is.
+ * the embedded one. Throws `API_KEY_REQUIRED` when a service is named and no key is, or when only the configuration file of
+ * the working directory names it and the user has not agreed to it.
  */
 export async function connect(
   global: GlobalOptions,
@@ -28,12 +30,14 @@ export async function connect(
   const environment = readEnvironment();
   const config = loadConfig({ file: global.config, cwd });
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
-  const named = global.baseUrl ?? environment.baseUrl ?? config.baseUrl;
+  const chosen = global.baseUrl ?? environment.baseUrl;
+  const named = chosen ?? config.baseUrl;
   if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
 
   const baseUrl = checkedUrl(named);
   const running = await findRunning(dataDirectory);
   const own = running?.url === baseUrl ? running : null;
+  if (own === null && chosen === undefined && global.config === undefined) await requireAgreed(baseUrl);
   return {
     baseUrl,
     apiKey: own?.apiKey ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
@@ -44,8 +48,8 @@ export async function connect(
   };
 }
 
-/** What is refused is shown only without the parts that can hold a password or a key. */
-function checkedUrl(text: string): string {
+/** A base URL without a slash at its end. What is refused is shown only without the parts that can hold a password or a key. */
+export function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
   const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
   if (!url || !isHttp || `${url.username}${url.password}${url.search}${url.hash}` !== "") {

@@ -1,10 +1,12 @@
 import { type Config, dataDirectoryOf, loadConfig, readEnvironment } from "../../config.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { agreeTo } from "../agreed-addresses.ts";
 import type { CommandContext, RunCommand } from "../command.ts";
+import { checkedUrl } from "../connect.ts";
 import { checkDirectory, checkOwner, checkSecrecy } from "../doctor/check-directory.ts";
 import { checkNativeParts, checkNode } from "../doctor/check-program.ts";
 import { checkService } from "../doctor/check-service.ts";
-import { exitCodeOf, type Finding, fail, ok } from "../doctor/finding.ts";
+import { exitCodeOf, type Finding, fail, ok, warn } from "../doctor/finding.ts";
 import { createServiceLocator, type FoundService } from "../probe/locate-service.ts";
 
 /**
@@ -31,7 +33,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
     ...(await checkDirectory("output", cwd)),
   ];
   if (config === null) return findings;
-  if (!isEmbedded) return [...findings, ...(await checkNamed(context))];
+  if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
   const data = dataDirectoryOf(global.data, environment, cwd);
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
   const locate = await createServiceLocator(context);
@@ -45,7 +47,23 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   return [...findings, ok("service", "the embedded one; it starts with the command that needs it")];
 }
 
-async function checkNamed(context: CommandContext): Promise<Finding[]> {
+/** Whoever names the address of the configuration file in so many words agrees to it, for later commands too. */
+async function agree(
+  { global }: CommandContext,
+  config: Config,
+  { baseUrl }: FoundService,
+): Promise<Finding[]> {
+  if (global.baseUrl === undefined || global.config !== undefined || config.baseUrl === null) return [];
+  if (checkedUrl(config.baseUrl) !== baseUrl) return [];
+  try {
+    return [ok("address", `${baseUrl} is agreed to, in ${await agreeTo(baseUrl)}`)];
+  } catch (error) {
+    const message = `that ${baseUrl} is agreed to cannot be kept (${(error as NodeJS.ErrnoException).code})`;
+    return [warn("address", message, "set IMGBATCH_BASE_URL instead")];
+  }
+}
+
+async function checkNamed(context: CommandContext, config: Config): Promise<Finding[]> {
   let service: FoundService | null;
   try {
     const locate = await createServiceLocator(context);
@@ -54,10 +72,11 @@ async function checkNamed(context: CommandContext): Promise<Finding[]> {
     if (!(error instanceof ImgbatchError)) throw error;
     const { exit } = errorEntry(error.code);
     const isKey = exit === "auth";
-    const advice = isKey ? "set IMGBATCH_API_KEY, or use --api-key-file" : "write it as the message says";
-    return [fail(isKey ? "key" : "service", exit, error.message, advice)];
+    const usual = isKey ? "set IMGBATCH_API_KEY, or use --api-key-file" : "write it as the message says";
+    return [fail(isKey ? "key" : "service", exit, error.message, error.advice ?? usual)];
   }
-  return service === null ? [] : checkService(service, context.signal);
+  if (service === null) return [];
+  return [...(await agree(context, config, service)), ...(await checkService(service, context.signal))];
 }
 
 function readConfig({ global, cwd }: CommandContext): { config: Config | null; finding: Finding } {
