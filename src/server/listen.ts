@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { Express } from "express";
 import { ImgbatchError } from "../contract/errors.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
+import { boundConnections, type ConnectionBounds } from "./connections.ts";
 import { refuseUnparsed } from "./refuse-unparsed.ts";
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -31,8 +32,6 @@ const OPTIONS: ServerOptions = {
   // Checked by the application, which answers with the error body.
   requireHostHeader: false,
 };
-/** Each takes some 20 KB and a file handle; slow senders must not use up what the database and images need. */
-const MAX_CONNECTIONS = 2000;
 /** An answer that was written at the end of the grace gets this long to reach its reader. */
 const LAST_WORDS_MS = 500;
 
@@ -43,10 +42,10 @@ const LAST_WORDS_MS = 500;
 export async function listen(
   app: Express,
   address: { host: string; port: number },
-  options: { log?: Log; http?: ServerOptions; maxConnections?: number } = {},
+  options: { log?: Log; http?: ServerOptions; bounds?: ConnectionBounds } = {},
 ): Promise<Listening> {
   const server = createServer({ ...OPTIONS, ...options.http }, app);
-  server.maxConnections = options.maxConnections ?? MAX_CONNECTIONS;
+  boundConnections(server, options.bounds ?? {});
   refuseUnparsed(server, options.log ?? silentLog);
   // Node would say "continue" before any check; the body is asked for by its reader, once the request may go on.
   server.on("checkContinue", (request, response) => app(request, response));

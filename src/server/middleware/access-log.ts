@@ -1,13 +1,14 @@
 import type { RequestHandler } from "express";
 import { hideApiKeys } from "../../kernel/api-keys.ts";
 import type { ApiDeps } from "../deps.ts";
+import { onEnded } from "../exchange.ts";
 
 /** A line for each answer, in the log and on the feed. The query is left out: it can hold a key. */
 export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "clock">): RequestHandler {
   return (request, response, next) => {
     const startedAt = performance.now();
     const { method, path } = request;
-    response.on("close", () => {
+    onEnded(response, (isWhole) => {
       const status = response.statusCode;
       const durationMs = Math.round(performance.now() - startedAt);
       const key = response.locals.key?.prefix ?? null;
@@ -19,7 +20,7 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
         status,
         ms: durationMs,
         request_id: response.locals.requestId,
-        ...(response.writableFinished ? {} : { aborted: true }),
+        ...(isWhole ? {} : { aborted: true }),
       });
     });
     next();
