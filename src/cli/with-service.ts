@@ -54,10 +54,11 @@ function toService(connection: ServiceConnection, { output }: CommandContext): C
     clock: systemClock,
     random: Math.random,
     onAttempt: (attempt) => output.detail(describeAttempt(attempt)),
-    onRetry: (error, delayMs) => {
+    onRetry: (error, delayMs, maybePaid) => {
       const { code, message } = error;
       output.event({ event: "retry", code, message, delay_ms: delayMs });
-      output.detail(`${message} Trying again in ${formatDuration(delayMs)}.`);
+      const say = maybePaid ? output.warn : output.detail;
+      say(`${message} Trying again in ${formatDuration(delayMs)}.`);
     },
   });
   const identity = kind === "remote" ? baseUrl : EMBEDDED;

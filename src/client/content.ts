@@ -31,8 +31,8 @@ export async function getContent(
       signal,
       elsewhere: true,
     }),
-    async (response, alive) => {
-      const data = await boundedBytes(response, MAX_IMAGE_BYTES, alive);
+    async (response, moved) => {
+      const data = await boundedBytes(response, MAX_IMAGE_BYTES, moved);
       if (data === null) throw new ImgbatchError("BAD_RESPONSE", `An image of ${customId} has no end.`);
       requireWhole(response, data.length);
       const [, sha256 = null] = /^"([0-9a-f]{64})"$/.exec(response.headers.get("etag") ?? "") ?? [];

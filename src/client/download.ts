@@ -48,7 +48,7 @@ export async function downloadFile(options: DownloadOptions): Promise<Downloaded
   });
   let done: Downloaded;
   try {
-    done = await http.stream(request, (response, alive) => receive(response, files, options, alive));
+    done = await http.stream(request, (response, moved) => receive(response, files, options, moved));
   } catch (error) {
     await dropUseless(files, error);
     throw error;
@@ -93,7 +93,7 @@ async function receive(
   response: Response,
   files: PartFiles,
   options: DownloadOptions,
-  alive: () => void,
+  moved: (bytes: number) => void,
 ): Promise<Downloaded> {
   const { target } = options;
   const start = response.status === 206 ? await rangeStart(response, files) : 0;
@@ -116,7 +116,7 @@ async function receive(
   const file = await saving(target, () => open(files.part, start === 0 ? "wx" : "a"));
   try {
     for await (const chunk of response.body ?? []) {
-      alive();
+      moved(chunk.length);
       if (bytes + chunk.length > MAX_BYTES) throw endless();
       await saving(target, () => file.appendFile(chunk));
       bytes += chunk.length;

@@ -30,15 +30,15 @@ export interface GeneratedImage extends ReadImage {
   attempts: number;
 }
 
-/** How long one attempt may take. */
+/** How long an answer may take to begin, and then to make progress. */
 export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = { "1K": 120_000, "2K": 180_000, "4K": 300_000 };
 
 /** An image of 4K in Base64 has tens of megabytes, and interim images may come with it. */
 const MAX_ANSWER_BYTES = 192 * 1024 * 1024;
 
 /**
- * Makes one image. What may pass is tried again, and an answer without an image once; there is no idempotency key, so
- * an attempt whose answer was lost may have been billed. Throws `IMAGE_REFUSED` when the prompt or the image was
+ * Makes one image. What may pass is tried again, and an answer without an image, or one that breaks off, once; there is
+ * no idempotency key, so an attempt whose answer was lost may have been billed. Throws `IMAGE_REFUSED` when the prompt or the image was
  * refused, `NO_IMAGES` for an answer without a usable image, and what `Http` throws.
  * Rules: GEN-1, GEN-2, GEN-3, GEN-4.
  */
@@ -55,6 +55,7 @@ export async function generateImage(
     body: JSON.stringify(toBody(request)),
     timeoutMs: REALTIME_TIMEOUTS_MS[request.size ?? "1K"],
     signal: options.signal,
+    bills: true,
     alsoRetry: (error) => {
       if (error.code !== "NO_IMAGES" || wasEmpty) return false;
       wasEmpty = true;
@@ -68,7 +69,7 @@ export async function generateImage(
       attempts++;
       return call;
     },
-    async (_response, _alive, read) => {
+    async (_response, _moved, read) => {
       const { json, requestId } = await read(MAX_ANSWER_BYTES);
       return { ...readGenerated(json, requestId), requestId, attempts };
     },

@@ -4,6 +4,8 @@ import { hideUsedKeys, hideUsedKeysIn, watchKey } from "../kernel/api-keys.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type JsonBounds, jsonExcess } from "../kernel/json-shape.ts";
+import { linkSignals } from "../kernel/linked-signal.ts";
+import { type PaceWatch, progressWithin, watchPace } from "../kernel/pace.ts";
 import { answerError, isRefusal } from "./answer-errors.ts";
 import { boundedBytes, boundedText } from "./bounded-body.ts";
 import { NotTheService, networkError, Silence } from "./network-errors.ts";
@@ -21,10 +23,10 @@ export interface HttpOptions {
   random: () => number;
   /** Default: `RETRY_POLICY`. */
   retry?: RetryPolicy;
-  /** How long the service may be silent, in ms; default 60 000. */
+  /** How long the service may be silent, or slower than 8 KiB/s, in ms; default 60 000. */
   timeoutMs?: number;
-  /** Told before each pause. */
-  onRetry?: (error: ImgbatchError, delayMs: number) => void;
+  /** Told before each pause. `maybePaid`: the attempt may be billed, and so the next may be, too. */
+  onRetry?: (error: ImgbatchError, delayMs: number, maybePaid: boolean) => void;
   /** Told after each attempt. */
   onAttempt?: (attempt: Attempt) => void;
 }
@@ -57,6 +59,8 @@ export interface HttpRequest {
   answerSignal?: AbortSignal | undefined;
   /** The request makes something: when it is not known whether it arrived, `SUBMISSION_UNKNOWN` says so. */
   submits?: boolean;
+  /** Each answer with a success is billed, and there is no idempotency key: after one that breaks off, one attempt is left. */
+  bills?: boolean;
   /** The answer may come from another host that the service redirects to; the key is not sent there. */
   elsewhere?: boolean;
   /** Errors that this request is sent again for, besides those of the policy and within its limits. */
@@ -72,12 +76,12 @@ export interface JsonAnswer {
 }
 
 /**
- * Reads an answer of 2xx or 416. `alive` tells that bytes arrived, which restarts the clock of silence. `json` reads a
- * body of at most `maxBytes` as JSON, with the key taken out.
+ * Reads an answer of 2xx or 416. It calls `moved` with the bytes that arrive: too few of them in the time of silence end
+ * the attempt. `json` reads a body of at most `maxBytes` as JSON, with the key taken out.
  */
 export type ReadAnswer<T> = (
   response: Response,
-  alive: () => void,
+  moved: (bytes: number) => void,
   json: (maxBytes: number) => Promise<JsonAnswer>,
 ) => Promise<T>;
 
@@ -104,19 +108,24 @@ export function createHttp(options: HttpOptions): Http {
 
   async function stream<T>(next: () => Promise<HttpRequest>, read: ReadAnswer<T>): Promise<T> {
     let mayHaveArrived = false;
+    /** The first attempt whose answer broke off after it may have been billed. */
+    let paidAttempt: number | null = null;
     for (let attempt = 1; ; attempt++) {
       const request = await next();
       const outcome = await tryOnce(options, request, read);
       if ("value" in outcome) return outcome.value;
       mayHaveArrived ||= outcome.mayHaveArrived;
+      if (request.bills && outcome.answerBroke) paidAttempt ??= attempt;
       const { error } = outcome;
       const delayMs = error.retryAfterMs ?? backoffMs(attempt, policy.backoff, options.random);
       const isPassing = mayPass(error, policy) || request.alsoRetry?.(error) === true;
-      const again = isPassing && delayMs <= policy.longestPauseMs;
-      if (!again || attempt > (request.maxRetries ?? policy.maxRetries)) {
-        throw request.submits && mayHaveArrived && leavesDoubt(error) ? unknownOutcome(error) : error;
-      }
-      options.onRetry?.(error, delayMs);
+      const lastAttempt = 1 + Math.min(request.maxRetries ?? policy.maxRetries, paidAttempt ?? Infinity);
+      const again = isPassing && delayMs <= policy.longestPauseMs && attempt < lastAttempt;
+      const isPaidAgain = paidAttempt !== null && (again || attempt > paidAttempt);
+      const told = paidAttempt === null ? error : perhapsPaid(error, isPaidAgain);
+      if (!again)
+        throw request.submits && mayHaveArrived && leavesDoubt(error) ? unknownOutcome(error) : told;
+      options.onRetry?.(told, delayMs, isPaidAgain);
       await options.clock.sleep(delayMs, request.signal);
     }
   }
@@ -127,12 +136,13 @@ export function createHttp(options: HttpOptions): Http {
     json: (request) =>
       stream(
         async () => request,
-        (_response, _alive, read) => read(MAX_JSON_BYTES),
+        (_response, _moved, read) => read(MAX_JSON_BYTES),
       ),
   };
 }
 
-type Outcome<T> = { value: T } | { error: ImgbatchError; mayHaveArrived: boolean };
+/** `answerBroke`: it began with a success, and did not come whole. */
+type Outcome<T> = { value: T } | { error: ImgbatchError; mayHaveArrived: boolean; answerBroke?: boolean };
 
 async function tryOnce<T>(
   options: HttpOptions,
@@ -142,12 +152,15 @@ async function tryOnce<T>(
   request.signal?.throwIfAborted();
   const silence = new AbortController();
   const limitMs = request.timeoutMs ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-  const timer = setTimeout(() => silence.abort(new Silence(limitMs)), limitMs);
+  const inSeconds = `${Math.round(limitMs / 1000)} s`;
+  const timer = setTimeout(() => silence.abort(new Silence(`no answer within ${inSeconds}`)), limitMs);
+  let watch: PaceWatch | undefined;
+  let answerBroke = false;
   const ending = request.answerSignal ?? request.signal;
+  const { signal, unlink } = linkSignals(silence.signal, ...(ending ? [ending] : []));
   const body = sendable(request.body);
   const { baseUrl } = options;
   const tell = watchAttempt(options, request);
-  const signal = ending ? AbortSignal.any([silence.signal, ending]) : silence.signal;
   try {
     await options.confirm?.(signal);
     const response = await fetchWithin(
@@ -161,11 +174,16 @@ async function tryOnce<T>(
       },
     );
     tell(response);
+    clearTimeout(timer);
+    const tooSlow = () => silence.abort(new Silence(`less than 8 KiB/s came within ${inSeconds}`));
+    const pace = watchPace(progressWithin(limitMs), tooSlow);
+    watch = pace;
+    answerBroke = response.ok;
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
-      const asJson = (maxBytes: number) => readJson(response, maxBytes);
-      return { value: await read(response, () => timer.refresh(), asJson) };
+      const asJson = (maxBytes: number) => readJson(response, maxBytes, pace.moved);
+      return { value: await read(response, pace.moved, asJson) };
     }
-    const text = (await boundedText(response, MAX_ERROR_BYTES)) ?? "";
+    const text = (await boundedText(response, MAX_ERROR_BYTES, pace.moved)) ?? "";
     const isNative = request.path.startsWith(routes.nativeModels);
     const asked = { method: request.method, isNative };
     const error = answerError(response, text, options.clock.nowMs(), asked);
@@ -181,9 +199,11 @@ async function tryOnce<T>(
     silence.abort();
     if (broken instanceof ImgbatchError)
       return { error: broken, mayHaveArrived: broken.code === "BAD_RESPONSE" };
-    return networkError(broken, options.baseUrl);
+    return { ...networkError(broken, options.baseUrl), answerBroke };
   } finally {
     clearTimeout(timer);
+    watch?.stop();
+    unlink();
     body.stop();
   }
 }
@@ -217,11 +237,15 @@ function headersOf(options: HttpOptions): Record<string, string> {
   };
 }
 
-async function readJson(response: Response, maxBytes: number): Promise<JsonAnswer> {
+async function readJson(
+  response: Response,
+  maxBytes: number,
+  moved: (bytes: number) => void,
+): Promise<JsonAnswer> {
   const header = response.headers.get(REQUEST_ID_HEADER);
   const requestId = header === null ? undefined : hideUsedKeys(header);
   const facts = { requestId, httpStatus: response.status };
-  const data = await boundedBytes(response, maxBytes);
+  const data = await boundedBytes(response, maxBytes, moved);
   if (data === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
   const excess = jsonExcess(data, JSON_BOUNDS);
   if (excess !== null)
@@ -255,4 +279,10 @@ function unknownOutcome(error: ImgbatchError): ImgbatchError {
     requestId,
     retryAfterMs,
   });
+}
+
+function perhapsPaid(error: ImgbatchError, isTwice: boolean): ImgbatchError {
+  const what = `An answer had begun and broke off: the image may be billed${isTwice ? " twice" : ""}.`;
+  const { cause, message } = error;
+  return new ImgbatchError(error.code, `${message.replace(/\.?$/, ".")} ${what}`, { ...error, cause });
 }

@@ -18,14 +18,8 @@ const NOT_CONNECTED = new Set([
 /** What `fetch` says of a redirect that it was told not to follow. */
 const REDIRECT = "unexpected redirect";
 
-/** The reason that an attempt is aborted with when the service stays silent. */
-export class Silence extends Error {
-  readonly silentMs: number;
-  constructor(silentMs: number) {
-    super(`no answer within ${Math.round(silentMs / 1000)} s`);
-    this.silentMs = silentMs;
-  }
-}
+/** The reason that an attempt is aborted with when nothing comes, or too little. */
+export class Silence extends Error {}
 
 /**
  * Why an answer is not the service's word: it comes from what stands before it or in its place, such as the sign-in page

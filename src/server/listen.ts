@@ -2,6 +2,7 @@ import { createServer, type RequestListener, type Server, type ServerOptions } f
 import type { AddressInfo } from "node:net";
 import { ImgbatchError } from "../contract/errors.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
+import { boundConnections, type ConnectionBounds } from "./connections.ts";
 import { refuseUnparsed } from "./refuse-unparsed.ts";
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -30,8 +31,6 @@ const OPTIONS: ServerOptions = {
   // Checked by the application, which answers with the error body.
   requireHostHeader: false,
 };
-/** Each takes some 20 KB and a file handle; slow senders must not use up what the database and images need. */
-const MAX_CONNECTIONS = 2000;
 /** An answer that was written at the end of the grace gets this long to reach its reader. */
 const LAST_WORDS_MS = 500;
 
@@ -42,12 +41,12 @@ const LAST_WORDS_MS = 500;
 export async function listen(
   app: RequestListener,
   address: { host: string; port: number },
-  options: { log?: Log; http?: ServerOptions; maxConnections?: number } = {},
+  options: { log?: Log; http?: ServerOptions; bounds?: ConnectionBounds } = {},
 ): Promise<Listening> {
   const server = createServer({ ...OPTIONS, ...options.http }, app);
   // Node drops the headers behind the first 2000 silently; the bound on their bytes is enough.
   server.maxHeadersCount = 0;
-  server.maxConnections = options.maxConnections ?? MAX_CONNECTIONS;
+  boundConnections(server, options.bounds ?? {});
   refuseUnparsed(server, options.log ?? silentLog);
   // Node would say "continue" before any check; the body is asked for by its reader, once the request may go on.
   server.on("checkContinue", (request, response) => app(request, response));

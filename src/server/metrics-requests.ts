@@ -1,5 +1,6 @@
 import type { RequestHandler } from "express";
 import { Counter, Histogram, type Registry } from "prom-client";
+import { onEnded } from "./exchange.ts";
 import { routeOf } from "./metrics-routes.ts";
 
 /** From a list of a few rows to a ZIP over a slow line. */
@@ -25,8 +26,8 @@ export function observeRequests(registry: Registry): RequestHandler {
     const startedAt = performance.now();
     const method = METHODS.includes(request.method) ? request.method : "other";
     const route = routeOf(request.path);
-    response.on("close", () => {
-      const status = response.writableFinished ? String(response.statusCode) : "aborted";
+    onEnded(response, (isWhole) => {
+      const status = isWhole ? String(response.statusCode) : "aborted";
       total.inc({ method, route, status });
       duration.observe({ method, route }, (performance.now() - startedAt) / 1000);
     });

@@ -1,9 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { ImgbatchError } from "../contract/errors.ts";
+import { type Pace, progressWithin, watchPace } from "../kernel/pace.ts";
 import { formatBytes } from "../kernel/text.ts";
-import { type Pace, watchPace } from "./pace.ts";
-
-const KIB = 1024;
 
 /** How long a body waits for room before its sender is told to come back later. */
 export interface BodyPace extends Pace {
@@ -12,8 +10,7 @@ export interface BodyPace extends Pace {
 
 /** 8 KiB/s at any time, and 192 MiB over 2 Mbit/s as a whole. */
 export const BODY_PACE: BodyPace = {
-  windowMs: 20_000,
-  bytesPerWindow: 160 * KIB,
+  ...progressWithin(20_000),
   deadlineMs: 15 * 60_000,
   waitMs: 30_000,
 };

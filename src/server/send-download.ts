@@ -2,16 +2,7 @@ import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import contentDisposition from "content-disposition";
 import type { Request, Response } from "express";
-import { type Pace, type PaceWatch, watchPace } from "./pace.ts";
-
-/** A reader keeps its place while it takes at least 8 KiB/s; then even a large ZIP may take days. */
-const DOWNLOAD_PACE: Pace = {
-  windowMs: 60_000,
-  bytesPerWindow: 480 * 1024,
-  deadlineMs: Number.POSITIVE_INFINITY,
-};
-/** Bytes leave in pieces of this size, so that it shows how fast they leave. */
-const PIECE_BYTES = 256 * 1024;
+import { goneSignal, onEnded } from "./exchange.ts";
 
 /** Something to download whose size and identity are known before the first byte. */
 export interface Download {
@@ -28,7 +19,7 @@ export interface Download {
 /**
  * Answers a download: the whole, or one range of it (`Range`, `If-Range`), or that it has not changed
  * (`If-None-Match`), or its headers (`HEAD`). `takePlace` is called before bytes are sent, and what it answers
- * afterwards. Answers whether the last byte of the download was sent. A reader below the pace loses its connection.
+ * afterwards. Returns whether the last byte of the download was sent.
  * Rules: CONTENT-1, CONTENT-2, ZIP-2, ZIP-3, LIMIT-6, LOAD-5.
  */
 export async function sendDownload(
@@ -36,7 +27,6 @@ export async function sendDownload(
   response: Response,
   download: Download,
   takePlace: () => () => void,
-  pace: Pace = DOWNLOAD_PACE,
 ): Promise<boolean> {
   const { sizeBytes } = download;
   const etag = `"${download.etag}"`;
@@ -63,34 +53,23 @@ export async function sendDownload(
     response.status(200).end();
     return false;
   }
+  const gone = goneSignal(response);
+  const ended = new Promise<boolean>((resolve) => onEnded(response, resolve));
   const leavePlace = takePlace();
-  let watch: PaceWatch | undefined;
   try {
     const bytes = await download.open({ start, end });
     if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
     response.setHeader("Content-Length", end - start + 1);
     response.status(range ? 206 : 200);
-    const watching = watchPace(pace, () => response.destroy());
-    watch = watching;
-    await pipeline(bytes, (source: AsyncIterable<Buffer>) => inPieces(source, watching), response);
-    return end === sizeBytes - 1;
+    const sent = pipeline(bytes, response, { signal: gone }).then(() => ended);
+    // An answer that waits behind another does not end by itself.
+    return (await Promise.race([sent, ended])) && end === sizeBytes - 1;
   } catch (error) {
     // The reader went away: nothing is wrong with us.
-    if (request.socket.destroyed && isAbort(error)) return false;
+    if (gone.aborted && isAbort(error)) return false;
     throw error;
   } finally {
-    watch?.stop();
     leavePlace();
-  }
-}
-
-async function* inPieces(source: AsyncIterable<Buffer>, watch: PaceWatch): AsyncGenerator<Buffer> {
-  for await (const chunk of source) {
-    for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
-      const piece = chunk.subarray(at, at + PIECE_BYTES);
-      yield piece;
-      watch.moved(piece.length);
-    }
   }
 }
 
@@ -103,7 +82,8 @@ function dispositionOf(fileName: string): string {
 }
 
 function isAbort(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException)?.code === "ERR_STREAM_PREMATURE_CLOSE";
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "ERR_STREAM_PREMATURE_CLOSE" || code === "ABORT_ERR";
 }
 
 function matches(header: string | undefined, etag: string): boolean {

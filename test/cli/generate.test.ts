@@ -194,7 +194,8 @@ const OUTCOMES: [string, NativeAnswer[], number, number, RegExp, RegExp][] = [
   ["a reset, then an image", [{ reset: true }], 0, 2, /./, /./],
   ["429 with a hint, then an image", [error(429)], 0, 2, /./, /./],
   ["503, then an image", [error(503)], 0, 2, /./, /./],
-  ["a cut answer, then an image", [{ cutAt: 60 }], 0, 2, /./, /./],
+  ["a cut answer, then an image", [{ cutAt: 60 }], 0, 2, /the image may be billed twice\. Trying again/, /./],
+  ["cut answers", times(4, { cutAt: 60 }), 7, 2, /the image may be billed twice/, /may have been billed/],
   ["429 without end", times(4, error(429)), 7, 4, /No\. \(RESOURCE_EXHAUSTED\)/, /wait a while/],
   [
     "an error page",

@@ -20,7 +20,7 @@ interface Seen {
 /** A file server that cuts its first answers short, `cuts` bytes into each. */
 async function fileServer(
   cuts: number[],
-  options: { etag?: string | null; listener?: RequestListener } = {},
+  options: { etag?: string | null; listener?: RequestListener; timeoutMs?: number } = {},
 ) {
   const seen: Seen[] = [];
   const state = { etag: options.etag === undefined ? ETAG : options.etag };
@@ -48,7 +48,7 @@ async function fileServer(
     apiKey: "k",
     clock: new InstantClock(),
     random: () => 0,
-    timeoutMs: 2_000,
+    timeoutMs: options.timeoutMs ?? 2_000,
   });
   const dir = await tempDir();
   const target = join(dir, "batch.zip");
@@ -74,6 +74,33 @@ it("[HTTP-19] a later process resumes the part of an earlier one", async () => {
   expect(seen).toEqual([{ range: "bytes=123456-", ifRange: ETAG }]);
   expect(await readFile(target)).toEqual(BYTES);
   expect(await readdir(dir)).toEqual(["batch.zip"]);
+});
+
+/** An answer that begins at once and sends a piece now and then, at last an empty list. */
+function dribble(piece: string, everyMs: number, count: number): RequestListener {
+  return (_request, response) => {
+    let left = count;
+    const timer = setInterval(() => {
+      if (left-- > 0) response.write(piece);
+      else response.end("[]");
+    }, everyMs);
+    response.on("close", () => clearInterval(timer));
+  };
+}
+
+it("[HTTP-39] a download that makes no progress ends, although bytes come", async () => {
+  const { get } = await fileServer([], { listener: dribble(" ", 20, 1e6), timeoutMs: 150 });
+  await expect(get()).rejects.toMatchObject({
+    code: "NETWORK",
+    message: expect.stringContaining("less than 8 KiB/s"),
+  });
+});
+
+it("[HTTP-39] an answer that makes progress may take longer than it may take to begin", async () => {
+  const listener = dribble(" ".repeat(16_384), 100, 15);
+  const { get, http } = await fileServer([], { listener, timeoutMs: 1000 });
+  const [file, { json }] = await Promise.all([get(), http.json({ method: "GET", path: "/list" })]);
+  expect([file.bytes, json]).toEqual([15 * 16_384 + 2, []]);
 });
 
 it("[HTTP-20] other bytes under the same address are never joined to the old part", async () => {

@@ -184,6 +184,35 @@ it("[GEN-4] broken connections and cut answers are tried again", async () => {
   expect(fake.requests).toHaveLength(3);
 });
 
+const TWICE = /An answer had begun and broke off: the image may be billed twice\.$/;
+for (const [what, answers, times] of [
+  ["breaks off again", [{ cutAt: 40 }, { cutAt: 40 }], 2],
+  ["breaks off after other errors", [error(503), { cutAt: 40 }, { cutAt: 40 }], 3],
+  ["is an error then", [{ cutAt: 40 }, error(503)], 2],
+] as [string, NativeAnswer[], number][]) {
+  it(`[GEN-14] an answer that breaks off is asked for once more, and is said to be perhaps billed: it ${what}`, async () => {
+    const fake = await startFakeNative();
+    onTestFinished(() => fake.close());
+    fake.answer(/./, ...answers);
+    const told: [string, boolean][] = [];
+    const onRetry = ({ message }: Error, _delayMs: number, maybePaid: boolean) =>
+      void told.push([message, maybePaid]);
+    const wired = { baseUrl: fake.url, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0.5 };
+    const thrown = generateImage(createHttp({ ...wired, onRetry }), REQUEST);
+    await expect(thrown).rejects.toThrow(TWICE);
+    expect(fake.requests).toHaveLength(times);
+    expect(told.map(([, maybePaid]) => maybePaid)).toEqual([...Array(times - 2).fill(false), true]);
+    expect(told.at(-1)?.[0]).toMatch(TWICE);
+  });
+}
+
+it("[GEN-14] an answer that breaks off may be billed, also without another attempt", async () => {
+  const { fake, http } = await wire({ cutAt: 40 });
+  const thrown = generateImage(http, REQUEST, { maxRetries: 0 });
+  await expect(thrown).rejects.toThrow(/the image may be billed\.$/);
+  expect(fake.requests).toHaveLength(1);
+});
+
 const FINAL: [number, string][] = [
   [400, "REALTIME_INVALID_ARGUMENT"],
   [401, "INVALID_API_KEY"],

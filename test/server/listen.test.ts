@@ -15,13 +15,11 @@ async function expectAlive(url: string): Promise<void> {
   expect([answer.status, await answer.json()]).toMatchObject([200, { status: "ok" }]);
 }
 
-const healthy = () => express().get("/healthz", (_request, response) => void response.json({ status: "ok" }));
-
-async function listening(http: object, app = express(), maxConnections = 100) {
+async function listening(http: object) {
   const lines: object[] = [];
   const note = (message: string, facts?: object) => lines.push({ message, ...facts });
   const log: Log = { debug: note, info: note, warn: note, error: note };
-  const server = await listen(app, { host: "127.0.0.1", port: 0 }, { log, http, maxConnections });
+  const server = await listen(express(), { host: "127.0.0.1", port: 0 }, { log, http });
   onTestFinished(() => server.close(0));
   return { url: server.url, lines };
 }
@@ -257,33 +255,6 @@ describe("a connection", () => {
       expect([path, answer?.status]).toEqual([path, method === "GET" ? 200 : 404]);
       expect(sent).toBeLessThan(400);
     }
-  });
-
-  it("[LOAD-4] is refused while there are too many, and taken again when one has gone", async () => {
-    const { url } = await listening({}, healthy(), 2);
-    const open = () => {
-      const socket = connect(Number(new URL(url).port), "127.0.0.1");
-      const asked = new Promise<string>((resolve) => {
-        socket.once("data", (data) => resolve(String(data).slice(0, 12)));
-        socket.once("close", () => resolve("refused"));
-      });
-      socket.on("error", () => {});
-      socket.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-      return { socket, asked };
-    };
-    const [first, second] = [open(), open()];
-    expect([await first.asked, await second.asked]).toEqual(["HTTP/1.1 200", "HTTP/1.1 200"]);
-    expect(await open().asked).toBe("refused");
-    first.socket.destroy();
-    await expect
-      .poll(async () => {
-        const { asked, socket } = open();
-        const answer = await asked;
-        socket.destroy();
-        return answer;
-      })
-      .toBe("HTTP/1.1 200");
-    second.socket.destroy();
   });
 
   it("[LOAD-4] that was kept open does not hold up the end of the service", async () => {

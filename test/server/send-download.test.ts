@@ -2,17 +2,22 @@ import { connect } from "node:net";
 import { Readable } from "node:stream";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
+import type { ReaderPace } from "../../src/server/connections.ts";
 import { DownloadSlots } from "../../src/server/download-slots.ts";
 import { listen } from "../../src/server/listen.ts";
-import type { Pace } from "../../src/server/pace.ts";
 import { sendDownload } from "../../src/server/send-download.ts";
 import { gate } from "../support/gate.ts";
 
 const MIB = 1024 * 1024;
-const strict: Pace = { windowMs: 150, bytesPerWindow: 256 * 1024, deadlineMs: Number.POSITIVE_INFINITY };
+const strict: ReaderPace = {
+  stepMs: 15,
+  bytesPerStep: 32 * 1024,
+  firstBytes: 256 * 1024,
+  savedBytes: 2 * MIB,
+};
 
 /** A server of one download for one key, one at a time; `ended` resolves with how the first one ended. */
-async function downloadServer(options: { bytes?: number; pace?: Pace; open?: () => Readable }) {
+async function downloadServer(options: { bytes?: number; pace?: ReaderPace; open?: () => Readable }) {
   const { bytes = 64 * MIB, pace = strict } = options;
   const chunk = Buffer.alloc(MIB);
   const whole = () => Readable.from(Array.from({ length: bytes / MIB }, () => chunk));
@@ -23,12 +28,13 @@ async function downloadServer(options: { bytes?: number; pace?: Pace; open?: () 
       ...{ sizeBytes: bytes, etag: "e", mimeType: "application/zip", fileName: "a.zip" },
       open: options.open ?? whole,
     };
-    sendDownload(request, response, download, () => slots.take("key"), pace).then(ended.open, (error) => {
+    sendDownload(request, response, download, () => slots.take("key")).then(ended.open, (error) => {
       response.destroy();
       ended.open(error);
     });
   });
-  const server = await listen(app, { host: "127.0.0.1", port: 0 });
+  const address = { host: "127.0.0.1", port: 0 };
+  const server = await listen(app, address, { bounds: { readerPace: pace } });
   onTestFinished(() => server.close(0));
   return { url: server.url, slots, ended: ended.promise };
 }

@@ -2,6 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { imageSizePx } from "../../contract/image-sizes.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
+import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
@@ -117,7 +118,7 @@ export class Realtime {
       const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
       clock.sleep(timeoutMs, done.signal).then(late, () => {});
     }
-    const signal = AbortSignal.any([gone, deadline.signal, this.#stopping.signal]);
+    const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
     try {
       const work = provider.generate(imageRequest(request, executed), signal);
       const output = await unlessAborted(work, signal);
@@ -129,6 +130,7 @@ export class Realtime {
       return this.#withoutImage(error, executed);
     } finally {
       done.abort();
+      unlink();
     }
   }
 

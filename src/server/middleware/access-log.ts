@@ -2,6 +2,7 @@ import type { RequestHandler } from "express";
 import { routes } from "../../contract/routes.ts";
 import { hideApiKeys } from "../../kernel/api-keys.ts";
 import type { ApiDeps } from "../deps.ts";
+import { onEnded } from "../exchange.ts";
 
 /**
  * A line for each answer, in the log and on the feed. The query is left out: it can hold a key. Questions whether the
@@ -13,7 +14,7 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
     const startedAt = performance.now();
     const { method } = request;
     const path = shownPath(request.path);
-    response.on("close", () => {
+    onEnded(response, (isWhole) => {
       const status = response.statusCode;
       const durationMs = Math.round(performance.now() - startedAt);
       const key = response.locals.key?.prefix ?? null;
@@ -26,7 +27,7 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
         status,
         ms: durationMs,
         request_id: response.locals.requestId,
-        ...(response.writableFinished ? {} : { aborted: true }),
+        ...(isWhole ? {} : { aborted: true }),
       });
     });
     next();

@@ -1,25 +1,14 @@
-import type { Request, RequestHandler, Response } from "express";
+import type { RequestHandler } from "express";
 import { boundUnread } from "../answer-unread.ts";
-
-/** An answer that was handed over as a whole is given up when its reader takes nothing of it for this long. */
-const UNREAD_ANSWER_MS = 60_000;
+import { onEnded } from "../exchange.ts";
 
 /**
- * Keeps one connection from taking more than its share: a body that nobody reads is dropped within bounds, and an
- * answer that nobody reads does not stay in memory.
+ * Drops a body that nobody reads within bounds.
  * Rule: LOAD-4.
  */
 export const guardConnection: RequestHandler = (request, response, next) => {
-  response.once("finish", () => boundUnread(request));
-  response.once("prefinish", () => dropWhenUnread(request, response));
+  onEnded(response, (isWhole) => {
+    if (isWhole) boundUnread(request);
+  });
   next();
 };
-
-function dropWhenUnread(request: Request, response: Response): void {
-  if (response.writableFinished || response.destroyed) return;
-  const timer = setTimeout(() => {
-    // Without a socket it waits for an earlier answer on the same connection.
-    if (response.socket) request.socket.destroy();
-  }, UNREAD_ANSWER_MS);
-  response.once("close", () => clearTimeout(timer));
-}

@@ -3,6 +3,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { checkContent } from "../../domain/realtime/check-content.ts";
 import { contentView } from "../../domain/realtime/content-view.ts";
 import type { ApiDeps } from "../deps.ts";
+import { goneSignal, onEnded } from "../exchange.ts";
 import type { ImageTexts } from "../intake/body-intake.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { withJsonBody } from "../middleware/json-body.ts";
@@ -23,8 +24,8 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
     const ended = deps.requestLimits.begin(caller.key.id);
-    response.once("close", ended);
-    const gone = goneSignal(response);
+    onEnded(response, () => ended());
+    const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
     const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
@@ -42,13 +43,4 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
       }
     });
   };
-}
-
-/** Aborted when the caller goes away before it has its answer. */
-function goneSignal(response: Response): AbortSignal {
-  const gone = new AbortController();
-  response.once("close", () => {
-    if (!response.writableEnded) gone.abort(new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
-  });
-  return gone.signal;
 }

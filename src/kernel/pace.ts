@@ -8,6 +8,15 @@ export interface Pace {
   deadlineMs: number;
 }
 
+/** A transfer that is slower makes no progress. */
+export const LEAST_BYTES_PER_SECOND = 8 * 1024;
+
+/** A transfer goes on as long as it makes progress, however large it is. */
+export function progressWithin(windowMs: number): Pace {
+  const bytesPerWindow = (LEAST_BYTES_PER_SECOND * windowMs) / 1000;
+  return { windowMs, bytesPerWindow, deadlineMs: Number.POSITIVE_INFINITY };
+}
+
 export interface PaceWatch {
   /** So many bytes moved. */
   moved(bytes: number): void;
