@@ -1,9 +1,10 @@
-import { accessSync, closeSync, constants, openSync, rmdirSync, rmSync, statSync } from "node:fs";
+import { accessSync, closeSync, constants, openSync, rmdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { isSystemError, saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { fileIdentity } from "../kernel/file-identity.ts";
 import { makeDurably } from "./run-directory.ts";
 
 /** Empty, and only there while somebody works, or after a crash. */
@@ -75,7 +76,7 @@ function removeEmpty(dir: string, first: string): void {
 
 /** Null when another process has the lock. */
 function acquire(path: string): (() => void) | null {
-  const before = identity(path);
+  const before = fileIdentity(path);
   if (before === null) return null;
   const lock = new Sqlite(path, { timeout: 0 });
   try {
@@ -86,21 +87,16 @@ function acquire(path: string): (() => void) | null {
     lock.close();
     if (!(error instanceof Sqlite.SqliteError)) throw error;
     // A file system without locks is no reason to do nothing at all.
-    return error.code.startsWith("SQLITE_BUSY") || identity(path) !== before ? null : () => {};
+    return error.code.startsWith("SQLITE_BUSY") || fileIdentity(path) !== before ? null : () => {};
   }
   // The owner before may have removed the file that was opened here; a new one may be locked by others already.
-  if (identity(path) !== before) {
+  if (fileIdentity(path) !== before) {
     lock.close();
     return null;
   }
   return () => {
-    rmSync(path, { force: true });
+    // Somebody may have removed it, and another process may have made its own.
+    if (fileIdentity(path) === before) rmSync(path, { force: true });
     lock.close();
   };
-}
-
-/** What tells a file from another that got its name, and maybe its place on disk, later; null when there is none. */
-function identity(path: string): string | null {
-  const stats = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return stats === undefined ? null : `${stats.ino} ${stats.birthtimeNs}`;
 }

@@ -1,35 +1,74 @@
-import { closeSync, openSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { DATA_FILES, type ServerFile, serverFileSchema } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { fileIdentity } from "../kernel/file-identity.ts";
 
 const OWNER_PATIENCE_MS = 2000;
 const OWNER_POLL_MS = 50;
 
 /**
  * Makes this process the owner of a data directory. The lock is an open exclusive transaction on a database of its own:
- * the operating system frees it the moment the process ends, however it ends. Answers the function that frees it.
+ * the operating system frees it the moment the process ends, however it ends. The file of the lock is never removed
+ * here. When somebody else has removed it, an owner may hold a lock that nobody sees any more: then no other process may
+ * have the database itself open. Answers the function that frees the lock.
  * Throws `DATA_DIRECTORY_IN_USE`, naming the owner, when another process has it.
  * Rule: DATA-1.
  */
 function acquireDataLock(directory: string): () => void {
   const file = join(directory, DATA_FILES.lock);
+  const isThere = (name: string) => existsSync(join(directory, name));
+  // Every owner leaves its lock and its credentials; a directory that was only prepared has neither.
+  const isRemoved = !isThere(DATA_FILES.lock) && isThere(DATA_FILES.credentials);
   closeSync(openSync(file, "a", 0o600));
+  const before = fileIdentity(file);
   const lock = new Sqlite(file, { timeout: 0 });
   try {
-    lock.exec("BEGIN EXCLUSIVE");
+    // The file that was opened may have been removed since: a lock on it is seen by nobody.
+    if (!canBeOwned(lock) || fileIdentity(file) !== before) throw inUse(directory);
+    if (isRemoved && isOpenElsewhere(join(directory, DATA_FILES.database))) {
+      // Whoever comes next must not take the file for one that was there before the owner.
+      rmSync(file, { force: true });
+      throw inUse(directory);
+    }
+    // What an owner that was killed wrote about itself is not true of this one.
+    rmSync(join(directory, DATA_FILES.server), { force: true });
   } catch (error) {
     lock.close();
-    if (!(error instanceof Sqlite.SqliteError) || !error.code.startsWith("SQLITE_BUSY")) throw error;
-    const owner = readServerFile(directory);
-    const who = owner ? ` (pid ${owner.pid}, ${owner.url})` : "";
-    throw new ImgbatchError("DATA_DIRECTORY_IN_USE", `${directory} is in use by another imgbatch${who}.`);
+    throw error;
   }
-  // What an owner that was killed wrote about itself is not true of this one.
-  rmSync(join(directory, DATA_FILES.server), { force: true });
   return () => lock.close();
+}
+
+/** Whether any connection, of whichever process, has the database open. */
+function isOpenElsewhere(file: string): boolean {
+  if (!existsSync(file)) return false;
+  const database = new Sqlite(file, { timeout: 0 });
+  try {
+    database.pragma("locking_mode = EXCLUSIVE");
+    return !canBeOwned(database);
+  } finally {
+    database.close();
+  }
+}
+
+/** Begins an exclusive transaction, unless another connection has the file. */
+function canBeOwned(database: Sqlite.Database): boolean {
+  try {
+    database.exec("BEGIN EXCLUSIVE");
+    return true;
+  } catch (error) {
+    if (error instanceof Sqlite.SqliteError && error.code.startsWith("SQLITE_BUSY")) return false;
+    throw error;
+  }
+}
+
+function inUse(directory: string): ImgbatchError {
+  const owner = readServerFile(directory);
+  const who = owner ? ` (pid ${owner.pid}, ${owner.url})` : "";
+  return new ImgbatchError("DATA_DIRECTORY_IN_USE", `${directory} is in use by another imgbatch${who}.`);
 }
 
 /** Like `acquireDataLock`, but waits a moment for an owner that has just started to say who it is. */
