@@ -94,7 +94,12 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
         topUp(tx, deps, account.id, amountMicroUsd);
         return tx.accounts.byId(account.id);
       }),
-    keys: () => stores.snapshot((now) => now.keys.list().map((key) => describeKey(now, key, deps.clock))),
+    keys: () =>
+      stores.snapshot((now) => {
+        const keys: Key[] = [];
+        for (const key of now.keys.list()) keys.push(describeKey(now, key, deps.clock));
+        return keys;
+      }),
     createKey: ({ accountName, onlyDraws, ...facts }) =>
       stores.write((tx) => {
         const isDefault = accountName === DEFAULT_ACCOUNT;
@@ -115,9 +120,10 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
       }),
     hasBatch: (id) => stores.read.batches.byId(id) !== null,
     ledger: ({ accountId, batchIds }) =>
-      stores
-        .snapshot((now) => withBalances(now, now.ledger.list(accountId === undefined ? {} : { accountId })))
-        .filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId))),
+      stores.snapshot((now) => {
+        const lines = withBalances(now, now.ledger.list(accountId === undefined ? {} : { accountId }));
+        return lines.filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId)));
+      }),
     check: () => checkAll(data),
     close: () => data.close(),
   };

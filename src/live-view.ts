@@ -46,7 +46,7 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
 
   const showDetail = (batchId: string) => {
     const detail = detailOf(stores, batchId);
-    if (detail !== null) tell({ type: "detail", detail });
+    if (detail !== null && openDetail === batchId) tell({ type: "detail", detail });
   };
   const actions: { [T in Intent["type"]]: (intent: Extract<Intent, { type: T }>) => Promise<void> | void } = {
     "open-detail": ({ batchId }) => {
@@ -96,6 +96,10 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
     start: (listener) => {
       tell = listener;
       const changed = new Set<string>();
+      /** Whose records were deleted since the last reading began: what was read of them is not shown. */
+      const gone = new Set<string>();
+      let showing: Promise<void> | null = null;
+      let hasBegun = false;
       let hasMoved = true;
       let failures: { batchId: string; customId: string }[] = [];
       let images = 0;
@@ -105,6 +109,7 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
         if (event.type === "log") return tell({ type: "log", line: event.line });
         if (event.type === "batch-gone") {
           changed.delete(event.batchId);
+          gone.add(event.batchId);
           return tell({ type: "batch-gone", id: event.batchId });
         }
         changed.add(event.batchId);
@@ -113,25 +118,33 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
         if (event.type === "item" && event.status === "failed") failures.push(event);
       });
       tell({ type: "service", facts: deps.facts });
-      tell({ type: "batches", rows: firstRows(stores) });
-      const flush = () => {
+      const show = async () => {
         if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
         images = 0;
-        const rows = [...changed].map((id) => stores.read.batches.byId(id)).filter(isShown);
-        if (rows.length > 0) tell({ type: "batches", rows: rows.map(toRow) });
-        for (const failure of failures.slice(-FAILURES_A_FRAME)) tellFailure(deps, failure, tell);
-        failures = [];
-        if (openDetail !== null && changed.has(openDetail)) showDetail(openDetail);
+        const ids = [...changed];
         changed.clear();
-        const { running, places, isPaused } = deps.queue();
-        if (hasMoved) {
-          const waitingItems = Math.max(0, stores.read.batches.pendingItemCount() - running);
+        gone.clear();
+        const failed = failures.slice(-FAILURES_A_FRAME);
+        failures = [];
+        const isMoved = hasMoved;
+        hasMoved = false;
+        const isDetailOld = openDetail !== null && ids.includes(openDetail);
+        const found = hasBegun ? await changedRows(stores, ids) : await firstRows(stores);
+        const rows = found.filter(({ id }) => !gone.has(id));
+        if (rows.length > 0 || !hasBegun) tell({ type: "batches", rows });
+        hasBegun = true;
+        for (const failure of failed) tellFailure(deps, failure, tell);
+        if (isDetailOld && openDetail !== null) showDetail(openDetail);
+        if (isMoved) {
+          const pendingItems = stores.read.batches.pendingItemCount();
+          const money = moneyOf(stores);
+          const { running, places, isPaused } = deps.queue();
+          const waitingItems = Math.max(0, pendingItems - running);
           tell({
             type: "vitals",
-            vitals: { ...moneyOf(stores), waitingItems, runningItems: running, places, isPaused },
+            vitals: { ...money, waitingItems, runningItems: running, places, isPaused },
           });
         }
-        hasMoved = false;
         const nowMs = deps.clock.nowMs();
         if (Math.abs(nowMs - diskAtMs) < DISK_EVERY_MS) return;
         diskAtMs = nowMs;
@@ -140,6 +153,13 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
           () => {},
         );
       };
+      const flush = () => {
+        showing ??= show().finally(() => {
+          showing = null;
+        });
+        return showing;
+      };
+      flush().catch(() => {});
       return { flush, stop: unsubscribe };
     },
     perform: async (intent) => {
@@ -148,8 +168,17 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
   };
 }
 
+async function changedRows(stores: Stores, ids: readonly string[]): Promise<BatchRow[]> {
+  const rows: BatchRow[] = [];
+  for (const id of ids) {
+    const batch = stores.read.batches.byId(id);
+    if (isShown(batch)) rows.push(toRow(batch));
+  }
+  return rows;
+}
+
 /** All that work, and the newest of the others. */
-function firstRows(stores: Stores): BatchRow[] {
+async function firstRows(stores: Stores): Promise<BatchRow[]> {
   const working = stores.read.batches.withStatus(["queued", "running", "processing_results", "settling"]);
   const latest = stores.read.batches.latest(FIRST_ROWS);
   const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));

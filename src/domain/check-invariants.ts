@@ -4,7 +4,7 @@ import { isIntact } from "./downloads/read-intact.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
-import type { AccountRecord, BatchRecord } from "./records.ts";
+import type { AccountRecord, BatchRecord, OutputRecord } from "./records.ts";
 
 export interface CheckReport {
   accounts: number;
@@ -22,16 +22,16 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
   const { outputs, ...report } = stores.snapshot((now) => {
     const accounts = now.accounts.list();
     const batches = now.batches.all();
-    const problems = [
-      ...accounts.flatMap((account) => accountProblems(now, account, batches)),
-      ...batches.flatMap((batch) => [
-        ...moneyProblems(now, batch),
-        ...countProblems(now, batch),
-        ...historyProblems(now, batch),
-      ]),
-    ];
-    const kept = batches.filter((batch) => batch.status !== "output_deleted");
-    const outputs = kept.flatMap((batch) => now.outputs.ofBatch(batch.id));
+    const problems: string[] = [];
+    for (const account of accounts) problems.push(...accountProblems(now, account, batches));
+    const outputs: OutputRecord[] = [];
+    for (const batch of batches) {
+      problems.push(...moneyProblems(now, batch));
+      problems.push(...countProblems(now, batch));
+      problems.push(...historyProblems(now, batch));
+      if (batch.status === "output_deleted") continue;
+      for (const output of now.outputs.ofBatch(batch.id)) outputs.push(output);
+    }
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
   for (const output of outputs) {

@@ -29,7 +29,7 @@ export function countEvents(registry: Registry, feed: Feed): void {
 }
 
 /** What the database holds. Answers the function that reads it again, all of it at one moment. */
-export function gaugeStores(registry: Registry, stores: Stores): () => void {
+export function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
   const registers = [registry];
   const batches = new Gauge({
     name: "imgbatch_batches",
@@ -57,7 +57,7 @@ export function gaugeStores(registry: Registry, stores: Stores): () => void {
     help: "Images that were made in real time",
     registers,
   });
-  return () =>
+  return async () =>
     stores.snapshot((now) => {
       const counts = now.batches.countByStatus();
       for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);

@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import { CommitUnknown } from "../domain/ports/stores.ts";
 
 /** What a file system says when nothing fits any more. */
 const FULL = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"]);
@@ -17,9 +18,9 @@ export function notStored(cause: unknown): ImgbatchError {
 }
 
 /** The same when the disk failed in the middle of a commit: the next start finds it whole, or not at all. */
-export function perhapsStored(cause: unknown): ImgbatchError {
+export function perhapsStored(cause: unknown): CommitUnknown {
   const message = `The service's disk has failed (${codeOf(cause)}): whether this was done is not known until it runs again.`;
-  return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", message, { cause });
+  return new CommitUnknown(message, cause);
 }
 
 /** What says that the disk or its rights are at fault, not the program. */

@@ -60,7 +60,7 @@ export class ItemLane implements WorkLane {
   }
 
   /** Nothing is left behind at a provider that makes one image a call. */
-  start(): void {}
+  async start(): Promise<void> {}
 
   add(batch: BatchRecord): void {
     const active = this.#active.get(batch.id) ?? { batch, running: new Set(), waiting: null, waitedForMs: 0 };
@@ -183,12 +183,15 @@ export class ItemLane implements WorkLane {
     const { id, apiKeyId } = active.batch;
     this.#turns.delete(apiKeyId, id);
     if (!this.#isActive(active)) return;
+    active.waitedForMs = 0;
     const { items } = this.#deps.stores.read;
     const dueMs = items.nextDueMs(id);
-    active.waitedForMs = 0;
+    if (this.#stopping.signal.aborted || !this.#isActive(active)) return;
     if (dueMs !== null) return this.#wait(active, dueMs);
     if (active.running.size > 0) return;
-    if (items.countByStatus(id).pending > 0) {
+    const { pending } = items.countByStatus(id);
+    if (!this.#isActive(active)) return;
+    if (pending > 0) {
       // Nobody works on them here: their leases could not be given back.
       await this.#deps.stores.write((tx) => tx.items.dropLeases(id));
       this.#offerTurn(active);

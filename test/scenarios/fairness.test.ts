@@ -47,13 +47,15 @@ async function leaveQueued(stores: Stores, like: string, count: number): Promise
   return stores.write((tx) => {
     const batch = tx.batches.byId(like);
     if (!batch) throw new Error(`${like} is unknown`);
-    return Array.from({ length: count }, (_, i) => {
+    const ids: string[] = [];
+    for (let i = 0; i < count; i++) {
       const id = randomIds.batchId();
       openBatch(tx, { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 }, 1);
       const item = { customId: "a", prompt: `waiting ${i + 1}`, outputCount: 1, references: [] };
       tx.items.insertMany(id, expandItems({ items: [item] }));
-      return id;
-    });
+      ids.push(id);
+    }
+    return ids;
   });
 }
 
@@ -125,7 +127,8 @@ describe("the order of work", () => {
     mayGo.open();
     let most = 0;
     service.feed.subscribe(() => {
-      most = Math.max(most, running().length);
+      const count = running().length;
+      most = Math.max(most, count);
     });
     await expect.poll(() => stores.read.batches.byId(late.id)?.status, PATIENCE).toBe("completed");
     const prompts = promptsOf(provider);
@@ -243,7 +246,8 @@ describe("the number of requests at once", () => {
     const isDone = (id: string) => stores.read.batches.byId(id)?.status === "completed";
     const allDone = () => {
       clock.advance(1000);
-      return ids.every(isDone);
+      for (const id of ids) if (!isDone(id)) return false;
+      return true;
     };
     await expect.poll(allDone, PATIENCE).toBe(true);
     expect([before.maxRunning, after.maxRunning]).toEqual([3, 3]);

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, inject, it } from "vitest";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import { settleBatch } from "../../src/domain/batches/settle.ts";
+import type { BatchRecord } from "../../src/domain/records.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { memoryDir } from "../support/memory-dir.ts";
@@ -48,8 +49,7 @@ const step = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 /** Starts what the step says; it goes on while later steps do, until a crash. */
-function begin(world: World, now: Step): Promise<unknown> | null {
-  const all = world.stores.read.batches.all();
+function begin(world: World, now: Step, all: readonly BatchRecord[]): Promise<unknown> | null {
   const batch = "which" in now ? all[now.which % Math.max(1, all.length)] : undefined;
   if (now.do === "create") {
     return world.create(now.model, Array(now.images).fill("a picture"), now.key);
@@ -87,7 +87,8 @@ async function tell(story: readonly Step[], seed: number): Promise<void> {
   const world = await World.begin(directory, seed, 60_000);
   const ended = new Map<string, unknown>();
   for (const now of story) {
-    begin(world, now)?.catch((error) => {
+    const all = world.stores.read.batches.all();
+    begin(world, now, all)?.catch((error) => {
       // Whoever was in the middle of something when the process was killed gets no answer worth checking.
       if (!EXPECTED_REFUSAL.test(error.code)) unexpected.push(error);
     });

@@ -5,7 +5,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import { CommitUnknown, type Repositories, type Stores } from "../ports/stores.ts";
 import type { ApiKeyRecord, BatchRecord, NewItem, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./check-request.ts";
 import { openBatch } from "./lifecycle.ts";
@@ -119,7 +119,7 @@ export async function createBatch(
     // A commit whose answer was an error may have happened all the same.
     const known = deps.stores.read.batches.byId(id);
     if (known) return { batch: known, replayed: false };
-    if (hasFiles) await discardReferences(deps.blobs, id);
+    if (hasFiles && !(error instanceof CommitUnknown)) await discardReferences(deps.blobs, id);
     throw error;
   }
 }

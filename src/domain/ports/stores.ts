@@ -1,3 +1,4 @@
+import { ImgbatchError } from "../../contract/errors.ts";
 import type { BatchStatus, ItemStatus } from "../../contract/statuses.ts";
 import type {
   AccountRecord,
@@ -30,6 +31,13 @@ export interface Stores {
    * A throw undoes all of it. Nothing slow belongs inside: no network, no files, no waiting.
    */
   write<T>(work: (tx: Repositories) => T): Promise<T>;
+}
+
+/** A write failed in the middle of its commit: whether it happened is not known, and it may still be seen to. */
+export class CommitUnknown extends ImgbatchError {
+  constructor(message: string, cause: unknown) {
+    super("BATCH_IMAGE_QUEUE_FAILED", message, { cause });
+  }
 }
 
 export interface Repositories {

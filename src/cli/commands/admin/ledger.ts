@@ -27,9 +27,9 @@ function accountIdOf(admin: Admin, name: string): string {
 
 async function batchIdsOf(admin: Admin, batch: string, cwd: string): Promise<string[]> {
   const { ids } = await resolveTarget(batch, cwd);
-  const missing = ids.find((id) => !admin.hasBatch(id));
-  if (missing !== undefined)
-    throw wrongArgument("--batch", missing, "no batch of this directory has this id");
+  for (const id of ids) {
+    if (!admin.hasBatch(id)) throw wrongArgument("--batch", id, "no batch of this directory has this id");
+  }
   return ids;
 }
 
