@@ -56,7 +56,7 @@ export async function sweep(
 
 /** Page after page, each behind the last batch of the one before: what cannot be deleted is passed, not met again. */
 async function* eachDue(
-  page: (afterSeq: number) => readonly { id: string; seq: number }[],
+  page: (afterSeq: number) => Promise<readonly { id: string; seq: number }[]>,
 ): AsyncGenerator<string> {
   for (let afterSeq = 0; ; ) {
     const found = await page(afterSeq);

@@ -58,13 +58,16 @@ export function gaugeStores(registry: Registry, stores: Stores): () => Promise<v
     registers,
   });
   return async () =>
-    stores.snapshot((now) => {
-      const counts = now.batches.countByStatus();
+    stores.snapshot(async (now) => {
+      const counts = await now.batches.countByStatus();
       for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
-      pending.set(now.batches.pendingItemCount());
-      const heldMicroUsd = now.accounts.list().reduce((sum, account) => sum + account.heldMicroUsd, 0);
+      pending.set(await now.batches.pendingItemCount());
+      const heldMicroUsd = (await now.accounts.list()).reduce(
+        (sum, account) => sum + account.heldMicroUsd,
+        0,
+      );
       held.set(microsToNumber(heldMicroUsd));
-      running.set(now.realtimeHolds.list().length);
-      images.set(now.usage.count());
+      running.set((await now.realtimeHolds.list()).length);
+      images.set(await now.usage.count());
     });
 }

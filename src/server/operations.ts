@@ -44,7 +44,7 @@ async function readinessProblems(deps: OperationsDeps): Promise<string[]> {
 
 async function databaseProblem({ stores }: OperationsDeps): Promise<string | null> {
   try {
-    await stores.write(() => undefined);
+    await stores.write(async () => undefined);
     return null;
   } catch {
     return "the database cannot be written";

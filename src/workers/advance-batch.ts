@@ -14,7 +14,7 @@ export async function advanceBatch(deps: WorkerDeps, batchId: string): Promise<B
   const { stores, feed, clock } = deps;
   const nowMs = () => clock.nowMs();
   for (;;) {
-    const status = stores.read.batches.byId(batchId)?.status ?? null;
+    const status = (await stores.read.batches.byId(batchId))?.status ?? null;
     const reached = await step(status);
     if (reached === null) return status;
     feed.publish({ type: "batch", batchId, status: reached });

@@ -147,10 +147,10 @@ export class ItemLane implements WorkLane {
   #claim({ batch: { id: batchId }, waitedForMs }: ActiveBatch): Promise<LeasedItem | null> {
     const nowMs = Math.max(this.#deps.clock.nowMs(), waitedForMs);
     const token = this.#deps.ids.leaseToken();
-    return this.#deps.stores.write((tx) => {
+    return this.#deps.stores.write(async (tx) => {
       // Asked inside the transaction: a batch that was cancelled a moment ago starts nothing any more.
-      if (tx.batches.byId(batchId)?.status !== "running") return null;
-      const item = tx.items.claim(batchId, { token, nowMs });
+      if ((await tx.batches.byId(batchId))?.status !== "running") return null;
+      const item = await tx.items.claim(batchId, { token, nowMs });
       return item && { ...item, leaseToken: token };
     });
   }
@@ -185,11 +185,11 @@ export class ItemLane implements WorkLane {
     if (!this.#isActive(active)) return;
     active.waitedForMs = 0;
     const { items } = this.#deps.stores.read;
-    const dueMs = items.nextDueMs(id);
+    const dueMs = await items.nextDueMs(id);
     if (this.#stopping.signal.aborted || !this.#isActive(active)) return;
     if (dueMs !== null) return this.#wait(active, dueMs);
     if (active.running.size > 0) return;
-    const { pending } = items.countByStatus(id);
+    const { pending } = await items.countByStatus(id);
     if (!this.#isActive(active)) return;
     if (pending > 0) {
       // Nobody works on them here: their leases could not be given back.

@@ -60,7 +60,7 @@ export class JobLane implements WorkLane {
   }
 
   async start(): Promise<void> {
-    for (const { batchId } of this.#deps.stores.read.upstreamJobs.openOfEnded())
+    for (const { batchId } of await this.#deps.stores.read.upstreamJobs.openOfEnded())
       this.#keepTelling(batchId, 0);
   }
 

@@ -73,17 +73,17 @@ export class Scheduler {
     await recover(this.#deps);
     const { batches } = this.#deps.stores.read;
     const breathe = everySoOften(WAKES_AT_ONCE);
-    for (const batch of batches.unmadeByOthers([...this.#lanes.keys()])) {
+    for (const batch of await batches.unmadeByOthers([...this.#lanes.keys()])) {
       await this.#handOver(batch);
       await breathe();
     }
     this.#isRunning = true;
-    for (const batch of batches.withStatus(["running", "processing_results", "settling"])) {
+    for (const batch of await batches.withStatus(["running", "processing_results", "settling"])) {
       this.#admission.resume(batch);
       this.wake(batch.id);
       await breathe();
     }
-    for (const queue of batches.waitingQueues()) {
+    for (const queue of await batches.waitingQueues()) {
       this.#admission.expect(queue);
       await this.#takeNext(queue);
       await breathe();
@@ -170,7 +170,7 @@ export class Scheduler {
   }
 
   async #makeImages(batchId: string): Promise<void> {
-    const batch = this.#deps.stores.read.batches.byId(batchId);
+    const batch = await this.#deps.stores.read.batches.byId(batchId);
     if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
     const lane = this.#lanes.get(batch.provider);
     if (lane) return lane.add(batch);
@@ -182,10 +182,10 @@ export class Scheduler {
   async #handOver(batch: BatchRecord): Promise<void> {
     const heir = [...this.#lanes.values()].find((lane) => lane.provider.serves(batch.model));
     if (!heir) return this.#failUnmakeable(batch.id);
-    await this.#deps.stores.write((tx) => {
-      if (!UNMADE.includes(tx.batches.byId(batch.id)?.status ?? "completed")) return;
-      tx.upstreamJobs.remove(batch.id);
-      tx.batches.update(batch.id, { provider: heir.provider.name });
+    await this.#deps.stores.write(async (tx) => {
+      if (!UNMADE.includes((await tx.batches.byId(batch.id))?.status ?? "completed")) return;
+      await tx.upstreamJobs.remove(batch.id);
+      await tx.batches.update(batch.id, { provider: heir.provider.name });
     });
     const facts = { batch: batch.id, from: batch.provider, to: heir.provider.name };
     this.#deps.log.warn("the provider of a batch is not configured any more; another one takes over", facts);

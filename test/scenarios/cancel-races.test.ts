@@ -31,8 +31,8 @@ async function race(world: World, model: WorldModel): Promise<string> {
   for (const answer of [await cancelling, await again]) {
     if (answer) expect(answer).toMatchObject({ code: "BATCH_IMAGE_CANCEL_FAILED" });
   }
-  checkFeed(world, batch.id);
-  return world.stores.read.batches.byId(batch.id)?.status ?? "";
+  await checkFeed(world, batch.id);
+  return (await world.stores.read.batches.byId(batch.id))?.status ?? "";
 }
 
 describe("a cancellation that races the work", () => {

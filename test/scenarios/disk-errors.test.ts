@@ -79,8 +79,10 @@ describe("a disk that fails", () => {
     await watchCalls(service.fileThread, failing("fsync", "1"));
     const { id } = (await (await post(service.url, service.key, 3)).json()) as BatchObject;
     const { stores, blobs } = await openBeside(join(directory, "data"));
-    await expect.poll(() => stores.read.batches.byId(id)?.status, { timeout: 8000 }).toBe("completed");
-    expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 3, failCount: 0 });
+    await expect
+      .poll(async () => (await stores.read.batches.byId(id))?.status, { timeout: 8000 })
+      .toBe("completed");
+    expect(await stores.read.batches.byId(id)).toMatchObject({ successCount: 3, failCount: 0 });
     expect(await service.generations()).toHaveLength(3);
     expect(await blobs.list("outputs/")).toHaveLength(3);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);

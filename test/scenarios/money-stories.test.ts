@@ -66,8 +66,14 @@ function begin(world: World, now: Step, all: readonly BatchRecord[]): Promise<un
 }
 
 /** The ended statuses and paid amounts so far: none of them may ever change, but for deleted outputs. */
-function watch(world: World, ended: Map<string, unknown>): void {
-  for (const { id, status, actualMicroUsd, successCount, failCount } of world.stores.read.batches.all()) {
+async function watch(world: World, ended: Map<string, unknown>): Promise<void> {
+  for (const {
+    id,
+    status,
+    actualMicroUsd,
+    successCount,
+    failCount,
+  } of await world.stores.read.batches.all()) {
     if (!isTerminal(status)) {
       expect(ended.has(id), `${id} is at work again`).toBe(false);
       continue;
@@ -87,7 +93,7 @@ async function tell(story: readonly Step[], seed: number): Promise<void> {
   const world = await World.begin(directory, seed, 60_000);
   const ended = new Map<string, unknown>();
   for (const now of story) {
-    const all = world.stores.read.batches.all();
+    const all = await world.stores.read.batches.all();
     begin(world, now, all)?.catch((error) => {
       // Whoever was in the middle of something when the process was killed gets no answer worth checking.
       if (!EXPECTED_REFUSAL.test(error.code)) unexpected.push(error);
@@ -97,14 +103,14 @@ async function tell(story: readonly Step[], seed: number): Promise<void> {
       unexpected.length = 0;
     }
     await world.turns.run(now.do === "work" ? now.turns : 1);
-    watch(world, ended);
+    await watch(world, ended);
     await checkMoment(world);
   }
   await world.turns.run();
   const sweeping = world.sweep();
   await world.turns.run();
   await sweeping;
-  watch(world, ended);
+  await watch(world, ended);
   await checkEnd(world);
   expect(unexpected).toEqual([]);
   await world.end();
@@ -161,7 +167,7 @@ describe("a balance", () => {
       const refused = (await Promise.all(creating)).flatMap((made, i) =>
         made ? [] : [(sizes[i] ?? 0) * 6000],
       );
-      const left = world.stores.read.accounts.byId(world.key.accountId)?.balanceMicroUsd ?? -1;
+      const left = (await world.stores.read.accounts.byId(world.key.accountId))?.balanceMicroUsd ?? -1;
       expect(left).toBeGreaterThanOrEqual(0);
       for (const hold of refused) expect(hold).toBeGreaterThan(left);
       await checkMoment(world);

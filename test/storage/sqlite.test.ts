@@ -46,12 +46,12 @@ describe("a database that another process has locked", () => {
     const database = openSqlite(file, clock);
     onTestFinished(() => database.close());
     const letGo = lockOut(file);
-    await expect(database.transaction(() => 1)).rejects.toMatchObject({
+    await expect(database.transaction(async () => 1)).rejects.toMatchObject({
       code: "BATCH_IMAGE_QUEUE_FAILED",
       message: expect.stringContaining("locked"),
     });
     expect(clock.sleepsMs.reduce((sum, ms) => sum + ms, 0)).toBe(10_000);
     letGo();
-    expect(await database.transaction(() => 1)).toBe(1);
+    expect(await database.transaction(async () => 1)).toBe(1);
   });
 });

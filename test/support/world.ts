@@ -74,8 +74,8 @@ export class World {
     const world = new World(directory, seed);
     await world.#open();
     const deps = { clock: world.#deps.clock, ids: world.#deps.ids };
-    world.key = await world.stores.write((tx) => {
-      const { id: accountId } = openAccount(tx, deps, { name: "a", balanceMicroUsd });
+    world.key = await world.stores.write(async (tx) => {
+      const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd });
       return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
     });
     await world.#start();

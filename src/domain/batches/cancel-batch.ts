@@ -21,11 +21,13 @@ export function cancelBatch(
   batchId: string,
   end: { nowMs: number; outputsExpireAtMs: number | null },
 ): Promise<string[] | null> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
     if (!batch || isTerminal(batch.status)) return null;
-    const failed = failPending(tx, batch, CANCELLED, end.nowMs);
+    const failed = await failPending(tx, batch, CANCELLED, end.nowMs);
     const { outputsExpireAtMs } = end;
-    return moveBatch(tx, batch, "cancelled", end.nowMs, { outputsExpireAtMs }) ? failed : null;
+    return (await moveBatch(tx, batch, "cancelled", end.nowMs, { outputsExpireAtMs })).isMoved
+      ? failed
+      : null;
   });
 }

@@ -13,12 +13,14 @@ export function failBatch(
   error: BatchError,
   end: { nowMs: number; outputsExpireAtMs: number | null },
 ): Promise<string[] | null> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
     if (!batch || !["queued", "running", "processing_results"].includes(batch.status)) return null;
     const { message, source } = error;
-    const failed = failPending(tx, batch, { code: "PROVIDER_ITEM_FAILED", message, source }, end.nowMs);
+    const failed = await failPending(tx, batch, { code: "PROVIDER_ITEM_FAILED", message, source }, end.nowMs);
     const { outputsExpireAtMs } = end;
-    return moveBatch(tx, batch, "failed", end.nowMs, { error, outputsExpireAtMs }) ? failed : null;
+    return (await moveBatch(tx, batch, "failed", end.nowMs, { error, outputsExpireAtMs })).isMoved
+      ? failed
+      : null;
   });
 }

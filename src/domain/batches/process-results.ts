@@ -7,10 +7,10 @@ import { moveBatch } from "./lifecycle.ts";
 
 /** Takes a running batch whose items all have ended to `processing_results`. */
 export function startProcessing(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
-    if (batch?.status !== "running" || tx.items.countByStatus(batchId).pending > 0) return false;
-    return moveBatch(tx, batch, "processing_results", nowMs);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
+    if (batch?.status !== "running" || (await tx.items.countByStatus(batchId)).pending > 0) return false;
+    return (await moveBatch(tx, batch, "processing_results", nowMs)).isMoved;
   });
 }
 
@@ -25,25 +25,25 @@ export async function processResults(
   batchId: string,
   nowMs: () => number,
 ): Promise<boolean> {
-  const outputs = deps.stores.read.outputs.ofBatch(batchId);
+  const outputs = await deps.stores.read.outputs.ofBatch(batchId);
   const missing = new Set<number>();
   for (const output of outputs) {
     if (!isIntact(output, await deps.blobs.read(output.blobKey))) missing.add(output.itemId);
   }
-  return deps.stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
+  return deps.stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
     if (batch?.status !== "processing_results") return false;
     for (const itemId of missing) {
-      tx.items.fail(itemId, RESULT_MISSING);
-      tx.outputs.removeOfItem(itemId);
+      await tx.items.fail(itemId, RESULT_MISSING);
+      await tx.outputs.removeOfItem(itemId);
     }
-    tx.batches.addCounts(batchId, { success: -missing.size, fail: missing.size });
+    await tx.batches.addCounts(batchId, { success: -missing.size, fail: missing.size });
     const good = outputs.filter((output) => !missing.has(output.itemId));
-    const items = tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
+    const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
     for (const { output, entryName } of nameImages(items, good)) {
-      tx.outputs.setEntryName(output.itemId, output.imageIndex, entryName);
+      await tx.outputs.setEntryName(output.itemId, output.imageIndex, entryName);
     }
-    return moveBatch(tx, batch, "settling", nowMs());
+    return (await moveBatch(tx, batch, "settling", nowMs())).isMoved;
   });
 }
 

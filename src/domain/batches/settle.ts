@@ -11,9 +11,10 @@ export function settleBatch(
   batchId: string,
   end: { nowMs: number; outputsExpireAtMs: number | null },
 ): Promise<boolean> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
     if (batch?.status !== "settling") return false;
-    return moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs });
+    return (await moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs }))
+      .isMoved;
   });
 }

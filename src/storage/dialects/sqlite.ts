@@ -73,7 +73,7 @@ export function openSqlite(
         }
       }
     },
-    snapshot: (work) => watched(() => reading.transaction(work).deferred()),
+    snapshot: async (work) => watched(() => reading.transaction(work).deferred()),
     integrityProblems: () => {
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");
@@ -107,15 +107,15 @@ function sqliteSession(
   };
   return {
     build: new Kysely<Database>({ dialect: DIALECT }),
-    all: <Row>(query: Compilable<Row>) => {
+    all: async <Row>(query: Compilable<Row>) => {
       const { sql, parameters } = query.compile();
       return watched(() => prepare(sql).all(...parameters)) as Row[];
     },
-    first: <Row>(query: Compilable<Row>) => {
+    first: async <Row>(query: Compilable<Row>) => {
       const { sql, parameters } = query.compile();
       return (watched(() => prepare(sql).get(...parameters)) as Row | undefined) ?? null;
     },
-    run: (query) => {
+    run: async (query) => {
       const { sql, parameters } = query.compile();
       return watched(() => prepare(sql).run(...parameters)).changes;
     },

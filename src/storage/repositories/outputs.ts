@@ -7,9 +7,9 @@ import type { OutputsTable } from "../schema.ts";
 
 export function outputRepository({ build, all, run }: SqlSession): OutputRepository {
   return {
-    insertMany: (outputs) => {
+    insertMany: async (outputs) => {
       for (const output of outputs) {
-        run(
+        await run(
           build.insertInto("outputs").values({
             item_id: output.itemId,
             batch_id: output.batchId,
@@ -26,7 +26,7 @@ export function outputRepository({ build, all, run }: SqlSession): OutputReposit
         );
       }
     },
-    ofBatch: (batchId) => {
+    ofBatch: async (batchId) => {
       const query = build
         .selectFrom("outputs")
         .innerJoin("items", "items.id", "outputs.item_id")
@@ -34,18 +34,18 @@ export function outputRepository({ build, all, run }: SqlSession): OutputReposit
         .where("outputs.batch_id", "=", batchId)
         .orderBy("items.position")
         .orderBy("outputs.image_index");
-      return all(query).map(toRecord);
+      return (await all(query)).map(toRecord);
     },
-    ofItem: (itemId) => {
+    ofItem: async (itemId) => {
       const query = build.selectFrom("outputs").selectAll().where("item_id", "=", itemId);
-      return all(query.orderBy("image_index")).map(toRecord);
+      return (await all(query.orderBy("image_index"))).map(toRecord);
     },
-    removeOfItem: (itemId) => {
-      run(build.deleteFrom("outputs").where("item_id", "=", itemId));
+    removeOfItem: async (itemId) => {
+      await run(build.deleteFrom("outputs").where("item_id", "=", itemId));
     },
-    setEntryName: (itemId, imageIndex, entryName) => {
+    setEntryName: async (itemId, imageIndex, entryName) => {
       const update = build.updateTable("outputs").set({ entry_name: entryName });
-      run(update.where("item_id", "=", itemId).where("image_index", "=", imageIndex));
+      await run(update.where("item_id", "=", itemId).where("image_index", "=", imageIndex));
     },
   };
 }

@@ -4,9 +4,9 @@ import type { SqlSession } from "../dialects/sql-session.ts";
 
 export function referenceRepository({ build, all, run }: SqlSession): ReferenceRepository {
   return {
-    insertMany: (batchId, references) => {
+    insertMany: async (batchId, references) => {
       for (const reference of references) {
-        run(
+        await run(
           build.insertInto("reference_images").values({
             batch_id: batchId,
             source_index: reference.sourceIndex,
@@ -21,14 +21,14 @@ export function referenceRepository({ build, all, run }: SqlSession): ReferenceR
         );
       }
     },
-    ofSource: (batchId, sourceIndex) => {
+    ofSource: async (batchId, sourceIndex) => {
       const query = build
         .selectFrom("reference_images")
         .selectAll()
         .where("batch_id", "=", batchId)
         .where("source_index", "=", sourceIndex)
         .orderBy("ordinal");
-      return all(query).map((row) => ({
+      return (await all(query)).map((row) => ({
         ordinal: row.ordinal,
         referenceId: row.reference_id,
         type: row.type,
