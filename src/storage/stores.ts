@@ -14,12 +14,10 @@ import { usageRepository } from "./repositories/usage.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {
-  const writing = repositoriesOf(database.writer);
-  const reading = repositoriesOf(database.reader);
   return {
-    read: reading,
-    snapshot: (work) => database.snapshot(() => work(reading)),
-    write: (work) => database.transaction(() => work(writing)),
+    read: repositoriesOf(database.reader),
+    snapshot: (work) => database.snapshot((session) => work(repositoriesOf(session))),
+    write: (work) => database.transaction((session) => work(repositoriesOf(session))),
   };
 }
 

@@ -18,17 +18,18 @@ import type {
 } from "../records.ts";
 
 /**
- * What the domain needs from a database. Repositories move rows and decide nothing. All calls are synchronous:
- * a unit of work never waits for anything but the database.
+ * What the domain needs from a database. Repositories move rows and decide nothing. Yes and no are answered as an
+ * object, so that a forgotten `await` does not compile.
  */
 export interface Stores {
   /** Committed state. Reads here never block a writer. */
   readonly read: Repositories;
-  /** Reads that belong together: all of them see the same moment. */
+  /** Reads that belong together: all of them see the same moment. `now` rejects after the end. */
   snapshot<T>(work: (now: Repositories) => Promise<T>): Promise<T>;
   /**
    * Runs the work as one transaction that owns the write lock from its start, and is durable when this resolves.
-   * A throw undoes all of it. Nothing slow belongs inside: no network, no files, no waiting.
+   * A throw undoes all of it. Inside, nothing is awaited but calls of `tx`, one at a time: no network, no files, no
+   * `read` or `write` of the stores. Whatever waits for anything else is undone. `tx` rejects after the end.
    */
   write<T>(work: (tx: Repositories) => Promise<T>): Promise<T>;
 }
@@ -59,7 +60,7 @@ export interface AccountRepository {
   byId(id: string): Promise<AccountRecord | null>;
   byName(name: string): Promise<AccountRecord | null>;
   list(): Promise<AccountRecord[]>;
-  /** Adds to balance and held amount, unless the balance would fall below zero: then false, and nothing changes. */
+  /** Adds to balance and held amount, unless the balance is not enough and would fall below zero: then nothing changes. */
   change(
     id: string,
     change: { balanceMicroUsd: number; heldMicroUsd: number },
@@ -75,7 +76,7 @@ export interface KeyRepository {
 }
 
 export interface LedgerRepository {
-  /** False when an entry with this request id is there already: then nothing changes. */
+  /** `isNew` is false when an entry with this request id is there already: then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
   list(filter: { accountId?: string; batchId?: string }): Promise<LedgerEntry[]>;
 }

@@ -1,18 +1,10 @@
 import { closeSync, openSync } from "node:fs";
 import Sqlite from "better-sqlite3";
-import {
-  type Compilable,
-  DummyDriver,
-  Kysely,
-  SqliteAdapter,
-  SqliteIntrospector,
-  SqliteQueryCompiler,
-} from "kysely";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { notStored, perhapsStored } from "../disk-trouble.ts";
-import type { Database } from "../schema.ts";
-import type { SqlDatabase, SqlSession } from "./sql-session.ts";
+import type { SqlDatabase } from "./sql-session.ts";
+import { inTransactions, sqliteSession } from "./sqlite-session.ts";
 
 /** While the database is opened nothing else waits, so a lock of another process can be waited for in one go. */
 const OPEN_TIMEOUT_MS = 5000;
@@ -40,30 +32,33 @@ export function openSqlite(
   writing.pragma("synchronous = FULL");
   writing.pragma("foreign_keys = ON");
   writing.pragma("busy_timeout = 0");
-  const reading = new Sqlite(file, { timeout: READ_TIMEOUT_MS });
-  reading.pragma("query_only = ON");
-  let broken: Error | null = null;
-  const watched = <T>(work: () => T): T => {
-    try {
-      return work();
-    } catch (error) {
-      if (broken === null && isBroken(error)) {
-        broken = error;
-        onBroken(error);
-      }
-      throw error;
-    }
+  const openReader = () => {
+    const connection = new Sqlite(file, { timeout: READ_TIMEOUT_MS });
+    connection.pragma("query_only = ON");
+    return connection;
   };
-  const writer = sqliteSession(writing);
+  const reading = openReader();
+  let broken: Error | null = null;
+  const watch = (error: unknown) => {
+    if (broken !== null || !isBroken(error)) return;
+    broken = error;
+    onBroken(error);
+  };
+  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch);
+  // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
+  let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
+  const openSnapshots = () => {
+    const connection = openReader();
+    return { connection, read: inTransactions(connection, "BEGIN", watch) };
+  };
   return {
-    writer,
-    reader: sqliteSession(reading, watched),
+    reader: sqliteSession(reading, watch),
     transaction: async (work) => {
-      const attempt = writing.transaction(() => work(writer)).immediate;
       for (let waitedMs = 0; ; waitedMs += BUSY_RETRY_MS) {
-        if (broken !== null) throw notStored(broken);
         try {
-          return watched(attempt);
+          return await write(work, () => {
+            if (broken !== null) throw notStored(broken);
+          });
         } catch (error) {
           if (isFull(error)) throw notStored(error);
           if (isBroken(error)) throw perhapsStored(error);
@@ -73,51 +68,18 @@ export function openSqlite(
         }
       }
     },
-    snapshot: async (work) => watched(() => reading.transaction(work).deferred()),
+    snapshot: async (work) => {
+      snapshots ??= openSnapshots();
+      return snapshots.read(work);
+    },
     integrityProblems: () => {
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");
     },
     close: () => {
+      snapshots?.connection.close();
       reading.close();
       writing.close();
-    },
-  };
-}
-
-const DIALECT = {
-  createAdapter: () => new SqliteAdapter(),
-  createDriver: () => new DummyDriver(),
-  createIntrospector: (db: Kysely<unknown>) => new SqliteIntrospector(db),
-  createQueryCompiler: () => new SqliteQueryCompiler(),
-};
-
-/** `watched` sees what goes wrong in a query; the writer's queries are watched as a transaction. */
-function sqliteSession(
-  connection: Sqlite.Database,
-  watched: <T>(work: () => T) => T = (work) => work(),
-): SqlSession {
-  const statements = new Map<string, Sqlite.Statement>();
-  const prepare = (sql: string) => {
-    const known = statements.get(sql);
-    if (known) return known;
-    const statement = connection.prepare(sql);
-    statements.set(sql, statement);
-    return statement;
-  };
-  return {
-    build: new Kysely<Database>({ dialect: DIALECT }),
-    all: async <Row>(query: Compilable<Row>) => {
-      const { sql, parameters } = query.compile();
-      return watched(() => prepare(sql).all(...parameters)) as Row[];
-    },
-    first: async <Row>(query: Compilable<Row>) => {
-      const { sql, parameters } = query.compile();
-      return (watched(() => prepare(sql).get(...parameters)) as Row | undefined) ?? null;
-    },
-    run: async (query) => {
-      const { sql, parameters } = query.compile();
-      return watched(() => prepare(sql).run(...parameters)).changes;
     },
   };
 }

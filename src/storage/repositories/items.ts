@@ -5,6 +5,7 @@ import type { ItemRepository } from "../../domain/ports/stores.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
+import { inStatements } from "./rows.ts";
 
 export function itemRepository({ build, first, all, run }: SqlSession): ItemRepository {
   const items = () => build.selectFrom("items").selectAll();
@@ -17,12 +18,11 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       .where("lease_token", "=", leaseToken);
   return {
     insertMany: async (batchId, newItems) => {
-      for (const { position, sourceIndex, outputIndex, customId, prompt } of newItems) {
+      const rows = newItems.map(({ position, sourceIndex, outputIndex, customId, prompt }) => {
         const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
-        await run(
-          build.insertInto("items").values({ ...place, custom_id: customId, prompt, status: "pending" }),
-        );
-      }
+        return { ...place, custom_id: customId, prompt, status: "pending" };
+      });
+      for (const some of inStatements(rows)) await run(build.insertInto("items").values(some));
     },
     byCustomId: async (batchId, customId) =>
       toRecordOrNull(await first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),

@@ -4,27 +4,25 @@ import type { OutputRepository } from "../../domain/ports/stores.ts";
 import type { OutputRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { OutputsTable } from "../schema.ts";
+import { inStatements } from "./rows.ts";
 
 export function outputRepository({ build, all, run }: SqlSession): OutputRepository {
   return {
     insertMany: async (outputs) => {
-      for (const output of outputs) {
-        await run(
-          build.insertInto("outputs").values({
-            item_id: output.itemId,
-            batch_id: output.batchId,
-            image_index: output.imageIndex,
-            blob_key: output.blobKey,
-            size_bytes: output.sizeBytes,
-            sha256: output.sha256,
-            crc32: output.crc32,
-            mime_type: output.mimeType,
-            width_px: output.widthPx,
-            height_px: output.heightPx,
-            entry_name: output.entryName,
-          }),
-        );
-      }
+      const rows = outputs.map((output) => ({
+        item_id: output.itemId,
+        batch_id: output.batchId,
+        image_index: output.imageIndex,
+        blob_key: output.blobKey,
+        size_bytes: output.sizeBytes,
+        sha256: output.sha256,
+        crc32: output.crc32,
+        mime_type: output.mimeType,
+        width_px: output.widthPx,
+        height_px: output.heightPx,
+        entry_name: output.entryName,
+      }));
+      for (const some of inStatements(rows)) await run(build.insertInto("outputs").values(some));
     },
     ofBatch: async (batchId) => {
       const query = build

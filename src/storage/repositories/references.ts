@@ -1,25 +1,23 @@
 import type { ImageMimeType } from "../../contract/image-types.ts";
 import type { ReferenceRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+import { inStatements } from "./rows.ts";
 
 export function referenceRepository({ build, all, run }: SqlSession): ReferenceRepository {
   return {
     insertMany: async (batchId, references) => {
-      for (const reference of references) {
-        await run(
-          build.insertInto("reference_images").values({
-            batch_id: batchId,
-            source_index: reference.sourceIndex,
-            ordinal: reference.ordinal,
-            reference_id: reference.referenceId,
-            type: reference.type,
-            mime_type: reference.mimeType,
-            blob_key: reference.blobKey,
-            sha256: reference.sha256,
-            storage_uri: reference.storageUri,
-          }),
-        );
-      }
+      const rows = references.map((reference) => ({
+        batch_id: batchId,
+        source_index: reference.sourceIndex,
+        ordinal: reference.ordinal,
+        reference_id: reference.referenceId,
+        type: reference.type,
+        mime_type: reference.mimeType,
+        blob_key: reference.blobKey,
+        sha256: reference.sha256,
+        storage_uri: reference.storageUri,
+      }));
+      for (const some of inStatements(rows)) await run(build.insertInto("reference_images").values(some));
     },
     ofSource: async (batchId, sourceIndex) => {
       const query = build

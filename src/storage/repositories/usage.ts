@@ -5,11 +5,13 @@ import type { UsageRepository } from "../../domain/ports/stores.ts";
 import type { UsageRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
+import { inStatements } from "./rows.ts";
 
 export function usageRepository({ build, all, first, run }: SqlSession): UsageRepository {
   return {
     insertMany: async (records) => {
-      for (const record of records) await run(build.insertInto("usage_records").values(toRow(record)));
+      const rows = records.map(toRow);
+      for (const some of inStatements(rows)) await run(build.insertInto("usage_records").values(some));
     },
     list: async ({ accountId }) => {
       let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
