@@ -88,6 +88,18 @@ describe("the live view of a service", () => {
     expect(of("images")).toHaveLength(1);
   });
 
+  it("[VIEW-4] does not show a record again that was deleted while it was read", async () => {
+    const service = await startTestService();
+    const batchId = await endedBatch(service, 1);
+    const { flush, rows } = await attach(service);
+    const before = rows().length;
+    service.feed.publish({ type: "batch", batchId, status: "completed" });
+    const reading = flush();
+    service.feed.publish({ type: "batch-gone", batchId });
+    await reading;
+    expect(rows()).toHaveLength(before);
+  });
+
   it("[VIEW-8] tells money, disk, and what waits and runs, while a batch is made", async () => {
     const provider = new FakeProvider();
     const held = gate();

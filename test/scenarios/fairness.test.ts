@@ -126,10 +126,12 @@ describe("the order of work", () => {
 
     mayGo.open();
     let most = 0;
-    service.feed.subscribe(async () => {
+    const unexpected: unknown[] = [];
+    const countRunning = async () => {
       const count = (await running()).length;
       most = Math.max(most, count);
-    });
+    };
+    service.feed.subscribe(() => void countRunning().catch((error) => unexpected.push(error)));
     await expect
       .poll(async () => (await stores.read.batches.byId(late.id))?.status, PATIENCE)
       .toBe("completed");
@@ -138,6 +140,7 @@ describe("the order of work", () => {
     const own = prompts.filter((prompt) => prompt !== "other 1");
     expect(own).toEqual([...waiting.map((_, i) => `waiting ${i + 1}`), "late 1"]);
     expect(most).toBeLessThanOrEqual(BATCHES_IN_HAND + 1);
+    expect(unexpected).toEqual([]);
     expect((await stores.read.batches.byId(other.id))?.status).toBe("completed");
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });

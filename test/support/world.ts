@@ -247,7 +247,7 @@ export class World {
           };
           signal?.addEventListener("abort", onAbort, { once: true });
           if (signal?.aborted) reject(signal.reason);
-          else turn().then(wokeUp);
+          else turn().then(wokeUp, reject);
         }),
     };
   }

@@ -92,7 +92,7 @@ const KINDS = {
     await forever(50, () =>
       exchange((s) => {
         s.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n`);
-        drip(s, "X-a: b\r\n", 500);
+        void drip(s, "X-a: b\r\n", 500);
       }),
     );
   },
@@ -101,7 +101,7 @@ const KINDS = {
     await forever(50, () =>
       exchange((s) => {
         s.write(head("POST", path, "Content-Length: 100000000"));
-        drip(s, " ", 500);
+        void drip(s, " ", 500);
       }),
     );
   },
