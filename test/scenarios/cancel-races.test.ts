@@ -21,11 +21,10 @@ async function race(world: World, model: WorldModel): Promise<string> {
   const { random } = world.turns;
   const prompts = Array.from({ length: 1 + Math.floor(random() * 4) }, (_, i) => `picture ${i}`);
   const creating = world.create(model, prompts, null);
-  await world.turns.run(1);
-  const { batch } = await creating;
-  await world.turns.run(Math.floor(random() * 60));
+  const { batch } = await world.turns.until(creating);
+  await world.turns.run(Math.floor(random() * 120));
   const cancelling = world.cancel(batch.id).catch((error) => error);
-  await world.turns.run(Math.floor(random() * 6));
+  await world.turns.run(Math.floor(random() * 12));
   const again = random() < 0.3 ? world.cancel(batch.id).catch((error) => error) : null;
   await world.turns.run();
   for (const answer of [await cancelling, await again]) {

@@ -146,7 +146,7 @@ describe("a balance", () => {
     );
     // Nothing is settled meanwhile: what is released would pay for more.
     const { scheduler } = world;
-    await scheduler.stop(0);
+    await world.turns.until(scheduler.stop(0));
     await world.turns.run();
     const answers = await Promise.all(creating);
     expect(answers.filter((answer) => answer === "accepted")).toHaveLength(7);
