@@ -31,20 +31,23 @@ export interface NewKey {
 export interface Admin {
   /** The database was not there before. */
   isNew: boolean;
-  accounts(): Account[];
-  account(name: string): Account | null;
+  accounts(): Promise<Account[]>;
+  account(name: string): Promise<Account | null>;
   /** Null when the name is taken. */
   createAccount(account: { name: string; balanceMicroUsd: number }): Promise<Account | null>;
   /** Throws `USAGE` when the account would have more than can be counted exactly. */
   topUp(name: string, amountMicroUsd: number): Promise<Account | null>;
-  keys(): Key[];
+  keys(): Promise<Key[]>;
   /** Makes the account `default` too when the key is for it and it is missing, as the first start would. */
   createKey(key: NewKey): Promise<(Key & { key: string }) | null>;
   /** A running service obeys with its next request. Disabling again keeps the first moment. */
   setKeyDisabled(id: string, isDisabled: boolean): Promise<Key | null>;
-  hasBatch(id: string): boolean;
+  hasBatch(id: string): Promise<boolean>;
   /** In order of time. Entries of the given batches only, or all. */
-  ledger(filter: { accountId?: string | undefined; batchIds?: readonly string[] | undefined }): LedgerLine[];
+  ledger(filter: {
+    accountId?: string | undefined;
+    batchIds?: readonly string[] | undefined;
+  }): Promise<LedgerLine[]>;
   check(): Promise<CheckReport>;
   close(): void;
 }
@@ -85,39 +88,50 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
     accounts: () => stores.read.accounts.list(),
     account: (name) => stores.read.accounts.byName(name),
     createAccount: (account) =>
-      stores.write((tx) => (tx.accounts.byName(account.name) ? null : openAccount(tx, deps, account))),
+      stores.write(async (tx) =>
+        (await tx.accounts.byName(account.name)) ? null : await openAccount(tx, deps, account),
+      ),
     topUp: (name, amountMicroUsd) =>
-      stores.write((tx) => {
-        const account = tx.accounts.byName(name);
+      stores.write(async (tx) => {
+        const account = await tx.accounts.byName(name);
         if (!account) return null;
         requireRoom(account, amountMicroUsd);
-        topUp(tx, deps, account.id, amountMicroUsd);
+        await topUp(tx, deps, account.id, amountMicroUsd);
         return tx.accounts.byId(account.id);
       }),
-    keys: () => stores.snapshot((now) => now.keys.list().map((key) => describeKey(now, key, deps.clock))),
+    keys: () =>
+      stores.snapshot(async (now) => {
+        const keys: Key[] = [];
+        for (const key of await now.keys.list()) keys.push(await describeKey(now, key, deps.clock));
+        return keys;
+      }),
     createKey: ({ accountName, onlyDraws, ...facts }) =>
-      stores.write((tx) => {
+      stores.write(async (tx) => {
         const isDefault = accountName === DEFAULT_ACCOUNT;
         const account = isDefault
-          ? ensureDefaultAccount(tx, deps, onlyDraws)
-          : tx.accounts.byName(accountName);
+          ? await ensureDefaultAccount(tx, deps, onlyDraws)
+          : await tx.accounts.byName(accountName);
         if (!account) return null;
-        const { key, ...record } = issueKey(tx, deps, { ...facts, accountId: account.id });
-        return { ...describeKey(tx, record, deps.clock), key };
+        const { key, ...record } = await issueKey(tx, deps, { ...facts, accountId: account.id });
+        return { ...(await describeKey(tx, record, deps.clock)), key };
       }),
     setKeyDisabled: (id, isDisabled) =>
-      stores.write((tx) => {
-        const before = tx.keys.byId(id);
+      stores.write(async (tx) => {
+        const before = await tx.keys.byId(id);
         if (!before) return null;
         const disabledAtMs = isDisabled ? (before.disabledAtMs ?? deps.clock.nowMs()) : null;
-        tx.keys.setDisabled(id, disabledAtMs);
+        await tx.keys.setDisabled(id, disabledAtMs);
         return describeKey(tx, { ...before, disabledAtMs }, deps.clock);
       }),
-    hasBatch: (id) => stores.read.batches.byId(id) !== null,
+    hasBatch: async (id) => (await stores.read.batches.byId(id)) !== null,
     ledger: ({ accountId, batchIds }) =>
-      stores
-        .snapshot((now) => withBalances(now, now.ledger.list(accountId === undefined ? {} : { accountId })))
-        .filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId))),
+      stores.snapshot(async (now) => {
+        const lines = await withBalances(
+          now,
+          await now.ledger.list(accountId === undefined ? {} : { accountId }),
+        );
+        return lines.filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId)));
+      }),
     check: () => checkAll(data),
     close: () => data.close(),
   };
@@ -159,14 +173,14 @@ function requireRoom({ name, balanceMicroUsd, heldMicroUsd }: Account, amountMic
   throw new ImgbatchError("USAGE", `<usd>: the account ${name} has room for ${room} more at most.`);
 }
 
-function describeKey(now: Repositories, key: ApiKeyRecord, clock: Clock): Key {
-  return { ...key, accountName: nameOf(now, key.accountId), state: keyState(key, clock.nowMs()) };
+async function describeKey(now: Repositories, key: ApiKeyRecord, clock: Clock): Promise<Key> {
+  return { ...key, accountName: await nameOf(now, key.accountId), state: keyState(key, clock.nowMs()) };
 }
 
 /** Needs every entry of each account from its first on. */
-function withBalances(now: Repositories, entries: readonly LedgerEntry[]): LedgerLine[] {
+async function withBalances(now: Repositories, entries: readonly LedgerEntry[]): Promise<LedgerLine[]> {
   const balances = new Map<string, number>();
-  const names = new Map(now.accounts.list().map(({ id, name }) => [id, name]));
+  const names = new Map((await now.accounts.list()).map(({ id, name }) => [id, name]));
   return entries.map((entry) => {
     const balanceMicroUsd = (balances.get(entry.accountId) ?? 0) + entry.balanceChangeMicroUsd;
     balances.set(entry.accountId, balanceMicroUsd);
@@ -175,6 +189,6 @@ function withBalances(now: Repositories, entries: readonly LedgerEntry[]): Ledge
 }
 
 /** Every key has an account: the database sees to it. */
-function nameOf(now: Repositories, accountId: string): string {
-  return now.accounts.byId(accountId)?.name ?? accountId;
+async function nameOf(now: Repositories, accountId: string): Promise<string> {
+  return (await now.accounts.byId(accountId))?.name ?? accountId;
 }

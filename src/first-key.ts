@@ -36,7 +36,8 @@ export async function ensureCredentials(
     },
   );
   await closeToOthers(path, deps.log);
-  const isKnownHere = known !== null && deps.stores.read.keys.bySha256(sha256Hex(known.api_key)) !== null;
+  const isKnownHere =
+    known !== null && (await deps.stores.read.keys.bySha256(sha256Hex(known.api_key))) !== null;
   if (isKnownHere && (known.base_url === options.url || !options.announceUrl)) return known;
   const api_key = isKnownHere ? known.api_key : await makeFirstKey(options, deps);
   const credentials = { base_url: options.url, api_key };
@@ -73,8 +74,8 @@ async function makeFirstKey(
   { config }: CredentialsOptions,
   deps: { stores: Stores; clock: Clock; ids: Ids },
 ): Promise<string> {
-  const { key } = await deps.stores.write((tx) => {
-    const account = ensureDefaultAccount(tx, deps, onlyDraws(config));
+  const { key } = await deps.stores.write(async (tx) => {
+    const account = await ensureDefaultAccount(tx, deps, onlyDraws(config));
     const group = config.groups[0]?.name ?? "default";
     return issueKey(tx, deps, { name: "local", accountId: account.id, group, expiresAtMs: null });
   });

@@ -44,14 +44,14 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
   let tell: (fact: Fact) => void = () => {};
   let openDetail: string | null = null;
 
-  const showDetail = (batchId: string) => {
-    const detail = detailOf(stores, batchId);
-    if (detail !== null) tell({ type: "detail", detail });
+  const showDetail = async (batchId: string) => {
+    const detail = await detailOf(stores, batchId);
+    if (detail !== null && openDetail === batchId) tell({ type: "detail", detail });
   };
   const actions: { [T in Intent["type"]]: (intent: Extract<Intent, { type: T }>) => Promise<void> | void } = {
-    "open-detail": ({ batchId }) => {
+    "open-detail": async ({ batchId }) => {
       openDetail = batchId;
-      showDetail(batchId);
+      await showDetail(batchId);
     },
     "close-detail": () => {
       openDetail = null;
@@ -96,6 +96,10 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
     start: (listener) => {
       tell = listener;
       const changed = new Set<string>();
+      /** Whose records were deleted since the last reading began: what was read of them is not shown. */
+      const gone = new Set<string>();
+      let showing: Promise<void> | null = null;
+      let hasBegun = false;
       let hasMoved = true;
       let failures: { batchId: string; customId: string }[] = [];
       let images = 0;
@@ -105,6 +109,7 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
         if (event.type === "log") return tell({ type: "log", line: event.line });
         if (event.type === "batch-gone") {
           changed.delete(event.batchId);
+          gone.add(event.batchId);
           return tell({ type: "batch-gone", id: event.batchId });
         }
         changed.add(event.batchId);
@@ -113,25 +118,33 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
         if (event.type === "item" && event.status === "failed") failures.push(event);
       });
       tell({ type: "service", facts: deps.facts });
-      tell({ type: "batches", rows: firstRows(stores) });
-      const flush = () => {
+      const show = async () => {
         if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
         images = 0;
-        const rows = [...changed].map((id) => stores.read.batches.byId(id)).filter(isShown);
-        if (rows.length > 0) tell({ type: "batches", rows: rows.map(toRow) });
-        for (const failure of failures.slice(-FAILURES_A_FRAME)) tellFailure(deps, failure, tell);
-        failures = [];
-        if (openDetail !== null && changed.has(openDetail)) showDetail(openDetail);
+        const ids = [...changed];
         changed.clear();
-        const { running, places, isPaused } = deps.queue();
-        if (hasMoved) {
-          const waitingItems = Math.max(0, stores.read.batches.pendingItemCount() - running);
+        gone.clear();
+        const failed = failures.slice(-FAILURES_A_FRAME);
+        failures = [];
+        const isMoved = hasMoved;
+        hasMoved = false;
+        const isDetailOld = openDetail !== null && ids.includes(openDetail);
+        const found = hasBegun ? await changedRows(stores, ids) : await firstRows(stores);
+        const rows = found.filter(({ id }) => !gone.has(id));
+        if (rows.length > 0 || !hasBegun) tell({ type: "batches", rows });
+        hasBegun = true;
+        for (const failure of failed) await tellFailure(deps, failure, tell);
+        if (isDetailOld && openDetail !== null) await showDetail(openDetail);
+        if (isMoved) {
+          const pendingItems = await stores.read.batches.pendingItemCount();
+          const money = await moneyOf(stores);
+          const { running, places, isPaused } = deps.queue();
+          const waitingItems = Math.max(0, pendingItems - running);
           tell({
             type: "vitals",
-            vitals: { ...moneyOf(stores), waitingItems, runningItems: running, places, isPaused },
+            vitals: { ...money, waitingItems, runningItems: running, places, isPaused },
           });
         }
-        hasMoved = false;
         const nowMs = deps.clock.nowMs();
         if (Math.abs(nowMs - diskAtMs) < DISK_EVERY_MS) return;
         diskAtMs = nowMs;
@@ -140,6 +153,13 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
           () => {},
         );
       };
+      const flush = () => {
+        showing ??= show().finally(() => {
+          showing = null;
+        });
+        return showing;
+      };
+      flush().catch(() => {});
       return { flush, stop: unsubscribe };
     },
     perform: async (intent) => {
@@ -148,23 +168,37 @@ export function liveView(deps: LiveViewDeps): DashboardSource {
   };
 }
 
+async function changedRows(stores: Stores, ids: readonly string[]): Promise<BatchRow[]> {
+  const rows: BatchRow[] = [];
+  for (const id of ids) {
+    const batch = await stores.read.batches.byId(id);
+    if (isShown(batch)) rows.push(toRow(batch));
+  }
+  return rows;
+}
+
 /** All that work, and the newest of the others. */
-function firstRows(stores: Stores): BatchRow[] {
-  const working = stores.read.batches.withStatus(["queued", "running", "processing_results", "settling"]);
-  const latest = stores.read.batches.latest(FIRST_ROWS);
+async function firstRows(stores: Stores): Promise<BatchRow[]> {
+  const working = await stores.read.batches.withStatus([
+    "queued",
+    "running",
+    "processing_results",
+    "settling",
+  ]);
+  const latest = await stores.read.batches.latest(FIRST_ROWS);
   const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
   return [...byId.values()].filter(isShown).map(toRow);
 }
 
 /** A line among the errors for an image that could not be made. */
-function tellFailure(
+async function tellFailure(
   { stores, clock }: LiveViewDeps,
   { batchId, customId }: { batchId: string; customId: string },
   tell: (fact: Fact) => void,
-): void {
-  const item = stores.read.items.byCustomId(batchId, customId);
+): Promise<void> {
+  const item = await stores.read.items.byCustomId(batchId, customId);
   if (item?.error == null) return;
-  const name = stores.read.batches.byId(batchId)?.taskName ?? batchId;
+  const name = (await stores.read.batches.byId(batchId))?.taskName ?? batchId;
   const text = `${customId} failed, ${item.error.code}: ${item.error.message} (“${name}”)`;
   tell({ type: "log", line: { atMs: clock.nowMs(), level: "warn", text } });
 }
@@ -191,26 +225,26 @@ function toRow(batch: BatchRecord): BatchRow {
   };
 }
 
-function moneyOf(stores: Stores): { balanceMicroUsd: number; heldMicroUsd: number } {
-  const accounts = stores.read.accounts.list();
+async function moneyOf(stores: Stores): Promise<{ balanceMicroUsd: number; heldMicroUsd: number }> {
+  const accounts = await stores.read.accounts.list();
   const sum = (pick: (account: (typeof accounts)[number]) => number) =>
     accounts.reduce((total, account) => total + pick(account), 0);
   return { balanceMicroUsd: sum((a) => a.balanceMicroUsd), heldMicroUsd: sum((a) => a.heldMicroUsd) };
 }
 
-function detailOf(stores: Stores, batchId: string) {
-  return stores.snapshot((read) => {
-    const batch = read.batches.byId(batchId);
+async function detailOf(stores: Stores, batchId: string) {
+  return stores.snapshot(async (read) => {
+    const batch = await read.batches.byId(batchId);
     if (batch === null) return null;
     const outputs = new Map<number, OutputRecord[]>();
-    for (const output of read.outputs.ofBatch(batchId)) {
+    for (const output of await read.outputs.ofBatch(batchId)) {
       outputs.set(output.itemId, [...(outputs.get(output.itemId) ?? []), output]);
     }
-    const items = read.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
+    const items = await read.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
     return {
       batchId,
       items: items.map((item) => toItemRow(item, outputs.get(item.id) ?? [], batch.price.imageMicroUsd)),
-      history: read.batches.events(batchId).map(({ to, atMs }) => ({ status: to, atMs })),
+      history: (await read.batches.events(batchId)).map(({ to, atMs }) => ({ status: to, atMs })),
     };
   });
 }
@@ -233,8 +267,8 @@ async function showPicture(
   tell: (fact: Fact) => void,
 ): Promise<void> {
   const { batchId, customId, columns, rows } = intent;
-  const item = stores.read.items.byCustomId(batchId, customId);
-  const [output] = item === null ? [] : stores.read.outputs.ofItem(item.id);
+  const item = await stores.read.items.byCustomId(batchId, customId);
+  const [output] = item === null ? [] : await stores.read.outputs.ofItem(item.id);
   if (output === undefined) throw new Error(`${customId} has no image any more.`);
   const bytes = await readIntact(blobs, output);
   const pixels = await toCells(bytes, { columns, rows });

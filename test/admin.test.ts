@@ -29,7 +29,7 @@ describe("accounts", () => {
     await admin.createAccount({ name: "rich", balanceMicroUsd: 5_000_000 });
     await admin.createAccount({ name: "poor", balanceMicroUsd: 0 });
     expect(await admin.topUp("poor", 1)).toMatchObject({ name: "poor", balanceMicroUsd: 1 });
-    expect(admin.ledger({}).map((e) => [e.accountName, e.kind, e.amountMicroUsd])).toEqual([
+    expect((await admin.ledger({})).map((e) => [e.accountName, e.kind, e.amountMicroUsd])).toEqual([
       ["rich", "top_up", 5_000_000],
       ["poor", "top_up", 1],
     ]);
@@ -41,7 +41,7 @@ describe("accounts", () => {
     const { stores } = await openBeside(directory);
     await openBatchRecord(stores, 5);
     const admin = await administer({ directory });
-    expect(admin.accounts()).toMatchObject([{ name: "test", balanceMicroUsd: 940, heldMicroUsd: 60 }]);
+    expect(await admin.accounts()).toMatchObject([{ name: "test", balanceMicroUsd: 940, heldMicroUsd: 60 }]);
   });
 
   it("[ADMIN-4] a name is taken once, and nobody is topped up by a wrong name", async () => {
@@ -50,7 +50,7 @@ describe("accounts", () => {
     const made = await Promise.all([admin.createAccount(account), admin.createAccount(account)]);
     expect(made.filter((one) => one === null)).toHaveLength(1);
     expect(await admin.topUp("A", 1)).toBeNull();
-    expect(admin.accounts()).toMatchObject([{ name: "a", balanceMicroUsd: 7 }]);
+    expect(await admin.accounts()).toMatchObject([{ name: "a", balanceMicroUsd: 7 }]);
   });
 
   it("[ADMIN-4] no account gets more than can be counted exactly, with what is held for it", async () => {
@@ -62,7 +62,7 @@ describe("accounts", () => {
     const refused = admin.topUp("test", room + 1);
     await expect(refused).rejects.toMatchObject({ code: "USAGE", message: /room for \$9007199254\.739991/ });
     expect(await admin.topUp("test", room)).toMatchObject({ balanceMicroUsd: room + 940 });
-    expect(admin.ledger({}).at(-1)).toMatchObject({ kind: "top_up", balanceMicroUsd: room + 940 });
+    expect((await admin.ledger({})).at(-1)).toMatchObject({ kind: "top_up", balanceMicroUsd: room + 940 });
   });
 });
 
@@ -70,13 +70,13 @@ describe("keys", () => {
   it("[ADMIN-2] a key ends when its time has come; disabled is said first", async () => {
     const clock = new FakeClock();
     const admin = await administer({ clock });
-    const stateOf = () => admin.keys().map(({ state }) => state);
+    const stateOf = async () => (await admin.keys()).map(({ state }) => state);
     const made = await admin.createKey(newKey({ expiresAtMs: clock.nowMs() + 1000 }));
     const id = made?.id ?? "";
     clock.advance(999);
-    expect(stateOf()).toEqual(["active"]);
+    expect(await stateOf()).toEqual(["active"]);
     clock.advance(1);
-    expect(stateOf()).toEqual(["expired"]);
+    expect(await stateOf()).toEqual(["expired"]);
     expect(await admin.setKeyDisabled(id, true)).toMatchObject({ state: "disabled" });
     expect(await admin.setKeyDisabled(id, false)).toMatchObject({ state: "expired" });
   });
@@ -102,14 +102,19 @@ describe("the ledger", () => {
     await admin.createAccount({ name: "other", balanceMicroUsd: 3 });
     const second = await openBatchRecord(stores, 1);
     await stores.write((tx) => settleHold(tx, first, 2, 9));
-    const shown = (filter: Parameters<typeof admin.ledger>[0]) =>
-      admin.ledger(filter).map((e) => [e.accountName, e.kind, e.balanceChangeMicroUsd, e.balanceMicroUsd]);
+    const shown = async (filter: Parameters<typeof admin.ledger>[0]) =>
+      (await admin.ledger(filter)).map((e) => [
+        e.accountName,
+        e.kind,
+        e.balanceChangeMicroUsd,
+        e.balanceMicroUsd,
+      ]);
     const ofFirst = [
       ["test", "hold", -60, 940],
       ["test", "capture", 0, 928],
       ["test", "release", 40, 968],
     ];
-    expect(shown({})).toEqual([
+    expect(await shown({})).toEqual([
       ["test", "top_up", 1000, 1000],
       ofFirst[0],
       ["other", "top_up", 3, 3],
@@ -117,9 +122,11 @@ describe("the ledger", () => {
       ofFirst[1],
       ofFirst[2],
     ]);
-    expect(shown({ batchIds: [first.id] })).toEqual(ofFirst);
-    expect(shown({ accountId: admin.account("other")?.id })).toEqual([["other", "top_up", 3, 3]]);
-    expect(shown({ accountId: admin.account("other")?.id, batchIds: [second.id] })).toEqual([]);
+    expect(await shown({ batchIds: [first.id] })).toEqual(ofFirst);
+    expect(await shown({ accountId: (await admin.account("other"))?.id })).toEqual([
+      ["other", "top_up", 3, 3],
+    ]);
+    expect(await shown({ accountId: (await admin.account("other"))?.id, batchIds: [second.id] })).toEqual([]);
   });
 });
 
@@ -136,10 +143,10 @@ describe("a directory that no service has used yet", () => {
     const directory = await tempDir();
     const admin = await administer({ directory });
     const made = await admin.createKey(newKey());
-    expect(admin.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 1_000_000_000 }]);
+    expect(await admin.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 1_000_000_000 }]);
     const service = await startTestService({ data: directory });
-    expect(admin.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 1_000_000_000 }]);
-    expect(admin.keys().map(({ name }) => name)).toEqual(["k", "local"]);
+    expect(await admin.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 1_000_000_000 }]);
+    expect((await admin.keys()).map(({ name }) => name)).toEqual(["k", "local"]);
     for (const key of [made?.key, service.credentials.api_key]) {
       const answer = await service.ask("/models", { headers: { authorization: `Bearer ${key}` } });
       expect(answer.status).toBe(200);
@@ -150,19 +157,19 @@ describe("a directory that no service has used yet", () => {
   it("[ADMIN-5] has no play money where an upstream is to be paid, or where the operator set the balance", async () => {
     const upstream = await administer();
     await upstream.createKey(newKey({ onlyDraws: false }));
-    expect(upstream.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 0 }]);
+    expect(await upstream.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 0 }]);
 
     const directory = await tempDir();
     const own = await administer({ directory });
     await own.createAccount({ name: "default", balanceMicroUsd: 2 });
     await own.createKey(newKey());
     await startTestService({ data: directory });
-    expect(own.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 2 }]);
+    expect(await own.accounts()).toMatchObject([{ name: "default", balanceMicroUsd: 2 }]);
   });
 
   it("[ADMIN-5] a key for an account that is not there makes no account", async () => {
     const admin = await administer();
     expect(await admin.createKey(newKey({ accountName: "nobody" }))).toBeNull();
-    expect([admin.accounts(), admin.keys()]).toEqual([[], []]);
+    expect([await admin.accounts(), await admin.keys()]).toEqual([[], []]);
   });
 });

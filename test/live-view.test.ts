@@ -10,10 +10,11 @@ import { items, MODEL, startTestService, type TestService } from "./support/serv
 type Told<T extends Fact["type"]> = Extract<Fact, { type: T }>;
 
 /** The source over a service, with all that it has told so far. */
-function attach(service: TestService) {
+async function attach(service: TestService) {
   const facts: Fact[] = [];
   const source = liveView(service.view);
   const { flush, stop } = source.start((fact) => facts.push(fact));
+  await flush?.();
   const of = <T extends Fact["type"]>(type: T) => facts.filter((fact): fact is Told<T> => fact.type === type);
   return {
     source,
@@ -48,7 +49,7 @@ describe("the live view of a service", () => {
   it("[VIEW-8] begins with the facts of the service and the batches that it has", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const id = await endedBatch(service);
-    const { of, rows } = attach(service);
+    const { of, rows } = await attach(service);
     expect(of("service")[0]?.facts).toMatchObject({
       url: service.url,
       dataDirectory: service.data,
@@ -71,20 +72,32 @@ describe("the live view of a service", () => {
   it("[VIEW-2] reads a batch once a frame, however often it changed, and not at all in a quiet frame", async () => {
     const service = await startTestService();
     const id = await endedBatch(service, 1);
-    const { flush, of } = attach(service);
-    flush();
+    const { flush, of } = await attach(service);
+    await flush();
     const byId = vi.spyOn(service.view.stores.read.batches, "byId");
     const before = of("batches").length;
     for (let n = 0; n < 100; n++) {
       service.feed.publish({ type: "item", batchId: id, customId: "i1", status: "success" });
     }
-    flush();
+    await flush();
     expect(byId).toHaveBeenCalledTimes(1);
     expect(of("images").at(-1)).toMatchObject({ count: 100 });
     expect(of("batches")).toHaveLength(before + 1);
-    flush();
+    await flush();
     expect(byId).toHaveBeenCalledTimes(1);
     expect(of("images")).toHaveLength(1);
+  });
+
+  it("[VIEW-4] does not show a record again that was deleted while it was read", async () => {
+    const service = await startTestService();
+    const batchId = await endedBatch(service, 1);
+    const { flush, rows } = await attach(service);
+    const before = rows().length;
+    service.feed.publish({ type: "batch", batchId, status: "completed" });
+    const reading = flush();
+    service.feed.publish({ type: "batch-gone", batchId });
+    await reading;
+    expect(rows()).toHaveLength(before);
   });
 
   it("[VIEW-8] tells money, disk, and what waits and runs, while a batch is made", async () => {
@@ -95,39 +108,39 @@ describe("the live view of a service", () => {
       return made(await tinyPng());
     };
     const service = await startTestService({ providers: [provider] });
-    const { flush, vitals, rows } = attach(service);
+    const { flush, vitals, rows } = await attach(service);
     const { id } = await service.submit({ model: MODEL, items: items(5) });
     await vi.waitFor(() => expect(provider.running).toBe(2));
-    flush();
+    await flush();
     expect(vitals()).toMatchObject({ waitingItems: 3, runningItems: 2, places: 2, isPaused: false });
     expect(vitals().heldMicroUsd).toBeGreaterThan(0);
     expect((vitals().heldMicroUsd ?? 0) + (vitals().balanceMicroUsd ?? 0)).toBe(1_000_000_000);
     await vi.waitFor(() => expect(vitals().freeDiskBytes).toBeGreaterThan(0));
     held.open();
     await service.until(id);
-    flush();
+    await flush();
     expect(rows().at(-1)).toMatchObject({ id, status: "completed", successCount: 5 });
     expect(vitals()).toMatchObject({ waitingItems: 0, runningItems: 0, heldMicroUsd: 0 });
   });
 
   it("[VIEW-8] tells each image that could not be made among the errors", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
-    const { flush, of } = attach(service);
+    const { flush, of } = await attach(service);
     await endedBatch(service);
-    flush();
+    await flush();
     const lines = of("log").map(({ line }) => `${line.level} ${line.text}`);
     expect(lines.sort()).toEqual([
       expect.stringContaining("warn i2 failed, SAFETY_BLOCKED: "),
       expect.stringContaining("warn i3 failed, PROVIDER_ITEM_FAILED: "),
     ]);
-    flush();
+    await flush();
     expect(of("log")).toHaveLength(2);
   });
 
   it("[VIEW-5] opens a batch with its history, sizes, costs and errors, and keeps it fresh until it is closed", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const id = await endedBatch(service);
-    const { source, of, flush } = attach(service);
+    const { source, of, flush } = await attach(service);
     await source.perform({ type: "open-detail", batchId: id });
     const detail = of("detail")[0]?.detail;
     expect(detail?.history?.map(({ status }) => status)).toEqual([
@@ -145,18 +158,18 @@ describe("the live view of a service", () => {
     expect(detail?.items[0]?.sizeBytes).toBeGreaterThan(0);
     expect(detail?.items[1]?.error).toContain("SAFETY_BLOCKED");
     service.feed.publish({ type: "batch", batchId: id, status: "completed" });
-    flush();
+    await flush();
     expect(of("detail")).toHaveLength(2);
     await source.perform({ type: "close-detail" });
     service.feed.publish({ type: "batch", batchId: id, status: "completed" });
-    flush();
+    await flush();
     expect(of("detail")).toHaveLength(2);
   });
 
   it("[VIEW-5] shows an image as pixels that fit the cells, and says why it cannot", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const batchId = await endedBatch(service);
-    const { source, of } = attach(service);
+    const { source, of } = await attach(service);
     const cells = { columns: 4, rows: 2 };
     await source.perform({ type: "show-picture", batchId, customId: "i1", ...cells });
     const picture = of("picture")[0]?.picture;
@@ -172,22 +185,22 @@ describe("the live view of a service", () => {
     provider.answer = (_request, signal) =>
       new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     const service = await startTestService({ providers: [provider] });
-    const { source, messages, flush, rows } = attach(service);
+    const { source, messages, flush, rows } = await attach(service);
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     await source.perform({ type: "cancel", batchId: id });
     expect((await service.batch(id)).status).toBe("cancelled");
     expect(messages()).toEqual(["Cancelled. What was finished stays and is billed."]);
-    flush();
+    await flush();
     expect(rows().at(-1)).toMatchObject({ id, status: "cancelled" });
   });
 
   it("[VIEW-4] retries the failed items that may succeed, as a batch that is made at once", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const batchId = await endedBatch(service);
-    const { source, messages, flush, rows } = attach(service);
+    const { source, messages, flush, rows } = await attach(service);
     await source.perform({ type: "retry", batchId });
     expect(messages()).toEqual(["Trying 1 again, as a new batch “foxes”."]);
-    flush();
+    await flush();
     const retried = rows().at(-1)?.id ?? "";
     expect(retried).not.toBe(batchId);
     expect(await service.until(retried)).toMatchObject({ success_count: 1, fail_count: 0 });
@@ -196,17 +209,17 @@ describe("the live view of a service", () => {
   it("[VIEW-4] deletes image files or the record, and shows a deleted record no more", async () => {
     const service = await startTestService();
     const batchId = await endedBatch(service, 1);
-    const { source, flush, rows, of } = attach(service);
+    const { source, flush, rows, of } = await attach(service);
     await source.perform({ type: "delete-outputs", batchId });
-    flush();
+    await flush();
     expect(rows().at(-1)).toMatchObject({ id: batchId, status: "output_deleted" });
     await source.perform({ type: "delete-record", batchId });
     expect(of("batch-gone")).toEqual([{ type: "batch-gone", id: batchId }]);
     const before = rows().length;
     service.feed.publish({ type: "batch", batchId, status: "output_deleted" });
-    flush();
+    await flush();
     expect(rows()).toHaveLength(before);
-    expect(attach(service).rows()).toEqual([]);
+    expect((await attach(service)).rows()).toEqual([]);
     const other = await endedBatch(service, 1);
     expect((await service.ask(`/${other}`, { method: "DELETE" })).status).toBe(204);
     expect(of("batch-gone").at(-1)?.id).toBe(other);
@@ -214,7 +227,7 @@ describe("the live view of a service", () => {
 
   it("[VIEW-4] pauses and resumes the workers, and what cannot be done is thrown in words", async () => {
     const service = await startTestService();
-    const { source, vitals } = attach(service);
+    const { source, vitals } = await attach(service);
     await source.perform({ type: "pause", isPaused: true });
     expect(vitals().isPaused).toBe(true);
     expect(service.view.queue().isPaused).toBe(true);
@@ -227,7 +240,7 @@ describe("the live view of a service", () => {
 
   it("[VIEW-8] shows answered requests by the short name of their key, never the key or the query", async () => {
     const service = await startTestService();
-    const { of, stop } = attach(service);
+    const { of, stop } = await attach(service);
     const key = service.credentials.api_key;
     // Commands ask this before each request of theirs.
     await (await fetch(`${service.url}/healthz`)).text();

@@ -13,7 +13,7 @@ export class DashboardSession {
   readonly #show: (state: DashboardState) => void;
   readonly #nowMs: () => number;
   readonly #waiting: Fact[] = [];
-  readonly #running: { flush?: () => void; stop: () => void };
+  readonly #running: { flush?: () => Promise<void>; stop: () => void };
   readonly #onQuit: () => void;
 
   constructor(
@@ -39,7 +39,7 @@ export class DashboardSession {
 
   /** Shows what has happened since the last frame. Called by the one timer of the view. */
   frame(): void {
-    this.#running.flush?.();
+    this.#running.flush?.().catch((error: unknown) => this.#tellFailure(error));
     const before = this.state;
     const facts = this.#waiting.splice(0);
     const nowMs = this.#nowMs();
@@ -65,9 +65,11 @@ export class DashboardSession {
       this.#onQuit();
       return;
     }
-    this.#source.perform(intent).catch((error: unknown) => {
-      const text = error instanceof Error ? error.message : String(error);
-      this.#waiting.push({ type: "message", text, isError: true });
-    });
+    this.#source.perform(intent).catch((error: unknown) => this.#tellFailure(error));
+  }
+
+  #tellFailure(error: unknown): void {
+    const text = error instanceof Error ? error.message : String(error);
+    this.#waiting.push({ type: "message", text, isError: true });
   }
 }

@@ -34,7 +34,7 @@ export interface DashboardSource {
    * Begins to tell. Events may come at any rate; they are gathered and shown a few times a second. `flush` of the
    * answer is called before each showing, so that a source can read what changed once and not for each change.
    */
-  start(tell: (fact: Fact) => void): { flush?: () => void; stop: () => void };
+  start(tell: (fact: Fact) => void): { flush?: () => Promise<void>; stop: () => void };
   /** Does what was asked; tells the outcome as events. Throws with a message for the person. */
   perform(intent: Intent): Promise<void>;
 }

@@ -17,43 +17,53 @@ interface Deps {
 }
 
 /** Opens an account with a first balance, in micro-dollars. */
-export function openAccount(
+export async function openAccount(
   tx: Repositories,
   deps: Deps,
   account: { name: string; balanceMicroUsd: number },
-): AccountRecord {
+): Promise<AccountRecord> {
   const id = deps.ids.recordId("acct");
   const createdAtMs = deps.clock.nowMs();
-  tx.accounts.insert({ id, name: account.name, createdAtMs });
-  if (account.balanceMicroUsd > 0) topUp(tx, deps, id, account.balanceMicroUsd);
+  await tx.accounts.insert({ id, name: account.name, createdAtMs });
+  if (account.balanceMicroUsd > 0) await topUp(tx, deps, id, account.balanceMicroUsd);
   const { name, balanceMicroUsd } = account;
   return { id, name, balanceMicroUsd, heldMicroUsd: 0, createdAtMs };
 }
 
 /** The account `default`, made when it is missing: with play money when nothing but drawings is made here. */
-export function ensureDefaultAccount(tx: Repositories, deps: Deps, onlyDraws: boolean): AccountRecord {
+export async function ensureDefaultAccount(
+  tx: Repositories,
+  deps: Deps,
+  onlyDraws: boolean,
+): Promise<AccountRecord> {
   const balanceMicroUsd = onlyDraws ? PLAY_MONEY_MICRO_USD : 0;
   return (
-    tx.accounts.byName(DEFAULT_ACCOUNT) ?? openAccount(tx, deps, { name: DEFAULT_ACCOUNT, balanceMicroUsd })
+    (await tx.accounts.byName(DEFAULT_ACCOUNT)) ??
+    (await openAccount(tx, deps, { name: DEFAULT_ACCOUNT, balanceMicroUsd }))
   );
 }
 
 /** Adds money to an account. */
-export function topUp(tx: Repositories, deps: Deps, accountId: string, amountMicroUsd: number): void {
+export async function topUp(
+  tx: Repositories,
+  deps: Deps,
+  accountId: string,
+  amountMicroUsd: number,
+): Promise<void> {
   const requestId = `top_up:${deps.ids.recordId("topup")}`;
   const movement = { requestId, accountId, batchId: null, kind: "top_up" as const, amountMicroUsd };
-  moveMoney(tx, movement, deps.clock.nowMs());
+  await moveMoney(tx, movement, deps.clock.nowMs());
 }
 
 /** Makes a key. The answer holds the key itself: the only time that it is known. */
-export function issueKey(
+export async function issueKey(
   tx: Repositories,
   deps: Deps,
   facts: { name: string; accountId: string; group: string; expiresAtMs: number | null },
-): ApiKeyRecord & { key: string } {
+): Promise<ApiKeyRecord & { key: string }> {
   const key = deps.ids.apiKey();
   const id = deps.ids.recordId("key");
   const { sha256, ...record } = keyRecord(key, { ...facts, id, createdAtMs: deps.clock.nowMs() });
-  tx.keys.insert({ ...record, sha256 });
+  await tx.keys.insert({ ...record, sha256 });
   return { ...record, key };
 }

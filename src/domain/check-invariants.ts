@@ -4,7 +4,7 @@ import { isIntact } from "./downloads/read-intact.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
-import type { AccountRecord, BatchRecord } from "./records.ts";
+import type { AccountRecord, BatchRecord, OutputRecord } from "./records.ts";
 
 export interface CheckReport {
   accounts: number;
@@ -19,26 +19,26 @@ export interface CheckReport {
  * Rules: CHECK-1, CHECK-3.
  */
 export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise<CheckReport> {
-  const { outputs, ...report } = stores.snapshot((now) => {
-    const accounts = now.accounts.list();
-    const batches = now.batches.all();
-    const problems = [
-      ...accounts.flatMap((account) => accountProblems(now, account, batches)),
-      ...batches.flatMap((batch) => [
-        ...moneyProblems(now, batch),
-        ...countProblems(now, batch),
-        ...historyProblems(now, batch),
-      ]),
-    ];
-    const kept = batches.filter((batch) => batch.status !== "output_deleted");
-    const outputs = kept.flatMap((batch) => now.outputs.ofBatch(batch.id));
+  const { outputs, ...report } = await stores.snapshot(async (now) => {
+    const accounts = await now.accounts.list();
+    const batches = await now.batches.all();
+    const problems: string[] = [];
+    for (const account of accounts) problems.push(...(await accountProblems(now, account, batches)));
+    const outputs: OutputRecord[] = [];
+    for (const batch of batches) {
+      problems.push(...(await moneyProblems(now, batch)));
+      problems.push(...(await countProblems(now, batch)));
+      problems.push(...(await historyProblems(now, batch)));
+      if (batch.status === "output_deleted") continue;
+      for (const output of await now.outputs.ofBatch(batch.id)) outputs.push(output);
+    }
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
   for (const output of outputs) {
     const { batchId, blobKey } = output;
     const bytes = await blobs.read(blobKey);
     if (isIntact(output, bytes)) continue;
-    if (stores.read.batches.byId(batchId)?.status === "output_deleted") continue;
+    if ((await stores.read.batches.byId(batchId))?.status === "output_deleted") continue;
     report.problems.push(
       `batch ${batchId}: the image ${blobKey} is ${bytes === null ? "missing" : "damaged"}`,
     );
@@ -46,17 +46,17 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
   return { ...report, images: outputs.length };
 }
 
-function accountProblems(
+async function accountProblems(
   repositories: Repositories,
   account: AccountRecord,
   batches: readonly BatchRecord[],
-): string[] {
-  const entries = repositories.ledger.list({ accountId: account.id });
+): Promise<string[]> {
+  const entries = await repositories.ledger.list({ accountId: account.id });
   const balance = entries.reduce((sum, entry) => sum + entry.balanceChangeMicroUsd, 0);
   const held = entries.reduce((sum, entry) => sum + entry.heldChangeMicroUsd, 0);
   const open = batches.filter((b) => b.accountId === account.id && b.settledAtMs === null);
   const heldForBatches = open.reduce((sum, batch) => sum + batch.holdMicroUsd, 0);
-  const expected = heldForBatches + realtimeHeld(repositories, account.id);
+  const expected = heldForBatches + (await realtimeHeld(repositories, account.id));
   const say = (what: string, is: number, should: number) =>
     is === should ? [] : [`account ${account.name}: ${what} is ${is}, should be ${should} (micro-dollars)`];
   return [
@@ -64,12 +64,12 @@ function accountProblems(
     ...say("held amount", account.heldMicroUsd, held),
     ...say("held amount against unfinished work", held, expected),
     ...(account.balanceMicroUsd < 0 ? [`account ${account.name}: the balance is negative`] : []),
-    ...realtimeMoneyProblems(repositories, account),
+    ...(await realtimeMoneyProblems(repositories, account)),
   ];
 }
 
-function moneyProblems(repositories: Repositories, batch: BatchRecord): string[] {
-  const entries = repositories.ledger.list({ batchId: batch.id });
+async function moneyProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
+  const entries = await repositories.ledger.list({ batchId: batch.id });
   const sumOf = (kind: string) =>
     entries.filter((entry) => entry.kind === kind).reduce((sum, entry) => sum + entry.amountMicroUsd, 0);
   const [hold, capture, release] = [sumOf("hold"), sumOf("capture"), sumOf("release")];
@@ -85,8 +85,8 @@ function moneyProblems(repositories: Repositories, batch: BatchRecord): string[]
   return problems;
 }
 
-function countProblems(repositories: Repositories, batch: BatchRecord): string[] {
-  const counts = repositories.items.countByStatus(batch.id);
+async function countProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
+  const counts = await repositories.items.countByStatus(batch.id);
   const problems: string[] = [];
   const total = counts.pending + counts.success + counts.failed;
   if (total !== batch.itemCount)
@@ -101,8 +101,8 @@ function countProblems(repositories: Repositories, batch: BatchRecord): string[]
 }
 
 /** The history begins with `queued`, every step is an allowed one, and it ends where the batch is. */
-function historyProblems(repositories: Repositories, batch: BatchRecord): string[] {
-  const events = repositories.batches.events(batch.id);
+async function historyProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
+  const events = await repositories.batches.events(batch.id);
   const isAllowed = events.every(({ from, to }, i) => {
     if (i === 0) return from === null && to === "queued";
     if (from === null || from !== events[i - 1]?.to) return false;

@@ -18,9 +18,13 @@ export function keyRecord(
  * guessed key is right. Throws `API_KEY_REQUIRED`, `INVALID_API_KEY` or `API_KEY_DISABLED`.
  * Rule: AUTH-1.
  */
-export function authenticate(repositories: Repositories, key: string | null, nowMs: number): ApiKeyRecord {
+export async function authenticate(
+  repositories: Repositories,
+  key: string | null,
+  nowMs: number,
+): Promise<ApiKeyRecord> {
   if (key === null) throw new ImgbatchError("API_KEY_REQUIRED");
-  const record = repositories.keys.bySha256(sha256Hex(key));
+  const record = await repositories.keys.bySha256(sha256Hex(key));
   if (!record) throw new ImgbatchError("INVALID_API_KEY");
   if (keyState(record, nowMs) !== "active") throw new ImgbatchError("API_KEY_DISABLED");
   return record;

@@ -31,7 +31,7 @@ export async function sweep(
   const { nowMs, dueMs, inputRetentionMs } = options;
   const report: SweepReport = { outputsDeleted: [], inputsDeleted: 0, failures: [] };
   const outputsDue = (afterSeq: number) => stores.read.batches.outputsDue(dueMs, { afterSeq, limit: PAGE });
-  for (const id of eachDue(outputsDue)) {
+  for await (const id of eachDue(outputsDue)) {
     try {
       if (await deleteOutputs(stores, id, nowMs)) report.outputsDeleted.push(id);
       await purgeOutputs(deps, id, nowMs);
@@ -42,7 +42,7 @@ export async function sweep(
   const endedBefore = dueMs - inputRetentionMs;
   const inputsDue = (afterSeq: number) =>
     stores.read.batches.inputsDue(endedBefore, { afterSeq, limit: PAGE });
-  for (const id of inputRetentionMs === 0 ? [] : eachDue(inputsDue)) {
+  for await (const id of inputRetentionMs === 0 ? [] : eachDue(inputsDue)) {
     try {
       await blobs.deleteAll(inputsPrefix(id));
       await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: nowMs }));
@@ -56,9 +56,11 @@ export async function sweep(
 }
 
 /** Page after page, each behind the last batch of the one before: what cannot be deleted is passed, not met again. */
-function* eachDue(page: (afterSeq: number) => readonly { id: string; seq: number }[]): Generator<string> {
+async function* eachDue(
+  page: (afterSeq: number) => Promise<readonly { id: string; seq: number }[]>,
+): AsyncGenerator<string> {
   for (let afterSeq = 0; ; ) {
-    const found = page(afterSeq);
+    const found = await page(afterSeq);
     for (const { id, seq } of found) {
       yield id;
       afterSeq = seq;

@@ -29,7 +29,7 @@ export function countEvents(registry: Registry, feed: Feed): void {
 }
 
 /** What the database holds. Answers the function that reads it again, all of it at one moment. */
-export function gaugeStores(registry: Registry, stores: Stores): () => void {
+export function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
   const registers = [registry];
   const batches = new Gauge({
     name: "imgbatch_batches",
@@ -62,15 +62,18 @@ export function gaugeStores(registry: Registry, stores: Stores): () => void {
     help: "How far the clock has jumped ahead without being believed: nothing is deleted that is due only by this jump",
     registers,
   });
-  return () =>
-    stores.snapshot((now) => {
-      const counts = now.batches.countByStatus();
+  return async () =>
+    stores.snapshot(async (now) => {
+      const counts = await now.batches.countByStatus();
       for (const status of BATCH_STATUSES) batches.set({ status }, counts[status] ?? 0);
-      pending.set(now.batches.pendingItemCount());
-      const heldMicroUsd = now.accounts.list().reduce((sum, account) => sum + account.heldMicroUsd, 0);
+      pending.set(await now.batches.pendingItemCount());
+      const heldMicroUsd = (await now.accounts.list()).reduce(
+        (sum, account) => sum + account.heldMicroUsd,
+        0,
+      );
       held.set(microsToNumber(heldMicroUsd));
-      running.set(now.realtimeHolds.list().length);
-      images.set(now.usage.count());
-      clock.set((now.retentionTime.read()?.aheadMs ?? 0) / 1000);
+      running.set((await now.realtimeHolds.list()).length);
+      images.set(await now.usage.count());
+      clock.set(((await now.retentionTime.read())?.aheadMs ?? 0) / 1000);
     });
 }

@@ -35,7 +35,7 @@ export function createMetrics(deps: MetricsDeps): Metrics {
   return {
     observe,
     answer: async (_request, response) => {
-      readStores();
+      await readStores();
       readProcess();
       await readState();
       const text = await registry.metrics();

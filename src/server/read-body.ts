@@ -48,7 +48,7 @@ export function readBody(
       size += chunk.length;
       if (size > options.maxBytes) return fail(tooLarge(options.maxBytes));
       working = options.add(chunk);
-      if (working) waitFor(working);
+      if (working !== null) waitFor(working);
     };
     const waitFor = (work: Promise<void>) => {
       request.pause();

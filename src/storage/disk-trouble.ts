@@ -2,6 +2,7 @@ import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { CommitUnknown } from "../domain/ports/stores.ts";
 import { isDiskFull, systemCodeOf } from "../kernel/disk-full.ts";
 
 /**
@@ -17,9 +18,9 @@ export function notStored(cause: unknown): ImgbatchError {
 }
 
 /** The same when the disk failed in the middle of a commit: the next start finds it whole, or not at all. */
-export function perhapsStored(cause: unknown): ImgbatchError {
+export function perhapsStored(cause: unknown): CommitUnknown {
   const message = `The service's disk has failed (${systemCodeOf(cause)}): whether this was done is not known until it runs again.`;
-  return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", message, { cause });
+  return new CommitUnknown(message, cause);
 }
 
 /** What says that the disk or its rights are at fault, not the program. */

@@ -15,12 +15,10 @@ import { usageRepository } from "./repositories/usage.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {
-  const writing = repositoriesOf(database.writer);
-  const reading = repositoriesOf(database.reader);
   return {
-    read: reading,
-    snapshot: (work) => database.snapshot(() => work(reading)),
-    write: (work) => database.transaction(() => work(writing)),
+    read: repositoriesOf(database.reader),
+    snapshot: (work) => database.snapshot((session) => work(repositoriesOf(session))),
+    write: (work) => database.transaction((session) => work(repositoriesOf(session))),
   };
 }
 
@@ -38,8 +36,10 @@ function repositoriesOf(session: SqlSession): Repositories {
     realtimeHolds: realtimeHoldRepository(session),
     usage: usageRepository(session),
     retentionTime: retentionTimeRepository(session),
-    touch: () => {
-      session.run(session.build.updateTable("schema_migrations").set((eb) => ({ name: eb.ref("name") })));
+    touch: async () => {
+      await session.run(
+        session.build.updateTable("schema_migrations").set((eb) => ({ name: eb.ref("name") })),
+      );
     },
   };
 }

@@ -15,8 +15,8 @@ export class Admission {
   /** Batch id → its queue. */
   readonly #inHand = new Map<string, BatchQueue>();
   readonly #sizes = new Map<string, number>();
-  /** Queues of which batches may wait in the database. */
-  readonly #waiting = new Set<string>();
+  /** Queues of which batches may wait in the database, with a mark of the last time that one came to wait. */
+  readonly #waiting = new Map<string, object>();
 
   constructor(stores: Stores) {
     this.#stores = stores;
@@ -28,14 +28,15 @@ export class Admission {
 
   /** Takes a batch in hand that was at work before, whatever else is. */
   resume(batch: BatchRecord): void {
-    if (!this.#inHand.has(batch.id)) this.#take(batch);
+    this.#take(batch);
   }
 
   /** Takes a new batch in hand, unless others are before it: then it waits. Answers whether it was taken. */
   enter(batch: BatchRecord): boolean {
+    if (this.has(batch.id)) return true;
     const queue = nameOf(batch);
     if (this.#waiting.has(queue) || this.#isFull(queue)) {
-      this.#waiting.add(queue);
+      this.#waiting.set(queue, {});
       return false;
     }
     this.#take(batch);
@@ -56,24 +57,32 @@ export class Admission {
 
   /** Says that batches of the queue may wait in the database. */
   expect(queue: BatchQueue): void {
-    this.#waiting.add(nameOf(queue));
+    this.#waiting.set(nameOf(queue), {});
   }
 
-  /** Takes the next batches of the queue in hand, as many as there is room for, and answers them. */
-  refill(queue: BatchQueue): BatchRecord[] {
+  /**
+   * Takes the next batches of the queue in hand, as many as there is room for, and answers them. More may wait until
+   * it answers none.
+   */
+  async refill(queue: BatchQueue): Promise<BatchRecord[]> {
     const name = nameOf(queue);
-    if (!this.#waiting.has(name) || this.#isFull(name)) return [];
-    // Of so many, those that are in hand already leave enough for every free place.
-    const first = this.#stores.read.batches.waiting(queue, BATCHES_IN_HAND);
-    const taken: BatchRecord[] = [];
-    for (const batch of first) {
-      if (this.has(batch.id)) continue;
-      if (this.#isFull(name)) return taken;
-      this.#take(batch);
-      taken.push(batch);
+    for (;;) {
+      const mark = this.#waiting.get(name);
+      if (mark === undefined || this.#isFull(name)) return [];
+      // Of so many, those that are in hand already leave enough for every free place.
+      const first = await this.#stores.read.batches.waiting(queue, BATCHES_IN_HAND);
+      const taken: BatchRecord[] = [];
+      for (const batch of first) {
+        if (this.has(batch.id)) continue;
+        if (this.#isFull(name)) return taken;
+        this.#take(batch);
+        taken.push(batch);
+      }
+      // A batch that came to wait during the look may be missing in it.
+      const isAll = first.length < BATCHES_IN_HAND && this.#waiting.get(name) === mark;
+      if (isAll) this.#waiting.delete(name);
+      if (isAll || taken.length > 0) return taken;
     }
-    if (first.length < BATCHES_IN_HAND) this.#waiting.delete(name);
-    return taken;
   }
 
   #isFull(queue: string): boolean {
@@ -81,6 +90,7 @@ export class Admission {
   }
 
   #take({ id, provider, apiKeyId }: BatchRecord): void {
+    if (this.#inHand.has(id)) return;
     const queue = { provider, apiKeyId };
     this.#inHand.set(id, queue);
     this.#sizes.set(nameOf(queue), (this.#sizes.get(nameOf(queue)) ?? 0) + 1);

@@ -20,7 +20,7 @@ export async function advanceBatch(
   const { stores, feed, clock } = deps;
   const nowMs = () => clock.nowMs();
   for (;;) {
-    const status = stores.read.batches.byId(batchId)?.status ?? null;
+    const status = (await stores.read.batches.byId(batchId))?.status ?? null;
     const reached = isHeld() ? null : await step(status);
     if (reached === null) return status;
     feed.publish({ type: "batch", batchId, status: reached });

@@ -18,8 +18,8 @@ export async function closeJob(
   { unknownMeansGone, signal }: { unknownMeansGone: boolean; signal: AbortSignal },
 ): Promise<boolean> {
   const { upstreamJobs, batches } = deps.stores.read;
-  const job = upstreamJobs.ofBatch(batchId);
-  const batch = batches.byId(batchId);
+  const job = await upstreamJobs.ofBatch(batchId);
+  const batch = await batches.byId(batchId);
   if (!job || job.closedAtMs !== null || !batch || !isTerminal(batch.status)) return true;
   if (batch.provider !== provider.name) return true;
   const name = job.upstreamName ?? (await provider.find(job.jobId, inTime(signal)));

@@ -14,7 +14,7 @@ export async function buildImageRequest(
   batch: BatchRecord,
   item: ItemRecord,
 ): Promise<ImageRequest> {
-  const references = deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
+  const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
   return {
     model: batch.model,
     prompt: item.prompt,

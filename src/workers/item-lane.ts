@@ -62,7 +62,7 @@ export class ItemLane implements WorkLane {
   }
 
   /** Nothing is left behind at a provider that makes one image a call. */
-  start(): void {}
+  async start(): Promise<void> {}
 
   add(batch: BatchRecord): void {
     const idle = { running: new Set<AbortController>(), waiting: null, waitedForMs: 0, isHeld: false };
@@ -159,10 +159,10 @@ export class ItemLane implements WorkLane {
   #claim({ batch: { id: batchId }, waitedForMs }: ActiveBatch): Promise<LeasedItem | null> {
     const nowMs = Math.max(this.#deps.clock.nowMs(), waitedForMs);
     const token = this.#deps.ids.leaseToken();
-    return this.#deps.stores.write((tx) => {
+    return this.#deps.stores.write(async (tx) => {
       // Asked inside the transaction: a batch that was cancelled a moment ago starts nothing any more.
-      if (tx.batches.byId(batchId)?.status !== "running") return null;
-      const item = tx.items.claim(batchId, { token, nowMs });
+      if ((await tx.batches.byId(batchId))?.status !== "running") return null;
+      const item = await tx.items.claim(batchId, { token, nowMs });
       return item && { ...item, leaseToken: token };
     });
   }
@@ -195,12 +195,15 @@ export class ItemLane implements WorkLane {
     const { id, apiKeyId } = active.batch;
     this.#turns.delete(apiKeyId, id);
     if (!this.#isActive(active)) return;
-    const { items } = this.#deps.stores.read;
-    const dueMs = items.nextDueMs(id);
     active.waitedForMs = 0;
+    const { items } = this.#deps.stores.read;
+    const dueMs = await items.nextDueMs(id);
+    if (this.#stopping.signal.aborted || !this.#isActive(active)) return;
     if (dueMs !== null) return this.#wait(active, dueMs);
     if (active.running.size > 0) return;
-    if (items.countByStatus(id).pending > 0) {
+    const { pending } = await items.countByStatus(id);
+    if (!this.#isActive(active)) return;
+    if (pending > 0) {
       // Nobody works on them here: their leases could not be given back.
       await this.#deps.stores.write((tx) => tx.items.dropLeases(id));
       this.#offerTurn(active);

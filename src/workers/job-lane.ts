@@ -38,6 +38,8 @@ export class JobLane implements WorkLane {
   readonly #stopping = new AbortController();
   /** Batches whose upstream is being told that they have ended. */
   readonly #telling = new Map<string, Promise<void>>();
+  /** The last attempt for each batch to tell its upstream, while it goes on. */
+  readonly #closing = new Map<string, Promise<boolean>>();
   #isPaused = false;
 
   constructor(deps: WorkerDeps, provider: JobProvider, onBatchIdle: (batchId: string) => void) {
@@ -57,8 +59,8 @@ export class JobLane implements WorkLane {
     if (!isPaused) this.#fill();
   }
 
-  start(): void {
-    for (const { batchId } of this.#deps.stores.read.upstreamJobs.openOfEnded())
+  async start(): Promise<void> {
+    for (const { batchId } of await this.#deps.stores.read.upstreamJobs.openOfEnded())
       this.#keepTelling(batchId, 0);
   }
 
@@ -146,8 +148,16 @@ export class JobLane implements WorkLane {
     }
   }
 
+  /** One attempt after the other for each batch: the next sees what came of the last, and does not tell it twice. */
   #close(batchId: string, options: { unknownMeansGone: boolean }): Promise<boolean> {
-    return closeJob(this.#deps, this.provider, batchId, { ...options, signal: this.#stopping.signal });
+    const attempt = () =>
+      closeJob(this.#deps, this.provider, batchId, { ...options, signal: this.#stopping.signal });
+    const last = this.#closing.get(batchId);
+    const closing = (last === undefined ? attempt() : last.then(attempt, attempt)).finally(() => {
+      if (this.#closing.get(batchId) === closing) this.#closing.delete(batchId);
+    });
+    this.#closing.set(batchId, closing);
+    return closing;
   }
 
   #keepTelling(batchId: string, delayMs: number): void {

@@ -13,11 +13,11 @@ const STOPPED_LATELY_MS = 24 * 3_600_000;
  */
 export async function recover(deps: WorkerDeps): Promise<void> {
   const leases = await deps.stores.write((tx) => tx.items.dropLeases());
-  const begun = deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
-  const stopped = deps.stores.read.batches.stoppedSince(deps.clock.nowMs() - STOPPED_LATELY_MS);
+  const begun = await deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
+  const stopped = await deps.stores.read.batches.stoppedSince(deps.clock.nowMs() - STOPPED_LATELY_MS);
   let orphans = 0;
   for (const { id } of [...begun, ...stopped]) {
-    const known = new Set(deps.stores.read.outputs.ofBatch(id).map((output) => output.blobKey));
+    const known = new Set((await deps.stores.read.outputs.ofBatch(id)).map((output) => output.blobKey));
     for (const key of await deps.blobs.list(outputsPrefix(id))) {
       if (known.has(key)) continue;
       await deps.blobs.delete(key);
@@ -25,7 +25,7 @@ export async function recover(deps: WorkerDeps): Promise<void> {
     }
   }
   await removeUnknownInputs(deps);
-  const queued = deps.stores.read.batches.countByStatus().queued ?? 0;
+  const queued = (await deps.stores.read.batches.countByStatus()).queued ?? 0;
   if (begun.length + queued + orphans > 0) {
     deps.log.info("continuing after the last run", { batches: begun.length + queued, leases, orphans });
   }
@@ -35,6 +35,6 @@ export async function recover(deps: WorkerDeps): Promise<void> {
 async function removeUnknownInputs(deps: WorkerDeps): Promise<void> {
   const ids = new Set((await deps.blobs.list("inputs/")).map((key) => key.split("/")[1] ?? ""));
   for (const id of ids) {
-    if (deps.stores.read.batches.byId(id) === null) await deps.blobs.deleteAll(`inputs/${id}/`);
+    if ((await deps.stores.read.batches.byId(id)) === null) await deps.blobs.deleteAll(`inputs/${id}/`);
   }
 }

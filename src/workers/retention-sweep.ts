@@ -50,14 +50,14 @@ async function lookAndSweep(
   const { stores, clock, log, feed } = deps;
   const nowMs = clock.nowMs();
   const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs);
-  const { before, now } = await stores.write((tx) => {
-    const before = tx.retentionTime.read() ?? {
-      seenMs: tx.batches.lastEventMs() ?? nowMs,
+  const { before, now } = await stores.write(async (tx) => {
+    const before = (await tx.retentionTime.read()) ?? {
+      seenMs: (await tx.batches.lastEventMs()) ?? nowMs,
       aheadMs: 0,
       jumpedAtMs: 0,
     };
     const now = lookAtClock(before, { nowMs, elapsedMs: elapsedMs ?? 0 }, retentionMs);
-    tx.retentionTime.write(now);
+    await tx.retentionTime.write(now);
     return { before, now };
   });
   const isSteady = elapsedMs !== null && Math.abs(nowMs - before.seenMs - elapsedMs) < CLOCK_JUMP_MS;

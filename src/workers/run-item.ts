@@ -81,8 +81,8 @@ async function giveBack(
 ): Promise<ItemOutcome> {
   // Without a pause there is no time to compare with a clock that may have been set back by then.
   const notBeforeMs = delayMs === 0 ? 0 : deps.clock.nowMs() + delayMs;
-  const isOurs = await deps.stores.write((tx) =>
-    tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, attempts }),
+  const isOurs = await deps.stores.write(
+    async (tx) => (await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, attempts })).isOurs,
   );
   return isOurs ? "retry" : "lost";
 }

@@ -34,12 +34,12 @@ export async function runJob(
 
 function leaseAll(deps: WorkerDeps, batchId: string): Promise<LeasedItem[]> {
   const nowMs = deps.clock.nowMs();
-  return deps.stores.write((tx) => {
+  return deps.stores.write(async (tx) => {
     const leased: LeasedItem[] = [];
-    if (tx.batches.byId(batchId)?.status !== "running") return leased;
+    if ((await tx.batches.byId(batchId))?.status !== "running") return leased;
     for (;;) {
       const token = deps.ids.leaseToken();
-      const item = tx.items.claim(batchId, { token, nowMs });
+      const item = await tx.items.claim(batchId, { token, nowMs });
       if (!item) return leased;
       leased.push({ ...item, leaseToken: token });
     }
@@ -54,14 +54,14 @@ async function findOrSubmit(
   items: readonly LeasedItem[],
   signal: AbortSignal,
 ): Promise<string | ProviderError | null> {
-  const known = deps.stores.read.upstreamJobs.ofBatch(batch.id);
+  const known = await deps.stores.read.upstreamJobs.ofBatch(batch.id);
   if (known?.upstreamName) return known.upstreamName;
   const jobId = known?.jobId ?? deps.ids.recordId("job");
   if (!known) {
     const job = { batchId: batch.id, jobId, upstreamName: null, createdAtMs: deps.clock.nowMs() };
-    const isWanted = await deps.stores.write((tx) => {
-      if (tx.batches.byId(batch.id)?.status !== "running") return false;
-      tx.upstreamJobs.insert(job);
+    const isWanted = await deps.stores.write(async (tx) => {
+      if ((await tx.batches.byId(batch.id))?.status !== "running") return false;
+      await tx.upstreamJobs.insert(job);
       return true;
     });
     if (!isWanted) return null;

@@ -75,40 +75,29 @@ export class Scheduler {
     await recover(this.#deps);
     const { batches } = this.#deps.stores.read;
     const breathe = everySoOften(WAKES_AT_ONCE);
-    for (const batch of batches.unmadeByOthers([...this.#lanes.keys()])) {
+    for (const batch of await batches.unmadeByOthers([...this.#lanes.keys()])) {
       await this.#handOver(batch);
       await breathe();
     }
     this.#isRunning = true;
-    for (const batch of batches.withStatus(["running", "processing_results", "settling"])) {
+    for (const batch of await batches.withStatus(["running", "processing_results", "settling"])) {
       this.#admission.resume(batch);
       this.wake(batch.id);
       await breathe();
     }
-    for (const queue of batches.waitingQueues()) {
+    for (const queue of await batches.waitingQueues()) {
       this.#admission.expect(queue);
-      this.#refill(queue);
+      await this.#takeNext(queue);
       await breathe();
     }
-    for (const lane of this.#lanes.values()) lane.start();
+    for (const lane of this.#lanes.values()) await lane.start();
   }
 
   /** Says that a batch may have something to do: it is new, or an item of it has ended. */
   wake(batchId: string): void {
-    if (!this.#isRunning || this.#cancelling.has(batchId) || !this.#takeInHand(batchId)) return;
-    const current = this.#advancing.get(batchId);
-    if (current) {
-      current.again = true;
-      return;
-    }
-    this.#advancing.set(batchId, { again: false });
-    const work = this.#advance(batchId).finally(() => {
-      this.#work.delete(work);
-      const { again } = this.#advancing.get(batchId) ?? { again: false };
-      this.#advancing.delete(batchId);
-      if (again) this.wake(batchId);
-    });
-    this.#work.add(work);
+    if (!this.#isRunning || this.#cancelling.has(batchId)) return;
+    if (this.#admission.has(batchId)) this.#beginToAdvance(batchId);
+    else this.#track(this.#takeInHand(batchId));
   }
 
   /**
@@ -144,20 +133,40 @@ export class Scheduler {
     this.#isRunning = false;
     this.#stopping.abort();
     await Promise.all([...this.#lanes.values()].map((lane) => lane.stop(graceMs)));
-    await Promise.allSettled([...this.#work]);
+    while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
 
-  /** Answers whether the batch is in hand; one that waits for its turn, or has ended, is not. */
-  #takeInHand(batchId: string): boolean {
-    if (this.#admission.has(batchId)) return true;
+  #track(work: Promise<void>): void {
+    const tracked = work.finally(() => this.#work.delete(tracked));
+    this.#work.add(tracked);
+  }
+
+  /** Begins with a new batch; not with one that waits for its turn, or has ended. */
+  async #takeInHand(batchId: string): Promise<void> {
     try {
-      const batch = this.#deps.stores.read.batches.byId(batchId);
-      return batch !== null && !isTerminal(batch.status) && this.#admission.enter(batch);
+      const batch = await this.#deps.stores.read.batches.byId(batchId);
+      if (batch === null || isTerminal(batch.status) || !this.#isRunning) return;
+      if (this.#admission.enter(batch)) this.#beginToAdvance(batchId);
     } catch (error) {
       const facts = { batch: batchId, error: String(error) };
       this.#later("batch could not be looked up; trying again", facts, () => this.wake(batchId));
-      return false;
     }
+  }
+
+  /** Begins with a batch in hand; one that is being advanced is looked at once more. */
+  #beginToAdvance(batchId: string): void {
+    const current = this.#advancing.get(batchId);
+    if (current) {
+      current.again = true;
+      return;
+    }
+    this.#advancing.set(batchId, { again: false });
+    const work = this.#advance(batchId).finally(() => {
+      const { again } = this.#advancing.get(batchId) ?? { again: false };
+      this.#advancing.delete(batchId);
+      if (again) this.wake(batchId);
+    });
+    this.#track(work);
   }
 
   async #advance(batchId: string): Promise<void> {
@@ -179,7 +188,8 @@ export class Scheduler {
   }
 
   async #makeImages(batchId: string): Promise<void> {
-    const batch = this.#deps.stores.read.batches.byId(batchId);
+    const batch = await this.#deps.stores.read.batches.byId(batchId);
+    if (this.#cancelling.has(batchId)) return;
     if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
     const lane = this.#lanes.get(batch.provider);
     if (lane) return lane.add(batch);
@@ -191,10 +201,10 @@ export class Scheduler {
   async #handOver(batch: BatchRecord): Promise<void> {
     const heir = [...this.#lanes.values()].find((lane) => lane.provider.serves(batch.model));
     if (!heir) return this.#failUnmakeable(batch.id);
-    await this.#deps.stores.write((tx) => {
-      if (!UNMADE.includes(tx.batches.byId(batch.id)?.status ?? "completed")) return;
-      tx.upstreamJobs.remove(batch.id);
-      tx.batches.update(batch.id, { provider: heir.provider.name });
+    await this.#deps.stores.write(async (tx) => {
+      if (!UNMADE.includes((await tx.batches.byId(batch.id))?.status ?? "completed")) return;
+      await tx.upstreamJobs.remove(batch.id);
+      await tx.batches.update(batch.id, { provider: heir.provider.name });
     });
     const facts = { batch: batch.id, from: batch.provider, to: heir.provider.name };
     this.#deps.log.warn("the provider of a batch is not configured any more; another one takes over", facts);
@@ -215,9 +225,16 @@ export class Scheduler {
   }
 
   #refill(queue: BatchQueue): void {
-    if (!this.#isRunning) return;
+    if (this.#isRunning) this.#track(this.#takeNext(queue));
+  }
+
+  async #takeNext(queue: BatchQueue): Promise<void> {
     try {
-      for (const { id } of this.#admission.refill(queue)) this.wake(id);
+      for (;;) {
+        const taken = await this.#admission.refill(queue);
+        if (taken.length === 0) return;
+        for (const { id } of taken) this.wake(id);
+      }
     } catch (error) {
       const facts = { error: String(error) };
       this.#later("the next batches could not be looked up; trying again", facts, () => this.#refill(queue));

@@ -4,8 +4,8 @@ import type { BatchRecord } from "../domain/records.ts";
 /** Where the items of running batches are made, one lane per provider. */
 export interface WorkLane {
   readonly provider: ImageProvider;
-  /** Continues what an earlier process left behind at the provider. Does not wait for it. */
-  start(): void;
+  /** Continues what an earlier process left behind at the provider. Does not wait for its end. */
+  start(): Promise<void>;
   /** What it works on now, and how much of it at once at most: items, or jobs of whole batches. */
   readonly load: { running: number; places: number };
   /** While paused nothing new is begun; what runs goes on. */

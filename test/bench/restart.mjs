@@ -67,18 +67,18 @@ async function prepare({ idle, killed, backlog }) {
   });
   await cp(killed, backlog, { recursive: true });
   const { stores, close } = await openDataDirectory(backlog);
-  const [first] = stores.read.batches.all();
+  const [first] = await stores.read.batches.all();
   const ids = Array.from({ length: BACKLOG }, () => randomIds.batchId());
   const item = { sourceIndex: 0, outputIndex: 0, position: 0, customId: "a", prompt: "a picture" };
   while (ids.length > 0) {
-    await stores.write((tx) => {
+    await stores.write(async (tx) => {
       for (const id of ids.splice(0, 500)) {
-        openBatch(
+        await openBatch(
           tx,
           { ...first, id, status: "queued", itemCount: 1, holdMicroUsd: 1, estimatedMicroUsd: 1 },
           Date.now(),
         );
-        tx.items.insertMany(id, [item]);
+        await tx.items.insertMany(id, [item]);
       }
     });
   }

@@ -164,8 +164,8 @@ describe("a running service", () => {
   it("[ADMIN-3] refuses a key that has expired, which enabling does not change", async () => {
     const { call } = await serve();
     const { stores } = await openBeside(data);
-    const { id, key } = await stores.write((tx) => {
-      const accountId = tx.accounts.byName("default")?.id ?? "";
+    const { id, key } = await stores.write(async (tx) => {
+      const accountId = (await tx.accounts.byName("default"))?.id ?? "";
       const facts = { name: "old", accountId, group: "default", expiresAtMs: Date.now() - 1 };
       return issueKey(tx, { clock: systemClock, ids: randomIds }, facts);
     });

@@ -15,7 +15,7 @@ function begin(perform: (intent: Intent) => Promise<void> = async () => {}) {
     abilities: ALL_ABILITIES,
     start: (listener) => {
       tell = listener;
-      return { flush: () => counts.flushes++, stop: () => counts.stops++ };
+      return { flush: async () => void counts.flushes++, stop: () => counts.stops++ };
     },
     perform: (intent) => {
       asked.push(intent);

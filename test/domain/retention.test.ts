@@ -67,12 +67,12 @@ describe("retention", () => {
   it("[KEEP-4] an idempotency key lives a year longer than the record of its batch", async () => {
     const { clock, service, id, stores, blobs } = await endedBatch();
     await service.ask(`/${id}`, { method: "DELETE" });
-    const keyId = stores.read.batches.byId(id)?.apiKeyId ?? "";
+    const keyId = (await stores.read.batches.byId(id))?.apiKeyId ?? "";
     const sweepAt = (ms: number) =>
       sweep({ stores, blobs }, { ...at(clock.nowMs() + ms), inputRetentionMs: 0 });
     await sweepAt(365 * 24 * HOUR_MS);
-    expect(stores.read.idempotency.find(keyId, "k")).not.toBeNull();
+    expect(await stores.read.idempotency.find(keyId, "k")).not.toBeNull();
     await sweepAt(365 * 24 * HOUR_MS + 1);
-    expect(stores.read.idempotency.find(keyId, "k")).toBeNull();
+    expect(await stores.read.idempotency.find(keyId, "k")).toBeNull();
   });
 });

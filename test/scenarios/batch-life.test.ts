@@ -14,7 +14,7 @@ describe("the life of a batch", () => {
     const { id } = await service.submit({ model: MODEL, items: items(3) });
     await service.until(id);
     const { stores } = await openBeside(service.data);
-    const history = stores.read.batches.events(id).map((event) => event.to);
+    const history = (await stores.read.batches.events(id)).map((event) => event.to);
     expect(history).toEqual(["queued", "running", "processing_results", "settling", "completed"]);
   });
 
@@ -37,13 +37,13 @@ describe("the life of a batch", () => {
       actual_cost: 0.1005,
     });
     const { stores, blobs } = await openBeside(service.data);
-    const entries = stores.read.ledger.list({ batchId: created.id });
+    const entries = await stores.read.ledger.list({ batchId: created.id });
     expect(entries.map((e) => [e.kind, e.amountMicroUsd])).toEqual([
       ["hold", 160_800],
       ["capture", 100_500],
       ["release", 60_300],
     ]);
-    const account = stores.read.accounts.byName("default");
+    const account = await stores.read.accounts.byName("default");
     expect(account).toMatchObject({ balanceMicroUsd: 1_000_000_000 - 100_500, heldMicroUsd: 0 });
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });

@@ -21,18 +21,17 @@ async function race(world: World, model: WorldModel): Promise<string> {
   const { random } = world.turns;
   const prompts = Array.from({ length: 1 + Math.floor(random() * 4) }, (_, i) => `picture ${i}`);
   const creating = world.create(model, prompts, null);
-  await world.turns.run(1);
-  const { batch } = await creating;
-  await world.turns.run(Math.floor(random() * 60));
+  const { batch } = await world.turns.until(creating);
+  await world.turns.run(Math.floor(random() * 120));
   const cancelling = world.cancel(batch.id).catch((error) => error);
-  await world.turns.run(Math.floor(random() * 6));
+  await world.turns.run(Math.floor(random() * 12));
   const again = random() < 0.3 ? world.cancel(batch.id).catch((error) => error) : null;
   await world.turns.run();
   for (const answer of [await cancelling, await again]) {
     if (answer) expect(answer).toMatchObject({ code: "BATCH_IMAGE_CANCEL_FAILED" });
   }
-  checkFeed(world, batch.id);
-  return world.stores.read.batches.byId(batch.id)?.status ?? "";
+  await checkFeed(world, batch.id);
+  return (await world.stores.read.batches.byId(batch.id))?.status ?? "";
 }
 
 describe("a cancellation that races the work", () => {
@@ -73,14 +72,13 @@ describe("a cancellation that races the work", () => {
     for (let seed = SEED; seed < SEED + 20; seed++) {
       const world = await World.begin(await memoryDir(), seed, 10_000_000);
       const creating = world.create("one-by-one", ["a", "b", "c"], null);
-      await world.turns.run(1);
-      const { batch } = await creating;
-      const status = () => world.stores.read.batches.byId(batch.id)?.status;
-      while (status() !== "processing_results") await world.turns.run(1);
+      const { batch } = await world.turns.until(creating);
+      const status = async () => (await world.stores.read.batches.byId(batch.id))?.status;
+      while ((await status()) !== "processing_results") await world.turns.run(1);
       const cancelling = world.cancel(batch.id);
       await world.turns.run();
       await cancelling;
-      expect(status()).toBe("cancelled");
+      expect(await status()).toBe("cancelled");
       await checkEnd(world);
       await world.end();
     }

@@ -27,7 +27,7 @@ async function expectSound(service: TestService, id: string, count: number) {
   expect(batch.settled_at).toBeGreaterThanOrEqual(batch.created_at);
   expect(batch.expires_at).toBeGreaterThanOrEqual((batch.settled_at ?? 0) + 71 * 3600);
   const { stores, blobs } = await openBeside(service.data);
-  for (const { atMs } of stores.read.batches.events(id)) {
+  for (const { atMs } of await stores.read.batches.events(id)) {
     expect(Math.floor(atMs / 1000)).toBeGreaterThanOrEqual(batch.created_at);
   }
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
@@ -204,7 +204,7 @@ describe("a clock that is set", () => {
     const { stores } = await openBeside(service.data);
     const { issueKey } = await import("../../src/domain/accounts.ts");
     const { randomIds } = await import("../../src/kernel/ids.ts");
-    const account = stores.read.accounts.byName("default")?.id ?? "";
+    const account = (await stores.read.accounts.byName("default"))?.id ?? "";
     const expiresAtMs = clock.nowMs() + HOUR_MS;
     const facts = { name: "k", accountId: account, group: "default", expiresAtMs };
     const { key } = await stores.write((tx) => issueKey(tx, { clock, ids: randomIds }, facts));

@@ -74,7 +74,7 @@ async function finished(): Promise<{
   const { id } = await service.submit({ model: MODEL, items: items(3) });
   await service.until(id);
   const beside = await openBeside(service.data);
-  const outputs = [...beside.stores.read.outputs.ofBatch(id)];
+  const outputs = [...(await beside.stores.read.outputs.ofBatch(id))];
   // Whoever closes last leaves everything in the one file of the database.
   beside.close();
   return { service, id, outputs, path: (i) => join(service.data, "blobs", outputs[i]?.blobKey ?? "") };
@@ -119,7 +119,7 @@ describe("a stored image with", () => {
     const { id } = await service.submit({ model: MODEL, items: items(5) });
     await service.until(id);
     const { stores } = await openBeside(service.data);
-    const last = stores.read.outputs.ofBatch(id).at(-1)?.blobKey ?? "";
+    const last = (await stores.read.outputs.ofBatch(id)).at(-1)?.blobKey ?? "";
     const answer = await service.ask(`/${id}/download`);
     expect(answer.status).toBe(200);
     const reader = answer.body?.getReader();
@@ -150,9 +150,9 @@ describe("a stored image with", () => {
       const { id } = await service.submit({ model: MODEL, items: items(4) });
       await expect.poll(async () => (await service.batch(id)).success_count).toBe(3);
       const { stores, blobs } = await openBeside(service.data);
-      const [, second, third] = stores.read.outputs
-        .ofBatch(id)
-        .map((o) => join(service.data, "blobs", o.blobKey));
+      const [, second, third] = (await stores.read.outputs.ofBatch(id)).map((o) =>
+        join(service.data, "blobs", o.blobKey),
+      );
       await damage(second ?? "", third ?? "");
       last.open();
       const ended = await service.until(id);
@@ -180,9 +180,9 @@ describe("an image that was damaged before its batch ended early", () => {
     const { id } = await service.submit({ model: MODEL, items: items(4) });
     await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
     const { stores } = await openBeside(service.data);
-    const [first, second] = stores.read.outputs
-      .ofBatch(id)
-      .map((o) => join(service.data, "blobs", o.blobKey));
+    const [first, second] = (await stores.read.outputs.ofBatch(id)).map((o) =>
+      join(service.data, "blobs", o.blobKey),
+    );
     await damage(first ?? "", second ?? "");
     return { service, id };
   }

@@ -79,8 +79,10 @@ describe("a disk that fails", () => {
     await watchCalls(service.fileThread, failing("fsync", "1"));
     const { id } = (await (await post(service.url, service.key, 3)).json()) as BatchObject;
     const { stores, blobs } = await openBeside(join(directory, "data"));
-    await expect.poll(() => stores.read.batches.byId(id)?.status, { timeout: 8000 }).toBe("completed");
-    expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 3, failCount: 0 });
+    await expect
+      .poll(async () => (await stores.read.batches.byId(id))?.status, { timeout: 8000 })
+      .toBe("completed");
+    expect(await stores.read.batches.byId(id)).toMatchObject({ successCount: 3, failCount: 0 });
     expect(await service.generations()).toHaveLength(3);
     expect(await blobs.list("outputs/")).toHaveLength(3);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
@@ -102,7 +104,9 @@ describe("a disk that fails", () => {
     await quota.stop();
     const { id } = (await (await post(url, key, 1)).json()) as BatchObject;
     const { stores, blobs } = await openBeside(data);
-    await expect.poll(() => stores.read.batches.byId(id)?.status, { timeout: 9000 }).toBe("completed");
+    await expect
+      .poll(async () => (await stores.read.batches.byId(id))?.status, { timeout: 9000 })
+      .toBe("completed");
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
     expect(await readdir(data)).not.toContain("imgbatch.db.probe");
   });
@@ -119,10 +123,12 @@ describe("a disk that fails", () => {
     await expect
       .poll(() => quota.seen().then((text) => text.split("INJECTED").length), { timeout: 9000 })
       .toBeGreaterThan(2);
-    expect(stores.read.batches.byId(id)).toMatchObject({ status: "running", successCount: 0 });
+    expect(await stores.read.batches.byId(id)).toMatchObject({ status: "running", successCount: 0 });
     await quota.stop();
-    await expect.poll(() => stores.read.batches.byId(id)?.status, { timeout: 9000 }).toBe("completed");
-    expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 1, failCount: 0 });
+    await expect
+      .poll(async () => (await stores.read.batches.byId(id))?.status, { timeout: 9000 })
+      .toBe("completed");
+    expect(await stores.read.batches.byId(id)).toMatchObject({ successCount: 1, failCount: 0 });
     expect(await service.generations()).toHaveLength(1);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });

@@ -56,7 +56,7 @@ describe("a full disk", () => {
     const disk = await smallDisk(context);
     const service = await startTestService({ data: join(disk, "data") });
     const { stores, blobs } = await openBeside(service.data);
-    const before = stores.read.accounts.list();
+    const before = await stores.read.accounts.list();
     const [small, large] = [await tinyPng(), await noise()];
     const reference = (bytes: Buffer) => ({ mime_type: "image/png", data: bytes.toString("base64") });
     const body = {
@@ -69,8 +69,8 @@ describe("a full disk", () => {
     expect([answer.status, error.code]).toEqual([502, "BATCH_IMAGE_QUEUE_FAILED"]);
     expect(error.message).toBe("The service's disk is full.");
     expect(await blobs.list("inputs/")).toEqual([]);
-    expect(stores.read.batches.all()).toEqual([]);
-    expect(stores.read.accounts.list()).toEqual(before);
+    expect(await stores.read.batches.all()).toEqual([]);
+    expect(await stores.read.accounts.list()).toEqual(before);
     const ready = await fetch(`${service.url}/readyz`);
     expect(ready.status).toBe(503);
     expect(await ready.text()).toContain("disk space");
@@ -112,8 +112,8 @@ describe("a full disk", () => {
     const answer = await service.create({ model: MODEL, items: long(200) });
     const { error } = (await answer.json()) as ErrorBody;
     expect([answer.status, error.code]).toEqual([502, "BATCH_IMAGE_QUEUE_FAILED"]);
-    expect(stores.read.batches.all()).toEqual([]);
-    expect(stores.read.accounts.list().map((account) => account.heldMicroUsd)).toEqual([0]);
+    expect(await stores.read.batches.all()).toEqual([]);
+    expect((await stores.read.accounts.list()).map((account) => account.heldMicroUsd)).toEqual([0]);
     await free();
     const { id } = await service.submit({ model: MODEL, items: long(2) });
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });

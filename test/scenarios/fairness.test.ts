@@ -36,7 +36,7 @@ const promptsOf = (provider: FakeProvider) => provider.requests.map((request) =>
 
 async function anotherKey(service: TestService): Promise<Record<string, string>> {
   const { stores } = await openBeside(service.data);
-  const accountId = stores.read.accounts.byName("default")?.id ?? "";
+  const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
   const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
   const { key } = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
   return { authorization: `Bearer ${key}` };
@@ -44,16 +44,18 @@ async function anotherKey(service: TestService): Promise<Record<string, string>>
 
 /** Batches of one image each, as an earlier process left them: accepted, and not started. */
 async function leaveQueued(stores: Stores, like: string, count: number): Promise<string[]> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(like);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(like);
     if (!batch) throw new Error(`${like} is unknown`);
-    return Array.from({ length: count }, (_, i) => {
+    const ids: string[] = [];
+    for (let i = 0; i < count; i++) {
       const id = randomIds.batchId();
-      openBatch(tx, { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 }, 1);
+      await openBatch(tx, { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 }, 1);
       const item = { customId: "a", prompt: `waiting ${i + 1}`, outputCount: 1, references: [] };
-      tx.items.insertMany(id, expandItems({ items: [item] }));
-      return id;
-    });
+      await tx.items.insertMany(id, expandItems({ items: [item] }));
+      ids.push(id);
+    }
+    return ids;
   });
 }
 
@@ -79,10 +81,10 @@ describe("the order of work", () => {
     for (let i = 0; i < 12; i++) many.push(await service.submit({ model: MODEL, items: named("many", 3) }));
     const { id } = await service.submit({ model: MODEL, items: named("few", 4) }, headers);
     const { stores, blobs } = await openBeside(service.data);
-    await expect.poll(() => stores.read.batches.byId(id)?.status, PATIENCE).toBe("running");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status, PATIENCE).toBe("running");
     mayGo.open();
     for (const batch of many) await service.until(batch.id);
-    await expect.poll(() => stores.read.batches.byId(id)?.status, PATIENCE).toBe("completed");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status, PATIENCE).toBe("completed");
     const turns = promptsOf(provider).map((prompt) => prompt.split(" ")[0]);
     expect(turns.slice(1, 10).filter((name) => name === "few")).toHaveLength(4);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
@@ -97,7 +99,7 @@ describe("the order of work", () => {
     for (let i = 0; i < 5; i++) await service.submit({ model: MODEL, items: named("many", 1) });
     const { id } = await service.submit({ model: MODEL, items: named("few", 1) }, headers);
     const { stores } = await openBeside(service.data);
-    await expect.poll(() => stores.read.batches.byId(id)?.status, PATIENCE).toBe("running");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status, PATIENCE).toBe("running");
     mayGo.open();
     await expect.poll(() => upstream.jobs.size, PATIENCE).toBe(6);
     const order = [...upstream.jobs.values()].map((job) => job.items[0]?.request.prompt);
@@ -114,9 +116,9 @@ describe("the order of work", () => {
 
     const { provider, mayGo } = gatedProvider();
     const service = await startTestService({ data: first.data, providers: [provider] });
-    const running = () => stores.read.batches.withStatus(["running"]).map((batch) => batch.id);
-    await expect.poll(() => running().length, PATIENCE).toBe(BATCHES_IN_HAND);
-    expect(running()).toEqual(waiting.slice(0, BATCHES_IN_HAND));
+    const running = async () => (await stores.read.batches.withStatus(["running"])).map((batch) => batch.id);
+    await expect.poll(async () => (await running()).length, PATIENCE).toBe(BATCHES_IN_HAND);
+    expect(await running()).toEqual(waiting.slice(0, BATCHES_IN_HAND));
     const late = await service.submit({ model: MODEL, items: named("late", 1) });
     const headers = await anotherKey(service);
     const other = await service.submit({ model: MODEL, items: named("other", 1) }, headers);
@@ -124,16 +126,22 @@ describe("the order of work", () => {
 
     mayGo.open();
     let most = 0;
-    service.feed.subscribe(() => {
-      most = Math.max(most, running().length);
-    });
-    await expect.poll(() => stores.read.batches.byId(late.id)?.status, PATIENCE).toBe("completed");
+    const unexpected: unknown[] = [];
+    const countRunning = async () => {
+      const count = (await running()).length;
+      most = Math.max(most, count);
+    };
+    service.feed.subscribe(() => void countRunning().catch((error) => unexpected.push(error)));
+    await expect
+      .poll(async () => (await stores.read.batches.byId(late.id))?.status, PATIENCE)
+      .toBe("completed");
     const prompts = promptsOf(provider);
     expect(prompts.indexOf("other 1")).toBeLessThanOrEqual(2);
     const own = prompts.filter((prompt) => prompt !== "other 1");
     expect(own).toEqual([...waiting.map((_, i) => `waiting ${i + 1}`), "late 1"]);
     expect(most).toBeLessThanOrEqual(BATCHES_IN_HAND + 1);
-    expect(stores.read.batches.byId(other.id)?.status).toBe("completed");
+    expect(unexpected).toEqual([]);
+    expect((await stores.read.batches.byId(other.id))?.status).toBe("completed");
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
@@ -145,7 +153,7 @@ describe("the order of work", () => {
     const { stores } = await openBeside(first.data);
     await leaveQueued(stores, id, BATCHES_IN_HAND + 8);
     await startTestService({ data: first.data });
-    const completed = () => stores.read.batches.countByStatus().completed;
+    const completed = async () => (await stores.read.batches.countByStatus()).completed;
     await expect.poll(completed, PATIENCE).toBe(BATCHES_IN_HAND + 9);
   });
 
@@ -240,10 +248,11 @@ describe("the number of requests at once", () => {
     const after = providerOf();
     const second = await startTestService({ data: first.data, providers: [after], clock });
     const { stores, blobs } = await openBeside(second.data);
-    const isDone = (id: string) => stores.read.batches.byId(id)?.status === "completed";
-    const allDone = () => {
+    const isDone = async (id: string) => (await stores.read.batches.byId(id))?.status === "completed";
+    const allDone = async () => {
       clock.advance(1000);
-      return ids.every(isDone);
+      for (const id of ids) if (!(await isDone(id))) return false;
+      return true;
     };
     await expect.poll(allDone, PATIENCE).toBe(true);
     expect([before.maxRunning, after.maxRunning]).toEqual([3, 3]);

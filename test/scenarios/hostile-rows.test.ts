@@ -241,8 +241,8 @@ describe("keys and logs", () => {
     const service = await startTestService({ workers: false });
     const { api_key: key } = service.credentials;
     const { stores } = await openBeside(service.data);
-    expect(stores.read.keys.bySha256(createHash("sha256").update(key).digest("hex"))).not.toBeNull();
-    expect(stores.read.keys.bySha256(key)).toBeNull();
+    expect(await stores.read.keys.bySha256(createHash("sha256").update(key).digest("hex"))).not.toBeNull();
+    expect(await stores.read.keys.bySha256(key)).toBeNull();
     for (const wrong of [
       key.slice(0, -1),
       `${key}x`,

@@ -36,9 +36,9 @@ const all = (service: TestService, bodies: readonly object[], headers: Record<st
 async function books(service: TestService) {
   const { stores, blobs } = await openBeside(service.data);
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
-  const kinds = stores.read.ledger.list({}).map((entry) => entry.kind);
+  const kinds = (await stores.read.ledger.list({})).map((entry) => entry.kind);
   return {
-    batches: stores.read.batches.all(),
+    batches: await stores.read.batches.all(),
     holds: kinds.filter((kind) => kind === "hold").length,
     stores,
     blobs,
@@ -67,7 +67,7 @@ describe("many requests at once", () => {
     expect(new Set(await Promise.all(answers.map(idOf))).size).toBe(1);
     const { batches, holds, stores } = await books(service);
     expect([batches.length, holds]).toEqual([1, 1]);
-    expect(stores.read.items.countByStatus(batches[0]?.id ?? "")).toMatchObject({ pending: 3 });
+    expect(await stores.read.items.countByStatus(batches[0]?.id ?? "")).toMatchObject({ pending: 3 });
   });
 
   it("[IDEM-5] with reference images leave the files of one batch, and they are the right ones", async () => {
@@ -102,10 +102,10 @@ describe("many requests at once", () => {
     const data = await tempDir();
     const { stores, blobs } = await openBeside(data);
     const deps = { clock: systemClock, ids: randomIds };
-    await stores.write((tx) => {
+    await stores.write(async (tx) => {
       const account = { id: "acct", name: "a", createdAtMs: 1 };
-      tx.accounts.insert(account);
-      tx.ledger.append({
+      await tx.accounts.insert(account);
+      await tx.ledger.append({
         requestId: "top_up:1",
         accountId: "acct",
         batchId: null,
@@ -115,8 +115,8 @@ describe("many requests at once", () => {
         heldChangeMicroUsd: 0,
         createdAtMs: 1,
       });
-      tx.accounts.change("acct", { balanceMicroUsd: 20_000, heldMicroUsd: 0 });
-      issueKey(tx, deps, { name: "k", accountId: "acct", group: "default", expiresAtMs: null });
+      await tx.accounts.change("acct", { balanceMicroUsd: 20_000, heldMicroUsd: 0 });
+      await issueKey(tx, deps, { name: "k", accountId: "acct", group: "default", expiresAtMs: null });
     });
     const processes = Array.from({ length: 3 }, () => startNode([CREATORS, data, "8"]));
     for (const { line } of processes) expect(await line()).toBe('"ready"');
@@ -132,7 +132,7 @@ describe("many requests at once", () => {
     expect(answers.filter((answer) => !answer.replayed)).toHaveLength(1);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
     expect(await blobs.list("inputs/")).toHaveLength(1);
-    expect(stores.read.ledger.list({}).map((entry) => entry.kind)).toEqual(["top_up", "hold"]);
+    expect((await stores.read.ledger.list({})).map((entry) => entry.kind)).toEqual(["top_up", "hold"]);
   });
 
   it("[MONEY-2] against a balance for seven accept exactly seven of 150", async () => {
@@ -151,7 +151,7 @@ describe("what belongs to a key", () => {
   it("[IDEM-6] another key of the same account makes a batch of its own", async () => {
     const { service } = await idleService();
     const { stores } = await openBeside(service.data);
-    const accountId = stores.read.accounts.byName("default")?.id ?? "";
+    const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
     const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
     const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
     const body = { model: MODEL, items: items(1) };
@@ -258,9 +258,9 @@ describe("the work of a request", () => {
     const data = await tempDir();
     const { stores, blobs } = await openBeside(data);
     const clock = systemClock;
-    const issued = await stores.write((tx) => {
-      tx.accounts.insert({ id: "acct", name: "a", createdAtMs: 1 });
-      tx.accounts.change("acct", { balanceMicroUsd: 1_000_000, heldMicroUsd: 0 });
+    const issued = await stores.write(async (tx) => {
+      await tx.accounts.insert({ id: "acct", name: "a", createdAtMs: 1 });
+      await tx.accounts.change("acct", { balanceMicroUsd: 1_000_000, heldMicroUsd: 0 });
       return issueKey(
         tx,
         { clock, ids: randomIds },
@@ -340,7 +340,7 @@ describe("the work of a request", () => {
     const item = { prompt: "a", reference_images: [await reference(1), await reference(2)] };
     failing.put = true;
     await expect(ask({ model: MODEL, items: [item] }, "k")).rejects.toThrow("disk full");
-    expect([await blobs.list("inputs/"), stores.read.batches.all()]).toEqual([[], []]);
+    expect([await blobs.list("inputs/"), await stores.read.batches.all()]).toEqual([[], []]);
     failing.put = false;
     expect((await ask({ model: MODEL, items: [item] }, "k")).replayed).toBe(false);
   });

@@ -34,8 +34,8 @@ describe("a service that is killed", () => {
       expect((await victim.exited).signal).toBe("SIGKILL");
 
       const { stores, blobs } = await openBeside(data);
-      const [left] = stores.read.batches.all();
-      const done = stores.read.items.countByStatus(left?.id ?? "").success;
+      const [left] = await stores.read.batches.all();
+      const done = (await stores.read.items.countByStatus(left?.id ?? "")).success;
       const status = moment.includes(":") ? "running" : moment;
       expect(left?.status).toBe(status);
 
@@ -47,7 +47,7 @@ describe("a service that is killed", () => {
       expect(ended).toMatchObject({ status: "completed", success_count: COUNT, actual_cost: 0.134 });
       expect(provider.requests).toHaveLength(COUNT - done);
       expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
-      const history = stores.read.batches.events(id).map((event) => event.to);
+      const history = (await stores.read.batches.events(id)).map((event) => event.to);
       expect(history).toEqual(["queued", "running", "processing_results", "settling", "completed"]);
     },
   );
@@ -65,7 +65,7 @@ describe("a service that is killed", () => {
         const models = [{ prompt: "a green hill" }, { prompt: "a blue lake", output_count: 4 }];
         const credentials = await import(`${data}/credentials.json`, { with: { type: "json" } });
         const batch = await post(url, credentials.default.api_key, { model: MODEL, items: models });
-        id = batch?.id ?? stores.read.batches.all()[0]?.id ?? "";
+        id = batch?.id ?? (await stores.read.batches.all())[0]?.id ?? "";
       }
       await new Promise((done) => setTimeout(done, delay));
       serve.child.kill("SIGKILL");

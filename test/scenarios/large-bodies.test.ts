@@ -110,7 +110,7 @@ describe("large images", () => {
     ]);
     for (const each of [service, strict]) {
       expect(await drafts(each)).toEqual([]);
-      expect((await openBeside(each.data)).stores.read.batches.all()).toEqual([]);
+      expect(await (await openBeside(each.data)).stores.read.batches.all()).toEqual([]);
       expect(existsSync(join(each.data, "blobs", "inputs"))).toBe(false);
     }
   });

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, inject, it } from "vitest";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import { settleBatch } from "../../src/domain/batches/settle.ts";
+import type { BatchRecord } from "../../src/domain/records.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { memoryDir } from "../support/memory-dir.ts";
@@ -48,8 +49,7 @@ const step = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 /** Starts what the step says; it goes on while later steps do, until a crash. */
-function begin(world: World, now: Step): Promise<unknown> | null {
-  const all = world.stores.read.batches.all();
+function begin(world: World, now: Step, all: readonly BatchRecord[]): Promise<unknown> | null {
   const batch = "which" in now ? all[now.which % Math.max(1, all.length)] : undefined;
   if (now.do === "create") {
     return world.create(now.model, Array(now.images).fill("a picture"), now.key);
@@ -66,8 +66,14 @@ function begin(world: World, now: Step): Promise<unknown> | null {
 }
 
 /** The ended statuses and paid amounts so far: none of them may ever change, but for deleted outputs. */
-function watch(world: World, ended: Map<string, unknown>): void {
-  for (const { id, status, actualMicroUsd, successCount, failCount } of world.stores.read.batches.all()) {
+async function watch(world: World, ended: Map<string, unknown>): Promise<void> {
+  for (const {
+    id,
+    status,
+    actualMicroUsd,
+    successCount,
+    failCount,
+  } of await world.stores.read.batches.all()) {
     if (!isTerminal(status)) {
       expect(ended.has(id), `${id} is at work again`).toBe(false);
       continue;
@@ -87,7 +93,8 @@ async function tell(story: readonly Step[], seed: number): Promise<void> {
   const world = await World.begin(directory, seed, 60_000);
   const ended = new Map<string, unknown>();
   for (const now of story) {
-    begin(world, now)?.catch((error) => {
+    const all = await world.stores.read.batches.all();
+    begin(world, now, all)?.catch((error) => {
       // Whoever was in the middle of something when the process was killed gets no answer worth checking.
       if (!EXPECTED_REFUSAL.test(error.code)) unexpected.push(error);
     });
@@ -96,14 +103,14 @@ async function tell(story: readonly Step[], seed: number): Promise<void> {
       unexpected.length = 0;
     }
     await world.turns.run(now.do === "work" ? now.turns : 1);
-    watch(world, ended);
+    await watch(world, ended);
     await checkMoment(world);
   }
   await world.turns.run();
   const sweeping = world.sweep();
   await world.turns.run();
   await sweeping;
-  watch(world, ended);
+  await watch(world, ended);
   await checkEnd(world);
   expect(unexpected).toEqual([]);
   await world.end();
@@ -139,7 +146,7 @@ describe("a balance", () => {
     );
     // Nothing is settled meanwhile: what is released would pay for more.
     const { scheduler } = world;
-    await scheduler.stop(0);
+    await world.turns.until(scheduler.stop(0));
     await world.turns.run();
     const answers = await Promise.all(creating);
     expect(answers.filter((answer) => answer === "accepted")).toHaveLength(7);
@@ -160,7 +167,7 @@ describe("a balance", () => {
       const refused = (await Promise.all(creating)).flatMap((made, i) =>
         made ? [] : [(sizes[i] ?? 0) * 6000],
       );
-      const left = world.stores.read.accounts.byId(world.key.accountId)?.balanceMicroUsd ?? -1;
+      const left = (await world.stores.read.accounts.byId(world.key.accountId))?.balanceMicroUsd ?? -1;
       expect(left).toBeGreaterThanOrEqual(0);
       for (const hold of refused) expect(hold).toBeGreaterThan(left);
       await checkMoment(world);

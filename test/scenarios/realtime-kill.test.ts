@@ -19,9 +19,12 @@ it("[RT-17] a service that is killed while it makes an image gives the money bac
   expect((await exited).signal).toBe("SIGKILL");
 
   const { stores, blobs } = await openBeside(data);
-  expect(stores.read.accounts.byName("default")).toMatchObject({ heldMicroUsd: 67_000 });
+  expect(await stores.read.accounts.byName("default")).toMatchObject({ heldMicroUsd: 67_000 });
   const next = await startTestService({ data, workers: false });
-  expect(stores.read.accounts.byName("default")).toMatchObject({ balanceMicroUsd: 1e9, heldMicroUsd: 0 });
+  expect(await stores.read.accounts.byName("default")).toMatchObject({
+    balanceMicroUsd: 1e9,
+    heldMicroUsd: 0,
+  });
   expect(imagesOf(await answerOf(await generate(next, content("x"))))).toHaveLength(1);
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });

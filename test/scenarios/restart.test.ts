@@ -78,7 +78,7 @@ describe("a restart", () => {
     const { id } = await service.submit({ model: MODEL, items: items(3) });
     await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
     const { stores, blobs } = await openBeside(service.data);
-    const [gone, damaged] = stores.read.outputs.ofBatch(id);
+    const [gone, damaged] = await stores.read.outputs.ofBatch(id);
     await rm(join(service.data, "blobs", gone?.blobKey ?? ""));
     await writeFile(join(service.data, "blobs", damaged?.blobKey ?? ""), await tinyPng(99));
     last.open();

@@ -14,7 +14,7 @@ import { MODEL, openBeside, startTestService } from "../support/service.ts";
 const STEP_MS = 5000;
 
 /** A connection that sends a request and reads only what it is told to. */
-function reader(url: string, request: string | Buffer = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"): Socket {
+function reader(url: string, request: string | Buffer = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"): Socket {
   const socket = connect(Number(new URL(url).port), "127.0.0.1", () => socket.write(request));
   socket.on("error", () => {});
   onTestFinished(() => void socket.destroy());
@@ -85,7 +85,7 @@ describe("a slow reader", () => {
     expect(answer.length).toBeGreaterThan(20e6);
     expect(JSON.parse(answer.subarray(end + 4).toString())).toMatchObject({ responseId: /./ });
     const { stores } = await openBeside(service.data);
-    expect(stores.read.usage.list({})).toHaveLength(1);
+    expect(await stores.read.usage.list({})).toHaveLength(1);
     expect(await logged()).not.toHaveProperty("aborted");
   });
 
@@ -119,7 +119,7 @@ describe("when there are too many connections", () => {
     const server = await listen(app, { host: "127.0.0.1", port: 0 }, { bounds: { maxConnections } });
     onTestFinished(() => server.close(0));
     const open = async (path: string) => {
-      const socket = reader(server.url, `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
+      const socket = reader(server.url, `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
       const closed = once(socket, "close").then(() => "closed");
       const answered = once(socket, "data").then(([data]) => String(data).slice(9, 12));
       return { socket, closed, answer: await Promise.race([closed, answered]) };

@@ -26,7 +26,7 @@ function pipeline(service: TestService, requests: readonly string[]): Socket {
 function requestOf(service: TestService, line: string, body = ""): string {
   const head = [
     `${line} HTTP/1.1`,
-    "Host: x",
+    "Host: localhost",
     `Authorization: Bearer ${service.credentials.api_key}`,
     "Content-Type: application/json",
     `Content-Length: ${body.length}`,
@@ -49,14 +49,14 @@ it("[LOAD-12] requests that wait on a connection end with it: money, slots and l
   const { stores } = await openBeside(service.data);
   const account = () => stores.read.accounts.byName("default");
   const socket = pipeline(service, Array(16).fill(image(service)));
-  const state = () => [provider.running, account()?.heldMicroUsd];
+  const state = async () => [provider.running, (await account())?.heldMicroUsd];
   await expect.poll(state, PATIENCE).toEqual([8, 16 * 67_000]);
   expect((await generate(service, content("x"))).status).toBe(429);
   socket.destroy();
   await expect.poll(() => requestLines(logLines, "generateContent"), PATIENCE).toHaveLength(17);
   await expect.poll(state, PATIENCE).toEqual([0, 0]);
-  expect(account()?.balanceMicroUsd).toBe(START_MICRO_USD);
-  expect(stores.read.usage.list({})).toEqual([]);
+  expect((await account())?.balanceMicroUsd).toBe(START_MICRO_USD);
+  expect(await stores.read.usage.list({})).toEqual([]);
   expect(provider.requests).toHaveLength(8);
   const aborted = requestLines(logLines, "generateContent").filter((line) => "aborted" in line);
   expect(aborted).toHaveLength(16);

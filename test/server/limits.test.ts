@@ -137,7 +137,7 @@ describe("limits", () => {
     reader.destroy();
     await expect.poll(async () => statusOf(await service.ask(`/${id}/items/i1/content`))).toBe(200);
     const { stores } = await openBeside(service.data);
-    expect(stores.read.batches.byId(id)?.downloadedAtMs).toBeNull();
+    expect((await stores.read.batches.byId(id))?.downloadedAtMs).toBeNull();
   });
 });
 

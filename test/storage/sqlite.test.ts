@@ -49,13 +49,13 @@ describe("a database that another process has locked", () => {
     const database = openSqlite(file, clock);
     onTestFinished(() => database.close());
     const letGo = lockOut(file);
-    await expect(database.transaction(() => 1)).rejects.toMatchObject({
+    await expect(database.transaction(async () => 1)).rejects.toMatchObject({
       code: "BATCH_IMAGE_QUEUE_FAILED",
       message: expect.stringContaining("locked"),
     });
     expect(clock.sleepsMs.reduce((sum, ms) => sum + ms, 0)).toBe(10_000);
     letGo();
-    expect(await database.transaction(() => 1)).toBe(1);
+    expect(await database.transaction(async () => 1)).toBe(1);
   });
 });
 
@@ -88,7 +88,7 @@ describe("the write-ahead log", () => {
     const stores = sqlStores(database);
     const walBytes = () => statSync(`${file}-wal`).size;
     const before = walBytes();
-    await stores.write(() => undefined);
+    await stores.write(async () => undefined);
     expect(walBytes()).toBe(before);
     await stores.write((tx) => tx.touch());
     expect(walBytes()).toBeGreaterThan(before);

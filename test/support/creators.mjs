@@ -11,7 +11,7 @@ import { randomIds } from "../../dist/kernel/ids.js";
 
 const [directory, count] = process.argv.slice(2);
 const { stores, blobs, close } = await openDataDirectory(directory);
-const [key] = stores.read.keys.list();
+const [key] = await stores.read.keys.list();
 const group = { name: "default", rateMultiplier: 1, batchDiscount: 0.5, holdMultiplier: 0.6 };
 const image = imageInMemory(Buffer.from("a reference image"));
 const { sha256 } = image;

@@ -45,6 +45,17 @@ export class SeededTurns {
     return count;
   }
 
+  /** Lets others go until the work is done. */
+  async until<T>(work: Promise<T>): Promise<T> {
+    let isDone = false;
+    const done = () => {
+      isDone = true;
+    };
+    work.then(done, done);
+    while (!isDone) await this.run(1);
+    return work;
+  }
+
   /** Nobody goes on any more, as when the process is killed. */
   end(): void {
     this.#isOver = true;

@@ -15,10 +15,16 @@ export async function openStores(): Promise<Stores> {
 /** A queued batch of `itemCount` images at 10 each, 12 held, on an account with 1000 micro-dollars. */
 export async function openBatchRecord(stores: Stores, itemCount = 5): Promise<BatchRecord> {
   const deps = { clock: new FakeClock(), ids: randomIds };
-  return stores.write((tx) => {
+  return stores.write(async (tx) => {
     const account =
-      tx.accounts.byName("test") ?? openAccount(tx, deps, { name: "test", balanceMicroUsd: 1000 });
-    const key = issueKey(tx, deps, { name: "k", accountId: account.id, group: "default", expiresAtMs: null });
+      (await tx.accounts.byName("test")) ??
+      (await openAccount(tx, deps, { name: "test", balanceMicroUsd: 1000 }));
+    const key = await issueKey(tx, deps, {
+      name: "k",
+      accountId: account.id,
+      group: "default",
+      expiresAtMs: null,
+    });
     const batch: BatchRecord = {
       id: randomIds.batchId(),
       apiKeyId: key.id,
@@ -59,7 +65,7 @@ export async function openBatchRecord(stores: Stores, itemCount = 5): Promise<Ba
       inputsPurgedAtMs: null,
       error: null,
     };
-    openBatch(tx, batch, 1);
+    await openBatch(tx, batch, 1);
     return batch;
   });
 }

@@ -14,43 +14,42 @@ export async function checkMoment(world: World): Promise<void> {
 export async function checkEnd(world: World): Promise<void> {
   await checkMoment(world);
   const { batches, items, outputs, ledger, upstreamJobs, accounts } = world.stores.read;
-  for (const batch of batches.all()) {
+  for (const batch of await batches.all()) {
     expect(isTerminal(batch.status), `${batch.id} is ${batch.status}`).toBe(true);
-    const { success, failed, pending } = items.countByStatus(batch.id);
+    const { success, failed, pending } = await items.countByStatus(batch.id);
     expect([success + failed, pending]).toEqual([batch.itemCount, 0]);
-    const sum = (kind: string) =>
-      ledger
-        .list({ batchId: batch.id })
+    const sum = async (kind: string) =>
+      (await ledger.list({ batchId: batch.id }))
         .filter((entry) => entry.kind === kind)
         .map((entry) => entry.amountMicroUsd);
     const cost = success * batch.price.imageMicroUsd;
-    expect(sum("hold")).toEqual([batch.holdMicroUsd]);
-    expect(sum("capture")).toEqual(cost > 0 ? [cost] : []);
-    expect(sum("release")).toEqual(batch.holdMicroUsd > cost ? [batch.holdMicroUsd - cost] : []);
-    const named = outputs.ofBatch(batch.id).map((output) => output.blobKey);
+    expect(await sum("hold")).toEqual([batch.holdMicroUsd]);
+    expect(await sum("capture")).toEqual(cost > 0 ? [cost] : []);
+    expect(await sum("release")).toEqual(batch.holdMicroUsd > cost ? [batch.holdMicroUsd - cost] : []);
+    const named = (await outputs.ofBatch(batch.id)).map((output) => output.blobKey);
     const kept = [...world.files.keys()].filter(
       (key) => key.startsWith(`outputs/${batch.id}/`) && !world.damaged.has(itemOf(key)),
     );
     expect(kept.sort()).toEqual(batch.status === "output_deleted" ? [] : named.sort());
-    const job = upstreamJobs.ofBatch(batch.id);
+    const job = await upstreamJobs.ofBatch(batch.id);
     const upstream = [...world.jobs.values()].filter(({ jobId }) => jobId === job?.jobId);
     expect(upstream.filter(({ state }) => state === "running")).toEqual([]);
     expect(upstream.length).toBeLessThanOrEqual(1);
   }
-  for (const account of accounts.list()) expect(account.heldMicroUsd).toBe(0);
+  for (const account of await accounts.list()) expect(account.heldMicroUsd).toBe(0);
 }
 
 /**
  * What the feed told of a batch: each move once and in order, and of each item its outcome, once. An image was told
  * as made before its file was found damaged.
  */
-export function checkFeed(world: World, batchId: string): void {
+export async function checkFeed(world: World, batchId: string): Promise<void> {
   const told = world.events.filter((event) => "batchId" in event && event.batchId === batchId);
   const moves = told.flatMap((event) => (event.type === "batch" ? [event.status] : []));
-  const history = world.stores.read.batches.events(batchId).map((event) => event.to);
+  const history = (await world.stores.read.batches.events(batchId)).map((event) => event.to);
   expect(moves).toEqual(history.filter((status) => status !== "queued" && status !== "output_deleted"));
   const outcomes = told.flatMap((event) => (event.type === "item" ? [[event.customId, event.status]] : []));
-  const all = world.stores.read.items.page(batchId, { afterPosition: -1, limit: 1000 });
+  const all = await world.stores.read.items.page(batchId, { afterPosition: -1, limit: 1000 });
   const wasMade = ({ error }: ItemRecord) => error?.code === "RESULT_MISSING" && error.source === "service";
   const expected = all.map((item) => [item.customId, wasMade(item) ? "success" : item.status]);
   expect(outcomes.sort()).toEqual(expected.sort());

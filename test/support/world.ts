@@ -11,7 +11,7 @@ import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import { type ImageProvider, type JobItem, ProviderError } from "../../src/domain/ports/image-provider.ts";
-import type { Stores } from "../../src/domain/ports/stores.ts";
+import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../src/domain/records.ts";
 import { sweep } from "../../src/domain/retention.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
@@ -46,7 +46,7 @@ interface UpstreamJob {
 }
 
 /**
- * The scheduler, the domain and the SQLite stores as they are, in a world in which every write, file, sleep and answer of a
+ * The scheduler, the domain and the SQLite stores as they are, in a world in which every read, write, file, sleep and answer of a
  * provider waits for a turn that a seed gives it. Files are in memory; they and the upstream outlive a crash.
  */
 export class World {
@@ -80,8 +80,8 @@ export class World {
     const world = new World(directory, seed);
     await world.#open();
     const deps = { clock: world.#deps.clock, ids: world.#deps.ids };
-    world.key = await world.stores.write((tx) => {
-      const { id: accountId } = openAccount(tx, deps, { name: "a", balanceMicroUsd });
+    world.key = await world.stores.write(async (tx) => {
+      const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd });
       return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
     });
     await world.#start();
@@ -167,7 +167,11 @@ export class World {
     this.#data = await openDataDirectory(this.#directory);
     const { read, snapshot, write } = this.#data.stores;
     this.stores = this.#data.stores;
-    const stores: Stores = { read, snapshot, write: (work) => turn().then(() => write(work)) };
+    const stores: Stores = {
+      read: eachAfter(turn, read),
+      snapshot: (work) => turn().then(() => snapshot(work)),
+      write: (work) => turn().then(() => write(work)),
+    };
     const feed = new Feed();
     feed.subscribe((event) => this.events.push(event));
     this.#deps = {
@@ -256,7 +260,7 @@ export class World {
           };
           signal?.addEventListener("abort", onAbort, { once: true });
           if (signal?.aborted) reject(signal.reason);
-          else turn().then(wokeUp);
+          else turn().then(wokeUp, reject);
         }),
     };
   }
@@ -348,4 +352,17 @@ export class World {
       },
     ];
   }
+}
+
+/** The same repositories; each of their answers waits for a turn first. */
+function eachAfter(turn: () => Promise<void>, repositories: Repositories): Repositories {
+  const slow = Object.entries(repositories).map(([name, repository]) => [
+    name,
+    Object.fromEntries(
+      Object.entries(repository as Record<string, (...given: unknown[]) => Promise<unknown>>).map(
+        ([method, ask]) => [method, (...given: unknown[]) => turn().then(() => ask(...given))],
+      ),
+    ),
+  ]);
+  return Object.fromEntries(slow);
 }

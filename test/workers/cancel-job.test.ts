@@ -66,12 +66,15 @@ describe("an upstream's job of a cancelled batch", () => {
     await cancelled(service, id);
     expect(upstream.cancelled).toEqual(["upstream/1"]);
     const { stores } = await openBeside(service.data);
-    expect(stores.read.batches.events(id).map((event) => event.to)).toEqual([
+    expect((await stores.read.batches.events(id)).map((event) => event.to)).toEqual([
       "queued",
       "running",
       "cancelled",
     ]);
-    expect(stores.read.ledger.list({ batchId: id }).map((entry) => entry.kind)).toEqual(["hold", "release"]);
+    expect((await stores.read.ledger.list({ batchId: id })).map((entry) => entry.kind)).toEqual([
+      "hold",
+      "release",
+    ]);
   });
 
   it("[CANCEL-5] that could not be told is told again later, with nobody asking", async () => {
@@ -164,7 +167,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await cancelled(service, id);
     await expect.poll(() => clock.nextWakeInMs, PATIENCE).toBe(30_000);
     const { stores } = await openBeside(service.data);
-    const jobId = stores.read.upstreamJobs.ofBatch(id)?.jobId ?? "";
+    const jobId = (await stores.read.upstreamJobs.ofBatch(id))?.jobId ?? "";
     upstream.jobs.set("upstream/late", { jobId, items: [] });
     clock.advance(30_000);
     await expect.poll(() => upstream.cancelled, PATIENCE).toEqual(["upstream/late"]);

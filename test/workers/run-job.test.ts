@@ -82,7 +82,10 @@ describe("a provider that takes whole batches", () => {
       error: { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message: "the job expired", source: "provider" },
     });
     const { stores, blobs } = await openBeside(service.data);
-    expect(stores.read.accounts.byName("default")).toMatchObject({ balanceMicroUsd: 1e9, heldMicroUsd: 0 });
+    expect(await stores.read.accounts.byName("default")).toMatchObject({
+      balanceMicroUsd: 1e9,
+      heldMicroUsd: 0,
+    });
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 

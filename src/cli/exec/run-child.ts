@@ -58,9 +58,10 @@ export function runChild(
   return {
     pid,
     group: descendants.group,
-    ended: ended.finally(async () => {
+    ended: ended.then(async (exitCode) => {
       stopPassing();
       if (pid !== null) await endLingering(descendants, systemClock);
+      return exitCode;
     }),
     kill: () => {
       if (pid === null) return;

@@ -45,7 +45,7 @@ export interface RequestRules {
   /** Images of a large body, which were taken out of it: see `SentTexts`. Default: none. */
   sent?: SentTexts;
   /** Whether the same request, known by its hash, was accepted before: then its images are not decoded again. */
-  isKnown?: (hash: string) => boolean;
+  isKnown?: (hash: string) => Promise<boolean>;
 }
 
 /**
@@ -110,7 +110,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     items: checkedItems,
   };
   const hash = hashOf(asked);
-  if (!rules.isKnown?.(hash)) await checkImages(checkedItems, rules.inspector);
+  if (!(await rules.isKnown?.(hash))) await checkImages(checkedItems, rules.inspector);
   const images = items.reduce((sum, item) => sum + item.outputCount, 0);
   if (images > limits.outputImagesPerBatch) {
     const problem = `ask for ${images} images; a batch makes at most ${limits.outputImagesPerBatch}`;

@@ -5,7 +5,7 @@ import type { Ids } from "../../kernel/ids.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import { CommitUnknown, type Repositories, type Stores } from "../ports/stores.ts";
 import type { ApiKeyRecord, BatchRecord, NewItem, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./check-request.ts";
 import { openBatch } from "./lifecycle.ts";
@@ -48,9 +48,9 @@ export async function createBatch(
   request: CheckedRequest,
   idempotencyKey: string | null,
 ): Promise<CreatedBatch> {
-  const earlier = replay(deps.stores.read, caller, request, idempotencyKey);
+  const earlier = await replay(deps.stores.read, caller, request, idempotencyKey);
   if (earlier) return { batch: earlier, replayed: true };
-  const parentBatchId = findParent(deps.stores.read, caller, request.parentBatchId);
+  const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);
 
   const offer = deps.offer(request.model.id);
   const price = priceBatchImage(request.model, caller.group, offer?.rateMultiplier ?? 1);
@@ -92,24 +92,24 @@ export async function createBatch(
     inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
     error: null,
   };
-  if (!isAffordable(deps.stores.read, batch)) {
+  if (!(await isAffordable(deps.stores.read, batch))) {
     // What is missing may be the hold of the batch that another process has just made of the same request.
-    const winner = replay(deps.stores.read, caller, request, idempotencyKey);
+    const winner = await replay(deps.stores.read, caller, request, idempotencyKey);
     if (winner) return { batch: winner, replayed: true };
     throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE");
   }
   const hasFiles = request.items.some((item) => item.references.some(({ image }) => image !== null));
   try {
     const references = await storeReferences(deps.blobs, id, request);
-    const created = await deps.stores.write((tx) => {
-      const winner = replay(tx, caller, request, idempotencyKey);
+    const created = await deps.stores.write(async (tx) => {
+      const winner = await replay(tx, caller, request, idempotencyKey);
       if (winner) return { batch: winner, replayed: true };
-      openBatch(tx, batch, nowMs);
-      tx.items.insertMany(id, items);
-      tx.references.insertMany(id, references);
+      await openBatch(tx, batch, nowMs);
+      await tx.items.insertMany(id, items);
+      await tx.references.insertMany(id, references);
       if (idempotencyKey !== null) {
         const claim = { apiKeyId: caller.key.id, key: idempotencyKey, requestHash: request.hash };
-        tx.idempotency.insert({ ...claim, batchId: id, createdAtMs: nowMs });
+        await tx.idempotency.insert({ ...claim, batchId: id, createdAtMs: nowMs });
       }
       return { batch, replayed: false };
     });
@@ -117,9 +117,9 @@ export async function createBatch(
     return created;
   } catch (error) {
     // A commit whose answer was an error may have happened all the same.
-    const known = deps.stores.read.batches.byId(id);
+    const known = await deps.stores.read.batches.byId(id);
     if (known) return { batch: known, replayed: false };
-    if (hasFiles) await discardReferences(deps.blobs, id);
+    if (hasFiles && !(error instanceof CommitUnknown)) await discardReferences(deps.blobs, id);
     throw error;
   }
 }
@@ -149,25 +149,26 @@ export function expandItems(request: Pick<CheckedRequest, "items">): NewItem[] {
  * Whether this idempotency key has made a batch of exactly this request: everything about it was checked then.
  * Rule: IDEM-8.
  */
-export function isKnownRequest(
+export async function isKnownRequest(
   repositories: Repositories,
   caller: Caller,
   idempotencyKey: string | null,
   requestHash: string,
-): boolean {
+): Promise<boolean> {
   if (idempotencyKey === null) return false;
-  return repositories.idempotency.find(caller.key.id, idempotencyKey)?.requestHash === requestHash;
+  return (await repositories.idempotency.find(caller.key.id, idempotencyKey))?.requestHash === requestHash;
 }
 
-function replay(
+async function replay(
   repositories: Repositories,
   caller: Caller,
   request: CheckedRequest,
   idempotencyKey: string | null,
-): BatchRecord | null {
-  const known = idempotencyKey === null ? null : repositories.idempotency.find(caller.key.id, idempotencyKey);
+): Promise<BatchRecord | null> {
+  const known =
+    idempotencyKey === null ? null : await repositories.idempotency.find(caller.key.id, idempotencyKey);
   if (!known) return null;
-  const batch = repositories.batches.byId(known.batchId);
+  const batch = await repositories.batches.byId(known.batchId);
   if (known.requestHash !== request.hash) throw new ImgbatchError("BATCH_IMAGE_IDEMPOTENCY_CONFLICT");
   if (!batch || batch.recordDeletedAtMs !== null) {
     const message = "The batch of this Idempotency-Key was deleted; use a new key.";
@@ -177,9 +178,13 @@ function replay(
 }
 
 /** The first ancestor: a retry of a retry links the batch that everything began with. */
-function findParent(repositories: Repositories, caller: Caller, parentId: string | null): string | null {
+async function findParent(
+  repositories: Repositories,
+  caller: Caller,
+  parentId: string | null,
+): Promise<string | null> {
   if (parentId === null) return null;
-  const parent = repositories.batches.byId(parentId);
+  const parent = await repositories.batches.byId(parentId);
   if (parent?.apiKeyId === caller.key.id && parent.recordDeletedAtMs === null) {
     return parent.parentBatchId ?? parent.id;
   }
@@ -189,8 +194,8 @@ function findParent(repositories: Repositories, caller: Caller, parentId: string
 }
 
 /** Spares the work of storing references for a batch that cannot be paid; the ledger decides for real. */
-function isAffordable(repositories: Repositories, batch: BatchRecord): boolean {
-  const balance = repositories.accounts.byId(batch.accountId)?.balanceMicroUsd ?? 0;
+async function isAffordable(repositories: Repositories, batch: BatchRecord): Promise<boolean> {
+  const balance = (await repositories.accounts.byId(batch.accountId))?.balanceMicroUsd ?? 0;
   return balance >= batch.holdMicroUsd;
 }
 

@@ -14,12 +14,12 @@ import { moveBatch } from "./lifecycle.ts";
  * Rules: DELETE-1, DELETE-3.
  */
 export function deleteOutputs(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
     if (!batch || !isTerminal(batch.status)) {
       throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
     }
-    return batch.status !== "output_deleted" && moveBatch(tx, batch, "output_deleted", nowMs);
+    return batch.status !== "output_deleted" && (await moveBatch(tx, batch, "output_deleted", nowMs)).isMoved;
   });
 }
 

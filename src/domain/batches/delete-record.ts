@@ -13,10 +13,10 @@ export async function deleteRecord(
   batchId: string,
   nowMs: number,
 ): Promise<void> {
-  await stores.write((tx) => {
-    const now = tx.batches.byId(batchId);
+  await stores.write(async (tx) => {
+    const now = await tx.batches.byId(batchId);
     if (!now || !isTerminal(now.status)) throw new ImgbatchError("BATCH_IMAGE_RECORD_DELETE_NOT_READY");
-    if (now.recordDeletedAtMs === null) tx.batches.update(batchId, { recordDeletedAtMs: nowMs });
+    if (now.recordDeletedAtMs === null) await tx.batches.update(batchId, { recordDeletedAtMs: nowMs });
   });
   feed.publish({ type: "batch-gone", batchId });
 }

@@ -31,18 +31,19 @@ export async function endEarly(
   const isHere = (batch: BatchRecord | null): batch is BatchRecord =>
     batch !== null && from.includes(batch.status);
   const readBack = new ReadBack(blobs);
-  while (isHere(stores.read.batches.byId(batchId))) {
-    await readBack.read(stores.read.outputs.ofBatch(batchId));
-    const ended = await stores.write((tx) => {
-      const batch = tx.batches.byId(batchId);
+  while (isHere(await stores.read.batches.byId(batchId))) {
+    await readBack.read(await stores.read.outputs.ofBatch(batchId));
+    const ended = await stores.write(async (tx) => {
+      const batch = await tx.batches.byId(batchId);
       if (!isHere(batch)) return { pending: null };
-      const outputs = tx.outputs.ofBatch(batchId);
+      const outputs = await tx.outputs.ofBatch(batchId);
       if (!readBack.hasRead(outputs)) return null;
-      readBack.failDamaged(tx, batch, outputs);
+      await readBack.failDamaged(tx, batch, outputs);
       const { nowMs, outputsExpireAtMs } = endNow();
-      const pending = failPending(tx, batch, itemError, nowMs);
+      const pending = await failPending(tx, batch, itemError, nowMs);
       const facts = { outputsExpireAtMs, ...(error ? { error } : {}) };
-      return { pending: moveBatch(tx, batch, to, nowMs, facts) ? pending : null };
+      const { isMoved } = await moveBatch(tx, batch, to, nowMs, facts);
+      return { pending: isMoved ? pending : null };
     });
     if (ended !== null) return ended.pending;
   }
@@ -50,9 +51,15 @@ export async function endEarly(
 }
 
 /** Fails every item of a batch that has no outcome, leased or not, and counts them. Answers their custom ids. */
-function failPending(tx: Repositories, batch: BatchRecord, error: ItemError, nowMs: number): string[] {
+async function failPending(
+  tx: Repositories,
+  batch: BatchRecord,
+  error: ItemError,
+  nowMs: number,
+): Promise<string[]> {
   const filter = { status: "pending", afterPosition: -1, limit: batch.itemCount } as const;
-  const customIds = tx.items.page(batch.id, filter).map((item) => item.customId);
-  tx.batches.addCounts(batch.id, { success: 0, fail: tx.items.failPending(batch.id, error, nowMs) });
+  const customIds = (await tx.items.page(batch.id, filter)).map((item) => item.customId);
+  const fail = await tx.items.failPending(batch.id, error, nowMs);
+  await tx.batches.addCounts(batch.id, { success: 0, fail });
   return customIds;
 }

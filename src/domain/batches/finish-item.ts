@@ -42,16 +42,17 @@ export async function finishItem(
     outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
   }
   const mimeType = inspected[0]?.facts.mimeType ?? null;
-  const isOurs = await deps.stores.write((tx) => {
+  const isOurs = await deps.stores.write(async (tx) => {
     const outcome = { status: "success" as const, mimeType, imageCount: outputs.length, error: null };
-    if (!tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs() })) return false;
-    tx.outputs.insertMany(outputs);
-    tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
+    if (!(await tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs() })).isOurs)
+      return false;
+    await tx.outputs.insertMany(outputs);
+    await tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
     return true;
   });
   if (isOurs) return "success";
   // A commit whose answer was an error may have happened all the same: what a row names stays.
-  const named = new Set(deps.stores.read.outputs.ofItem(item.id).map((output) => output.blobKey));
+  const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
   for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);
   return named.size > 0 ? "success" : null;
 }
@@ -64,9 +65,10 @@ export async function failItem(
   nowMs: number,
 ): Promise<"failed" | null> {
   const outcome = { status: "failed" as const, mimeType: null as ImageMimeType | null, imageCount: 0, error };
-  const isOurs = await stores.write((tx) => {
-    if (!tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs })) return false;
-    tx.batches.addCounts(item.batchId, { success: 0, fail: 1 });
+  const isOurs = await stores.write(async (tx) => {
+    if (!(await tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs })).isOurs)
+      return false;
+    await tx.batches.addCounts(item.batchId, { success: 0, fail: 1 });
     return true;
   });
   return isOurs ? "failed" : null;

@@ -43,10 +43,10 @@ export interface BatchEnd {
  * Writes a new batch as `queued`, with its hold and the first line of its history.
  * Rules: LIFE-1, MONEY-3.
  */
-export function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): void {
-  tx.batches.insert({ ...batch, status: "queued" });
-  tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
-  placeHold(tx, batch, nowMs);
+export async function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
+  await tx.batches.insert({ ...batch, status: "queued" });
+  await tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
+  await placeHold(tx, batch, nowMs);
 }
 
 /**
@@ -56,30 +56,30 @@ export function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): 
  * Throws for a move that is not in the table. No move is dated before the batch was made.
  * Rules: LIFE-1, LIFE-2, LIFE-3, CLOCK-2.
  */
-export function moveBatch(
+export async function moveBatch(
   tx: Repositories,
   batch: BatchRecord,
   to: BatchStatus,
   nowMs: number,
   facts: { error?: BatchError; outputsExpireAtMs?: number | null } = {},
-): boolean {
+): Promise<{ isMoved: boolean }> {
   const transition = TRANSITIONS.find((t) => t.to === to && t.from.includes(batch.status));
   if (!transition) throw new Error(`a batch cannot move from ${batch.status} to ${to}`);
   // A clock that was set back must not end a batch before it was made, or delete its images too early.
   const atMs = Math.max(nowMs, batch.createdAtMs);
-  if (!tx.batches.changeStatus(batch.id, batch.status, to)) return false;
-  tx.batches.appendEvent({ batchId: batch.id, from: batch.status, to, atMs });
-  if (facts.error) tx.batches.update(batch.id, { error: facts.error });
-  if (to === "output_deleted") tx.batches.update(batch.id, { outputDeletedAtMs: atMs });
+  if (!(await tx.batches.changeStatus(batch.id, batch.status, to)).isChanged) return { isMoved: false };
+  await tx.batches.appendEvent({ batchId: batch.id, from: batch.status, to, atMs });
+  if (facts.error) await tx.batches.update(batch.id, { error: facts.error });
+  if (to === "output_deleted") await tx.batches.update(batch.id, { outputDeletedAtMs: atMs });
   else if (isTerminal(to)) {
     const expireAtMs = facts.outputsExpireAtMs ?? null;
     const outputsExpireAtMs = expireAtMs === null ? null : expireAtMs + (atMs - nowMs);
-    tx.batches.update(batch.id, { endedAtMs: atMs, outputsExpireAtMs });
+    await tx.batches.update(batch.id, { endedAtMs: atMs, outputsExpireAtMs });
   }
   if (transition.money === "settle") {
-    const { success } = tx.items.countByStatus(batch.id);
-    const actualMicroUsd = settleHold(tx, batch, success, atMs);
-    tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: atMs });
+    const { success } = await tx.items.countByStatus(batch.id);
+    const actualMicroUsd = await settleHold(tx, batch, success, atMs);
+    await tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: atMs });
   }
-  return true;
+  return { isMoved: true };
 }

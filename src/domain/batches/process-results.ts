@@ -6,10 +6,10 @@ import { ReadBack } from "./read-back.ts";
 
 /** Takes a running batch whose items all have ended to `processing_results`. */
 export function startProcessing(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
-    if (batch?.status !== "running" || tx.items.countByStatus(batchId).pending > 0) return false;
-    return moveBatch(tx, batch, "processing_results", nowMs);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
+    if (batch?.status !== "running" || (await tx.items.countByStatus(batchId)).pending > 0) return false;
+    return (await moveBatch(tx, batch, "processing_results", nowMs)).isMoved;
   });
 }
 
@@ -24,17 +24,17 @@ export async function processResults(
   batchId: string,
   nowMs: () => number,
 ): Promise<boolean> {
-  const outputs = deps.stores.read.outputs.ofBatch(batchId);
+  const outputs = await deps.stores.read.outputs.ofBatch(batchId);
   const readBack = new ReadBack(deps.blobs);
   await readBack.read(outputs);
-  return deps.stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
+  return deps.stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
     if (batch?.status !== "processing_results") return false;
-    const good = readBack.failDamaged(tx, batch, outputs);
-    const items = tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
+    const good = await readBack.failDamaged(tx, batch, outputs);
+    const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
     for (const { output, entryName } of nameImages(items, good)) {
-      tx.outputs.setEntryName(output.itemId, output.imageIndex, entryName);
+      await tx.outputs.setEntryName(output.itemId, output.imageIndex, entryName);
     }
-    return moveBatch(tx, batch, "settling", nowMs());
+    return (await moveBatch(tx, batch, "settling", nowMs())).isMoved;
   });
 }

@@ -37,14 +37,18 @@ export class ReadBack {
    * Makes failures of the items with a damaged or missing image. All of the outputs must have been read. Returns the
    * outputs that are left.
    */
-  failDamaged(tx: Repositories, batch: BatchRecord, outputs: readonly OutputRecord[]): OutputRecord[] {
+  async failDamaged(
+    tx: Repositories,
+    batch: BatchRecord,
+    outputs: readonly OutputRecord[],
+  ): Promise<OutputRecord[]> {
     const damaged = outputs.filter(({ blobKey }) => this.#isIntact.get(blobKey) !== true);
     const itemIds = new Set(damaged.map((output) => output.itemId));
     for (const itemId of itemIds) {
-      tx.items.fail(itemId, RESULT_MISSING);
-      tx.outputs.removeOfItem(itemId);
+      await tx.items.fail(itemId, RESULT_MISSING);
+      await tx.outputs.removeOfItem(itemId);
     }
-    tx.batches.addCounts(batch.id, { success: -itemIds.size, fail: itemIds.size });
+    await tx.batches.addCounts(batch.id, { success: -itemIds.size, fail: itemIds.size });
     return outputs.filter((output) => !itemIds.has(output.itemId));
   }
 }

@@ -17,8 +17,8 @@ export async function retryFailed(
   deps: CreateBatchDeps & Omit<RequestRules, "group"> & { groups: readonly GroupEntry[] },
   batchId: string,
 ): Promise<BatchRecord> {
-  const batch = deps.stores.read.batches.byId(batchId);
-  const key = batch === null ? null : deps.stores.read.keys.byId(batch.apiKeyId);
+  const batch = await deps.stores.read.batches.byId(batchId);
+  const key = batch === null ? null : await deps.stores.read.keys.byId(batch.apiKeyId);
   const group = deps.groups.find(({ name }) => name === key?.group);
   if (batch === null || key === null || !group) throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
   const request = await checkRequest(await retryRequest(deps, batch), { ...deps, group });
@@ -36,7 +36,11 @@ export async function retryRequest(
 ): Promise<object> {
   if (!isTerminal(batch.status)) throw new ImgbatchError("USAGE", "The batch has not ended yet.");
   const { read } = deps.stores;
-  const failed = read.items.page(batch.id, { status: "failed", afterPosition: -1, limit: batch.itemCount });
+  const failed = await read.items.page(batch.id, {
+    status: "failed",
+    afterPosition: -1,
+    limit: batch.itemCount,
+  });
   const wanted = failed.filter((item) => item.error === null || !isRefusalCode(item.error.code));
   if (wanted.length === 0) {
     const message =
@@ -55,7 +59,7 @@ export async function retryRequest(
 
 async function itemRequest(deps: { stores: Stores; blobs: BlobStore }, item: ItemRecord): Promise<object> {
   const references: object[] = [];
-  for (const reference of deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
+  for (const reference of await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
     const { referenceId: id, type, mimeType: mime_type, blobKey, storageUri } = reference;
     const bytes = blobKey === null ? null : await deps.blobs.read(blobKey);
     if (blobKey !== null && bytes === null) {

@@ -7,9 +7,10 @@ import { type BatchEnd, moveBatch } from "./lifecycle.ts";
  * Rules: MONEY-4, LIFE-4.
  */
 export function settleBatch(stores: Stores, batchId: string, end: BatchEnd): Promise<boolean> {
-  return stores.write((tx) => {
-    const batch = tx.batches.byId(batchId);
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
     if (batch?.status !== "settling") return false;
-    return moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs });
+    return (await moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs }))
+      .isMoved;
   });
 }

@@ -26,7 +26,7 @@ const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
  * would fall below zero; the transaction around it then undoes the entry.
  * Rules: MONEY-2, MONEY-6.
  */
-export function moveMoney(tx: Repositories, movement: Movement, nowMs: number): void {
+export async function moveMoney(tx: Repositories, movement: Movement, nowMs: number): Promise<void> {
   const { amountMicroUsd, accountId } = movement;
   if (!Number.isSafeInteger(amountMicroUsd) || amountMicroUsd < 0) {
     throw new RangeError(`${amountMicroUsd} is no amount of micro-dollars`);
@@ -34,7 +34,7 @@ export function moveMoney(tx: Repositories, movement: Movement, nowMs: number): 
   const effect = EFFECTS[movement.kind];
   const balanceChangeMicroUsd = effect.balance * amountMicroUsd;
   const heldChangeMicroUsd = effect.held * amountMicroUsd;
-  const isNew = tx.ledger.append({
+  const { isNew } = await tx.ledger.append({
     ...movement,
     balanceChangeMicroUsd,
     heldChangeMicroUsd,
@@ -42,8 +42,8 @@ export function moveMoney(tx: Repositories, movement: Movement, nowMs: number): 
   });
   if (!isNew) return;
   const change = { balanceMicroUsd: balanceChangeMicroUsd, heldMicroUsd: heldChangeMicroUsd };
-  if (tx.accounts.change(accountId, change)) return;
-  const balance = tx.accounts.byId(accountId)?.balanceMicroUsd ?? 0;
+  if ((await tx.accounts.change(accountId, change)).isEnough) return;
+  const balance = (await tx.accounts.byId(accountId))?.balanceMicroUsd ?? 0;
   throw new ImgbatchError(
     "BATCH_IMAGE_INSUFFICIENT_BALANCE",
     `The batch needs ${formatUsd(amountMicroUsd)} on hold, the balance is ${formatUsd(balance)}.`,
@@ -54,8 +54,8 @@ export function moveMoney(tx: Repositories, movement: Movement, nowMs: number): 
  * Takes the hold of a new batch out of its account's balance.
  * Rules: MONEY-2, MONEY-3.
  */
-export function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): void {
-  moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd: batch.holdMicroUsd }, nowMs);
+export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
+  await moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd: batch.holdMicroUsd }, nowMs);
 }
 
 /**
@@ -63,19 +63,19 @@ export function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): 
  * Answers the captured amount. Never captures more than was held.
  * Rule: MONEY-4.
  */
-export function settleHold(
+export async function settleHold(
   tx: Repositories,
   batch: BatchRecord,
   successCount: number,
   nowMs: number,
-): number {
+): Promise<number> {
   const actual = batch.price.imageMicroUsd * successCount;
   if (actual > batch.holdMicroUsd) {
     throw new Error(`batch ${batch.id}: ${successCount} images cost more than was held`);
   }
   const rest = batch.holdMicroUsd - actual;
-  if (actual > 0) moveMoney(tx, { ...movementOf(batch, "capture"), amountMicroUsd: actual }, nowMs);
-  if (rest > 0) moveMoney(tx, { ...movementOf(batch, "release"), amountMicroUsd: rest }, nowMs);
+  if (actual > 0) await moveMoney(tx, { ...movementOf(batch, "capture"), amountMicroUsd: actual }, nowMs);
+  if (rest > 0) await moveMoney(tx, { ...movementOf(batch, "release"), amountMicroUsd: rest }, nowMs);
   return actual;
 }
 

@@ -1,3 +1,4 @@
+import { ImgbatchError } from "../../contract/errors.ts";
 import type { BatchStatus, ItemStatus } from "../../contract/statuses.ts";
 import type {
   AccountRecord,
@@ -18,19 +19,27 @@ import type {
 } from "../records.ts";
 
 /**
- * What the domain needs from a database. Repositories move rows and decide nothing. All calls are synchronous:
- * a unit of work never waits for anything but the database.
+ * What the domain needs from a database. Repositories move rows and decide nothing. Yes and no are answered as an
+ * object, so that a forgotten `await` does not compile.
  */
 export interface Stores {
   /** Committed state. Reads here never block a writer. */
   readonly read: Repositories;
-  /** Reads that belong together: all of them see the same moment. */
-  snapshot<T>(work: (now: Repositories) => T): T;
+  /** Reads that belong together: all of them see the same moment. `now` rejects after the end. */
+  snapshot<T>(work: (now: Repositories) => Promise<T>): Promise<T>;
   /**
    * Runs the work as one transaction that owns the write lock from its start, and is durable when this resolves.
-   * A throw undoes all of it. Nothing slow belongs inside: no network, no files, no waiting.
+   * A throw undoes all of it. Inside, nothing is awaited but calls of `tx`, one at a time: no network, no files, no
+   * `read` or `write` of the stores. Whatever waits for anything else is undone. `tx` rejects after the end.
    */
-  write<T>(work: (tx: Repositories) => T): Promise<T>;
+  write<T>(work: (tx: Repositories) => Promise<T>): Promise<T>;
+}
+
+/** A write failed in the middle of its commit: whether it happened is not known, and it may still be seen to. */
+export class CommitUnknown extends ImgbatchError {
+  constructor(message: string, cause: unknown) {
+    super("BATCH_IMAGE_QUEUE_FAILED", message, { cause });
+  }
 }
 
 export interface Repositories {
@@ -47,30 +56,33 @@ export interface Repositories {
   usage: UsageRepository;
   retentionTime: RetentionTimeRepository;
   /** Writes what is there already: a transaction that writes nothing would not touch the disk. */
-  touch(): void;
+  touch(): Promise<void>;
 }
 
 export interface AccountRepository {
-  insert(account: { id: string; name: string; createdAtMs: number }): void;
-  byId(id: string): AccountRecord | null;
-  byName(name: string): AccountRecord | null;
-  list(): AccountRecord[];
-  /** Adds to balance and held amount, unless the balance would fall below zero: then false, and nothing changes. */
-  change(id: string, change: { balanceMicroUsd: number; heldMicroUsd: number }): boolean;
+  insert(account: { id: string; name: string; createdAtMs: number }): Promise<void>;
+  byId(id: string): Promise<AccountRecord | null>;
+  byName(name: string): Promise<AccountRecord | null>;
+  list(): Promise<AccountRecord[]>;
+  /** Adds to balance and held amount, unless the balance is not enough and would fall below zero: then nothing changes. */
+  change(
+    id: string,
+    change: { balanceMicroUsd: number; heldMicroUsd: number },
+  ): Promise<{ isEnough: boolean }>;
 }
 
 export interface KeyRepository {
-  insert(key: ApiKeyRecord & { sha256: string }): void;
-  bySha256(sha256: string): ApiKeyRecord | null;
-  byId(id: string): ApiKeyRecord | null;
-  list(): ApiKeyRecord[];
-  setDisabled(id: string, atMs: number | null): void;
+  insert(key: ApiKeyRecord & { sha256: string }): Promise<void>;
+  bySha256(sha256: string): Promise<ApiKeyRecord | null>;
+  byId(id: string): Promise<ApiKeyRecord | null>;
+  list(): Promise<ApiKeyRecord[]>;
+  setDisabled(id: string, atMs: number | null): Promise<void>;
 }
 
 export interface LedgerRepository {
-  /** False when an entry with this request id is there already: then nothing changes. */
-  append(entry: Omit<LedgerEntry, "seq">): boolean;
-  list(filter: { accountId?: string; batchId?: string }): LedgerEntry[];
+  /** `isNew` is false when an entry with this request id is there already: then nothing changes. */
+  append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
+  list(filter: { accountId?: string; batchId?: string }): Promise<LedgerEntry[]>;
 }
 
 export interface BatchPage {
@@ -103,40 +115,40 @@ export interface BatchQueue {
 }
 
 export interface BatchRepository {
-  insert(batch: BatchRecord): void;
-  byId(id: string): BatchRecord | null;
+  insert(batch: BatchRecord): Promise<void>;
+  byId(id: string): Promise<BatchRecord | null>;
   /** The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. */
-  page(filter: BatchPage): (BatchRecord & { seq: number })[];
+  page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
   /** Ended batches whose outputs are due to go: their time has come, or their status says they are gone already. */
-  outputsDue(nowMs: number, page: SweepPage): { id: string; seq: number }[];
+  outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** Batches that ended before the time and whose inputs are still there. */
-  inputsDue(endedBeforeMs: number, page: SweepPage): { id: string; seq: number }[];
+  inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** Oldest first. */
-  withStatus(statuses: readonly BatchStatus[]): BatchRecord[];
+  withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */
-  latest(limit: number): BatchRecord[];
+  latest(limit: number): Promise<BatchRecord[]>;
   /** The first batches of a queue that are not started, oldest first. */
-  waiting(queue: BatchQueue, limit: number): BatchRecord[];
+  waiting(queue: BatchQueue, limit: number): Promise<BatchRecord[]>;
   /** The queues in which a batch is not started. */
-  waitingQueues(): BatchQueue[];
+  waitingQueues(): Promise<BatchQueue[]>;
   /** Batches whose images are not made yet, of any provider but these. */
-  unmadeByOthers(providers: readonly string[]): BatchRecord[];
+  unmadeByOthers(providers: readonly string[]): Promise<BatchRecord[]>;
   /** Batches that failed or were cancelled after the time, and those that ended since and whose images were deleted. */
-  stoppedSince(ms: number): BatchRecord[];
+  stoppedSince(ms: number): Promise<BatchRecord[]>;
   /** Items without an outcome, of all batches that are at work. */
-  pendingItemCount(): number;
+  pendingItemCount(): Promise<number>;
   /** How many batches have each status; one without batches is left out. */
-  countByStatus(): Partial<Record<BatchStatus, number>>;
+  countByStatus(): Promise<Partial<Record<BatchStatus, number>>>;
   /** Changes the status if it still is `from`; answers whether it was. Only the lifecycle calls this. */
-  changeStatus(id: string, from: BatchStatus, to: BatchStatus): boolean;
+  changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
   /** Changes other columns. */
-  update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): void;
-  addCounts(id: string, change: { success: number; fail: number }): void;
-  appendEvent(event: BatchEvent): void;
-  events(id: string): BatchEvent[];
+  update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): Promise<void>;
+  addCounts(id: string, change: { success: number; fail: number }): Promise<void>;
+  appendEvent(event: BatchEvent): Promise<void>;
+  events(id: string): Promise<BatchEvent[]>;
   /** When the last written event of any batch happened, as the clock said then; null when there is none. */
-  lastEventMs(): number | null;
-  all(): BatchRecord[];
+  lastEventMs(): Promise<number | null>;
+  all(): Promise<BatchRecord[]>;
 }
 
 export interface ItemPage {
@@ -147,82 +159,86 @@ export interface ItemPage {
 }
 
 export interface ItemRepository {
-  insertMany(batchId: string, items: readonly NewItem[]): void;
-  byCustomId(batchId: string, customId: string): ItemRecord | null;
+  insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
+  byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
-  page(batchId: string, filter: ItemPage): ItemRecord[];
-  countByStatus(batchId: string): Record<ItemStatus, number>;
+  page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
+  countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
   /** Leases the first pending item that nobody holds and whose time has come; null when there is none. */
-  claim(batchId: string, lease: { token: string; nowMs: number }): ItemRecord | null;
+  claim(batchId: string, lease: { token: string; nowMs: number }): Promise<ItemRecord | null>;
   /** When the next pending item that nobody holds may be tried; null when there is none. */
-  nextDueMs(batchId: string): number | null;
+  nextDueMs(batchId: string): Promise<number | null>;
   /** Writes the outcome of a leased item, if the lease is still held and the item pending; answers whether. */
   finish(
     id: number,
     leaseToken: string,
     outcome: Pick<ItemRecord, "status" | "mimeType" | "imageCount" | "error" | "finishedAtMs">,
-  ): boolean;
+  ): Promise<{ isOurs: boolean }>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
-  giveBack(id: number, leaseToken: string, change: { notBeforeMs: number; attempts: number }): boolean;
+  giveBack(
+    id: number,
+    leaseToken: string,
+    change: { notBeforeMs: number; attempts: number },
+  ): Promise<{ isOurs: boolean }>;
   /** Turns an item that was thought a success into a failure. */
-  fail(id: number, error: NonNullable<ItemRecord["error"]>): void;
+  fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
   /** Fails every pending item of the batch, leased or not; answers how many. */
-  failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): number;
+  failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): Promise<number>;
   /** Drops every lease, or those of one batch: when no worker that holds one can be alive. */
-  dropLeases(batchId?: string): number;
+  dropLeases(batchId?: string): Promise<number>;
 }
 
 export interface OutputRepository {
-  insertMany(outputs: readonly OutputRecord[]): void;
+  insertMany(outputs: readonly OutputRecord[]): Promise<void>;
   /** In request order, then by image index. */
-  ofBatch(batchId: string): OutputRecord[];
-  ofItem(itemId: number): OutputRecord[];
-  removeOfItem(itemId: number): void;
-  setEntryName(itemId: number, imageIndex: number, entryName: string): void;
+  ofBatch(batchId: string): Promise<OutputRecord[]>;
+  ofItem(itemId: number): Promise<OutputRecord[]>;
+  removeOfItem(itemId: number): Promise<void>;
+  setEntryName(itemId: number, imageIndex: number, entryName: string): Promise<void>;
 }
 
 export interface ReferenceRepository {
-  insertMany(batchId: string, references: readonly NewReference[]): void;
+  insertMany(batchId: string, references: readonly NewReference[]): Promise<void>;
   /** The references of an item of the request (`sourceIndex`), in their order. */
-  ofSource(batchId: string, sourceIndex: number): ReferenceRecord[];
+  ofSource(batchId: string, sourceIndex: number): Promise<ReferenceRecord[]>;
 }
 
 export interface IdempotencyRepository {
-  find(apiKeyId: string, key: string): IdempotencyRecord | null;
-  insert(record: IdempotencyRecord): void;
+  find(apiKeyId: string, key: string): Promise<IdempotencyRecord | null>;
+  insert(record: IdempotencyRecord): Promise<void>;
   /** Forgets the keys of batches whose records were deleted before the time; answers how many. */
-  removeOfRecordsDeletedBefore(ms: number): number;
+  removeOfRecordsDeletedBefore(ms: number): Promise<number>;
 }
 
 export interface UpstreamJobRepository {
-  ofBatch(batchId: string): UpstreamJobRecord | null;
-  insert(job: Omit<UpstreamJobRecord, "closedAtMs">): void;
-  setUpstreamName(batchId: string, name: string): void;
+  ofBatch(batchId: string): Promise<UpstreamJobRecord | null>;
+  insert(job: Omit<UpstreamJobRecord, "closedAtMs">): Promise<void>;
+  setUpstreamName(batchId: string, name: string): Promise<void>;
   /** Jobs that may still run although their batches have ended, oldest first. */
-  openOfEnded(): UpstreamJobRecord[];
+  openOfEnded(): Promise<UpstreamJobRecord[]>;
   /** Says that the job does not run any more, or was never there. */
-  close(batchId: string, atMs: number): void;
+  close(batchId: string, atMs: number): Promise<void>;
   /** Forgets the job: the batch goes to another provider. */
-  remove(batchId: string): void;
+  remove(batchId: string): Promise<void>;
 }
 
 export interface RealtimeHoldRepository {
-  insert(hold: RealtimeHoldRecord): void;
+  insert(hold: RealtimeHoldRecord): Promise<void>;
   /** Takes the record out and answers it; null when it is not there (any more). */
-  remove(id: string): RealtimeHoldRecord | null;
+  remove(id: string): Promise<RealtimeHoldRecord | null>;
   /** Oldest first. */
-  list(): RealtimeHoldRecord[];
+  list(): Promise<RealtimeHoldRecord[]>;
 }
 
 export interface UsageRepository {
-  insertMany(records: readonly UsageRecord[]): void;
+  insertMany(records: readonly UsageRecord[]): Promise<void>;
   /** In the order in which they were written. */
-  list(filter: { accountId?: string }): UsageRecord[];
-  count(): number;
+  list(filter: { accountId?: string }): Promise<UsageRecord[]>;
+  count(): Promise<number>;
 }
 
 export interface RetentionTimeRepository {
   /** Null before the first look at the clock. */
-  read(): RetentionTime | null;
-  write(time: RetentionTime): void;
+  read(): Promise<RetentionTime | null>;
+  write(time: RetentionTime): Promise<void>;
 }

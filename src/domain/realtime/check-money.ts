@@ -4,8 +4,8 @@ import type { AccountRecord, LedgerEntry } from "../records.ts";
 const MOVEMENTS = ["hold", "capture", "release"] as const;
 
 /** What is held for real-time requests of an account, in micro-dollars. */
-export function realtimeHeld(now: Repositories, accountId: string): number {
-  const holds = now.realtimeHolds.list().filter((hold) => hold.accountId === accountId);
+export async function realtimeHeld(now: Repositories, accountId: string): Promise<number> {
+  const holds = (await now.realtimeHolds.list()).filter((hold) => hold.accountId === accountId);
   return holds.reduce((sum, hold) => sum + hold.amountMicroUsd, 0);
 }
 
@@ -14,15 +14,15 @@ export function realtimeHeld(now: Repositories, accountId: string): number {
  * captured is what the usage records say. The problems found, a line each.
  * Rule: CHECK-3.
  */
-export function realtimeMoneyProblems(now: Repositories, account: AccountRecord): string[] {
-  const moved = sumByRequest(now.ledger.list({ accountId: account.id }));
+export async function realtimeMoneyProblems(now: Repositories, account: AccountRecord): Promise<string[]> {
+  const moved = sumByRequest(await now.ledger.list({ accountId: account.id }));
   const open = new Map(
-    now.realtimeHolds
-      .list()
-      .flatMap((hold) => (hold.accountId === account.id ? [[hold.id, hold] as const] : [])),
+    (await now.realtimeHolds.list()).flatMap((hold) =>
+      hold.accountId === account.id ? [[hold.id, hold] as const] : [],
+    ),
   );
   const used = new Map<string, number>();
-  for (const { realtimeId, amountMicroUsd } of now.usage.list({ accountId: account.id })) {
+  for (const { realtimeId, amountMicroUsd } of await now.usage.list({ accountId: account.id })) {
     used.set(realtimeId, (used.get(realtimeId) ?? 0) + amountMicroUsd);
   }
   const problems: string[] = [];

@@ -9,14 +9,14 @@ import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts"
  * Rule: RT-16.
  */
 export function openHold(stores: Stores, hold: RealtimeHoldRecord): Promise<void> {
-  return stores.write((tx) => {
-    const balance = tx.accounts.byId(hold.accountId)?.balanceMicroUsd ?? 0;
+  return stores.write(async (tx) => {
+    const balance = (await tx.accounts.byId(hold.accountId))?.balanceMicroUsd ?? 0;
     if (balance < hold.amountMicroUsd) {
       const message = `The image costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
       throw new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
     }
-    tx.realtimeHolds.insert(hold);
-    move(tx, hold, "hold", hold.createdAtMs);
+    await tx.realtimeHolds.insert(hold);
+    await move(tx, hold, "hold", hold.createdAtMs);
   });
 }
 
@@ -31,11 +31,11 @@ export function endHold(
   usage: readonly UsageRecord[],
   nowMs: number,
 ): Promise<void> {
-  return stores.write((tx) => {
-    const hold = tx.realtimeHolds.remove(id);
+  return stores.write(async (tx) => {
+    const hold = await tx.realtimeHolds.remove(id);
     if (!hold) return;
-    move(tx, hold, usage.length > 0 ? "capture" : "release", nowMs);
-    tx.usage.insertMany(usage);
+    await move(tx, hold, usage.length > 0 ? "capture" : "release", nowMs);
+    await tx.usage.insertMany(usage);
   });
 }
 
@@ -45,18 +45,23 @@ export function endHold(
  * Rule: RT-17.
  */
 export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number> {
-  return stores.write((tx) => {
-    const dead = tx.realtimeHolds.list();
+  return stores.write(async (tx) => {
+    const dead = await tx.realtimeHolds.list();
     for (const { id } of dead) {
-      const hold = tx.realtimeHolds.remove(id);
-      if (hold) move(tx, hold, "release", nowMs);
+      const hold = await tx.realtimeHolds.remove(id);
+      if (hold) await move(tx, hold, "release", nowMs);
     }
     return dead.length;
   });
 }
 
-function move(tx: Repositories, hold: RealtimeHoldRecord, kind: LedgerKind, nowMs: number): void {
+async function move(
+  tx: Repositories,
+  hold: RealtimeHoldRecord,
+  kind: LedgerKind,
+  nowMs: number,
+): Promise<void> {
   const { accountId, amountMicroUsd } = hold;
   const requestId = `${kind}:${hold.id}`;
-  moveMoney(tx, { requestId, accountId, batchId: null, kind, amountMicroUsd }, nowMs);
+  await moveMoney(tx, { requestId, accountId, batchId: null, kind, amountMicroUsd }, nowMs);
 }

@@ -104,7 +104,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   };
   if (keptCount > 0) voice.note(`${keptCount} of ${plan.images.length} images are here already`);
   tell();
-  for (const image of plan.images) if (!lines.has(image.customId)) queue.add(() => makeOne(image));
+  for (const image of plan.images) if (!lines.has(image.customId)) void queue.add(() => makeOne(image));
   await queue.onIdle();
   signal?.removeEventListener("abort", onAbort);
 

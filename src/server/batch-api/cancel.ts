@@ -8,8 +8,8 @@ import { findBatch } from "./find-batch.ts";
 export function cancel(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const { id } = findBatch(deps.stores, caller, request.params.id);
+    const { id } = await findBatch(deps.stores, caller, request.params.id);
     await deps.cancel(id);
-    response.json(batchView(findBatch(deps.stores, caller, id)));
+    response.json(batchView(await findBatch(deps.stores, caller, id)));
   };
 }

@@ -18,13 +18,13 @@ import { findBatch, findItem } from "./find-batch.ts";
 export function content(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const batch = findBatch(deps.stores, caller, request.params.id);
-    const item = findItem(deps.stores, batch, request.params.custom_id);
+    const batch = await findBatch(deps.stores, caller, request.params.id);
+    const item = await findItem(deps.stores, batch, request.params.custom_id);
     if (batch.status === "output_deleted") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED");
     if (!isTerminal(batch.status)) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
     if (item.status !== "success") throw new ImgbatchError("BATCH_IMAGE_ITEM_FAILED");
     const imageIndex = readImageIndex(request);
-    const output = deps.stores.read.outputs.ofItem(item.id).find((o) => o.imageIndex === imageIndex);
+    const output = (await deps.stores.read.outputs.ofItem(item.id)).find((o) => o.imageIndex === imageIndex);
     if (!output) throw indexOutOfRange(item.imageCount);
     const name = imageIndex === 0 ? item.customId : `${item.customId}_${imageIndex + 1}`;
     const { sizeBytes, sha256, mimeType } = output;

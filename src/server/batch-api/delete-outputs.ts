@@ -9,8 +9,8 @@ import { findBatch } from "./find-batch.ts";
 export function deleteOutputs(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const { id } = findBatch(deps.stores, caller, request.params.id);
+    const { id } = await findBatch(deps.stores, caller, request.params.id);
     await dropOutputs(deps, id, deps.clock.nowMs());
-    response.json(batchView(findBatch(deps.stores, caller, id)));
+    response.json(batchView(await findBatch(deps.stores, caller, id)));
   };
 }

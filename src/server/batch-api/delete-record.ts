@@ -7,7 +7,7 @@ import { findBatch } from "./find-batch.ts";
 /** `DELETE …/{id}`: hides the record of an ended batch. */
 export function deleteRecord(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
-    const batch = findBatch(deps.stores, callerOf(response), request.params.id);
+    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
     await deleteRecordOf(deps, batch.id, deps.clock.nowMs());
     response.status(204).end();
   };

@@ -18,13 +18,13 @@ import { findBatch } from "./find-batch.ts";
 export function download(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
-    const batch = findBatch(deps.stores, caller, request.params.id);
+    const batch = await findBatch(deps.stores, caller, request.params.id);
     const filter = queryChoice(request, "status", ["success", "failed", "all"]) ?? "success";
     const { zipItems } = deps.limits;
     const maxItems = queryInteger(request, "max_items", { fallback: zipItems, min: 1, max: zipItems });
     refuseUnready(batch);
-    const all = deps.stores.read.items.page(batch.id, { afterPosition: -1, limit: batch.itemCount });
-    const outputs = deps.stores.read.outputs.ofBatch(batch.id);
+    const all = await deps.stores.read.items.page(batch.id, { afterPosition: -1, limit: batch.itemCount });
+    const outputs = await deps.stores.read.outputs.ofBatch(batch.id);
     refuseTooMany(all, filter, maxItems);
     const bytes = outputs.reduce((sum, output) => sum + output.sizeBytes, 0);
     if (filter !== "failed" && bytes > deps.limits.zipBytes) {

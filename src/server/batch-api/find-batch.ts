@@ -7,14 +7,14 @@ import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
  * The caller's batch. Another key's batch, a deleted record and an unknown id are one and the same error.
  * Rules: AUTH-3, DELETE-2.
  */
-export function findBatch(stores: Stores, caller: Caller, id: unknown): BatchRecord {
-  const batch = stores.read.batches.byId(String(id));
+export async function findBatch(stores: Stores, caller: Caller, id: unknown): Promise<BatchRecord> {
+  const batch = await stores.read.batches.byId(String(id));
   if (batch?.apiKeyId === caller.key.id && batch.recordDeletedAtMs === null) return batch;
   throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
 }
 
-export function findItem(stores: Stores, batch: BatchRecord, customId: unknown): ItemRecord {
-  const item = stores.read.items.byCustomId(batch.id, String(customId));
+export async function findItem(stores: Stores, batch: BatchRecord, customId: unknown): Promise<ItemRecord> {
+  const item = await stores.read.items.byCustomId(batch.id, String(customId));
   if (item) return item;
   throw new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
 }

@@ -13,8 +13,8 @@ import { findBatch } from "./find-batch.ts";
  * Rules: ITEM-1, ITEM-2.
  */
 export function items(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
-    const batch = findBatch(deps.stores, callerOf(response), request.params.id);
+  return async (request: Request, response: Response): Promise<void> => {
+    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
     const status = queryChoice(request, "status", ["all", ...ITEM_STATUSES]);
     const limit = queryInteger(request, "limit", {
       fallback: FIXED_LIMITS.itemPageDefault,
@@ -23,7 +23,7 @@ export function items(deps: ApiDeps) {
     });
     const from = readCursor(queryText(request, "cursor"));
     const filter = status === undefined || status === "all" ? {} : { status };
-    const found = deps.stores.read.items.page(batch.id, { ...filter, ...from, limit: limit + 1 });
+    const found = await deps.stores.read.items.page(batch.id, { ...filter, ...from, limit: limit + 1 });
     const page = found.slice(0, limit);
     const last = page.at(-1);
     const hasMore = found.length > limit;

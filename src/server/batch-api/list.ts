@@ -15,12 +15,12 @@ import { readTime } from "../query-time.ts";
  * Rules: LIST-1, LIST-2, LIST-4.
  */
 export function list(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
+  return async (request: Request, response: Response): Promise<void> => {
     const { key } = callerOf(response);
     const { batchPageDefault, batchPageMax } = FIXED_LIMITS;
     const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
     const filter = { ...readFilter(request), ...readCursor(queryText(request, "cursor")) };
-    const found = deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
+    const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
     const page = found.slice(0, limit);
     const last = page.at(-1);
     const hasMore = found.length > limit;

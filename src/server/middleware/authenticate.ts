@@ -10,9 +10,9 @@ import { callerAddress } from "../failed-auth-limit.ts";
  * Rules: AUTH-1, AUTH-2.
  */
 export function authenticate(deps: ApiDeps): RequestHandler {
-  return (request, response, next) => {
+  return async (request, response, next) => {
     try {
-      response.locals.key = authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());
+      response.locals.key = await authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());
     } catch (error) {
       const isWrongKey = error instanceof ImgbatchError && error.code !== "API_KEY_REQUIRED";
       if (isWrongKey) deps.failedAuth.note(callerAddress(request));

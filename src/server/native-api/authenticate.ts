@@ -11,10 +11,10 @@ import { bearerToken } from "../middleware/authenticate.ts";
  * Rules: RT-1, AUTH-5.
  */
 export function authenticateNative(deps: ApiDeps): RequestHandler {
-  return (request, response, next) => {
+  return async (request, response, next) => {
     try {
       const key = credentialOf(request, deps.keyHeaders);
-      response.locals.key = authenticateKey(deps.stores.read, key, deps.clock.nowMs());
+      response.locals.key = await authenticateKey(deps.stores.read, key, deps.clock.nowMs());
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;
       if (error.code !== "API_KEY_REQUIRED") deps.failedAuth.note(callerAddress(request));

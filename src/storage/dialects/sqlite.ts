@@ -1,20 +1,12 @@
 import { closeSync, openSync } from "node:fs";
 import Sqlite from "better-sqlite3";
-import {
-  type Compilable,
-  DummyDriver,
-  Kysely,
-  SqliteAdapter,
-  SqliteIntrospector,
-  SqliteQueryCompiler,
-} from "kysely";
 import { isDatabaseDamage } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isDiskFull } from "../../kernel/disk-full.ts";
 import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
-import type { Database } from "../schema.ts";
-import type { SqlDatabase, SqlSession } from "./sql-session.ts";
+import type { SqlDatabase } from "./sql-session.ts";
+import { inTransactions, sqliteSession } from "./sqlite-session.ts";
 
 /** While the database is opened nothing else waits, so a lock of another process can be waited for in one go. */
 const OPEN_TIMEOUT_MS = 5000;
@@ -46,32 +38,37 @@ export function openSqlite(
   writing.pragma(`journal_size_limit = ${WAL_LIMIT_BYTES}`);
   writing.pragma("foreign_keys = ON");
   writing.pragma("busy_timeout = 0");
-  const reading = new Sqlite(file, { timeout: READ_TIMEOUT_MS });
-  reading.pragma("query_only = ON");
-  let broken: Error | null = null;
-  const watched = <T>(work: () => T): T => {
-    try {
-      return work();
-    } catch (error) {
-      const quota = quotaError(file, error);
-      if (quota !== null) throw quota;
-      if (broken === null && isBroken(error)) {
-        broken = error;
-        onBroken(error);
-      }
-      throw error;
-    }
+  const openReader = () => {
+    const connection = new Sqlite(file, { timeout: READ_TIMEOUT_MS });
+    connection.pragma("query_only = ON");
+    return connection;
   };
-  const writer = sqliteSession(writing);
+  const reading = openReader();
+  let broken: Error | null = null;
+  const watch = (error: unknown): unknown => {
+    const quota = quotaError(file, error);
+    if (quota !== null) return quota;
+    if (broken === null && isBroken(error)) {
+      broken = error;
+      onBroken(error);
+    }
+    return error;
+  };
+  const write = inTransactions(writing, "BEGIN IMMEDIATE", watch);
+  // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
+  let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
+  const openSnapshots = () => {
+    const connection = openReader();
+    return { connection, read: inTransactions(connection, "BEGIN", watch) };
+  };
   return {
-    writer,
-    reader: sqliteSession(reading, watched),
+    reader: sqliteSession(reading, watch),
     transaction: async (work) => {
-      const attempt = writing.transaction(() => work(writer)).immediate;
       for (let waitedMs = 0; ; waitedMs += BUSY_RETRY_MS) {
-        if (broken !== null) throw notStored(broken);
         try {
-          return watched(attempt);
+          return await write(work, () => {
+            if (broken !== null) throw notStored(broken);
+          });
         } catch (error) {
           if (isDiskFull(error)) throw notStored(error);
           if (isBroken(error)) throw perhapsStored(error);
@@ -81,51 +78,18 @@ export function openSqlite(
         }
       }
     },
-    snapshot: (work) => watched(() => reading.transaction(work).deferred()),
+    snapshot: async (work) => {
+      snapshots ??= openSnapshots();
+      return snapshots.read(work);
+    },
     integrityProblems: () => {
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");
     },
     close: () => {
+      snapshots?.connection.close();
       reading.close();
       writing.close();
-    },
-  };
-}
-
-const DIALECT = {
-  createAdapter: () => new SqliteAdapter(),
-  createDriver: () => new DummyDriver(),
-  createIntrospector: (db: Kysely<unknown>) => new SqliteIntrospector(db),
-  createQueryCompiler: () => new SqliteQueryCompiler(),
-};
-
-/** `watched` sees what goes wrong in a query; the writer's queries are watched as a transaction. */
-function sqliteSession(
-  connection: Sqlite.Database,
-  watched: <T>(work: () => T) => T = (work) => work(),
-): SqlSession {
-  const statements = new Map<string, Sqlite.Statement>();
-  const prepare = (sql: string) => {
-    const known = statements.get(sql);
-    if (known) return known;
-    const statement = connection.prepare(sql);
-    statements.set(sql, statement);
-    return statement;
-  };
-  return {
-    build: new Kysely<Database>({ dialect: DIALECT }),
-    all: <Row>(query: Compilable<Row>) => {
-      const { sql, parameters } = query.compile();
-      return watched(() => prepare(sql).all(...parameters)) as Row[];
-    },
-    first: <Row>(query: Compilable<Row>) => {
-      const { sql, parameters } = query.compile();
-      return (watched(() => prepare(sql).get(...parameters)) as Row | undefined) ?? null;
-    },
-    run: (query) => {
-      const { sql, parameters } = query.compile();
-      return watched(() => prepare(sql).run(...parameters)).changes;
     },
   };
 }

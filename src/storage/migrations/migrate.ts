@@ -10,11 +10,11 @@ const MIGRATIONS: readonly Migration[] = [foundation, waitingAndOpenJobs, realti
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
 export async function migrate(database: SqlDatabase): Promise<void> {
-  await database.transaction((session) => {
+  await database.transaction(async (session) => {
     const { build } = session;
     const table = build.schema.createTable("schema_migrations").ifNotExists();
-    session.run(table.addColumn("name", "text", (c) => c.primaryKey()));
-    const rows = session.all(build.selectFrom("schema_migrations").select("name"));
+    await session.run(table.addColumn("name", "text", (c) => c.primaryKey()));
+    const rows = await session.all(build.selectFrom("schema_migrations").select("name"));
     const done = new Set(rows.map((row) => row.name));
     const unknown = [...done].filter((name) => !MIGRATIONS.some((m) => m.name === name));
     if (unknown.length > 0) {
@@ -22,8 +22,8 @@ export async function migrate(database: SqlDatabase): Promise<void> {
       throw new ImgbatchError("INVALID_CONFIG", message);
     }
     for (const migration of MIGRATIONS.filter((m) => !done.has(m.name))) {
-      for (const statement of migration.statements(session)) session.run(statement);
-      session.run(build.insertInto("schema_migrations").values({ name: migration.name }));
+      for (const statement of migration.statements(session)) await session.run(statement);
+      await session.run(build.insertInto("schema_migrations").values({ name: migration.name }));
     }
   });
 }

@@ -7,13 +7,13 @@ import type { Database } from "../schema.ts";
 export function accountRepository({ build, first, all, run }: SqlSession): AccountRepository {
   const accounts = () => build.selectFrom("accounts").selectAll();
   return {
-    insert: ({ id, name, createdAtMs }) => {
-      run(build.insertInto("accounts").values({ id, name, created_at_ms: createdAtMs }));
+    insert: async ({ id, name, createdAtMs }) => {
+      await run(build.insertInto("accounts").values({ id, name, created_at_ms: createdAtMs }));
     },
-    byId: (id) => toRecordOrNull(first(accounts().where("id", "=", id))),
-    byName: (name) => toRecordOrNull(first(accounts().where("name", "=", name))),
-    list: () => all(accounts().orderBy("created_at_ms").orderBy("id")).map(toRecord),
-    change: (id, { balanceMicroUsd, heldMicroUsd }) => {
+    byId: async (id) => toRecordOrNull(await first(accounts().where("id", "=", id))),
+    byName: async (name) => toRecordOrNull(await first(accounts().where("name", "=", name))),
+    list: async () => (await all(accounts().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
+    change: async (id, { balanceMicroUsd, heldMicroUsd }) => {
       const update = build
         .updateTable("accounts")
         .set((eb) => ({
@@ -22,7 +22,7 @@ export function accountRepository({ build, first, all, run }: SqlSession): Accou
         }))
         .where("id", "=", id)
         .where("balance_micro_usd", ">=", -balanceMicroUsd);
-      return run(update) === 1;
+      return { isEnough: (await run(update)) === 1 };
     },
   };
 }

@@ -7,14 +7,14 @@ import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
 export function batchRepository({ build, first, all, run }: SqlSession): BatchRepository {
   const batches = () => build.selectFrom("batches").selectAll();
   return {
-    insert: (batch) => {
-      run(build.insertInto("batches").values(toBatchRow(batch)));
+    insert: async (batch) => {
+      await run(build.insertInto("batches").values(toBatchRow(batch)));
     },
-    byId: (id) => {
-      const row = first(batches().where("id", "=", id));
+    byId: async (id) => {
+      const row = await first(batches().where("id", "=", id));
       return row && toBatchRecord(row);
     },
-    page: (filter) => {
+    page: async (filter) => {
       let query = batches()
         .where("api_key_id", "=", filter.apiKeyId)
         .where("record_deleted_at_ms", "is", null);
@@ -36,10 +36,10 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
         );
       }
       const ordered = query.orderBy("created_at_ms", "desc").orderBy("seq", "desc");
-      const rows = all(ordered.limit(filter.limit).offset(filter.offset ?? 0));
+      const rows = await all(ordered.limit(filter.limit).offset(filter.offset ?? 0));
       return rows.map((row) => ({ ...toBatchRecord(row), seq: row.seq }));
     },
-    outputsDue: (nowMs, { afterSeq, limit }) => {
+    outputsDue: async (nowMs, { afterSeq, limit }) => {
       const due = build
         .selectFrom("batches")
         .select(["id", "seq"])
@@ -54,7 +54,7 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
         );
       return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
     },
-    inputsDue: (endedBeforeMs, { afterSeq, limit }) => {
+    inputsDue: async (endedBeforeMs, { afterSeq, limit }) => {
       const due = build
         .selectFrom("batches")
         .select(["id", "seq"])
@@ -62,79 +62,87 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
         .where("ended_at_ms", "<=", endedBeforeMs);
       return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
     },
-    withStatus: (statuses) =>
-      all(
-        batches()
-          .where("status", "in", [...statuses])
-          .orderBy("seq"),
+    withStatus: async (statuses) =>
+      (
+        await all(
+          batches()
+            .where("status", "in", [...statuses])
+            .orderBy("seq"),
+        )
       ).map(toBatchRecord),
-    latest: (limit) =>
-      all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit)).map(
-        toBatchRecord,
-      ),
-    waiting: ({ provider, apiKeyId }, limit) => {
+    latest: async (limit) =>
+      (
+        await all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit))
+      ).map(toBatchRecord),
+    waiting: async ({ provider, apiKeyId }, limit) => {
       const queued = batches().where("status", "=", "queued").where("provider", "=", provider);
-      return all(queued.where("api_key_id", "=", apiKeyId).orderBy("seq").limit(limit)).map(toBatchRecord);
+      return (await all(queued.where("api_key_id", "=", apiKeyId).orderBy("seq").limit(limit))).map(
+        toBatchRecord,
+      );
     },
-    waitingQueues: () => {
+    waitingQueues: async () => {
       const queues = build.selectFrom("batches").select(["provider", "api_key_id"]).distinct();
-      const rows = all(queues.where("status", "=", "queued"));
+      const rows = await all(queues.where("status", "=", "queued"));
       return rows.map(({ provider, api_key_id }) => ({ provider, apiKeyId: api_key_id }));
     },
-    unmadeByOthers: (providers) => {
+    unmadeByOthers: async (providers) => {
       const unmade = batches().where("status", "in", ["queued", "running"]);
-      return all(unmade.where("provider", "not in", [...providers]).orderBy("seq")).map(toBatchRecord);
+      return (await all(unmade.where("provider", "not in", [...providers]).orderBy("seq"))).map(
+        toBatchRecord,
+      );
     },
-    stoppedSince: (ms) =>
-      all(
-        batches()
-          .where("status", "in", ["failed", "cancelled", "output_deleted"])
-          .where("ended_at_ms", ">", ms),
+    stoppedSince: async (ms) =>
+      (
+        await all(
+          batches()
+            .where("status", "in", ["failed", "cancelled", "output_deleted"])
+            .where("ended_at_ms", ">", ms),
+        )
       ).map(toBatchRecord),
-    pendingItemCount: () => {
+    pendingItemCount: async () => {
       const pending = sql<number | null>`sum(item_count - success_count - fail_count)`;
       const atWork = BATCH_STATUSES.filter((status) => !isTerminal(status));
       const query = build.selectFrom("batches").select(pending.as("count")).where("status", "in", atWork);
-      return first(query)?.count ?? 0;
+      return (await first(query))?.count ?? 0;
     },
-    countByStatus: () => {
+    countByStatus: async () => {
       const query = build
         .selectFrom("batches")
         .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
         .groupBy("status");
-      return Object.fromEntries(all(query).map(({ status, count }) => [status, count]));
+      return Object.fromEntries((await all(query)).map(({ status, count }) => [status, count]));
     },
-    changeStatus: (id, from, to) => {
+    changeStatus: async (id, from, to) => {
       const update = build.updateTable("batches").set({ status: to });
-      return run(update.where("id", "=", id).where("status", "=", from)) === 1;
+      return { isChanged: (await run(update.where("id", "=", id).where("status", "=", from))) === 1 };
     },
-    update: (id, change) => {
-      run(build.updateTable("batches").set(toBatchColumns(change)).where("id", "=", id));
+    update: async (id, change) => {
+      await run(build.updateTable("batches").set(toBatchColumns(change)).where("id", "=", id));
     },
-    addCounts: (id, { success, fail }) => {
+    addCounts: async (id, { success, fail }) => {
       const update = build.updateTable("batches").set((eb) => ({
         success_count: eb("success_count", "+", success),
         fail_count: eb("fail_count", "+", fail),
       }));
-      run(update.where("id", "=", id));
+      await run(update.where("id", "=", id));
     },
-    appendEvent: ({ batchId, from, to, atMs }) => {
+    appendEvent: async ({ batchId, from, to, atMs }) => {
       const event = { batch_id: batchId, from_status: from, to_status: to, at_ms: atMs };
-      run(build.insertInto("batch_events").values(event));
+      await run(build.insertInto("batch_events").values(event));
     },
-    events: (id) => {
+    events: async (id) => {
       const query = build.selectFrom("batch_events").selectAll().where("batch_id", "=", id).orderBy("seq");
-      return all(query).map((row) => ({
+      return (await all(query)).map((row) => ({
         batchId: row.batch_id,
         from: row.from_status as BatchStatus | null,
         to: row.to_status as BatchStatus,
         atMs: row.at_ms,
       }));
     },
-    lastEventMs: () => {
+    lastEventMs: async () => {
       const events = build.selectFrom("batch_events").select("at_ms");
-      return first(events.orderBy("seq", "desc").limit(1))?.at_ms ?? null;
+      return (await first(events.orderBy("seq", "desc").limit(1)))?.at_ms ?? null;
     },
-    all: () => all(batches().orderBy("seq")).map(toBatchRecord),
+    all: async () => (await all(batches().orderBy("seq"))).map(toBatchRecord),
   };
 }

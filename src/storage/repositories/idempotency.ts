@@ -3,21 +3,21 @@ import type { SqlSession } from "../dialects/sql-session.ts";
 
 export function idempotencyRepository({ build, first, run }: SqlSession): IdempotencyRepository {
   return {
-    find: (apiKeyId, key) => {
+    find: async (apiKeyId, key) => {
       const query = build.selectFrom("idempotency_keys").selectAll();
-      const row = first(query.where("api_key_id", "=", apiKeyId).where("key", "=", key));
+      const row = await first(query.where("api_key_id", "=", apiKeyId).where("key", "=", key));
       if (!row) return null;
       const { request_hash: requestHash, batch_id: batchId, created_at_ms: createdAtMs } = row;
       return { apiKeyId, key, requestHash, batchId, createdAtMs };
     },
-    removeOfRecordsDeletedBefore: (ms) => {
+    removeOfRecordsDeletedBefore: async (ms) => {
       const gone = build.selectFrom("batches").select("id").where("record_deleted_at_ms", "<", ms);
       return run(build.deleteFrom("idempotency_keys").where("batch_id", "in", gone));
     },
-    insert: ({ apiKeyId, key, requestHash, batchId, createdAtMs }) => {
+    insert: async ({ apiKeyId, key, requestHash, batchId, createdAtMs }) => {
       const scope = { api_key_id: apiKeyId, key };
       const claim = { request_hash: requestHash, batch_id: batchId, created_at_ms: createdAtMs };
-      run(build.insertInto("idempotency_keys").values({ ...scope, ...claim }));
+      await run(build.insertInto("idempotency_keys").values({ ...scope, ...claim }));
     },
   };
 }

@@ -5,6 +5,7 @@ import type { ItemRepository } from "../../domain/ports/stores.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
+import { inStatements } from "./rows.ts";
 
 export function itemRepository({ build, first, all, run }: SqlSession): ItemRepository {
   const items = () => build.selectFrom("items").selectAll();
@@ -16,30 +17,31 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       .where("status", "=", "pending")
       .where("lease_token", "=", leaseToken);
   return {
-    insertMany: (batchId, newItems) => {
-      for (const { position, sourceIndex, outputIndex, customId, prompt } of newItems) {
+    insertMany: async (batchId, newItems) => {
+      const rows = newItems.map(({ position, sourceIndex, outputIndex, customId, prompt }) => {
         const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
-        run(build.insertInto("items").values({ ...place, custom_id: customId, prompt, status: "pending" }));
-      }
+        return { ...place, custom_id: customId, prompt, status: "pending" };
+      });
+      for (const some of inStatements(rows)) await run(build.insertInto("items").values(some));
     },
-    byCustomId: (batchId, customId) =>
-      toRecordOrNull(first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
-    page: (batchId, { status, afterPosition, offset = 0, limit }) => {
+    byCustomId: async (batchId, customId) =>
+      toRecordOrNull(await first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
+    page: async (batchId, { status, afterPosition, offset = 0, limit }) => {
       let query = items().where("batch_id", "=", batchId).where("position", ">", afterPosition);
       if (status !== undefined) query = query.where("status", "=", status);
-      return all(query.orderBy("position").limit(limit).offset(offset)).map(toRecord);
+      return (await all(query.orderBy("position").limit(limit).offset(offset))).map(toRecord);
     },
-    countByStatus: (batchId) => {
+    countByStatus: async (batchId) => {
       const query = build
         .selectFrom("items")
         .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
         .where("batch_id", "=", batchId)
         .groupBy("status");
       const counts = { pending: 0, success: 0, failed: 0 };
-      for (const { status, count } of all(query)) counts[status as ItemStatus] = count;
+      for (const { status, count } of await all(query)) counts[status as ItemStatus] = count;
       return counts;
     },
-    claim: (batchId, { token, nowMs }) => {
+    claim: async (batchId, { token, nowMs }) => {
       const free = items()
         .where("batch_id", "=", batchId)
         .where("status", "=", "pending")
@@ -47,36 +49,39 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
         .where("lease_token", "is", null)
         .orderBy("position")
         .limit(1);
-      const row = first(free);
+      const row = await first(free);
       if (!row) return null;
       const lease = { lease_token: token };
-      run(build.updateTable("items").set(lease).where("id", "=", row.id));
+      await run(build.updateTable("items").set(lease).where("id", "=", row.id));
       return toRecord({ ...row, ...lease });
     },
-    nextDueMs: (batchId) => {
+    nextDueMs: async (batchId) => {
       const query = build
         .selectFrom("items")
         .select((eb) => eb.fn.min<number | null>("not_before_ms").as("due"))
         .where("batch_id", "=", batchId)
         .where("status", "=", "pending")
         .where("lease_token", "is", null);
-      return first(query)?.due ?? null;
+      return (await first(query))?.due ?? null;
     },
-    finish: (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs }) => {
+    finish: async (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs }) => {
       const outcome = { status, mime_type: mimeType, image_count: imageCount, finished_at_ms: finishedAtMs };
       const noLease = { lease_token: null };
       const text = error && JSON.stringify(error);
-      return run(held(id, leaseToken).set({ ...outcome, ...noLease, error: text })) === 1;
+      return { isOurs: (await run(held(id, leaseToken).set({ ...outcome, ...noLease, error: text }))) === 1 };
     },
-    giveBack: (id, leaseToken, { notBeforeMs, attempts }) => {
+    giveBack: async (id, leaseToken, { notBeforeMs, attempts }) => {
       const noLease = { lease_token: null };
-      return run(held(id, leaseToken).set({ ...noLease, not_before_ms: notBeforeMs, attempts })) === 1;
+      return {
+        isOurs:
+          (await run(held(id, leaseToken).set({ ...noLease, not_before_ms: notBeforeMs, attempts }))) === 1,
+      };
     },
-    fail: (id, error) => {
+    fail: async (id, error) => {
       const failed = { status: "failed", mime_type: null, image_count: 0, error: JSON.stringify(error) };
-      run(build.updateTable("items").set(failed).where("id", "=", id));
+      await run(build.updateTable("items").set(failed).where("id", "=", id));
     },
-    failPending: (batchId, error, nowMs) => {
+    failPending: async (batchId, error, nowMs) => {
       const update = build.updateTable("items").set({
         status: "failed",
         error: JSON.stringify(error),
@@ -85,7 +90,7 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       });
       return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
     },
-    dropLeases: (batchId) => {
+    dropLeases: async (batchId) => {
       const noLease = { lease_token: null };
       const leased = build.updateTable("items").set(noLease).where("lease_token", "is not", null);
       return run(batchId === undefined ? leased : leased.where("batch_id", "=", batchId));

@@ -7,8 +7,8 @@ import type { Database } from "../schema.ts";
 export function keyRepository({ build, first, all, run }: SqlSession): KeyRepository {
   const keys = () => build.selectFrom("api_keys").selectAll();
   return {
-    insert: (key) => {
-      run(
+    insert: async (key) => {
+      await run(
         build.insertInto("api_keys").values({
           id: key.id,
           sha256: key.sha256,
@@ -22,11 +22,11 @@ export function keyRepository({ build, first, all, run }: SqlSession): KeyReposi
         }),
       );
     },
-    bySha256: (sha256) => toRecordOrNull(first(keys().where("sha256", "=", sha256))),
-    byId: (id) => toRecordOrNull(first(keys().where("id", "=", id))),
-    list: () => all(keys().orderBy("created_at_ms").orderBy("id")).map(toRecord),
-    setDisabled: (id, atMs) => {
-      run(build.updateTable("api_keys").set({ disabled_at_ms: atMs }).where("id", "=", id));
+    bySha256: async (sha256) => toRecordOrNull(await first(keys().where("sha256", "=", sha256))),
+    byId: async (id) => toRecordOrNull(await first(keys().where("id", "=", id))),
+    list: async () => (await all(keys().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
+    setDisabled: async (id, atMs) => {
+      await run(build.updateTable("api_keys").set({ disabled_at_ms: atMs }).where("id", "=", id));
     },
   };
 }

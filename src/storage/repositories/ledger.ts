@@ -7,7 +7,7 @@ import type { Database } from "../schema.ts";
 export function ledgerRepository({ build, all, run }: SqlSession): LedgerRepository {
   const entries = () => build.selectFrom("ledger_entries").selectAll();
   return {
-    append: (entry) => {
+    append: async (entry) => {
       const insert = build
         .insertInto("ledger_entries")
         .values({
@@ -21,13 +21,13 @@ export function ledgerRepository({ build, all, run }: SqlSession): LedgerReposit
           created_at_ms: entry.createdAtMs,
         })
         .onConflict((conflict) => conflict.column("request_id").doNothing());
-      return run(insert) === 1;
+      return { isNew: (await run(insert)) === 1 };
     },
-    list: ({ accountId, batchId }) => {
+    list: async ({ accountId, batchId }) => {
       let query = entries().orderBy("seq");
       if (accountId !== undefined) query = query.where("account_id", "=", accountId);
       if (batchId !== undefined) query = query.where("batch_id", "=", batchId);
-      return all(query).map(toRecord);
+      return (await all(query)).map(toRecord);
     },
   };
 }

@@ -4,29 +4,27 @@ import type { OutputRepository } from "../../domain/ports/stores.ts";
 import type { OutputRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { OutputsTable } from "../schema.ts";
+import { inStatements } from "./rows.ts";
 
 export function outputRepository({ build, all, run }: SqlSession): OutputRepository {
   return {
-    insertMany: (outputs) => {
-      for (const output of outputs) {
-        run(
-          build.insertInto("outputs").values({
-            item_id: output.itemId,
-            batch_id: output.batchId,
-            image_index: output.imageIndex,
-            blob_key: output.blobKey,
-            size_bytes: output.sizeBytes,
-            sha256: output.sha256,
-            crc32: output.crc32,
-            mime_type: output.mimeType,
-            width_px: output.widthPx,
-            height_px: output.heightPx,
-            entry_name: output.entryName,
-          }),
-        );
-      }
+    insertMany: async (outputs) => {
+      const rows = outputs.map((output) => ({
+        item_id: output.itemId,
+        batch_id: output.batchId,
+        image_index: output.imageIndex,
+        blob_key: output.blobKey,
+        size_bytes: output.sizeBytes,
+        sha256: output.sha256,
+        crc32: output.crc32,
+        mime_type: output.mimeType,
+        width_px: output.widthPx,
+        height_px: output.heightPx,
+        entry_name: output.entryName,
+      }));
+      for (const some of inStatements(rows)) await run(build.insertInto("outputs").values(some));
     },
-    ofBatch: (batchId) => {
+    ofBatch: async (batchId) => {
       const query = build
         .selectFrom("outputs")
         .innerJoin("items", "items.id", "outputs.item_id")
@@ -34,18 +32,18 @@ export function outputRepository({ build, all, run }: SqlSession): OutputReposit
         .where("outputs.batch_id", "=", batchId)
         .orderBy("items.position")
         .orderBy("outputs.image_index");
-      return all(query).map(toRecord);
+      return (await all(query)).map(toRecord);
     },
-    ofItem: (itemId) => {
+    ofItem: async (itemId) => {
       const query = build.selectFrom("outputs").selectAll().where("item_id", "=", itemId);
-      return all(query.orderBy("image_index")).map(toRecord);
+      return (await all(query.orderBy("image_index"))).map(toRecord);
     },
-    removeOfItem: (itemId) => {
-      run(build.deleteFrom("outputs").where("item_id", "=", itemId));
+    removeOfItem: async (itemId) => {
+      await run(build.deleteFrom("outputs").where("item_id", "=", itemId));
     },
-    setEntryName: (itemId, imageIndex, entryName) => {
+    setEntryName: async (itemId, imageIndex, entryName) => {
       const update = build.updateTable("outputs").set({ entry_name: entryName });
-      run(update.where("item_id", "=", itemId).where("image_index", "=", imageIndex));
+      await run(update.where("item_id", "=", itemId).where("image_index", "=", imageIndex));
     },
   };
 }

@@ -7,7 +7,7 @@ import type { Database } from "../schema.ts";
 export function realtimeHoldRepository({ build, all, first, run }: SqlSession): RealtimeHoldRepository {
   const holds = () => build.selectFrom("realtime_holds").selectAll();
   return {
-    insert: (hold) => {
+    insert: async (hold) => {
       const values = {
         id: hold.id,
         api_key_id: hold.apiKeyId,
@@ -15,14 +15,14 @@ export function realtimeHoldRepository({ build, all, first, run }: SqlSession): 
         amount_micro_usd: hold.amountMicroUsd,
         created_at_ms: hold.createdAtMs,
       };
-      run(build.insertInto("realtime_holds").values(values));
+      await run(build.insertInto("realtime_holds").values(values));
     },
-    remove: (id) => {
-      const row = first(holds().where("id", "=", id));
-      if (row) run(build.deleteFrom("realtime_holds").where("id", "=", id));
+    remove: async (id) => {
+      const row = await first(holds().where("id", "=", id));
+      if (row) await run(build.deleteFrom("realtime_holds").where("id", "=", id));
       return row && toRecord(row);
     },
-    list: () => all(holds().orderBy("created_at_ms").orderBy("id")).map(toRecord),
+    list: async () => (await all(holds().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
   };
 }
 

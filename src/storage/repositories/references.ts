@@ -1,34 +1,32 @@
 import type { ImageMimeType } from "../../contract/image-types.ts";
 import type { ReferenceRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+import { inStatements } from "./rows.ts";
 
 export function referenceRepository({ build, all, run }: SqlSession): ReferenceRepository {
   return {
-    insertMany: (batchId, references) => {
-      for (const reference of references) {
-        run(
-          build.insertInto("reference_images").values({
-            batch_id: batchId,
-            source_index: reference.sourceIndex,
-            ordinal: reference.ordinal,
-            reference_id: reference.referenceId,
-            type: reference.type,
-            mime_type: reference.mimeType,
-            blob_key: reference.blobKey,
-            sha256: reference.sha256,
-            storage_uri: reference.storageUri,
-          }),
-        );
-      }
+    insertMany: async (batchId, references) => {
+      const rows = references.map((reference) => ({
+        batch_id: batchId,
+        source_index: reference.sourceIndex,
+        ordinal: reference.ordinal,
+        reference_id: reference.referenceId,
+        type: reference.type,
+        mime_type: reference.mimeType,
+        blob_key: reference.blobKey,
+        sha256: reference.sha256,
+        storage_uri: reference.storageUri,
+      }));
+      for (const some of inStatements(rows)) await run(build.insertInto("reference_images").values(some));
     },
-    ofSource: (batchId, sourceIndex) => {
+    ofSource: async (batchId, sourceIndex) => {
       const query = build
         .selectFrom("reference_images")
         .selectAll()
         .where("batch_id", "=", batchId)
         .where("source_index", "=", sourceIndex)
         .orderBy("ordinal");
-      return all(query).map((row) => ({
+      return (await all(query)).map((row) => ({
         ordinal: row.ordinal,
         referenceId: row.reference_id,
         type: row.type,

@@ -6,14 +6,14 @@ const ONLY = 1;
 
 export function retentionTimeRepository({ build, first, run }: SqlSession): RetentionTimeRepository {
   return {
-    read: () => {
-      const row = first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
+    read: async () => {
+      const row = await first(build.selectFrom("retention_time").selectAll().where("id", "=", ONLY));
       return row && { seenMs: row.seen_ms, aheadMs: row.ahead_ms, jumpedAtMs: row.jumped_at_ms };
     },
-    write: ({ seenMs, aheadMs, jumpedAtMs }) => {
+    write: async ({ seenMs, aheadMs, jumpedAtMs }) => {
       const time = { seen_ms: seenMs, ahead_ms: aheadMs, jumped_at_ms: jumpedAtMs };
-      if (run(build.updateTable("retention_time").set(time).where("id", "=", ONLY)) === 1) return;
-      run(build.insertInto("retention_time").values({ id: ONLY, ...time }));
+      if ((await run(build.updateTable("retention_time").set(time).where("id", "=", ONLY))) === 1) return;
+      await run(build.insertInto("retention_time").values({ id: ONLY, ...time }));
     },
   };
 }

@@ -5,19 +5,22 @@ import type { UsageRepository } from "../../domain/ports/stores.ts";
 import type { UsageRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
+import { inStatements } from "./rows.ts";
 
 export function usageRepository({ build, all, first, run }: SqlSession): UsageRepository {
   return {
-    insertMany: (records) => {
-      for (const record of records) run(build.insertInto("usage_records").values(toRow(record)));
+    insertMany: async (records) => {
+      const rows = records.map(toRow);
+      for (const some of inStatements(rows)) await run(build.insertInto("usage_records").values(some));
     },
-    list: ({ accountId }) => {
+    list: async ({ accountId }) => {
       let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
       if (accountId !== undefined) query = query.where("account_id", "=", accountId);
-      return all(query).map(toRecord);
+      return (await all(query)).map(toRecord);
     },
-    count: () =>
-      first(build.selectFrom("usage_records").select(({ fn }) => fn.countAll<number>().as("n")))?.n ?? 0,
+    count: async () =>
+      (await first(build.selectFrom("usage_records").select(({ fn }) => fn.countAll<number>().as("n"))))?.n ??
+      0,
   };
 }
 

@@ -22,37 +22,42 @@ describe("moving a batch", () => {
     for (const from of BATCH_STATUSES) {
       for (const to of BATCH_STATUSES) {
         if (allowed.includes(`${from} ${to}`)) continue;
-        const moved = stores.write((tx) => moveBatch(tx, { ...batch, status: from }, to, 1));
+        const moved = stores.write(
+          async (tx) => (await moveBatch(tx, { ...batch, status: from }, to, 1)).isMoved,
+        );
         await expect(moved).rejects.toThrow(`cannot move from ${from} to ${to}`);
       }
     }
-    expect(stores.read.batches.byId(batch.id)?.status).toBe("queued");
+    expect((await stores.read.batches.byId(batch.id))?.status).toBe("queued");
   });
 
   it("[LIFE-3] does nothing when the batch has moved on meanwhile", async () => {
     const stores = await openStores();
     const batch = await openBatchRecord(stores);
-    const move = (to: BatchStatus) => stores.write((tx) => moveBatch(tx, batch, to, 1));
+    const move = (to: BatchStatus) => stores.write(async (tx) => (await moveBatch(tx, batch, to, 1)).isMoved);
     expect(await move("cancelled")).toBe(true);
     expect(await move("running")).toBe(false);
     expect(await move("cancelled")).toBe(false);
-    expect(stores.read.batches.events(batch.id).map((e) => e.to)).toEqual(["queued", "cancelled"]);
-    expect(stores.read.ledger.list({ batchId: batch.id }).map((e) => e.kind)).toEqual(["hold", "release"]);
+    expect((await stores.read.batches.events(batch.id)).map((e) => e.to)).toEqual(["queued", "cancelled"]);
+    expect((await stores.read.ledger.list({ batchId: batch.id })).map((e) => e.kind)).toEqual([
+      "hold",
+      "release",
+    ]);
   });
 
   it("[LIFE-3] is undone as a whole when anything in its transaction fails", async () => {
     const stores = await openStores();
     const batch = await openBatchRecord(stores);
-    const failing = stores.write((tx) => {
-      moveBatch(tx, batch, "failed", 1, { error: { code: "X", message: "x", source: "service" } });
+    const failing = stores.write(async (tx) => {
+      await moveBatch(tx, batch, "failed", 1, { error: { code: "X", message: "x", source: "service" } });
       throw new Error("afterwards");
     });
     await expect(failing).rejects.toThrow("afterwards");
-    expect(stores.read.batches.byId(batch.id)).toMatchObject({
+    expect(await stores.read.batches.byId(batch.id)).toMatchObject({
       status: "queued",
       settledAtMs: null,
       error: null,
     });
-    expect(stores.read.ledger.list({ batchId: batch.id })).toHaveLength(1);
+    expect(await stores.read.ledger.list({ batchId: batch.id })).toHaveLength(1);
   });
 });

@@ -36,7 +36,7 @@ describe("a retry of the failed items inside the service", () => {
     provider.requests.length = 0;
     expect(await service.view.retry(id)).toEqual({ name: "foxes", itemCount: 1 });
     const { stores, blobs } = await openBeside(service.data);
-    const retried = stores.read.batches.latest(1)[0];
+    const retried = (await stores.read.batches.latest(1))[0];
     const ended = await service.until(retried?.id ?? "");
     expect(ended).toMatchObject({
       parent_batch_id: id,
@@ -44,13 +44,13 @@ describe("a retry of the failed items inside the service", () => {
       fail_count: 0,
       actual_cost: 0.0335,
     });
-    expect(retried?.metadata).toEqual(stores.read.batches.byId(id)?.metadata);
+    expect(retried?.metadata).toEqual((await stores.read.batches.byId(id))?.metadata);
     expect(provider.requests).toHaveLength(1);
     expect(provider.requests[0]).toMatchObject({ prompt: "broken", isRetryBatch: true });
     expect(await provider.requests[0]?.references[0]?.read()).toEqual(await tinyPng(7));
     expect(provider.requests[0]?.references).toHaveLength(1);
-    expect(stores.read.items.byCustomId(ended.id, "the broken one")?.status).toBe("success");
-    const account = stores.read.accounts.byName("default");
+    expect((await stores.read.items.byCustomId(ended.id, "the broken one"))?.status).toBe("success");
+    const account = await stores.read.accounts.byName("default");
     expect(account).toMatchObject({ balanceMicroUsd: 1_000_000_000 - 2 * 33_500, heldMicroUsd: 0 });
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
@@ -71,9 +71,10 @@ describe("a retry of the failed items inside the service", () => {
   it("[RETRY-6] refuses when the references are gone already, before anything is paid", async () => {
     const { service, id } = await failedBatch(["broken"]);
     const { stores, blobs } = await openBeside(service.data);
-    for (const { blobKey } of stores.read.references.ofSource(id, 0)) await blobs.deleteAll(blobKey ?? "");
+    for (const { blobKey } of await stores.read.references.ofSource(id, 0))
+      await blobs.deleteAll(blobKey ?? "");
     await expect(service.view.retry(id)).rejects.toThrow("The reference images of this batch are gone");
-    expect(stores.read.batches.all()).toHaveLength(1);
+    expect(await stores.read.batches.all()).toHaveLength(1);
   });
 
   it("[RETRY-6] waits for the end of the batch", async () => {

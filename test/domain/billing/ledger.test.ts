@@ -12,33 +12,36 @@ describe("the ledger", () => {
       await stores.write((tx) => placeHold(tx, batch, 1));
       expect(await stores.write((tx) => settleHold(tx, batch, 3, 2))).toBe(30);
     }
-    const entries = stores.read.ledger.list({ batchId: batch.id });
+    const entries = await stores.read.ledger.list({ batchId: batch.id });
     expect(entries.map((e) => [e.kind, e.balanceChangeMicroUsd, e.heldChangeMicroUsd])).toEqual([
       ["hold", -60, 60],
       ["capture", 0, -30],
       ["release", 30, -30],
     ]);
-    expect(stores.read.accounts.byName("test")).toMatchObject({ balanceMicroUsd: 970, heldMicroUsd: 0 });
+    expect(await stores.read.accounts.byName("test")).toMatchObject({
+      balanceMicroUsd: 970,
+      heldMicroUsd: 0,
+    });
   });
 
   it("[MONEY-4] never captures more than was held", async () => {
     const stores = await openStores();
     const batch = await openBatchRecord(stores);
     await expect(stores.write((tx) => settleHold(tx, batch, 7, 2))).rejects.toThrow("more than was held");
-    expect(stores.read.ledger.list({ batchId: batch.id })).toHaveLength(1);
+    expect(await stores.read.ledger.list({ batchId: batch.id })).toHaveLength(1);
   });
 
   it("[MONEY-2] refuses a hold that the balance does not cover, and leaves no trace of it", async () => {
     const stores = await openStores();
     await expect(openBatchRecord(stores, 84)).rejects.toThrow("on hold, the balance is");
-    expect(stores.read.ledger.list({})).toEqual([]);
-    expect(stores.read.batches.all()).toEqual([]);
+    expect(await stores.read.ledger.list({})).toEqual([]);
+    expect(await stores.read.batches.all()).toEqual([]);
   });
 
   it("[MONEY-6] the balance is the sum of the entries after any story of movements", async () => {
     const stores = await openStores();
     await openBatchRecord(stores, 1);
-    const account = stores.read.accounts.byName("test");
+    const account = await stores.read.accounts.byName("test");
     const accountId = account?.id ?? "";
     const movement = fc.record({
       kind: fc.constantFrom("top_up", "hold", "capture", "release", "charge"),
@@ -50,10 +53,10 @@ describe("the ledger", () => {
         for (const step of story) {
           await stores.write((tx) => moveMoney(tx, { ...step, accountId, batchId: null }, 1)).catch(() => {});
         }
-        const entries = stores.read.ledger.list({ accountId });
+        const entries = await stores.read.ledger.list({ accountId });
         const sum = (field: "balanceChangeMicroUsd" | "heldChangeMicroUsd") =>
           entries.reduce((total, entry) => total + entry[field], 0);
-        const now = stores.read.accounts.byId(accountId);
+        const now = await stores.read.accounts.byId(accountId);
         expect(now?.balanceMicroUsd).toBe(sum("balanceChangeMicroUsd"));
         expect(now?.heldMicroUsd).toBe(sum("heldChangeMicroUsd"));
         expect(now?.balanceMicroUsd).toBeGreaterThanOrEqual(0);

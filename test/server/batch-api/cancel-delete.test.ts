@@ -60,7 +60,7 @@ describe("cancelling", () => {
     letGo.open();
     await service.close(5000);
     const { stores, blobs } = await openBeside(service.data);
-    expect(stores.read.batches.byId(id)).toMatchObject({ successCount: 1, failCount: 2 });
+    expect(await stores.read.batches.byId(id)).toMatchObject({ successCount: 1, failCount: 2 });
     expect(await blobs.list(`outputs/${id}/`)).toHaveLength(1);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });

@@ -247,7 +247,7 @@ describe("an idempotency key", () => {
     expect(answers.filter((a) => a.headers.get("idempotency-replayed") === null)).toHaveLength(1);
     await service.until(batches[0]?.id ?? "");
     const { stores } = await openBeside(service.data);
-    expect(stores.read.ledger.list({}).filter((e) => e.kind === "hold")).toHaveLength(1);
+    expect((await stores.read.ledger.list({})).filter((e) => e.kind === "hold")).toHaveLength(1);
   });
 
   it("[IDEM-2] conflicts with another request, but not with the same one written differently", async () => {
@@ -321,7 +321,7 @@ describe("admission", () => {
     const answer = await service.create({ model: MODEL, items: items(1) });
     expect([answer.status, (await codeOf(answer)).code]).toEqual([status, code]);
     const { stores } = await openBeside(service.data);
-    expect(stores.read.batches.all()).toEqual([]);
+    expect(await stores.read.batches.all()).toEqual([]);
   });
 
   it("[MONEY-2] accepts exactly as many concurrent batches as the balance pays for", async () => {

@@ -93,7 +93,7 @@ describe("one image", () => {
   it("[RESULT-2] whose stored bytes have changed is never sent", async () => {
     const { service, id } = await finishedBatch();
     const { stores } = await openBeside(service.data);
-    const output = stores.read.outputs.ofBatch(id)[0];
+    const output = (await stores.read.outputs.ofBatch(id))[0];
     const bytes = await tinyPng(2);
     bytes[20] = (bytes[20] ?? 0) ^ 1;
     await writeFile(join(service.data, "blobs", output?.blobKey ?? ""), bytes);

@@ -11,7 +11,7 @@ describe("another key", () => {
     const { id } = await service.submit({ model: MODEL, items: items(1) }, { "idempotency-key": "k" });
     await service.until(id);
     const { stores } = await openBeside(service.data);
-    const accountId = stores.read.accounts.byName("default")?.id ?? "";
+    const accountId = (await stores.read.accounts.byName("default"))?.id ?? "";
     const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
     const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
     const headers = { authorization: `Bearer ${other.key}`, "x-request-id": "same" };

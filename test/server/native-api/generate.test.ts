@@ -50,8 +50,11 @@ const FAILURES: [string, number, string, string | null][] = [
 
 async function expectUntouched(data: string) {
   const { stores } = await openBeside(data);
-  expect(stores.read.accounts.byName("default")).toMatchObject({ balanceMicroUsd: 1e9, heldMicroUsd: 0 });
-  expect(stores.read.usage.list({})).toEqual([]);
+  expect(await stores.read.accounts.byName("default")).toMatchObject({
+    balanceMicroUsd: 1e9,
+    heldMicroUsd: 0,
+  });
+  expect(await stores.read.usage.list({})).toEqual([]);
 }
 
 describe("an image in real time", () => {
@@ -141,7 +144,7 @@ describe("an image in real time", () => {
     );
     expect(answer.modelVersion).toMatch(/^vendorx-3-pro-image \(procedural\/\d+\)$/);
     const { stores } = await openBeside(service.data);
-    expect(stores.read.usage.list({})).toMatchObject([
+    expect(await stores.read.usage.list({})).toMatchObject([
       { model: "wide", executedModel: "vendorx-3-pro-image", amountMicroUsd: 500_000, ratio: "8:1" },
     ]);
   });

@@ -56,8 +56,8 @@ describe("the key of a real-time request", () => {
     const groups = [{ name: "default" }, { name: "foreign", platform: "other" }];
     const service = await start({ groups });
     const { stores } = await openBeside(service.data);
-    const { key } = await stores.write((tx) => {
-      const accountId = tx.accounts.byName("default")?.id ?? "";
+    const { key } = await stores.write(async (tx) => {
+      const accountId = (await tx.accounts.byName("default"))?.id ?? "";
       const facts = { name: "f", accountId, group: "foreign", expiresAtMs: null };
       return issueKey(tx, { clock: systemClock, ids: randomIds }, facts);
     });

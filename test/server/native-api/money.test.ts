@@ -14,11 +14,13 @@ async function moneyOf(data: string) {
   const { stores, blobs } = await openBeside(data);
   return {
     stores,
-    account: () => {
-      const { balanceMicroUsd: balance, heldMicroUsd: held } = stores.read.accounts.byName("default") ?? {};
+    account: async () => {
+      const { balanceMicroUsd: balance, heldMicroUsd: held } =
+        (await stores.read.accounts.byName("default")) ?? {};
       return { balance, held };
     },
-    kinds: () => stores.read.ledger.list({}).map(({ kind, amountMicroUsd }) => `${kind} ${amountMicroUsd}`),
+    kinds: async () =>
+      (await stores.read.ledger.list({})).map(({ kind, amountMicroUsd }) => `${kind} ${amountMicroUsd}`),
     problems: async () => (await checkInvariants(stores, blobs)).problems,
   };
 }
@@ -32,9 +34,9 @@ describe("the money of a real-time image", () => {
     const service = await startTestService({ workers: false, config });
     const answer = await answerOf(await generate(service, content("x", { imageSize: "4K" })));
     const money = await moneyOf(service.data);
-    expect(money.kinds()).toEqual([`top_up ${START_MICRO_USD}`, "hold 453000", "capture 453000"]);
-    expect(money.account()).toEqual({ balance: START_MICRO_USD - 453_000, held: 0 });
-    expect(money.stores.read.usage.list({})).toMatchObject([
+    expect(await money.kinds()).toEqual([`top_up ${START_MICRO_USD}`, "hold 453000", "capture 453000"]);
+    expect(await money.account()).toEqual({ balance: START_MICRO_USD - 453_000, held: 0 });
+    expect(await money.stores.read.usage.list({})).toMatchObject([
       {
         realtimeId: answer.responseId,
         imageIndex: 0,
@@ -54,8 +56,10 @@ describe("the money of a real-time image", () => {
     const answer = await answerOf(await generate(service, content("x")));
     expect(imagesOf(answer)).toHaveLength(2);
     const money = await moneyOf(service.data);
-    expect(money.stores.read.usage.list({}).map((record) => record.amountMicroUsd)).toEqual([67_000, 0]);
-    expect(money.account().balance).toBe(START_MICRO_USD - 67_000);
+    expect((await money.stores.read.usage.list({})).map((record) => record.amountMicroUsd)).toEqual([
+      67_000, 0,
+    ]);
+    expect((await money.account()).balance).toBe(START_MICRO_USD - 67_000);
     expect(await money.problems()).toEqual([]);
   });
 
@@ -75,7 +79,7 @@ describe("the money of a real-time image", () => {
       else expect(await errorOf(answer)).toMatchObject({ code: 402, status: "FAILED_PRECONDITION" });
     }
     const money = await moneyOf(service.data);
-    expect(money.account()).toEqual({ balance: 50_000_000, held: 0 });
+    expect(await money.account()).toEqual({ balance: 50_000_000, held: 0 });
     expect(provider.requests).toHaveLength(5);
     expect(await money.problems()).toEqual([]);
   });
@@ -94,7 +98,7 @@ describe("the money of a real-time image", () => {
     const pending = generate(service, content("x"), { signal: caller.signal });
     await asked.promise;
     const money = await moneyOf(service.data);
-    expect(money.account()).toEqual({ balance: START_MICRO_USD - 67_000, held: 67_000 });
+    expect(await money.account()).toEqual({ balance: START_MICRO_USD - 67_000, held: 67_000 });
     expect(await money.problems()).toEqual([]);
     caller.abort();
     await expect(pending).rejects.toThrow();
@@ -140,14 +144,14 @@ describe("the money of a real-time image", () => {
     expect([answer.status, status]).toEqual([503, "UNAVAILABLE"]);
     expect(details).toContainEqual(expect.objectContaining({ reason: "REALTIME_STOPPING" }));
     const money = await moneyOf(service.data);
-    expect(money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
-    expect(money.kinds().slice(1)).toEqual(["hold 67000", "release 67000"]);
+    expect(await money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
+    expect((await money.kinds()).slice(1)).toEqual(["hold 67000", "release 67000"]);
   });
 
   it("[RT-17] that a dead process held goes back at the next start, once", async () => {
     const service = await startTestService({ workers: false });
     const money = await moneyOf(service.data);
-    const [key] = money.stores.read.keys.list();
+    const [key] = await money.stores.read.keys.list();
     const hold = {
       apiKeyId: key?.id ?? "",
       accountId: key?.accountId ?? "",
@@ -160,7 +164,7 @@ describe("the money of a real-time image", () => {
     expect(await releaseDeadHolds(money.stores, 3)).toBe(1);
     expect(await releaseDeadHolds(money.stores, 4)).toBe(0);
     await endHold(money.stores, "gen_1", [], 5);
-    expect(money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
+    expect(await money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
     expect(await money.problems()).toEqual([]);
   });
 
@@ -168,12 +172,18 @@ describe("the money of a real-time image", () => {
     const service = await startTestService({ workers: false });
     const { responseId } = await answerOf(await generate(service, content("x")));
     const money = await moneyOf(service.data);
-    const [record] = money.stores.read.usage.list({});
+    const [record] = await money.stores.read.usage.list({});
     if (!record) throw new Error("no usage record");
-    await money.stores.write((tx) => {
-      tx.usage.insertMany([{ ...record, imageIndex: 7, amountMicroUsd: 1 }]);
+    await money.stores.write(async (tx) => {
+      await tx.usage.insertMany([{ ...record, imageIndex: 7, amountMicroUsd: 1 }]);
       const { apiKeyId, accountId } = record;
-      tx.realtimeHolds.insert({ id: "gen_lost", apiKeyId, accountId, amountMicroUsd: 9, createdAtMs: 1 });
+      await tx.realtimeHolds.insert({
+        id: "gen_lost",
+        apiKeyId,
+        accountId,
+        amountMicroUsd: 9,
+        createdAtMs: 1,
+      });
     });
     const problems = await money.problems();
     expect(problems).toContainEqual(
@@ -200,7 +210,7 @@ it("[RT-19] a real-time request comes before the items of a batch that wait, and
   await expect.poll(() => provider.running, PATIENCE).toBe(1);
   const pending = generate(service, content("now"));
   const { stores } = await openBeside(service.data);
-  await expect.poll(() => stores.read.realtimeHolds.list().length, PATIENCE).toBe(1);
+  await expect.poll(async () => (await stores.read.realtimeHolds.list()).length, PATIENCE).toBe(1);
   first.open();
   expect(imagesOf(await answerOf(await pending))).toHaveLength(1);
   expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 3 });

@@ -94,7 +94,7 @@ const KINDS = {
     await forever(50, () =>
       exchange((s) => {
         s.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n`);
-        drip(s, "X-a: b\r\n", 500);
+        void drip(s, "X-a: b\r\n", 500);
       }),
     );
   },
@@ -103,7 +103,7 @@ const KINDS = {
     await forever(50, () =>
       exchange((s) => {
         s.write(head("POST", path, "Content-Length: 100000000"));
-        drip(s, " ", 500);
+        void drip(s, " ", 500);
       }),
     );
   },

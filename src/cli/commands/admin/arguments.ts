@@ -36,8 +36,8 @@ export function oneOf(names: readonly string[]): string {
   return `write one of ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
 }
 
-export function unknownAccount(argument: string, name: string, admin: Admin): ImgbatchError {
-  const names = admin.accounts().map((account) => account.name);
+export async function unknownAccount(argument: string, name: string, admin: Admin): Promise<ImgbatchError> {
+  const names = (await admin.accounts()).map((account) => account.name);
   const advice = names.length > 0 ? oneOf(names) : "make it with imgbatch admin accounts create";
   return wrongArgument(argument, name, `no account has this name; ${advice}`);
 }

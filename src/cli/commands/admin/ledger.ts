@@ -13,23 +13,24 @@ export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin) => {
     const accountName = textOption(context.options, "account");
     const batch = textOption(context.options, "batch");
-    const accountId = accountName === undefined ? undefined : accountIdOf(admin, accountName);
+    const accountId = accountName === undefined ? undefined : await accountIdOf(admin, accountName);
     const batchIds = batch === undefined ? undefined : await batchIdsOf(admin, batch, context.cwd);
-    const entries = admin.ledger({ accountId, batchIds });
+    const entries = await admin.ledger({ accountId, batchIds });
     return done(entries.map(entryView), tableLines(COLUMNS, entries));
   });
 
-function accountIdOf(admin: Admin, name: string): string {
-  const account = admin.account(name);
-  if (!account) throw unknownAccount("--account", name, admin);
+async function accountIdOf(admin: Admin, name: string): Promise<string> {
+  const account = await admin.account(name);
+  if (!account) throw await unknownAccount("--account", name, admin);
   return account.id;
 }
 
 async function batchIdsOf(admin: Admin, batch: string, cwd: string): Promise<string[]> {
   const { ids } = await resolveTarget(batch, cwd);
-  const missing = ids.find((id) => !admin.hasBatch(id));
-  if (missing !== undefined)
-    throw wrongArgument("--batch", missing, "no batch of this directory has this id");
+  for (const id of ids) {
+    if (!(await admin.hasBatch(id)))
+      throw wrongArgument("--batch", id, "no batch of this directory has this id");
+  }
   return ids;
 }
 

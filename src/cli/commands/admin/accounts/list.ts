@@ -4,7 +4,7 @@ import { accountLines, accountView } from "./account-view.ts";
 
 /** `imgbatch admin accounts list`: every account, oldest first. */
 export const run: RunCommand = (context) =>
-  withAdmin(context, { mayCreate: false }, (admin) => {
-    const accounts = admin.accounts();
+  withAdmin(context, { mayCreate: false }, async (admin) => {
+    const accounts = await admin.accounts();
     return done(accounts.map(accountView), accountLines(accounts));
   });

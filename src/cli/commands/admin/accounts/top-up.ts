@@ -9,7 +9,7 @@ export const run: RunCommand = async (context) => {
   const amountMicroUsd = readUsd("<usd>", usd, 1);
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const account = await admin.topUp(name, amountMicroUsd);
-    if (!account) throw unknownAccount("<name>", name, admin);
+    if (!account) throw await unknownAccount("<name>", name, admin);
     return done(accountView(account), accountLines([account]));
   });
 };

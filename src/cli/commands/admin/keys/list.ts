@@ -4,7 +4,7 @@ import { keyLines, keyView } from "./key-view.ts";
 
 /** `imgbatch admin keys list`: every key, oldest first. */
 export const run: RunCommand = (context) =>
-  withAdmin(context, { mayCreate: false }, (admin) => {
-    const keys = admin.keys();
+  withAdmin(context, { mayCreate: false }, async (admin) => {
+    const keys = await admin.keys();
     return done(keys.map(keyView), keyLines(keys));
   });

@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import type { CheckedRequest } from "../../../src/domain/batches/check-request.ts";
+import { createBatch } from "../../../src/domain/batches/create-batch.ts";
+import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
+import { CommitUnknown, type Stores } from "../../../src/domain/ports/stores.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { randomIds } from "../../../src/kernel/ids.ts";
+import { openBeside } from "../../support/service.ts";
+import { openBatchRecord } from "../../support/stores.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const image = imageInMemory(Buffer.from("a reference image"));
+const reference = { id: null, type: null, mimeType: "image/png" as const, storageUri: null };
+const REQUEST: CheckedRequest = {
+  model: {
+    id: "m",
+    family: "native",
+    batch: true,
+    realtime: true,
+    ratios: "common",
+    sizes: ["1K"],
+    prices: { "1K": 0.000_01 },
+  },
+  taskName: null,
+  parentBatchId: null,
+  mimeType: "image/png",
+  metadata: null,
+  items: [
+    {
+      customId: "a",
+      prompt: "a",
+      outputCount: 1,
+      references: [{ ...reference, image, sha256: image.sha256 }],
+    },
+  ],
+  hash: "h",
+};
+
+describe("a batch whose write fails", () => {
+  it("[DISK-9] keeps its reference images when the commit may have happened, and else leaves nothing", async () => {
+    const { stores, blobs } = await openBeside(await tempDir());
+    const { apiKeyId } = await openBatchRecord(stores);
+    const key = await stores.read.keys.byId(apiKeyId);
+    if (key === null) throw new Error("no key");
+    const group = { name: "default", rateMultiplier: 1, batchDiscount: 0.5, holdMultiplier: 0.6 };
+    const create = (error: Error) => {
+      const broken: Stores = { ...stores, write: () => Promise.reject(error) };
+      const deps = { stores: broken, blobs, clock: systemClock, ids: randomIds };
+      const offer = () => ({ name: "p", rateMultiplier: 1 });
+      const caller = { key, group: { ...group, platform: "native", allowBatchImages: true, models: ["*"] } };
+      return createBatch({ ...deps, offer, workersRunning: () => true }, caller, REQUEST, null);
+    };
+    await expect(create(new Error("refused"))).rejects.toThrow("refused");
+    expect(await blobs.list("inputs/")).toEqual([]);
+    await expect(create(new CommitUnknown("lost", null))).rejects.toThrow("lost");
+    expect(await blobs.list("inputs/")).toHaveLength(1);
+  });
+});

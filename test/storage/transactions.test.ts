@@ -1,0 +1,93 @@
+import { describe, expect, it } from "vitest";
+import { openBatchRecord, openStores } from "../support/stores.ts";
+
+const account = (id: string) => ({ id, name: id, createdAtMs: 1 });
+const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+describe("transactions", () => {
+  it("[TX-1] take turns: none sees another one half done, or is undone with it", async () => {
+    const stores = await openStores();
+    const writes = ["a", "b", "c"].map((id) =>
+      stores.write(async (tx) => {
+        const before = (await tx.accounts.list()).length;
+        await tx.accounts.insert(account(id));
+        if (id === "b") throw new Error("on purpose");
+        return before;
+      }),
+    );
+    expect(await Promise.allSettled(writes)).toMatchObject([
+      { value: 0 },
+      { reason: { message: "on purpose" } },
+      { value: 1 },
+    ]);
+    expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["a", "c"]);
+  });
+
+  it("[TX-2] that wait for anything but the database are undone, and the next has its turn", async () => {
+    const stores = await openStores();
+    const waiting = stores.write(async (tx) => {
+      await tx.accounts.insert(account("a"));
+      await nextTurn();
+    });
+    const inside = stores.write(async (tx) => {
+      await tx.accounts.insert(account("b"));
+      await stores.write((other) => other.accounts.insert(account("c")));
+    });
+    await expect(waiting).rejects.toThrow("waited for something other than its database");
+    await expect(inside).rejects.toThrow("waited for something other than its database");
+    await stores.write((tx) => tx.accounts.insert(account("d")));
+    expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["c", "d"]);
+  });
+
+  it("[TX-3] take no query after their end: it would be part of the next one", async () => {
+    const stores = await openStores();
+    let late: () => Promise<void> = async () => {};
+    await stores.write(async (tx) => {
+      late = () => tx.accounts.insert(account("late"));
+    });
+    const failing = stores.write(async (tx) => {
+      await expect(late()).rejects.toThrow("after the end of its transaction");
+      await tx.accounts.insert(account("a"));
+      late = () => tx.accounts.insert(account("b"));
+      throw new Error("on purpose");
+    });
+    await expect(failing).rejects.toThrow("on purpose");
+    await expect(late()).rejects.toThrow("after the end of its transaction");
+    const names = await stores.snapshot(async (now) => () => now.accounts.list());
+    await expect(names()).rejects.toThrow("after the end of its transaction");
+    expect(await stores.read.accounts.list()).toEqual([]);
+  });
+});
+
+describe("reads of one moment", () => {
+  it("[TX-4] do not see what comes meanwhile; every other read sees it at once", async () => {
+    const stores = await openStores();
+    await stores.snapshot(async (now) => {
+      expect(await now.accounts.list()).toEqual([]);
+      await stores.write((tx) => tx.accounts.insert(account("a")));
+      expect(await stores.read.accounts.list()).toHaveLength(1);
+      expect(await now.accounts.list()).toEqual([]);
+    });
+    expect(await stores.snapshot((now) => now.accounts.list())).toHaveLength(1);
+  });
+});
+
+describe("many rows", () => {
+  it("[BATCH-1] are stored in their order, however many statements they take", async () => {
+    const stores = await openStores();
+    const { id } = await openBatchRecord(stores);
+    const items = Array.from({ length: 101 }, (_, position) => ({
+      position,
+      sourceIndex: position,
+      outputIndex: 0,
+      customId: `i${position}`,
+      prompt: "a picture",
+    }));
+    await stores.write((tx) => tx.items.insertMany(id, items));
+    const stored = await stores.read.items.page(id, { afterPosition: -1, limit: 1000 });
+    expect(stored.map(({ customId }) => customId)).toEqual(items.map(({ customId }) => customId));
+    expect(stored.map((item) => item.id)).toEqual(stored.map((_, i) => (stored[0]?.id ?? 0) + i));
+    await stores.write((tx) => tx.items.insertMany(id, []));
+    expect((await stores.read.items.countByStatus(id)).pending).toBe(101);
+  });
+});
