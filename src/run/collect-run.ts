@@ -85,7 +85,8 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   if (errors.length > 0) throw errors[0];
   const input = await readRunInput(dir);
   const isComplete = ledger.batches.every((entry) => batches.some((batch) => batch.id === entry.id));
-  if (isComplete) requireAskedFor([...input.keys()], lines);
+  if (input.damage !== null) options.voice.note(`${input.damage}: what it held is not known any more`);
+  else if (isComplete) requireAskedFor([...input.keys()], lines);
   sortAsIn([...input.keys()], lines);
   const last = lastWords(lines);
   const { hasRetry } = await writeResults(dir, last, input, isFailed);
@@ -227,7 +228,7 @@ function keepNames(earlier: readonly ResultLine[], batches: readonly Batch[]): D
 
 /**
  * Removes images that an earlier run put here and this one replaced. One that was changed since is left alone, and so
- * is one whose replacement could not be had.
+ * is one whose replacement could not be had, or of whose image these results say nothing.
  */
 async function removeSuperseded(
   dir: string,
@@ -235,9 +236,9 @@ async function removeSuperseded(
   lines: readonly ResultLine[],
 ): Promise<void> {
   const current = new Set(lines.flatMap((line) => line.files.map((file) => file.path)));
-  const missing = new Set(lines.filter(isMissing).map((line) => line.custom_id));
+  const decided = new Set(lines.filter((line) => !isMissing(line)).map((line) => line.custom_id));
   const old: ResultFile[] = earlier
-    .filter((line) => !missing.has(line.custom_id))
+    .filter((line) => decided.has(line.custom_id))
     .flatMap((line) => line.files)
     .filter((file) => !current.has(file.path));
   for (const file of old) {

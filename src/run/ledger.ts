@@ -14,10 +14,13 @@ const SCHEMA_VERSION = 1;
  * What is known of a batch. `intent`: the request is about to leave, or has left without an answer before a crash.
  * `created`: the service has answered its id. `unknown`: the answer was lost; asking with the same key finds out.
  */
-const ledgerBatchSchema = z.looseObject({
-  index: z.int(),
-  id: z.string().nullable(),
-  idempotency_key: z.string().nullable(),
+const ledgerBatchFields = z.looseObject({
+  index: z.int().min(0),
+  id: z.string().min(1).nullable(),
+  idempotency_key: z
+    .string()
+    .regex(/^[\x20-\x7e]{1,255}$/)
+    .nullable(),
   state: z.enum(["intent", "created", "unknown"]),
   status: z.string().nullable(),
   item_count: z.int().nullable(),
@@ -35,6 +38,13 @@ const ledgerBatchSchema = z.looseObject({
   /** Images that the service has, or has not decided about, and that were not here when they were last fetched. */
   missing_count: z.int().min(0).optional(),
 });
+const ledgerBatchSchema = ledgerBatchFields
+  .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
+    error: "lacks its id, or its key",
+  })
+  .refine(({ round, state, retried = [] }) => round === 0 || state === "created" || retried.length > 0, {
+    error: "lacks the images that it makes anew",
+  });
 export type LedgerBatch = z.infer<typeof ledgerBatchSchema>;
 
 /** What all batches of a run ask for; null where the run did not make them. */
@@ -46,7 +56,7 @@ const ledgerRequestSchema = z.looseObject({
 });
 export type LedgerRequest = z.infer<typeof ledgerRequestSchema>;
 
-const ledgerSchema = z.looseObject({
+const ledgerFields = z.looseObject({
   schema_version: z.literal(SCHEMA_VERSION),
   /** Of a run without batches, where each image is a request of its own. */
   kind: z.literal("realtime").optional(),
@@ -54,10 +64,14 @@ const ledgerSchema = z.looseObject({
   key_fingerprint: z.string(),
   input_sha256: z.string().nullable(),
   is_fresh: z.boolean(),
-  created_at: z.string(),
-  finished_at: z.string().nullable(),
+  created_at: z.iso.datetime(),
+  finished_at: z.iso.datetime().nullable(),
   request: ledgerRequestSchema.nullable().default(null),
   batches: z.array(ledgerBatchSchema),
+});
+
+const ledgerSchema = ledgerFields.refine(({ kind, batches }) => kind === "realtime" || batches.length > 0, {
+  error: "lacks its batches",
 });
 
 /** `imgbatch.json`: which batches a directory belongs to. Never holds a key, only its fingerprint. */
@@ -154,20 +168,27 @@ const WITHOUT_LEDGER =
  */
 export async function readLedger(dir: string, advice = WITHOUT_LEDGER): Promise<Ledger | null> {
   const path = join(dir, LEDGER_FILE);
-  let text: string;
+  let data: Buffer;
   try {
-    text = await readFile(path, "utf8");
+    data = await readFile(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
     throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
   }
   try {
-    return ledgerSchema.parse(JSON.parse(text));
+    return ledgerSchema.parse(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data)));
   } catch (cause) {
-    const message = `${path} is damaged or of another version of imgbatch.`;
+    const message = `${path} is damaged or of another version of imgbatch (${whyUnreadable(cause)}).`;
     throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause, advice });
   }
+}
+
+/** The first field that is not as it should be, or that the file is no JSON. */
+function whyUnreadable(cause: unknown): string {
+  if (!(cause instanceof z.ZodError)) return "it is no JSON";
+  const { path = [], message = "" } = cause.issues[0] ?? {};
+  return [path.join("."), message].filter((part) => part !== "").join(": ");
 }
 
 const lastWrites = new WeakMap<Ledger, Promise<void>>();

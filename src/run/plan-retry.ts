@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import { isRefusalCode } from "../contract/item-errors.ts";
 import type { Limits } from "../contract/limits.ts";
@@ -6,9 +7,11 @@ import { LEDGER_FILE, type Ledger } from "./ledger.ts";
 import { isFailed, isLost, isMissing } from "./missing-images.ts";
 import { type Chunk, planRun, type RunRequest } from "./plan.ts";
 import { readPromptFiles } from "./prompts/prompt-files.ts";
+import type { PromptItem } from "./prompts/prompt-item.ts";
+import { referencePath } from "./references.ts";
 import type { ResultLine } from "./results.ts";
 import { retriedId } from "./retried-id.ts";
-import { readRunInput } from "./run-input.ts";
+import { damaged, INPUT_FILE, type RunInput, readRunInput, requireUndamaged } from "./run-input.ts";
 
 /** Whether an image failed because its prompt was refused. */
 export function isRefused(line: ResultLine): boolean {
@@ -46,6 +49,7 @@ export async function planRetry(
   const failed = lines.filter((line) => isFailed(line) || (include.lost && isLost(line)));
   const wanted = failed.filter((line) => include.refused || !isRefused(line));
   const input = await readRunInput(run.dir);
+  if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
   const known = wanted.filter((line) => input.has(line.custom_id));
   const parts: RetryPart[] = [];
   for (const parentId of new Set(known.map((line) => line.batch_id))) {
@@ -57,7 +61,10 @@ export async function planRetry(
   return { parts, refused: failed.length - wanted.length, unknown: wanted.length - known.length, missing };
 }
 
-/** The batches that make these images anew. Throws `USAGE` when the directory does not know how they were asked for. */
+/**
+ * The batches that make these images anew. Throws `USAGE` when the directory does not know how they were asked for, and
+ * `DIRECTORY_CONFLICT` when what it knows of that is damaged.
+ */
 export async function partsOf(
   run: { dir: string; ledger: Ledger; limits: Limits },
   parentId: string | null,
@@ -69,6 +76,12 @@ export async function partsOf(
     throw new ImgbatchError("USAGE", message);
   }
   const input = await readRunInput(dir);
+  const path = join(dir, INPUT_FILE);
+  const unknown = ids.find((id) => !input.has(id));
+  if (unknown !== undefined) {
+    requireUndamaged(input);
+    throw damaged(`${path} does not hold the prompt of ${JSON.stringify(unknown)}`);
+  }
   const lines = function* () {
     for (const id of ids) yield { ...input.get(id), custom_id: retriedId(id) };
   };
@@ -76,7 +89,10 @@ export async function partsOf(
     for await (const piece of linePieces(lines())) yield Buffer.from(piece);
   };
   const source = { name: "-", cwd: dir, stdin };
-  const items = await readPromptFiles([source], { limits, defaultCount: 1 });
+  const items = await readPromptFiles([source], { limits, defaultCount: 1 }).catch((error) => {
+    throw ofRunInput(error, path, input, ids);
+  });
+  requireOwnReferences(dir, items);
   const { model, task_name: name, response_mime_type: mimeType, metadata } = ledger.request;
   const request: RunRequest = { model, name, parentId, mimeType, metadata, items };
   const own = new Map(ids.map((id) => [retriedId(id), id]));
@@ -85,4 +101,23 @@ export async function partsOf(
     chunk,
     ids: chunk.items.map((item) => own.get(item.customId) ?? item.customId),
   }));
+}
+
+/** The lines were taken from the input of the run: what is wrong with one is wrong there. */
+function ofRunInput(error: unknown, path: string, input: RunInput, ids: readonly string[]): unknown {
+  if (!(error instanceof ImgbatchError) || error.code !== "INVALID_INPUT") return error;
+  const details = (error.details ?? []).map((line) =>
+    line.replace(/^<stdin>:(\d+)/, (_, number) => `${path}:${input.lineOf(ids[number - 1] ?? "") ?? "?"}`),
+  );
+  return damaged(`${path} is not as the run has written it`, details);
+}
+
+/** Another image in the place of a reference image would be paid for. */
+function requireOwnReferences(dir: string, items: readonly PromptItem[]): void {
+  for (const { references } of items)
+    for (const { sha256, source } of references) {
+      const path = join(dir, referencePath(sha256));
+      if (!("path" in source) || source.path === path) continue;
+      throw damaged(`${source.path} is another image than the one that was sent`);
+    }
 }

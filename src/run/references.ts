@@ -9,6 +9,9 @@ import { hashFile } from "./hash-file.ts";
 import type { PromptReference } from "./prompts/prompt-item.ts";
 import { REFERENCES_FOLDER } from "./run-directory.ts";
 
+/** Where a stored reference image is, from the run's directory on. */
+export const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
+
 /** The path of a stored reference image, from the run's directory on. */
 export function referencePath(sha256: string): string {
   return `${REFERENCES_FOLDER}/${sha256}`;

@@ -1,10 +1,12 @@
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { z } from "zod";
 import { saving } from "../client/saving.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
 import { hideUsedKeysIn } from "../kernel/api-keys.ts";
 import { codePointLength } from "../kernel/text.ts";
 import { writeJsonLines } from "./json-lines.ts";
+import { resultSchema } from "./result-schema.ts";
 import { type InputLine, type RunInput, readJsonLines } from "./run-input.ts";
 
 export const RESULTS_FILE = "results.jsonl";
@@ -42,17 +44,21 @@ export interface ResultLine {
   error?: { code: string; message: string; source: string | null; request_id?: string };
 }
 
-/** The results of an earlier run in the directory; empty when there are none. */
+/** Earlier versions had a word of their own for files that no hash was known of. */
+const lineSchema = z.preprocess((line) => {
+  const isNamed = typeof line === "object" && line !== null && "verified" in line;
+  const isKnown = isNamed && (line.verified === "sha256" || line.verified === "crc32");
+  return isNamed && !isKnown ? { ...line, verified: null } : line;
+}, resultSchema);
+
+/**
+ * The results of an earlier run in the directory; empty when there are none. A line that is damaged is left out: the
+ * image is looked for again.
+ */
 export async function readResults(dir: string): Promise<ResultLine[]> {
   const text = await readFile(join(dir, RESULTS_FILE), "utf8").catch(() => "");
-  return readJsonLines<ResultLine>(text)
-    .filter((line) => typeof line.custom_id === "string" && Array.isArray(line.files))
-    .map((line) => ("verified" in line ? { ...line, verified: readVerified(line.verified) } : line));
-}
-
-/** Earlier versions had a word of their own for files that no hash was known of. */
-function readVerified(verified: unknown): Verified {
-  return verified === "sha256" || verified === "crc32" ? verified : null;
+  // Both kinds of results are told apart by the ledger of their directory.
+  return readJsonLines(text, lineSchema) as ResultLine[];
 }
 
 /**
@@ -84,9 +90,9 @@ export async function writeResults<Line extends { custom_id: string }>(
   return { hasRetry: failed.length > 0 };
 }
 
-function retryLine(input: InputLine | undefined): InputLine[] {
+function retryLine(input: InputLine | undefined): Omit<InputLine, "custom_id">[] {
   if (input === undefined) return [];
-  const { custom_id = "", ...rest } = input;
+  const { custom_id, ...rest } = input;
   // An id with a counter may be longer than what a caller may choose: then the new run names it anew.
   return [codePointLength(custom_id) > FIXED_LIMITS.customIdChars ? rest : { custom_id, ...rest }];
 }

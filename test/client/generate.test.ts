@@ -116,6 +116,11 @@ const WITHOUT_IMAGE: [string, NativeAnswer, RegExp][] = [
   ["has empty data", withData(""), /no finish reason/],
   ["has Base64 that does not decode", withData("iVBORw0KGgo*"), /does not decode/],
   ["has Base64 of a wrong length", withData("iVBORw0KGgoAA"), /does not decode/],
+  [
+    "has nothing but padding before a digit",
+    withData(`${"=".repeat(2_000_000)}A`),
+    /does not decode|neither PNG/,
+  ],
   ["has bytes that are no image", withData(Buffer.from("<svg/>").toString("base64")), /neither PNG/],
   ["has half a PNG", half(png("x")), /not whole: it has no IEND/],
   ["has half a JPEG", withData(JPEG.subarray(0, 6).toString("base64")), /not whole: it has no end-of-image/],

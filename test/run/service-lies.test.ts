@@ -1,5 +1,6 @@
 import { mkdir, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
+import { requireAskedFor } from "../../src/run/check-outcome.ts";
 import { judgeMissing } from "../../src/run/missing-images.ts";
 import { leaveRun } from "../../src/run/start-run.ts";
 import { packZip, png } from "../support/fake-service.ts";
@@ -155,4 +156,13 @@ it("[RUN-16] ids that are no file names, or make the same one, get ZIPs of their
   const names = ["a/b", "a_b", "a:b", "x".repeat(400), "\u{1f600}".repeat(100), "../../etc"].map(zipName);
   expect(new Set(names).size).toBe(names.length);
   for (const name of names) expect(name).toMatch(/^[\w-]{1,100}\.zip$/);
+});
+
+it("[RUN-22] very many images of other names are told from those that were asked for, and counted in their own way", () => {
+  const names = (word: string) => Array.from({ length: 60_000 }, (_, n) => `${word}${n}_01`);
+  const lines = (ids: readonly string[]) =>
+    ids.map((custom_id) => ({ custom_id, status: "success", batch_id: "b", files: [] }));
+  expect(() => requireAskedFor(names("mine"), lines(names("theirs")))).toThrow(/60000 of 60000 images/);
+  const counted = names("mine").map((id) => id.replace("_01", "-1"));
+  expect(() => requireAskedFor(names("mine"), lines(counted))).not.toThrow();
 });

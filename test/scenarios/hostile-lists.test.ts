@@ -1,37 +1,26 @@
-import { writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
-import type { Answer, FakeService, Fault } from "../support/fake-service.ts";
+import { type Damage, inside } from "../support/damage.ts";
+import type { FakeService } from "../support/fake-service.ts";
+import {
+  CONTENT,
+  claim,
+  endless,
+  ITEMS,
+  item,
+  LIST,
+  LOOK,
+  MODELS,
+  NONE,
+  text,
+  ZIP,
+} from "../support/lies.ts";
 
-const LOOK = /^GET [^?]*imgbatch_\w+$/;
-const ITEMS = /^GET .*\/items\?/;
-const LIST = /^GET .*\/batches\?/;
-const MODELS = /^GET .*\/models$/;
-const CONTENT = /^GET .*\/content/;
-const ZIP = /^GET .*\/download/;
-
-const read = (answer: Answer) => JSON.parse(answer.body.toString());
-const text = (body: string): Fault => ({ lie: (answer) => ({ ...answer, body: Buffer.from(body) }) });
-const claim = (fields: object | ((truth: Record<string, unknown>) => object)): Fault => ({
-  lie: (answer) => {
-    const truth = read(answer);
-    const more = typeof fields === "function" ? fields(truth) : fields;
-    return { ...answer, body: Buffer.from(JSON.stringify({ ...truth, ...more })) };
-  },
-});
-
-/** Pages that always have something new, one entry each. */
-function endless(of: (n: number) => object): Fault {
-  let n = 0;
-  return claim(() => ({ data: [of(n++)], has_more: true, next_cursor: `c${n}` }));
-}
-
-const NONE: Fault = {
-  status: 404,
-  body: { error: { code: "BATCH_IMAGE_ITEM_NOT_FOUND", message: "None." } },
-};
-const item = (n: number) => ({ custom_id: `x${n}`, status: "success", image_count: 1 });
+/** The one item, with so many images. */
+const cat = (image_count: number) => claim({ data: [{ custom_id: "cat", status: "success", image_count }] });
 
 async function place(): Promise<Cli> {
   const cli = await createCli();
@@ -54,14 +43,13 @@ const cases: Record<string, Case> = {
     ends: [7, "BAD_RESPONSE"],
   },
   "a thousand million images of an item, and nothing but its one": {
-    prepare: (fake) =>
-      fake.always(ITEMS, claim({ data: [{ custom_id: "cat", status: "success", image_count: 1e9 }] })),
+    prepare: (fake) => fake.always(ITEMS, cat(1e9)),
     args: SUBMIT,
     ends: [0],
   },
   "a thousand million images of an item, and none of them": {
     prepare: (fake) => {
-      fake.always(ITEMS, claim({ data: [{ custom_id: "cat", status: "success", image_count: 1e9 }] }));
+      fake.always(ITEMS, cat(1e9));
       fake.always(ZIP, { status: 404 });
       fake.always(CONTENT, NONE);
     },
@@ -69,8 +57,7 @@ const cases: Record<string, Case> = {
     ends: [7, "BATCH_IMAGE_ITEM_NOT_FOUND"],
   },
   "less than no images of an item": {
-    prepare: (fake) =>
-      fake.always(ITEMS, claim({ data: [{ custom_id: "cat", status: "success", image_count: -3 }] })),
+    prepare: (fake) => fake.always(ITEMS, cat(-3)),
     args: SUBMIT,
     ends: [0],
   },
@@ -184,6 +171,41 @@ describe("a service that answers with", () => {
   );
 });
 
+const READERS = [
+  ["status", "ID"],
+  ["items", "ID", "--all"],
+  ["list"],
+  ["models"],
+  ["download", "ID"],
+  ["download", "ID", "--zip"],
+  ["wait", "ID", "--timeout", "300ms"],
+  [...SUBMIT, "--timeout", "300ms"],
+];
+
+it("[HTTP-37] whatever stands in an answer of JSON, the command ends without an error of its own", async () => {
+  const cli = await place();
+  const id = await submitted(cli);
+  let damaged: { request: RegExp; damage: Damage } | null = null;
+  for (const request of [LOOK, ITEMS, LIST, MODELS])
+    cli.fake.always(request, {
+      lie: (answer) =>
+        damaged?.request === request
+          ? { ...answer, body: Buffer.from(damaged.damage(answer.body.toString())) }
+          : answer,
+    });
+  const requests = fc.constantFrom(LOOK, ITEMS, LIST, MODELS);
+  await fc.assert(
+    fc.asyncProperty(requests, inside(false), fc.constantFrom(...READERS), async (request, damage, args) => {
+      damaged = { request, damage };
+      const { code, stderr } = await cli.here(args.map((arg) => (arg === "ID" ? id : arg)));
+      expect(code, stderr).not.toBe(1);
+      for (const name of [id, "p-images"]) rmSync(join(cli.cwd, name), { recursive: true, force: true });
+      rmSync(join(cli.cwd, `${id}.zip`), { force: true });
+    }),
+    { numRuns: 150 },
+  );
+}, 120_000);
+
 /** A command in the middle of what a service makes endless, the request that it is at, and how it is stopped there. */
 const stops: Record<string, { prepare: (fake: FakeService) => void; args: string[]; at: [RegExp, number] }> =
   {
@@ -203,7 +225,7 @@ const stops: Record<string, { prepare: (fake: FakeService) => void; args: string
     },
     "the images of an item, of which the first was not there": {
       prepare: (fake) => {
-        fake.always(ITEMS, claim({ data: [{ custom_id: "cat", status: "success", image_count: 9 }] }));
+        fake.always(ITEMS, cat(9));
         fake.always(ZIP, { status: 404 });
         fake.always(/image_index=0/, NONE);
         fake.always(CONTENT, { silent: true });
@@ -260,7 +282,7 @@ describe("in the middle of", () => {
   it("[HTTP-38] images that are not there the time of --timeout ends the command", async () => {
     const cli = await place();
     await submitted(cli);
-    cli.fake.always(ITEMS, claim({ data: [{ custom_id: "cat", status: "success", image_count: 9 }] }));
+    cli.fake.always(ITEMS, cat(9));
     cli.fake.always(ZIP, { status: 404 });
     cli.fake.fault(/image_index=0/, NONE);
     cli.fake.always(CONTENT, { silent: true });

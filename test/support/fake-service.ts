@@ -266,7 +266,7 @@ function create(fake: FakeService, request: IncomingMessage, body: string): Answ
             fail_count: 0,
             estimated_cost: made.length * 0.0335,
             actual_cost: null,
-            created_at: Math.floor(Date.now() / 1000) - 7200,
+            created_at: Math.floor(Date.now() / 1000) - 7260,
             error: null,
           }),
     },

@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { pollUntilDone } from "../../client/poll.ts";
+import { PollTurns } from "../../client/poll-turns.ts";
 import type { Batch } from "../../client/read-batch.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { hasChanged, progressEvent } from "../../run/await-run.ts";
@@ -27,6 +28,8 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
   // Each batch has a listener or two, and there may be very many.
   setMaxListeners(0, signal);
   view.show(states);
+  const isOne = batches.filter((batch) => !batch.isDone).length < 2;
+  const turns = isOne ? {} : { turns: new PollTurns(clock, intervalMs === undefined ? undefined : 0) };
   const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
     if (batch.isDone) return batch;
     try {
@@ -37,6 +40,7 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
         clock,
         intervalMs,
         signal,
+        ...turns,
         random: Math.random,
         onLook: (look) => {
           if (hasChanged(states[index], look)) output.event(progressEvent(look));

@@ -92,9 +92,11 @@ export async function findFinished(
   for (const image of images) {
     const line = earlier.get(image.customId);
     const [file] = line?.files ?? [];
-    if (line !== undefined && file !== undefined) {
-      if (await isSound(dir, file)) found.set(image.customId, line);
-      else if (isImagePath(file.path)) await dropFile(join(dir, file.path));
+    if (line !== undefined && file !== undefined && (await isSound(dir, file))) {
+      found.set(image.customId, line);
+    } else if (file?.path.startsWith(`${image.stem}.`) && isImagePath(file.path)) {
+      // A damaged line may name the file of another image, which is paid for: only its own is removed.
+      await dropFile(join(dir, file.path));
     } else {
       const orphan = await findWhole(dir, image);
       if (orphan !== null) found.set(image.customId, orphan);

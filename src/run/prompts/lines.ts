@@ -7,6 +7,8 @@ export interface Line {
   number: number;
   /** Without its line feed; a carriage return before that is kept. Characters that are no UTF-8 are replaced. */
   text: string;
+  /** How many it has in the file, without its line feed. */
+  bytes: number;
   /** What is wrong with the line as such; null when nothing is. */
   problem: string | null;
 }
@@ -34,7 +36,7 @@ export async function* readLines(
   };
   const take = (): Line => {
     const line =
-      size > maxBytes ? tooLong(number, maxBytes) : toLine(number, Buffer.concat(pieces), number === 1);
+      size > maxBytes ? tooLong(number, size, maxBytes) : toLine(number, Buffer.concat(pieces), number === 1);
     pieces = [];
     size = 0;
     number++;
@@ -54,12 +56,13 @@ export async function* readLines(
   if (size > 0) yield take();
 }
 
-function toLine(number: number, bytes: Buffer, isFirst: boolean): Line {
-  if (isFirst && ((bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)))
-    return { number, text: "", problem: UTF_16 };
-  const text = isAscii(bytes) ? bytes.toString("latin1") : bytes.toString("utf8");
+function toLine(number: number, data: Buffer, isFirst: boolean): Line {
+  const bytes = data.length;
+  if (isFirst && ((data[0] === 0xff && data[1] === 0xfe) || (data[0] === 0xfe && data[1] === 0xff)))
+    return { number, text: "", bytes, problem: UTF_16 };
+  const text = isAscii(data) ? data.toString("latin1") : data.toString("utf8");
   const isMarked = isFirst && text.startsWith(BYTE_ORDER_MARK);
-  return { number, text: isMarked ? text.slice(1) : text, problem: isUtf8(bytes) ? null : BAD_TEXT };
+  return { number, text: isMarked ? text.slice(1) : text, bytes, problem: isUtf8(data) ? null : BAD_TEXT };
 }
 
 const UTF_16 = "the file is UTF-16; save it as UTF-8";
@@ -69,6 +72,6 @@ function isOtherEncoding({ problem }: Line): boolean {
   return problem === UTF_16;
 }
 
-function tooLong(number: number, maxBytes: number): Line {
-  return { number, text: "", problem: `is longer than ${formatBytes(maxBytes)}` };
+function tooLong(number: number, bytes: number, maxBytes: number): Line {
+  return { number, text: "", bytes, problem: `is longer than ${formatBytes(maxBytes)}` };
 }

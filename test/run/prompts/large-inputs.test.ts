@@ -59,9 +59,9 @@ it("[FILE-12] a line that no request has room for is named, is not held, and the
     yield Buffer.from('"}\n{}');
   };
   expect(await listOf(readLines(long(), 1024 * 1024))).toEqual([
-    { number: 1, text: '{"prompt":"a"}', problem: null },
-    { number: 2, text: "", problem: "is longer than 1 MiB" },
-    { number: 3, text: "{}", problem: null },
+    { number: 1, text: '{"prompt":"a"}', bytes: 14, problem: null },
+    { number: 2, text: "", bytes: 5 * 1024 * 1024 + 13, problem: "is longer than 1 MiB" },
+    { number: 3, text: "{}", bytes: 2, problem: null },
   ]);
   expect(await problemsOf(long, "p.txt")).toEqual(["p.txt:2: is longer than 4 MiB"]);
 });
@@ -159,22 +159,28 @@ it("[FILE-13] a run of prompts that were put aside has the keys, the request and
 
 it("[FILE-14] the input of a run is read from its place on disk: by image, in order, and never the wrong line", async () => {
   const dir = await tempDir();
+  const path = `references/${"0".repeat(64)}`;
   const text = [
     '{"custom_id":"a","prompt":"é🐈"}',
     "damaged",
-    '{"custom_id":"b","prompt":"two","output_count":2,"reference_images":[{"path":"references/x"}]}',
+    JSON.stringify({ custom_id: "b", prompt: "two", output_count: 2, reference_images: [{ path }] }),
     '{"custom_id":"c","prompt":"last"}',
   ].join("\n");
-  await writeFile(join(dir, "input.jsonl"), text);
+  const bytes = Buffer.from(`\ufeff${text}`);
+  // Neither a mark at the beginning nor a byte that is no UTF-8 moves the lines behind it.
+  bytes[bytes.indexOf("damaged")] = 0xff;
+  await writeFile(join(dir, "input.jsonl"), bytes);
   const input = await readRunInput(dir);
   expect([...input.keys()]).toEqual(["a", "b_01", "b_02", "c"]);
   expect(input.get("a")).toEqual({ custom_id: "a", prompt: "é🐈" });
   expect(input.get("b_02")).toEqual({
     custom_id: "b_02",
     prompt: "two",
-    reference_images: [{ path: "references/x" }],
+    reference_images: [{ path }],
   });
   expect(input.get("c")?.prompt).toBe("last");
+  expect(input.damage).toMatch(/input\.jsonl:2 is not valid UTF-8/);
+  expect(["a", "b_02", "c", "d"].map(input.lineOf)).toEqual([1, 3, 4, undefined]);
   expect([input.has("b"), input.get("b")]).toEqual([false, undefined]);
   expect([...(await readRunInput(join(dir, "none"))).keys()]).toEqual([]);
   await writeFile(join(dir, "input.jsonl"), "");
