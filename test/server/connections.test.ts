@@ -14,7 +14,10 @@ import { MODEL, openBeside, startTestService } from "../support/service.ts";
 const STEP_MS = 5000;
 
 /** A connection that sends a request and reads only what it is told to. */
-function reader(url: string, request: string | Buffer = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"): Socket {
+function reader(
+  url: string,
+  request: string | Buffer = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+): Socket {
   const socket = connect(Number(new URL(url).port), "127.0.0.1", () => socket.write(request));
   socket.on("error", () => {});
   onTestFinished(() => void socket.destroy());
