@@ -53,10 +53,13 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
     readers.set(socket, new Reader(socket, pace));
     socket.once("close", () => readers.delete(socket));
   });
-  const timer = setInterval(() => {
-    for (const [socket, reader] of readers) if (reader.isTooSlow()) socket.destroy();
-  }, pace.stepMs);
-  server.once("close", () => clearInterval(timer));
+  // Not before: a server that cannot listen never closes, and a timer would keep the process.
+  server.once("listening", () => {
+    const timer = setInterval(() => {
+      for (const [socket, reader] of readers) if (reader.isTooSlow()) socket.destroy();
+    }, pace.stepMs);
+    server.once("close", () => clearInterval(timer));
+  });
 }
 
 /**
