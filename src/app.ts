@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import type { Config } from "./config.ts";
+import { type Config, poolThreads } from "./config.ts";
 import { type Credentials, DATA_FILES, type ServerFile } from "./contract/data-directory.ts";
 import { openDataDirectory } from "./data.ts";
 import { dropOutputs } from "./domain/batches/delete-outputs.ts";
@@ -13,12 +13,14 @@ import type { ImageProvider } from "./domain/ports/image-provider.ts";
 import { Realtime } from "./domain/realtime/generate.ts";
 import { releaseDeadHolds } from "./domain/realtime/holds.ts";
 import { ensureCredentials } from "./first-key.ts";
+import { Decoding } from "./imaging/decoding.ts";
 import { sharpInspector } from "./imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "./kernel/clock.ts";
 import { removePartialFiles, writeFileDurably } from "./kernel/durable-file.ts";
 import { type Ids, randomIds } from "./kernel/ids.ts";
 import type { Log } from "./kernel/log.ts";
 import type { LiveViewDeps } from "./live-view.ts";
+import { toCells } from "./pictures.ts";
 import { createProviders } from "./providers/registry.ts";
 import type { ApiDeps } from "./server/deps.ts";
 import { DownloadSlots } from "./server/download-slots.ts";
@@ -104,8 +106,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(close);
     await blobs.removeDrafts();
 
+    const decoding = new Decoding(poolThreads());
+    const { simulate } = config;
     const providers =
-      options.providers ?? (await createProviders(config.providers, { clock, simulate: config.simulate }));
+      options.providers ?? (await createProviders(config.providers, { clock, simulate, decoding }));
     undo.push(async () => {
       for (const provider of providers) await provider.close();
     });
@@ -113,7 +117,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const workerDeps: WorkerDeps = {
       stores,
       blobs,
-      inspector: sharpInspector,
+      inspector: sharpInspector(decoding),
       providers: shared.forBatches,
       clock,
       ids,
@@ -199,6 +203,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
           providers: providers.map(({ name }) => name).join(", ") || null,
           startedAtMs: clock.nowMs(),
         },
+        toCells: (bytes, cells) => toCells(bytes, cells, decoding),
         queue: () => scheduler.load,
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {

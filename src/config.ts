@@ -165,6 +165,11 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
   };
 }
 
+/** How many threads libuv has for files and images: it reads this variable itself. */
+export function poolThreads(env: NodeJS.ProcessEnv = process.env): number {
+  return Number(env.UV_THREADPOOL_SIZE || 4);
+}
+
 /** Whether lines must not move even on a terminal: it cannot do it (`TERM=dumb`), or a CI system records it (`CI`). */
 export function isStillTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
   return env.TERM === "dumb" || !["", "0", "false", undefined].includes(env.CI);

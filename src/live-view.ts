@@ -9,7 +9,7 @@ import type { BlobStore } from "./domain/ports/blob-store.ts";
 import type { Stores } from "./domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "./domain/records.ts";
 import type { Clock } from "./kernel/clock.ts";
-import { toCells } from "./pictures.ts";
+import type { toCells } from "./pictures.ts";
 
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
@@ -25,6 +25,8 @@ export interface LiveViewDeps {
   clock: Clock;
   facts: ServiceFacts;
   freeDiskBytes(): Promise<number>;
+  /** Makes a picture small, in turn with all other images that the service decodes. */
+  toCells(...[bytes, cells]: Parameters<typeof toCells>): ReturnType<typeof toCells>;
   /** What the workers do now. */
   queue(): { running: number; places: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
@@ -262,7 +264,7 @@ function toItemRow(item: ItemRecord, outputs: readonly OutputRecord[], imageMicr
 }
 
 async function showPicture(
-  { stores, blobs }: LiveViewDeps,
+  { stores, blobs, toCells }: LiveViewDeps,
   intent: Extract<Intent, { type: "show-picture" }>,
   tell: (fact: Fact) => void,
 ): Promise<void> {

@@ -71,7 +71,10 @@ export function fetchAgain({ lines }: RunOutcome, shownDir: string): { retryComm
 /** The image library is large: it is loaded for a page that is written, and not missed where it cannot be. */
 async function loadThumbnail(): Promise<MakeThumbnail | null> {
   try {
-    return (await import("../imaging/thumbnail.ts")).thumbnail;
+    const { Decoding } = await import("../imaging/decoding.ts");
+    const { thumbnail } = await import("../imaging/thumbnail.ts");
+    const decoding = new Decoding();
+    return (bytes, maxEdgePx) => thumbnail(bytes, maxEdgePx, decoding);
   } catch {
     return null;
   }

@@ -1,3 +1,4 @@
+import { chunkType, pngChunks } from "./image-chunks.ts";
 import type { ImageMimeType } from "./image-types.ts";
 
 /**
@@ -34,15 +35,9 @@ function jpegScan(bytes: Buffer): number {
   return at >= bytes.length ? bytes.length : 0;
 }
 
-/** `IEND` */
-const PNG_END = 0x49454e44;
+const PNG_END = chunkType("IEND");
 
 function hasPngEnd(bytes: Buffer): boolean {
-  let at = 8;
-  while (at + 12 <= bytes.length) {
-    const length = bytes.readUInt32BE(at);
-    if (bytes.readUInt32BE(at + 4) === PNG_END) return true;
-    at += length + 12;
-  }
+  for (const { type } of pngChunks(bytes)) if (type === PNG_END) return true;
   return false;
 }

@@ -51,6 +51,15 @@ export const FIXED_LIMITS = {
   referenceTypeChars: 40,
   referencePixels: 64_000_000,
   referencePixelsPerRequest: 400_000_000,
+  /** Of any image that is looked into: pixels of its width and of its height. */
+  imageSidePx: 16_384,
+  imageFrames: 1000,
+  /** Passes of a JPEG over its pixels. Progressive ones of ordinary programs have about 10. */
+  imageScans: 100,
+  /** Chunks of a PNG or WebP. */
+  imageChunks: 100_000,
+  /** Bytes that its decoder may hold at once. */
+  imageDecodeBytes: 420_000_000,
   promptPreviewChars: 120,
   /** Of each list of a real-time body; the parts of all messages count as one. */
   realtimeEntries: 1000,

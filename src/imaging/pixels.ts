@@ -1,3 +1,4 @@
+import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
 import { sharp } from "./sharp-config.ts";
 
 /** An image as three bytes a pixel, row by row. */
@@ -7,16 +8,24 @@ export interface Pixels {
   rgb: Uint8Array;
 }
 
-/** The image made small enough for a box of pixels, its shape kept, on black where it is transparent. */
+/**
+ * The image made small enough for a box of pixels, its shape kept, on black where it is transparent. Throws for what does
+ * not decode, and for what `decoding` does not take.
+ */
 export async function toPixels(
-  bytes: Uint8Array,
+  bytes: Buffer,
   box: { widthPx: number; heightPx: number },
+  decoding: Decoding,
 ): Promise<Pixels> {
-  const { data, info } = await sharp(bytes)
-    .resize(Math.max(1, box.widthPx), Math.max(1, box.heightPx), { fit: "inside" })
-    .flatten({ background: "black" })
-    .toColourspace("srgb")
-    .raw()
-    .toBuffer({ resolveWithObject: true });
+  const limits = { maxPixels: Number.POSITIVE_INFINITY };
+  const { data, info } = await decoding.decode(bytes, limits, () =>
+    sharp(bytes)
+      .resize(Math.max(1, box.widthPx), Math.max(1, box.heightPx), { fit: "inside" })
+      .flatten({ background: "black" })
+      .toColourspace("srgb")
+      .timeout({ seconds: DECODE_SECONDS })
+      .raw()
+      .toBuffer({ resolveWithObject: true }),
+  );
   return { widthPx: info.width, heightPx: info.height, rgb: data };
 }

@@ -1,20 +1,28 @@
+import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
 import { sharp } from "./sharp-config.ts";
 
 const QUALITY = 72;
 
 /**
  * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned as its EXIF says, on white where it is
- * transparent. Null for bytes that do not decode.
+ * transparent. Null for bytes that do not decode, and for those that `decoding` does not take.
  * Rule: IMG-11.
  */
-export async function thumbnail(bytes: Uint8Array, maxEdgePx: number): Promise<Uint8Array | null> {
+export async function thumbnail(
+  bytes: Buffer,
+  maxEdgePx: number,
+  decoding: Decoding,
+): Promise<Uint8Array | null> {
   try {
-    return await sharp(bytes)
-      .rotate()
-      .resize(maxEdgePx, maxEdgePx, { fit: "inside", withoutEnlargement: true })
-      .flatten({ background: "#ffffff" })
-      .webp({ quality: QUALITY, effort: 2 })
-      .toBuffer();
+    return await decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, () =>
+      sharp(bytes)
+        .rotate()
+        .resize(maxEdgePx, maxEdgePx, { fit: "inside", withoutEnlargement: true })
+        .flatten({ background: "#ffffff" })
+        .webp({ quality: QUALITY, effort: 2 })
+        .timeout({ seconds: DECODE_SECONDS })
+        .toBuffer(),
+    );
   } catch {
     return null;
   }

@@ -1,4 +1,5 @@
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
+import type { Decoding } from "../imaging/decoding.ts";
 import type { Clock } from "../kernel/clock.ts";
 
 /** A provider as it is configured. */
@@ -12,6 +13,8 @@ export interface ProviderEntry {
 
 export interface ProviderDeps {
   clock: Clock;
+  /** Where references wait until they may be decoded. */
+  decoding: Decoding;
   simulate: { latencyMs: number; fail: number; seed: number };
 }
 

@@ -4,8 +4,8 @@ import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import { saving } from "../client/saving.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { HEADER_BYTES, readImageHeader } from "../contract/image-header.ts";
 import { PARTIAL_SUFFIX } from "../kernel/durable-file.ts";
-import { HEADER_BYTES, readImageHeader } from "./image-header.ts";
 import type { ResultFile, Verified } from "./results.ts";
 
 /** What the bytes of an image must be. */

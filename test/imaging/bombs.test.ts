@@ -1,36 +1,27 @@
-import { crc32, deflateSync } from "node:zlib";
 import sharp from "sharp";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
+import { FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+import { thumbnail } from "../../src/imaging/thumbnail.ts";
+import {
+  animation as animate,
+  apngChunks,
+  baselineScans,
+  blackPng,
+  extendedWebp,
+  manyScans,
+  packedChunks,
+  pngChunk,
+  riff,
+} from "../soak/bombs/images.mjs";
+
+const inspector = sharpInspector(new Decoding());
 
 const MAX_PIXELS = 64_000_000;
-const inspect = (bytes: Buffer) => sharpInspector.inspect(bytes, { maxPixels: MAX_PIXELS });
+const inspect = (bytes: Buffer) => inspector.inspect(bytes, { maxPixels: MAX_PIXELS });
 const dot = sharp({ create: { width: 8, height: 8, channels: 3, background: "#345" } });
-
-function pngChunk(type: string, data: Buffer): Buffer {
-  const out = Buffer.alloc(data.length + 12);
-  out.writeUInt32BE(data.length, 0);
-  out.write(type, 4, "latin1");
-  data.copy(out, 8);
-  out.writeUInt32BE(crc32(out.subarray(4, -4)), data.length + 8);
-  return out;
-}
-
-/** A whole PNG of black pixels, which deflate to a thousandth. */
-function blackPng(width: number, height: number): Buffer {
-  const header = Buffer.alloc(13);
-  header.writeUInt32BE(width, 0);
-  header.writeUInt32BE(height, 4);
-  header.set([1, 0, 0, 0, 0], 8);
-  const rows = deflateSync(Buffer.alloc((Math.ceil(width / 8) + 1) * height), { level: 9 });
-  return Buffer.concat([
-    Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
-    pngChunk("IHDR", header),
-    pngChunk("IDAT", rows),
-    pngChunk("IEND", Buffer.alloc(0)),
-  ]);
-}
 
 /** A small JPEG whose header says another size. */
 async function lyingJpeg(width: number, height: number): Promise<Buffer> {
@@ -50,27 +41,10 @@ async function lyingWebp(width: number, height: number): Promise<Buffer> {
   return bytes;
 }
 
-function riff(type: string, ...data: Buffer[]): Buffer {
-  const length = data.reduce((sum, part) => sum + part.length, 0);
-  const head = Buffer.alloc(8);
-  head.write(type, 0, "latin1");
-  head.writeUInt32LE(length, 4);
-  return Buffer.concat([head, ...data, Buffer.alloc(length % 2)]);
-}
-
 /** An animation of so many frames of one pixel on a canvas of this size. */
 async function animation(frames: number, side: number): Promise<Buffer> {
   const pixel = sharp({ create: { width: 1, height: 1, channels: 3, background: "#345" } });
-  const image = (await pixel.webp().toBuffer()).subarray(12);
-  const sizes = Buffer.alloc(10);
-  sizes[0] = 2;
-  sizes.writeUIntLE(side - 1, 4, 3);
-  sizes.writeUIntLE(side - 1, 7, 3);
-  const place = Buffer.alloc(16);
-  place[12] = 100;
-  const frame = riff("ANMF", place, image);
-  const parts = [riff("VP8X", sizes), riff("ANIM", Buffer.alloc(6)), ...Array<Buffer>(frames).fill(frame)];
-  return riff("RIFF", Buffer.from("WEBP"), ...parts);
+  return animate(await pixel.webp().toBuffer(), frames, { width: side, height: side });
 }
 
 describe("an image that is much larger than its file", () => {
@@ -80,8 +54,8 @@ describe("an image that is much larger than its file", () => {
     ["a JPEG that says 65500x65500", () => lyingJpeg(65_500, 65_500), /65500x65500 pixels, more than/],
     ["a WebP that says 16383x16383", () => lyingWebp(16_383, 16_383), /16383x16383 pixels, more than/],
     ["an animation of 17 frames of 2000x2000", () => animation(17, 2000), /2000x2000 pixels in 17 frames/],
-    ["an animation of a thousand and one dots", () => animation(1001, 1), /more than 1000 frames/],
-    ["an animation of a hundred thousand dots", () => animation(100_000, 1), /more than 1000 frames/],
+    ["an animation of a thousand and one dots", () => animation(1001, 1), /at most 1,000 frames/],
+    ["an animation of a hundred thousand dots", () => animation(100_000, 1), /at most 1,000 frames/],
   ])("[IMG-10] is refused by its header: %s", async (_, make, message) => {
     const bytes = await make();
     expect(bytes.length).toBeLessThan(10 * 1024 * 1024);
@@ -100,15 +74,153 @@ describe("an image that is much larger than its file", () => {
     expect(await inspect(await animation(1000, 8))).toMatchObject({ widthPx: 8, decodedPixels: 64_000 });
   });
 
-  it("[IMG-10] is not blown up by text or profiles packed in it", async () => {
-    const png = await dot.clone().png().toBuffer();
-    const zeros = deflateSync(Buffer.alloc(100_000_000), { level: 1 });
-    const packed = { zTXt: "a\0\0", iTXt: "a\0\x01\0\0\0", iCCP: "a\0\0" };
-    for (const [type, head] of Object.entries(packed)) {
-      const chunk = pngChunk(type, Buffer.concat([Buffer.from(head, "latin1"), zeros]));
-      const bytes = Buffer.concat([png.subarray(0, 33), chunk, png.subarray(33)]);
-      expect(await inspect(bytes)).toMatchObject({ widthPx: 8, heightPx: 8 });
+  it("[IMG-12] texts and profiles packed in a PNG are refused when they unpack to more than 16 MiB together", async () => {
+    const plain = blackPng(8, 8);
+    for (const type of ["zTXt", "iTXt", "iCCP"] as const) {
+      const fine = blackPng(8, 8, { extra: packedChunks(type, 4, 4_000_000) });
+      expect(await inspect(fine)).toMatchObject({ widthPx: 8, heightPx: 8 });
+      for (const [count, bytes] of [
+        [1, 1_000_000_000],
+        [3, 7_900_000],
+        [101, 1],
+      ] as const) {
+        const bomb = blackPng(8, 8, { extra: packedChunks(type, count, bytes) });
+        await expect(inspect(bomb)).rejects.toThrow(/at most 100 of together 16 MiB are allowed/);
+      }
     }
+    const cut = pngChunk("zTXt", Buffer.concat([Buffer.from("a\0\0"), Buffer.from([0x78, 0x9c, 1, 2])]));
+    expect(await inspect(Buffer.concat([plain.subarray(0, 33), cut, plain.subarray(33)]))).toBeTruthy();
+  });
+});
+
+describe("an image that costs a decoder much more than its file", () => {
+  const [scans, chunks] = [FIXED_LIMITS.imageScans, FIXED_LIMITS.imageChunks];
+  const small = dot.clone().webp();
+  it.each<[string, () => Buffer | Promise<Buffer>, RegExp]>([
+    [
+      "a PNG of 64 million pixels in one row",
+      () => blackPng(64_000_000, 1, { bits: 16, color: 6 }),
+      /at most 16,384 pixels a side/,
+    ],
+    [
+      "a PNG of 64 million rows",
+      () => blackPng(1, 64_000_000, { bits: 16, color: 6 }),
+      /at most 16,384 pixels a side/,
+    ],
+    [
+      "an interlaced PNG of 512 MB",
+      () => blackPng(8000, 8000, { bits: 16, color: 6, interlaced: true }),
+      /needs 512 MB .* at most 420 MB/,
+    ],
+    [
+      "a progressive JPEG of four components",
+      () => manyScans(8000, 8000, 10, { components: 4 }),
+      /needs \d+ MB .* at most 420 MB/,
+    ],
+    ["a progressive JPEG of 20,000 scans", () => manyScans(8000, 8000, 20_000), /at most 100 scans/],
+    ["a progressive JPEG of a scan too many", () => manyScans(8, 8, scans + 1), /at most 100 scans/],
+    ["a sequential JPEG of a scan too many", () => baselineScans(8, 8, scans + 1), /at most 100 scans/],
+    [
+      "a PNG of tiny chunks",
+      () => blackPng(8, 8, { extra: [Buffer.alloc(12 * chunks, pngChunk("prVt"))] }),
+      /at most 100,000 chunks/,
+    ],
+    [
+      "a WebP of tiny chunks",
+      async () =>
+        extendedWebp(8, 8, 0, [
+          (await small.toBuffer()).subarray(12),
+          Buffer.alloc(8 * chunks, riff("zzzz")),
+        ]),
+      /at most 100,000 chunks/,
+    ],
+  ])("[IMG-12] never comes to a decoder: %s", async (_, make, limit) => {
+    const bytes = await make();
+    const work = vi.fn();
+    const decoded = new Decoding().decode(bytes, { maxPixels: MAX_PIXELS }, work);
+    await expect(decoded).rejects.toThrow(limit);
+    await expect(decoded).rejects.toThrow(InvalidImageError);
+    expect(work).not.toHaveBeenCalled();
+    expect(await thumbnail(bytes, 100, new Decoding())).toBeNull();
+  });
+
+  it("[IMG-12] is taken when a program could have made it so", async () => {
+    const grey = dot.clone().resize(640, 480);
+    const images = [
+      await grey.clone().jpeg({ progressive: true, chromaSubsampling: "4:4:4" }).toBuffer(),
+      await grey.clone().toColourspace("cmyk").jpeg({ progressive: true }).toBuffer(),
+      manyScans(640, 480, scans, { components: 3 }),
+      baselineScans(640, 480, 3),
+      baselineScans(640, 480, 1, { components: 1, restartEvery: 1 }),
+      blackPng(640, 480, { bits: 16, color: 6, interlaced: true }),
+      blackPng(640, 480, { extra: apngChunks(50) }),
+    ];
+    for (const image of images)
+      expect(await inspect(image)).toMatchObject({ widthPx: 640, heightPx: 480, decodedPixels: 640 * 480 });
+    expect(await inspect(blackPng(16_384, 2))).toMatchObject({ widthPx: 16_384, heightPx: 2 });
+    const limits = { maxPixels: 100_000_000 };
+    const large = blackPng(8192, 8192, { bits: 8, color: 6 });
+    expect(await inspector.inspect(large, limits)).toMatchObject({ widthPx: 8192, heightPx: 8192 });
+  });
+
+  it("[IMG-12] cannot hide its size or its scans from those who look before the decoder", async () => {
+    const bomb = manyScans(8000, 8000, 20_000);
+    const bareMarkers = Buffer.from([0xff, 0xff, 0xd0, 0xff, 0x01]);
+    const shy = Buffer.concat([bomb.subarray(0, 2), bareMarkers, bomb.subarray(2)]);
+    await expect(inspect(shy)).rejects.toThrow(/at most 100 scans/);
+    const appended = Buffer.concat([manyScans(8, 8, 3), bomb]);
+    expect(await inspect(appended)).toMatchObject({ widthPx: 8, heightPx: 8 });
+    const comment = Buffer.from([0xff, 0xfe, 0, 6, 0xff, 0xda, 0xff, 0xda]);
+    const plain = manyScans(8, 8, scans);
+    expect(await inspect(Buffer.concat([plain.subarray(0, 2), comment, plain.subarray(2)]))).toBeTruthy();
+  });
+});
+
+describe("decodings of one service", () => {
+  const large = blackPng(4000, 4000, { bits: 8, color: 6, interlaced: true });
+  const little = blackPng(8, 8);
+  const any = { maxPixels: MAX_PIXELS };
+
+  it.each([
+    [4, 2],
+    [3, 1],
+  ])(
+    "[IMG-13] of %i threads two small images take %i, a large one another, and one stays free",
+    async (threads, most) => {
+      const decoding = new Decoding(threads);
+      const ends: (() => void)[] = [];
+      const running = { small: 0, large: 0 };
+      const begin = (size: keyof typeof running) => () => {
+        running[size]++;
+        return new Promise<void>((end) => ends.push(end)).finally(() => running[size]--);
+      };
+      const all = Promise.all([
+        ...Array.from({ length: 4 }, () => decoding.decode(large, any, begin("large"))),
+        ...Array.from({ length: 4 }, () => decoding.decode(little, any, begin("small"))),
+      ]);
+      for (let left = 8; left > 0; left--) {
+        await vi.waitFor(() => expect(ends).not.toHaveLength(0));
+        expect(running.small).toBeLessThanOrEqual(most);
+        expect(running.large).toBeLessThanOrEqual(1);
+        ends.shift()?.();
+      }
+      await all;
+    },
+  );
+
+  it("[IMG-13] of another service do not wait for it", async () => {
+    let end = () => {};
+    const held = new Decoding().decode(
+      large,
+      any,
+      () =>
+        new Promise<void>((resolve) => {
+          end = resolve;
+        }),
+    );
+    expect(await new Decoding().decode(large, any, async () => "decoded")).toBe("decoded");
+    end();
+    await held;
   });
 });
 

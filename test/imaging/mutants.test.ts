@@ -2,8 +2,11 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import type { ImageMimeType } from "../../src/contract/image-types.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
 import { mutate, seeded } from "./mutate.ts";
+
+const inspector = sharpInspector(new Decoding());
 
 /** More by `IMGBATCH_MUTANTS=5000`; from another seed by `IMGBATCH_MUTANT_SEED=1`. */
 const COUNT = Number(process.env.IMGBATCH_MUTANTS ?? 300);
@@ -76,9 +79,9 @@ describe("damaged images", () => {
 
 /** Rejects with anything but a refusal, and when the facts differ from what a full decode of all frames gives. */
 async function inspect(bytes: Buffer): Promise<"refused" | "whole"> {
-  let facts: Awaited<ReturnType<typeof sharpInspector.inspect>>;
+  let facts: Awaited<ReturnType<typeof inspector.inspect>>;
   try {
-    facts = await sharpInspector.inspect(bytes, { maxPixels: 1_000_000 });
+    facts = await inspector.inspect(bytes, { maxPixels: 1_000_000 });
   } catch (error) {
     if (error instanceof InvalidImageError) return "refused";
     throw error;

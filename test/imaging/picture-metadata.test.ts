@@ -2,8 +2,11 @@ import { crc32 } from "node:zlib";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../src/contract/image-types.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
 import { addMetadata, type PictureMetadata } from "../../src/imaging/picture-metadata.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
+
+const inspector = sharpInspector(new Decoding());
 
 const size = { widthPx: 33, heightPx: 21 };
 const metadata = (prompt: string): PictureMetadata => ({
@@ -144,7 +147,7 @@ describe("the metadata of a picture", () => {
       for (const alpha of mimeType === "image/webp" ? [false, true] : [false]) {
         const before = await plain(mimeType, alpha);
         const after = addMetadata(before, mimeType, size, metadata("a fox"));
-        expect(await sharpInspector.inspect(after, { maxPixels: 1000 })).toMatchObject({ mimeType, ...size });
+        expect(await inspector.inspect(after, { maxPixels: 1000 })).toMatchObject({ mimeType, ...size });
         expect((await sharp(after).raw().toBuffer()).equals(await sharp(before).raw().toBuffer())).toBe(true);
         expect((await sharp(after).metadata()).hasAlpha).toBe((await sharp(before).metadata()).hasAlpha);
       }

@@ -1,7 +1,11 @@
 import sharp, { type Color } from "sharp";
 import { describe, expect, it } from "vitest";
-import { toPixels } from "../../src/imaging/pixels.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
+import { toPixels as toPixelsInTurn } from "../../src/imaging/pixels.ts";
 
+const decoding = new Decoding();
+const toPixels = (bytes: Buffer, box: { widthPx: number; heightPx: number }) =>
+  toPixelsInTurn(bytes, box, decoding);
 const png = (width: number, height: number, background: Color) =>
   sharp({ create: { width, height, channels: 4, background } })
     .png()

@@ -1,7 +1,10 @@
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { thumbnail } from "../../src/imaging/thumbnail.ts";
+import { Decoding } from "../../src/imaging/decoding.ts";
+import { thumbnail as thumbnailInTurn } from "../../src/imaging/thumbnail.ts";
 
+const decoding = new Decoding();
+const thumbnail = (bytes: Buffer, edge: number) => thumbnailInTurn(bytes, edge, decoding);
 const picture = (width: number, height: number) =>
   sharp({ create: { width, height, channels: 4, background: { r: 0, g: 0, b: 0, alpha: 0 } } });
 

@@ -32,6 +32,7 @@ const ALLOWED: Record<string, readonly string[]> = {
     "data",
     "first-key",
     "live-view",
+    "pictures",
     "config",
     "storage",
     "imaging",

@@ -2,17 +2,12 @@
 // long others wait for an answer meanwhile. Run with `node test/soak/large-bodies.mjs`; needs a build, and 1 GB of memory
 // for the bodies themselves. Options: --root DIR (another checkout), --only TEXT, --limit MB (300, of the service).
 // Prints one JSON document; the exit code is 1 when a body was not taken or cost more memory.
-import { spawn } from "node:child_process";
 import { randomFillSync } from "node:crypto";
-import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
-import { Agent, request } from "node:http";
-import { tmpdir } from "node:os";
+import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { createInterface } from "node:readline";
 import { parseArgs, promisify } from "node:util";
 import sharp from "sharp";
+import { send, watch, withService } from "./measured-service.mjs";
 
 const { values: flags } = parseArgs({
   options: {
@@ -66,81 +61,20 @@ process.stdout.write(`${JSON.stringify({ ok, results }, null, 2)}\n`);
 process.exitCode = ok ? 0 : 1;
 
 /** A service of its own for each case, so that none finds what another left. */
-async function measure(bodies) {
-  const data = await mkdtemp(join(tmpdir(), "imgbatch-bodies-"));
-  const bin = join(flags.root, "bin/imgbatch.mjs");
-  const service = spawn(process.execPath, [bin, "serve", "--data", data, "--port", "0"], {
-    cwd: data,
-    stdio: ["ignore", "pipe", "ignore"],
-  });
-  try {
-    const lines = createInterface({ input: service.stdout })[Symbol.asyncIterator]();
-    const { url } = JSON.parse((await lines.next()).value);
-    const { api_key: key } = JSON.parse(await readFile(join(data, "credentials.json"), "utf8"));
-    await pause(1000);
-    const idle_mb = memory(service.pid).VmRSS;
-    writeFileSync(`/proc/${service.pid}/clear_refs`, "5");
+function measure(bodies) {
+  return withService(flags.root, async ({ url, key, data, idle, now, peak }) => {
     const done = new AbortController();
-    const watched = watch(url, done.signal);
+    const watched = watch(`${url}/healthz`, 5, done.signal);
     const begin = performance.now();
-    const statuses = await Promise.all(bodies.map(([path, body]) => send(url + path, key, body)));
+    const answers = await Promise.all(bodies.map(([path, body]) => send(url + path, key, body)));
     const seconds = Math.round(performance.now() - begin) / 1000;
     done.abort();
-    const peak_mb = memory(service.pid).VmHWM;
+    const peak_mb = peak();
     await pause(3000);
-    const after_mb = memory(service.pid).VmRSS;
     const left = (await readdir(join(data, "blobs/drafts")).catch(() => [])).length;
-    return { statuses, seconds, idle_mb, peak_mb, after_mb, left, ...(await watched) };
-  } finally {
-    service.kill("SIGKILL");
-    await once(service, "close");
-    await rm(data, { recursive: true, force: true });
-  }
-}
-
-function send(url, key, body) {
-  const headers = {
-    authorization: `Bearer ${key}`,
-    "content-type": "application/json",
-    "content-length": body.length,
-  };
-  return new Promise((done, fail) => {
-    const sent = request(url, { method: "POST", headers, agent: false }, (answer) => {
-      answer.resume();
-      answer.once("end", () => done(answer.statusCode));
-    });
-    sent.once("error", fail);
-    sent.end(body);
+    const statuses = answers.map(({ status }) => status);
+    return { statuses, seconds, idle_mb: idle, peak_mb, after_mb: now(), left, health: await watched };
   });
-}
-
-/** Asks whether the service is alive, again and again. */
-async function watch(url, signal) {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  const times = [];
-  while (!signal.aborted) {
-    const begin = performance.now();
-    await new Promise((done, fail) => {
-      request(`${url}/healthz`, { agent }, (answer) => {
-        answer.resume();
-        answer.once("end", done);
-      })
-        .once("error", fail)
-        .end();
-    });
-    times.push(performance.now() - begin);
-    await pause(5);
-  }
-  agent.destroy();
-  times.sort((a, b) => a - b);
-  const at = (share) => Math.round((times[Math.floor(times.length * share)] ?? times.at(-1)) * 10) / 10;
-  return { health: { asked: times.length, p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1) } };
-}
-
-/** Lines of `/proc/PID/status` that are sizes, in MB. */
-function memory(pid) {
-  const lines = readFileSync(`/proc/${pid}/status`, "utf8").matchAll(/^(\w+):\s+(\d+) kB$/gm);
-  return Object.fromEntries([...lines].map(([, name, kb]) => [name, Math.round(Number(kb) / 1000)]));
 }
 
 /** Base64 of noise, which nothing makes smaller; all different. */

@@ -12,6 +12,7 @@ import Sqlite from "better-sqlite3";
 import { startService } from "../../dist/app.js";
 import { parseConfig } from "../../dist/config.js";
 import { ProviderError } from "../../dist/domain/ports/image-provider.js";
+import { Decoding } from "../../dist/imaging/decoding.js";
 import { sharpInspector } from "../../dist/imaging/sharp-inspector.js";
 import { systemClock } from "../../dist/kernel/clock.js";
 import { silentLog } from "../../dist/kernel/log.js";
@@ -112,7 +113,7 @@ async function fileThread() {
 }
 
 const thread = await fileThread();
-await sharpInspector.inspect(pictureOf("warm"), { maxPixels: 100 });
+await sharpInspector(new Decoding()).inspect(pictureOf("warm"), { maxPixels: 100 });
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 process.stdout.write(`${JSON.stringify({ warm: true, thread })}\n`);
 const { value, done } = await lines.next();

@@ -1,4 +1,5 @@
 import type { ImageRequest } from "../../domain/ports/image-provider.ts";
+import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
@@ -29,10 +30,14 @@ export interface Drawing extends ImageRequest {
  * Draws the picture and encodes it with its metadata. Rejects with the signal's reason when aborted.
  * Rules: DRAW-1, DRAW-2, DRAW-3.
  */
-export async function drawPicture(drawing: Drawing, signal: AbortSignal): Promise<Buffer> {
+export async function drawPicture(
+  drawing: Drawing,
+  signal: AbortSignal,
+  decoding = new Decoding(),
+): Promise<Buffer> {
   const { size, model, text, mimeType } = drawing;
   const seed = pictureSeed(model, text, drawing.outputIndex + drawing.image * IMAGE_STRIDE);
-  const svg = await documentOf(drawing, seed, signal);
+  const svg = await documentOf(drawing, seed, signal, decoding);
   signal.throwIfAborted();
   const encoded = await encodePicture(
     sharp(Buffer.from(svg), { limitInputPixels: false, unlimited: true }),
@@ -59,14 +64,19 @@ export async function drawPicture(drawing: Drawing, signal: AbortSignal): Promis
 }
 
 /** The whole picture as one SVG document of the drawing's size. */
-export async function documentOf(drawing: Drawing, seed: number, signal: AbortSignal): Promise<string> {
+export async function documentOf(
+  drawing: Drawing,
+  seed: number,
+  signal: AbortSignal,
+  decoding = new Decoding(),
+): Promise<string> {
   const { size, text, model } = drawing;
   const factor = TIER_FACTORS[drawing.tier];
   const plan = planScene(text, seed);
   const random = createRandom(seed);
   const palette = createPalette(plan, random.fork("palette"));
   const cards = [
-    ...(await loadCards(drawing.references, plan, factor, signal)),
+    ...(await loadCards(drawing.references, plan, factor, { signal, decoding })),
     ...drawing.storedReferences.map(({ uri }) => nameCard(uri)),
   ];
   const page = pageOf(size, factor);

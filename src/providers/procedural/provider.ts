@@ -1,5 +1,6 @@
 import type { ImageMimeType } from "../../contract/image-types.ts";
 import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provider.ts";
+import { Decoding } from "../../imaging/decoding.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { parseDirectives, withoutDirectives } from "./directives.ts";
@@ -14,6 +15,7 @@ export interface ProceduralOptions {
   models: (model: string) => boolean;
   clock: Clock;
   simulate?: Simulation;
+  decoding?: Decoding;
 }
 
 /**
@@ -22,7 +24,7 @@ export interface ProceduralOptions {
  * Rules: DRAW-11, DRAW-12, DRAW-13.
  */
 export function createProceduralProvider(options: ProceduralOptions): ItemProvider {
-  const { clock, simulate } = options;
+  const { clock, simulate, decoding = new Decoding() } = options;
   return {
     kind: "item",
     name: options.name,
@@ -47,7 +49,7 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
         images.push(
           directives.badBytes
             ? badBytes(request.mimeType)
-            : await drawPicture({ ...request, prompt, text, image }, signal),
+            : await drawPicture({ ...request, prompt, text, image }, signal, decoding),
         );
       }
       return { images, modelVersion };

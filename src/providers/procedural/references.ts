@@ -1,4 +1,6 @@
+import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ReferenceImage } from "../../domain/ports/image-provider.ts";
+import { DECODE_SECONDS, type Decoding } from "../../imaging/decoding.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
 import { short } from "./canvas.ts";
 import { captionSvg } from "./caption.ts";
@@ -26,13 +28,15 @@ export async function loadCards(
   references: readonly ReferenceImage[],
   plan: ScenePlan,
   tier: number,
-  signal: AbortSignal,
+  { signal, decoding }: { signal: AbortSignal; decoding: Decoding },
 ): Promise<Card[]> {
   const longest = (references.length === 1 ? CARD_PX : SMALL_CARD_PX) * tier;
   const cards: Card[] = [];
   for (const reference of references) {
     signal.throwIfAborted();
-    const { data, info } = await reference.lend((bytes) => shrink(bytes, longest, plan));
+    const { data, info } = await reference.lend((bytes) =>
+      decoding.decode(bytes, { maxPixels: FIXED_LIMITS.referencePixels }, () => shrink(bytes, longest, plan)),
+    );
     const href = `data:image/jpeg;base64,${data.toString("base64")}`;
     cards.push({
       ratio: info.width / info.height,
@@ -49,7 +53,11 @@ function shrink(bytes: Buffer, longest: number, { tint }: ScenePlan) {
     .resize(longest, longest, { fit: "inside", withoutEnlargement: true })
     .flatten({ background: "#ffffff" });
   if (tint === "mono" || tint === "sepia") image = image.grayscale();
-  return image.toColourspace("srgb").jpeg({ quality: 90 }).toBuffer({ resolveWithObject: true });
+  return image
+    .toColourspace("srgb")
+    .jpeg({ quality: 90 })
+    .timeout({ seconds: DECODE_SECONDS })
+    .toBuffer({ resolveWithObject: true });
 }
 
 /** Stands for a reference that lies where only another provider could read it: a blank picture with its name. */

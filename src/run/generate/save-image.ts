@@ -1,10 +1,10 @@
 import { link, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { isSystemError, saving } from "../../client/saving.ts";
+import { readImageHeader } from "../../contract/image-header.ts";
 import type { ImageMimeType } from "../../contract/image-types.ts";
 import { syncDirectory } from "../../kernel/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { readImageHeader } from "../image-header.ts";
 import type { ResultFile } from "../results.ts";
 import { type ImageTarget, pathsFor, temporaryPath } from "./image-target.ts";
 

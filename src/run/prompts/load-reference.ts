@@ -1,11 +1,12 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { measureImage } from "../../contract/image-cost.ts";
 import { missingEnd } from "../../contract/image-end.ts";
+import { type ImageHeader, readImageHeader } from "../../contract/image-header.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { readFacts } from "../hash-file.ts";
-import { type ImageHeader, readImageHeader } from "../image-header.ts";
 import type { ReferenceSpec } from "./check-row.ts";
 import type { PromptReference, Report } from "./prompt-item.ts";
 import type { Spool } from "./spool.ts";
@@ -42,7 +43,7 @@ export async function loadReference(
   }
   const { header } = facts;
   if (header === null) report(spec.field, `${spec.path} ${ACCEPTED}; its first bytes are of no such type`);
-  return header === null ? null : toReference(spec, { ...facts, header, source: { path } }, report);
+  return header === null ? null : toReference(spec, { ...facts, header, source: { path } });
 }
 
 interface ImageFacts {
@@ -61,8 +62,10 @@ async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts
     const { head: whole, ...rest } = await readFacts(path, maxBytes);
     if (rest.bytes > maxBytes) return tooLarge(rest.bytes, maxBytes);
     const header = readImageHeader(whole);
-    const damage = header === null ? null : damageOf(whole, header);
-    return damage === null ? { ...rest, header } : `is a damaged image: ${damage}; ${WHOLE}`;
+    if (header === null) return { ...rest, header };
+    const damage = damageOf(whole, header);
+    if (damage !== null) return `is a damaged image: ${damage}; ${WHOLE}`;
+    return excessOf(whole) ?? { ...rest, header };
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     return code === "ENOENT"
@@ -96,14 +99,22 @@ function inlineReference(
   }
   const damage = damageOf(data, header);
   if (damage !== null) return wrong("data", `is a damaged image: ${damage}; give all of its bytes`);
+  const excess = excessOf(data);
+  if (excess !== null) return wrong("data", excess);
   const facts = { sha256: sha256Hex(data), bytes: data.length, header };
-  return toReference(spec, { ...facts, source: { kept: spool.keep(data) } }, report);
+  return toReference(spec, { ...facts, source: { kept: spool.keep(data) } });
 }
 
 /** What can be seen to be missing without decoding it; null when nothing is. */
 function damageOf(data: Buffer, { mimeType, widthPx, heightPx }: ImageHeader): string | null {
   if (!widthPx || !heightPx) return "its header says no size";
   return missingEnd(data, mimeType);
+}
+
+/** A limit that the image is beyond; null when it is beyond none. Pixels are counted with those of the other images. */
+function excessOf(data: Buffer): string | null {
+  const measured = measureImage(data, FIXED_LIMITS.referencePixels);
+  return typeof measured === "string" ? measured : null;
 }
 
 /** Found out without another copy of the text, which may be long. Bits that say nothing must be 0. */
@@ -116,13 +127,8 @@ function isBase64(text: string): boolean {
 function toReference(
   spec: ReferenceSpec,
   { sha256, bytes, header, source }: ImageFacts & { header: ImageHeader; source: PromptReference["source"] },
-  report: Report,
-): PromptReference | null {
+): PromptReference {
   const pixels = (header.widthPx ?? 0) * (header.heightPx ?? 0);
-  if (pixels > FIXED_LIMITS.referencePixels) {
-    report(spec.field, `has ${pixels} pixels; at most ${FIXED_LIMITS.referencePixels} are allowed`);
-    return null;
-  }
   const { mimeType } = header;
   const labels = {
     ...(spec.id === undefined ? {} : { id: spec.id }),

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileHref, type ReportImage } from "./run-report.ts";
 
 /** Makes a small WebP of a picture, its longer side at most `maxEdgePx`; null when it cannot. */
-export type MakeThumbnail = (bytes: Uint8Array, maxEdgePx: number) => Promise<Uint8Array | null>;
+export type MakeThumbnail = (bytes: Buffer, maxEdgePx: number) => Promise<Uint8Array | null>;
 
 /** So many pictures are in the page itself; the others are read from their files when they come into sight. */
 const MAX_EMBEDDED = 2000;

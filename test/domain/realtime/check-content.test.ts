@@ -3,9 +3,12 @@ import { describe, expect, it } from "vitest";
 import { parseConfig } from "../../../src/config.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { checkContent } from "../../../src/domain/realtime/check-content.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
 import { tinyJpeg, tinyPng } from "../../support/fake-provider.ts";
 import { content, imagePart, picture } from "../../support/realtime.ts";
+
+const inspector = sharpInspector(new Decoding());
 
 const models = parseConfig({}, "test").models;
 const modelOf = (id: string) => {
@@ -18,7 +21,7 @@ const PRO = modelOf("vendorx-3-pro-image");
 const LITE = modelOf("vendorx-3.1-flash-lite-image");
 
 const check = (body: unknown, model = FLASH, strictImageConfig = true) =>
-  checkContent(body, model, { limits: DEFAULT_LIMITS, inspector: sharpInspector, strictImageConfig });
+  checkContent(body, model, { limits: DEFAULT_LIMITS, inspector, strictImageConfig });
 
 const config = (generationConfig: unknown) => ({
   contents: [{ parts: [{ text: "fox" }] }],

@@ -7,10 +7,13 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/image-sizes.ts";
 import { IMAGE_MIME_TYPES } from "../../../src/contract/image-types.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
 import { STYLES } from "../../../src/providers/procedural/vocabulary.ts";
 import { difference, pixels, type Region, share } from "./pixels.ts";
 import { draw, request } from "./requests.ts";
+
+const inspector = sharpInspector(new Decoding());
 
 const BUILT = resolve(import.meta.dirname, "../../../dist/providers/procedural/provider.js");
 const maxPixels = 64_000_000;
@@ -57,7 +60,7 @@ describe("a drawing", () => {
 
   it.each(EXTENDED_RATIOS)("[DRAW-2] at %s the picture has exactly the pixels of its size", async (ratio) => {
     const size = imageSizePx("1K", ratio);
-    const facts = await sharpInspector.inspect(await draw("mountains and a lake", { ratio }), { maxPixels });
+    const facts = await inspector.inspect(await draw("mountains and a lake", { ratio }), { maxPixels });
     const decodedPixels = size.widthPx * size.heightPx;
     expect(facts).toEqual({ mimeType: "image/png", ...size, decodedPixels });
   });
@@ -71,7 +74,7 @@ describe("a drawing", () => {
   it.each(IMAGE_MIME_TYPES)(
     "[DRAW-2] asked for %s, the picture is of that type and decodes",
     async (mimeType) => {
-      const facts = await sharpInspector.inspect(await draw("a red boat", { mimeType }), { maxPixels });
+      const facts = await inspector.inspect(await draw("a red boat", { mimeType }), { maxPixels });
       expect(facts.mimeType).toBe(mimeType);
     },
   );

@@ -1,9 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { IMAGE_MIME_TYPES, sniffImageType } from "../../../src/contract/image-types.ts";
 import { InvalidImageError } from "../../../src/domain/ports/image-inspector.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
 import { draw, generate, notingClock, request } from "./requests.ts";
+
+const inspector = sharpInspector(new Decoding());
 
 const signal = new AbortController().signal;
 
@@ -71,7 +74,7 @@ describe("the procedural provider", () => {
     for (const mimeType of IMAGE_MIME_TYPES) {
       const bytes = await draw("a fox [[bad-bytes]]", { mimeType });
       expect(sniffImageType(bytes)).toBe(mimeType);
-      await expect(sharpInspector.inspect(bytes, { maxPixels: 1e9 })).rejects.toThrow(InvalidImageError);
+      await expect(inspector.inspect(bytes, { maxPixels: 1e9 })).rejects.toThrow(InvalidImageError);
     }
   });
 

@@ -8,6 +8,7 @@ import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { readPromptFiles } from "../../../src/run/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../src/run/prompts/prompt-item.ts";
 import { repeatedKeys } from "../../../src/run/prompts/repeated-keys.ts";
+import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
 import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -144,11 +145,14 @@ it("[FILE-7] every way in which a reference image can be wrong is said", async (
     { data, mime_type: "image/png", urll: "x" },
     { data: Buffer.from("text").toString("base64"), mime_type: "image/png" },
     { path: "text.png", id: "x".repeat(81) },
+    "wide.png",
+    { data: manyScans(8, 8, 101).toString("base64"), mime_type: "image/jpeg" },
   ];
   const files = {
     "p.jsonl": JSON.stringify({ prompt: "edit", reference_images: bad }),
     "text.png": "no image",
     "large.png": new Uint8Array(10 * 1024 * 1024 + 1),
+    "wide.png": blackPng(16_385, 1),
   };
   const found = await problems(files, ["p.jsonl"]);
   expect(found.map((line) => line.replace(/^p\.jsonl:1: reference_images/, ""))).toEqual([
@@ -166,6 +170,8 @@ it("[FILE-7] every way in which a reference image can be wrong is said", async (
     '[8].mime_type: is "image/webp"; it should be image/png',
     expect.stringMatching(/^\[11\]\.data: must be a PNG/),
     expect.stringMatching(/^\[12\]: text\.png/),
+    "[13]: wide.png has 16385x1 pixels; at most 16,384 pixels a side are allowed",
+    "[14].data: has too many scans; at most 100 scans are allowed",
   ]);
 });
 

@@ -2,6 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
+import { Decoding } from "../../../src/imaging/decoding.ts";
 import { thumbnail } from "../../../src/imaging/thumbnail.ts";
 import { writeGallery } from "../../../src/run/reports/gallery.ts";
 import { CHROMIUM, dumpDom } from "../../support/chromium.ts";
@@ -80,7 +81,10 @@ async function makePage(): Promise<{ dir: string; page: string; probed: string }
   const images = ["a red fox", ...ATTACKS].map((prompt, i) => ({ id: `i${i}`, prompt }));
   for (const { id } of images) await writeFile(join(dir, "images", `${id}.png`), bytes);
   const report = reportOf([...images, { id: "refused", prompt: "x", error }], { name: ATTACKS[0] ?? "" });
-  const page = await writeGallery(dir, report, { loadThumbnail: async () => thumbnail });
+  const decoding = new Decoding();
+  const page = await writeGallery(dir, report, {
+    loadThumbnail: async () => (bytes, edge) => thumbnail(bytes, edge, decoding),
+  });
   const html = await readFile(page, "utf8");
   const probed = join(dir, "probed.html");
   const open = html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, "");

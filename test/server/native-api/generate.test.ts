@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { EXTENDED_RATIOS, imageSizePx, SIZE_TIERS } from "../../../src/contract/image-sizes.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
@@ -15,6 +16,8 @@ import {
   refusalOf,
 } from "../../support/realtime.ts";
 import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const inspector = sharpInspector(new Decoding());
 
 const start = (provider: FakeProvider, config: object = {}) =>
   startTestService({ workers: false, providers: [provider], config });
@@ -67,7 +70,7 @@ describe("an image in real time", () => {
     ] as const) {
       const answer = await answerOf(await generate(service, content("a fox", imageConfig)));
       const [image] = imagesOf(answer);
-      const facts = await sharpInspector.inspect(image?.bytes ?? Buffer.alloc(0), { maxPixels: 1e8 });
+      const facts = await inspector.inspect(image?.bytes ?? Buffer.alloc(0), { maxPixels: 1e8 });
       expect(facts).toMatchObject({ mimeType, widthPx: size[0], heightPx: size[1] });
       expect(image?.mimeType).toBe(mimeType);
     }

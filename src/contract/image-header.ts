@@ -1,4 +1,4 @@
-import { type ImageMimeType, sniffImageType } from "../contract/image-types.ts";
+import { type ImageMimeType, sniffImageType } from "./image-types.ts";
 
 /** What the first bytes of an image tell. */
 export interface ImageHeader {
@@ -41,15 +41,24 @@ function jpegSize(data: DataView): Size | null {
   let at = 2;
   while (data.getUint8(at) === 0xff) {
     const marker = data.getUint8(at + 1);
-    if (marker === 0xff) {
-      at++;
+    if (marker === 0xff || isBareMarker(marker)) {
+      at += marker === 0xff ? 1 : 2;
       continue;
     }
-    const isFrame = marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc;
-    if (isFrame) return [data.getUint16(at + 7), data.getUint16(at + 5)];
+    if (isFrameMarker(marker)) return [data.getUint16(at + 7), data.getUint16(at + 5)];
     at += 2 + data.getUint16(at + 2);
   }
   return null;
+}
+
+/** Whether a JPEG marker begins a frame header (SOF), which has the size. */
+export function isFrameMarker(marker: number): boolean {
+  return marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc;
+}
+
+/** Whether a JPEG marker stands alone, without a length behind it: TEM, RST0 to RST7, SOI and EOI. */
+export function isBareMarker(marker: number): boolean {
+  return marker === 0x01 || (marker >= 0xd0 && marker <= 0xd9);
 }
 
 /** The three kinds of first chunk: lossy, lossless, extended. */

@@ -1,0 +1,59 @@
+import PQueue from "p-queue";
+import { type ImageCost, measureImage } from "../contract/image-cost.ts";
+import { type ImageMimeType, sniffImageType } from "../contract/image-types.ts";
+import { InvalidImageError } from "../domain/ports/image-inspector.ts";
+import { checkPackedChunks } from "./packed-chunks.ts";
+
+/** How messages call the image types. */
+export const TYPE_NAMES: Record<ImageMimeType, string> = {
+  "image/png": "PNG",
+  "image/jpeg": "JPEG",
+  "image/webp": "WebP",
+};
+
+/** What takes more memory is decoded one at a time. Ordinary images of 4096x4096 take less. */
+const LARGE_BYTES = 16_000_000;
+
+/** So long may a decoder work on one image. It is asked between rows: what does not come row by row is bounded before. */
+export const DECODE_SECONDS = 30;
+
+/**
+ * Every decoding of one service: each image is measured before any decoder sees it, and waits for its turn. Together
+ * they hold at most `imageDecodeBytes` and `LARGE_BYTES` for each small one, and leave at least one thread of the pool to
+ * files, time and everything else. A large image never keeps small ones waiting.
+ */
+export class Decoding {
+  readonly #large = new PQueue({ concurrency: 1 });
+  readonly #small: PQueue;
+
+  /** `threads`: how many libuv's pool has. */
+  constructor(threads = 4) {
+    this.#small = threads >= 3 ? new PQueue({ concurrency: Math.min(2, threads - 2) }) : this.#large;
+  }
+
+  /**
+   * Runs the work, which hands the bytes to a decoder. Throws `InvalidImageError` for an image beyond a limit, with the
+   * limit; the work is not run then. `maxPixels` counts all frames.
+   */
+  async decode<T>(
+    bytes: Buffer,
+    { maxPixels }: { maxPixels: number },
+    work: (image: ImageCost) => Promise<T>,
+  ): Promise<T> {
+    const cost = measured(bytes, maxPixels);
+    const queue = cost.decodeBytes > LARGE_BYTES ? this.#large : this.#small;
+    return queue.add(async () => {
+      if (cost.mimeType === "image/png") await checkPackedChunks(bytes);
+      return work(cost);
+    }) as Promise<T>;
+  }
+}
+
+function measured(bytes: Buffer, maxPixels: number): ImageCost {
+  const cost = measureImage(bytes, maxPixels);
+  if (typeof cost !== "string") return cost;
+  if (bytes.length === 0) throw new InvalidImageError("the image is empty");
+  const type = sniffImageType(bytes);
+  if (type === null) throw new InvalidImageError("the bytes are not a PNG, JPEG or WebP image");
+  throw new InvalidImageError(`the ${TYPE_NAMES[type]} image ${cost}`);
+}
