@@ -5,12 +5,12 @@ if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
   process.stdout.write(`${readVersion()}\n`);
 } else {
   const { runCli } = await import("./run-cli.ts");
-  const { readActionsEnvironment } = await import("../actions-environment.ts");
+  const { readActionsEnvironment } = await import("../environment.ts");
   let command: ((text: string) => void) | undefined;
   if (readActionsEnvironment() !== null) {
-    const { guardRunner } = await import("./runner-commands.ts");
-    guardRunner(process.stdout);
-    command = guardRunner(process.stderr);
+    const { guardWorkflowCommands } = await import("./terminal/workflow-commands.ts");
+    guardWorkflowCommands(process.stdout);
+    command = guardWorkflowCommands(process.stderr);
   }
   process.exitCode = await runCli(args, {
     stdin: process.stdin,

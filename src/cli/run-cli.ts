@@ -2,17 +2,17 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { safeLine, safeResultLine } from "../kernel/api-keys.ts";
 import { systemClock } from "../kernel/clock.ts";
-import { NOTHING_TYPED } from "./advice.ts";
-import type { CommandResult, Output, Results } from "./command.ts";
-import { COMMANDS } from "./commands/table.ts";
-import { createEnding, type Ending, type ErrorStyle } from "./ending.ts";
-import { type EventSink, openEvents } from "./event-sink.ts";
-import { createOutput } from "./output.ts";
-import { commandIn, type Invocation, readCommandLine } from "./program.ts";
-import { toImgbatchError } from "./report.ts";
-import { type SignalWatch, watchSignals } from "./signals.ts";
-import { guardStreams } from "./standard-streams.ts";
-import { piecesOf, readAll, type Terminal } from "./terminal.ts";
+import type { CommandResult, Output, Results } from "./command-line/command-context.ts";
+import { commandIn, type Invocation, readCommandLine } from "./command-line/parse.ts";
+import { COMMANDS } from "./commands/registry.ts";
+import { NOTHING_TYPED } from "./result/advice.ts";
+import { toImgbatchError } from "./result/error-document.ts";
+import { createFinish, type ErrorStyle, type Finish } from "./result/finish.ts";
+import { type EventLog, openEventLog } from "./terminal/event-log.ts";
+import { createOutput } from "./terminal/output.ts";
+import { type SignalWatch, watchSignals } from "./terminal/signals.ts";
+import { guardStreams } from "./terminal/standard-streams.ts";
+import { piecesOf, readAll, type Terminal } from "./terminal/terminal.ts";
 import { readVersion } from "./version.ts";
 
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
@@ -33,10 +33,10 @@ async function runArguments(
   argv: readonly string[],
   terminal: Terminal,
   closed: AbortSignal,
-): Promise<{ ending: Ending; code: number }> {
+): Promise<{ ending: Finish; code: number }> {
   let eventsOnStdout = false;
   const isJson = isTyped(argv, "--json");
-  const ending = createEnding(terminal, { json: isJson, lines: () => !eventsOnStdout });
+  const ending = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout });
   const usual = usualStyle(argv);
   // What nobody awaited still gets its document and its exit code.
   terminal.signals.on("uncaughtException", (error) => terminal.exit(ending.fail(error, usual)));
@@ -79,12 +79,12 @@ function usualStyle(argv: readonly string[]): ErrorStyle {
 async function runCommand(
   invocation: CommandInvocation,
   terminal: Terminal,
-  ending: Ending,
+  ending: Finish,
   closed: AbortSignal,
 ): Promise<number> {
   const { global } = invocation;
   const lines = await createOutput(global, terminal.stderr, systemClock);
-  const events = openEvents(global.events, terminal, systemClock, lines.note);
+  const events = openEventLog(global.events, terminal, systemClock, lines.note);
   const command = terminal.command ?? ((text: string) => terminal.stderr.write(text));
   const output: Output = {
     ...lines,
@@ -133,8 +133,8 @@ async function work(
   const { terminal, output, results, watch } = process;
   const { run } = await spec.load();
   if (options.junit !== undefined || options.markdown !== undefined) {
-    const { requireReportPlaces } = await import("./report-places.ts");
-    await requireReportPlaces(options, terminal.cwd);
+    const { requireReportPaths } = await import("./runs/check-report-paths.ts");
+    await requireReportPaths(options, terminal.cwd);
   }
   return run({
     global,
@@ -148,7 +148,7 @@ async function work(
     stdin: (signal = watch.signal) => piecesOf(terminal.stdin, signal),
     readStdin: (signal = watch.signal) => readAll(terminal.stdin, signal),
     connect: async (needs, signal = watch.signal) => {
-      const { connect } = await import("./connect.ts");
+      const { connect } = await import("./service/connect.ts");
       const connection = await connect(global, needs, { output, signal, stdin: terminal.stdin });
       const { failed } = connection;
       failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
@@ -173,7 +173,7 @@ function resultsOf({ stdout }: Terminal, global: CommandInvocation["global"], cl
 
 type Problem = { code: string; message: string } | null;
 
-function sayEnd(events: EventSink, exitCode: number, error: Problem): void {
+function sayEnd(events: EventLog, exitCode: number, error: Problem): void {
   events.write({ event: "run_ended", ok: exitCode === EXIT_CODES.ok.code, exit_code: exitCode, error });
 }
 

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
-import { boundedBytes } from "./bounded-body.ts";
-import type { Http } from "./http.ts";
+import { boundedBytes } from "../http/bounded-body.ts";
+import type { Http } from "../http/http.ts";
 
 /** No image is larger; what goes on beyond would fill the memory. */
 const MAX_IMAGE_BYTES = 256 * 1024 * 1024;

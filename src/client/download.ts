@@ -1,9 +1,9 @@
 import { lstat, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
-import { syncDirectory } from "../kernel/durable-file.ts";
-import type { Http } from "./http.ts";
-import { saving } from "./saving.ts";
+import type { Http } from "../http/http.ts";
+import { syncDirectory } from "../kernel/files/durable-file.ts";
+import { saving } from "./file-errors.ts";
 
 /** What is longer is no ZIP of images, but would fill any disk. */
 const MAX_BYTES = 16 * 1024 * 1024 * 1024;

@@ -1,9 +1,9 @@
-import type { GenerateContentBody } from "../contract/generate-content.ts";
-import type { SizeTier } from "../contract/image-sizes.ts";
-import type { ImageMimeType } from "../contract/image-types.ts";
+import type { SizeTier } from "../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../contract/images/image-types.ts";
+import type { GenerateContentBody } from "../contract/native-api/generate-content.ts";
 import { routes } from "../contract/routes.ts";
-import type { Http, HttpRequest } from "./http.ts";
-import { type ReadImage, readGenerated } from "./read-generated.ts";
+import type { Http, HttpRequest } from "../http/http.ts";
+import { type ReadImage, readGenerated } from "./wire/read-generated.ts";
 
 /** One image to make at once. */
 export interface GenerateRequest {

@@ -1,29 +1,29 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import type { Http } from "../http/http.ts";
+import { isFromElsewhere } from "../http/network-errors.ts";
+import { mayPass } from "../http/retry-policy.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { getBatch } from "./batches.ts";
-import type { Http } from "./http.ts";
-import { isFromElsewhere } from "./network-errors.ts";
-import type { PollTurns } from "./poll-turns.ts";
-import type { Batch } from "./read-batch.ts";
-import { mayPass } from "./retry-policy.ts";
+import { getBatch } from "./batches/get.ts";
+import type { PollLimiter } from "./poll-limiter.ts";
+import type { Batch } from "./wire/read-batch.ts";
 
 /** How long to wait before the next look, in ms. */
-export type Pace = (elapsedMs: number, looks: number, random: () => number) => number;
+export type PollSchedule = (elapsedMs: number, looks: number, random: () => number) => number;
 
 const MINUTE_MS = 60_000;
 /** A service elsewhere is never asked in shorter intervals than these. */
 export const SHORTEST_REMOTE_INTERVAL_MS = 10_000;
 
 /** For a service elsewhere: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
-export const remotePace: Pace = (elapsedMs, _looks, random) => {
+export const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
   if (elapsedMs < 2 * MINUTE_MS) return SHORTEST_REMOTE_INTERVAL_MS + random() * 5_000;
   const long = (elapsedMs - 10 * MINUTE_MS) / (20 * MINUTE_MS);
   return 30_000 + 30_000 * Math.min(1, Math.max(0, long));
 };
 
 /** For a service on this machine: 150 ms, rising to half a second. */
-export const localPace: Pace = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
+export const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
 
 /** A `Retry-After` of nothing must not make a storm, one of a day not a sleeper. */
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
@@ -44,7 +44,7 @@ export interface PollOptions {
   /** When the batch was made, from which its pace counts; default now. One that is still to come counts as now. */
   sinceMs?: number | null;
   /** Shared with the pollers of other batches of the service. */
-  turns?: PollTurns;
+  turns?: PollLimiter;
   /** A fixed interval in ms instead of the usual pace. */
   intervalMs?: number | undefined;
   /** Its reason is thrown, as it is: an interruption or the end of the time. */
@@ -65,8 +65,8 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
   const pace =
     options.intervalMs === undefined
       ? options.isLocal
-        ? localPace
-        : remotePace
+        ? localSchedule
+        : remoteSchedule
       : () => options.intervalMs ?? 0;
   const patience = options.isBorrowed ? IMPATIENT : PATIENT;
   let failures = 0;

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
+import type { Http } from "../http/http.ts";
 import { numberToMicros } from "../kernel/money.ts";
-import type { Http } from "./http.ts";
-import { usd } from "./read-batch.ts";
-import { endlessness } from "./read-lists.ts";
+import { usd } from "./wire/read-batch.ts";
+import { endlessness } from "./wire/read-lists.ts";
 
 /** A list with more pages is made up while it is read. */
 const MOST_PAGES = 1000;

@@ -1,5 +1,5 @@
-import type { AspectRatio, SizeTier } from "../contract/image-sizes.ts";
-import type { ImageMimeType } from "../contract/image-types.ts";
+import type { AspectRatio, SizeTier } from "../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { ItemError } from "../contract/item-errors.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
 

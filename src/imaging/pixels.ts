@@ -1,4 +1,4 @@
-import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
+import { DECODE_SECONDS, Decoding } from "./decoding.ts";
 import { sharp } from "./sharp-config.ts";
 
 /** An image as three bytes a pixel, row by row. */
@@ -28,4 +28,13 @@ export async function toPixels(
       .toBuffer({ resolveWithObject: true }),
   );
   return { widthPx: info.width, heightPx: info.height, rgb: data };
+}
+
+/** An image, made small enough for so many cells of a terminal: a cell shows two pixels, one above the other. */
+export function toCells(
+  bytes: Buffer,
+  cells: { columns: number; rows: number },
+  decoding = new Decoding(),
+): Promise<Pixels> {
+  return toPixels(bytes, { widthPx: cells.columns, heightPx: cells.rows * 2 }, decoding);
 }

@@ -1,5 +1,5 @@
-import type { ImageCost } from "../contract/image-cost.ts";
-import { missingEnd } from "../contract/image-end.ts";
+import type { ImageCost } from "../contract/images/image-cost.ts";
+import { missingEnd } from "../contract/images/image-end.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { DECODE_SECONDS, type Decoding, TYPE_NAMES } from "./decoding.ts";
 import { sharp } from "./sharp-config.ts";

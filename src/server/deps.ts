@@ -5,12 +5,12 @@ import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { Realtime, RealtimeOffer } from "../domain/realtime/generate.ts";
 import type { Log } from "../kernel/log.ts";
-import type { DownloadSlots } from "./download-slots.ts";
-import type { FailedAuthLimit } from "./failed-auth-limit.ts";
-import type { BodyBudgets } from "./intake/body-room.ts";
+import type { DownloadSlots } from "./limits/download-slots.ts";
+import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
+import type { RequestLimits } from "./limits/request-limits.ts";
 import type { Reach } from "./middleware/known-host.ts";
-import type { JsonParser } from "./parse-json.ts";
-import type { RequestLimits } from "./request-limits.ts";
+import type { BodyBudgets } from "./request-body/body-reservation.ts";
+import type { JsonParser } from "./request-body/parse-json.ts";
 
 /** What the handlers of the API work with. */
 export interface ApiDeps extends CreateBatchDeps {

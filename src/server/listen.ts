@@ -2,8 +2,8 @@ import { createServer, type RequestListener, type Server, type ServerOptions } f
 import type { AddressInfo } from "node:net";
 import { ImgbatchError } from "../contract/errors.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
-import { boundConnections, type ConnectionBounds } from "./connections.ts";
-import { refuseUnparsed } from "./refuse-unparsed.ts";
+import { boundConnections, type ConnectionBounds } from "./connections/bound-connections.ts";
+import { rejectMalformed } from "./connections/reject-malformed.ts";
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -47,7 +47,7 @@ export async function listen(
   // Node drops the headers behind the first 2000 silently; the bound on their bytes is enough.
   server.maxHeadersCount = 0;
   boundConnections(server, options.bounds ?? {});
-  refuseUnparsed(server, options.log ?? silentLog);
+  rejectMalformed(server, options.log ?? silentLog);
   // Node would say "continue" before any check; the body is asked for by its reader, once the request may go on.
   server.on("checkContinue", (request, response) => app(request, response));
   // What else a client may expect is its own matter.

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { CommitUnknown } from "../domain/ports/stores.ts";
-import { isDiskFull, systemCodeOf } from "../kernel/disk-full.ts";
+import { isDiskFull, systemCodeOf } from "../kernel/files/disk-full.ts";
 
 /**
  * What a client is told when the service cannot store something now: it may ask again. Says nothing about the machine

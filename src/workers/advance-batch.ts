@@ -1,8 +1,7 @@
 import type { BatchStatus } from "../contract/statuses.ts";
-import type { BatchEnd } from "../domain/batches/lifecycle.ts";
+import { type BatchEnd, startBatch } from "../domain/batches/lifecycle.ts";
 import { processResults, startProcessing } from "../domain/batches/process-results.ts";
 import { settleBatch } from "../domain/batches/settle.ts";
-import { startBatch } from "../domain/batches/start-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**

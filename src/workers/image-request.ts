@@ -1,4 +1,4 @@
-import { DEFAULT_RATIO, imageSizePx } from "../contract/image-sizes.ts";
+import { DEFAULT_RATIO, imageSizePx } from "../contract/images/image-sizes.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
 import { sha256Hex } from "../kernel/ids.ts";

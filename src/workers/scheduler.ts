@@ -8,11 +8,11 @@ import type { BatchRecord } from "../domain/records.ts";
 import { Admission } from "./admission.ts";
 import { advanceBatch, endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
-import { ItemLane } from "./item-lane.ts";
-import { JobLane } from "./job-lane.ts";
+import { ItemPool } from "./items/item-pool.ts";
+import { JobPool } from "./jobs/job-pool.ts";
 import { recover } from "./recovery.ts";
-import { tellEnded } from "./tell-ended.ts";
-import type { WorkLane } from "./work-lane.ts";
+import { reportEnded } from "./report-ended.ts";
+import type { WorkerPool } from "./worker-pool.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 const WAKES_AT_ONCE = 20;
@@ -26,7 +26,7 @@ const UNMADE: readonly BatchStatus[] = ["queued", "running"];
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
-  readonly #lanes: Map<string, WorkLane>;
+  readonly #lanes: Map<string, WorkerPool>;
   readonly #admission: Admission;
   /** Batches being advanced now, and whether somebody asked for another look meanwhile. */
   readonly #advancing = new Map<string, { again: boolean }>();
@@ -40,10 +40,10 @@ export class Scheduler {
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
     this.#admission = new Admission(deps.stores);
-    const laneOf = (provider: ImageProvider): WorkLane =>
+    const laneOf = (provider: ImageProvider): WorkerPool =>
       provider.kind === "item"
-        ? new ItemLane(deps, provider, (id) => this.wake(id))
-        : new JobLane(deps, provider, (id) => this.wake(id));
+        ? new ItemPool(deps, provider, (id) => this.wake(id))
+        : new JobPool(deps, provider, (id) => this.wake(id));
     this.#lanes = new Map(deps.providers.map((provider) => [provider.name, laneOf(provider)]));
   }
 
@@ -106,7 +106,7 @@ export class Scheduler {
    */
   async cancel(batchId: string): Promise<void> {
     const failed = await this.#cancelHeld(batchId);
-    if (failed) tellEnded(this.#deps.feed, batchId, "cancelled", failed);
+    if (failed) reportEnded(this.#deps.feed, batchId, "cancelled", failed);
     try {
       await Promise.all([...this.#lanes.values()].map((lane) => lane.abort(batchId)));
     } finally {
@@ -214,7 +214,7 @@ export class Scheduler {
     const message = "No provider makes images for this model any more.";
     const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message, source: "service" as const };
     const failed = await failBatch(this.#deps, batchId, error, () => endOf(this.#deps));
-    if (failed) tellEnded(this.#deps.feed, batchId, "failed", failed);
+    if (failed) reportEnded(this.#deps.feed, batchId, "failed", failed);
   }
 
   /** Lets go of a batch that has ended; the next that waits takes its place. */

@@ -2,10 +2,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { startService } from "../../dist/app.js";
-import { parseConfig } from "../../dist/config.js";
+import { parseConfig } from "../../dist/config/load.js";
 import { silentLog } from "../../dist/kernel/log.js";
-import { liveView } from "../../dist/live-view.js";
+import { createDashboardSource } from "../../dist/service/dashboard-source.js";
+import { startService } from "../../dist/service/start-service.js";
 import { median, timed } from "./measure.mjs";
 
 // As the command line does it, before the library of the view is loaded.
@@ -49,7 +49,7 @@ async function runBatch(isShown, count) {
   const address = { host: "127.0.0.1", port: 0 };
   const options = { config, dataDirectory: data, address, announceUrl: true, workers: true, log: silentLog };
   const service = await startService(options);
-  const view = isShown ? show(liveView(service.view)) : null;
+  const view = isShown ? show(createDashboardSource(service.view)) : null;
   try {
     const ended = new Promise((done) => {
       service.feed.subscribe((event) => event.type === "batch" && event.status === "completed" && done());

@@ -1,12 +1,12 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startService } from "../../dist/app.js";
-import { parseConfig } from "../../dist/config.js";
-import { imageSizePx } from "../../dist/contract/image-sizes.js";
+import { parseConfig } from "../../dist/config/load.js";
+import { imageSizePx } from "../../dist/contract/images/image-sizes.js";
 import { systemClock } from "../../dist/kernel/clock.js";
 import { silentLog } from "../../dist/kernel/log.js";
 import { createProviders } from "../../dist/providers/registry.js";
+import { startService } from "../../dist/service/start-service.js";
 import { median, timed } from "./measure.mjs";
 
 const ROUNDS = 3;

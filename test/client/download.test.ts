@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { downloadFile } from "../../src/client/download.ts";
-import { createHttp } from "../../src/client/http.ts";
+import { createHttp } from "../../src/http/http.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { tempDir } from "../support/temp-dir.ts";
 

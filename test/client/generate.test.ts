@@ -3,9 +3,9 @@ import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { type GenerateRequest, generateImage, REALTIME_TIMEOUTS_MS } from "../../src/client/generate.ts";
-import { createHttp, type Http } from "../../src/client/http.ts";
+import { createRateLimiter } from "../../src/client/rate-limiter.ts";
 import { listRealtimeModels } from "../../src/client/realtime-models.ts";
-import { createPace } from "../../src/client/request-pace.ts";
+import { createHttp, type Http } from "../../src/http/http.ts";
 import { type FakeNative, type NativeAnswer, startFakeNative, withImages } from "../support/fake-native.ts";
 import { FAKE_KEY, png } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
@@ -322,7 +322,7 @@ it("[GEN-4] what a 4K image takes in Base64 is read", async () => {
 
 it("[GEN-5] in any minute at most so many requests leave, retries among them", async () => {
   const clock = new InstantClock(0);
-  const pace = createPace(2, clock);
+  const pace = createRateLimiter(2, clock);
   const passedAtMs: number[] = [];
   for (let i = 0; i < 5; i++) {
     await pace();
@@ -342,7 +342,7 @@ it("[GEN-5] in any minute at most so many requests leave, retries among them", a
 
 it("[GEN-5] whoever gives up while waiting for a turn holds nobody else up", async () => {
   const clock = new InstantClock(0);
-  const pace = createPace(1, clock);
+  const pace = createRateLimiter(1, clock);
   const gone = new AbortController();
   const first = pace();
   gone.abort(new Error("gone"));

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from "vitest";
-import { createBatch } from "../../src/client/batches.ts";
-import { createHttp } from "../../src/client/http.ts";
-import { deadline, localPace, pollUntilDone, remotePace } from "../../src/client/poll.ts";
+import { createBatch } from "../../src/client/batches/create.ts";
+import { deadline, localSchedule, pollUntilDone, remoteSchedule } from "../../src/client/poll.ts";
+import { createHttp } from "../../src/http/http.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FAKE_KEY, type FakeOptions, startFakeService } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
@@ -18,7 +18,7 @@ async function bench(options: FakeOptions = {}) {
   return { fake, clock, batch, poll };
 }
 
-const looksAfter = (elapsedMs: number, random = 0) => remotePace(elapsedMs, 0, () => random);
+const looksAfter = (elapsedMs: number, random = 0) => remoteSchedule(elapsedMs, 0, () => random);
 
 it("[HTTP-14] a remote service is asked every 10 to 15 s for two minutes, then every 30 s, rising to 60 s", () => {
   expect(looksAfter(0)).toBe(10_000);
@@ -31,7 +31,7 @@ it("[HTTP-14] a remote service is asked every 10 to 15 s for two minutes, then e
 });
 
 it("[HTTP-14] a service on this machine is asked soon, and never more than twice a second later", () => {
-  const paces = Array.from({ length: 30 }, (_, looks) => localPace(0, looks, () => 0));
+  const paces = Array.from({ length: 30 }, (_, looks) => localSchedule(0, looks, () => 0));
   expect(paces[0]).toBe(150);
   expect(Math.max(...paces)).toBe(500);
 });

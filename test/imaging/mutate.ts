@@ -1,5 +1,5 @@
 import { crc32 } from "node:zlib";
-import type { ImageMimeType } from "../../src/contract/image-types.ts";
+import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
 
 /** Numbers from 0 up to 1, the same for the same seed. */
 export function seeded(seed: number): () => number {

@@ -3,8 +3,8 @@ import { join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { SERVICE_ERRORS, type ServiceErrorCode } from "../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
-import { buildOpenApi } from "../../src/server/openapi.ts";
-import { errorsOf, OPERATIONS } from "../../src/server/openapi-operations.ts";
+import { buildOpenApi } from "../../src/server/openapi/document.ts";
+import { errorsOf, OPERATIONS } from "../../src/server/openapi/operations.ts";
 import type { ApiDocument } from "../support/openapi.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
@@ -83,6 +83,6 @@ const sources = ["domain", "server", "storage", "workers"].flatMap((layer) =>
 
 /** Whether some line throws the code, or writes it into a batch that has failed. */
 function isAnswered(code: ServiceErrorCode): boolean {
-  const use = new RegExp(`(?:new ImgbatchError|fail|return)[ (]\\s*"${code}"|[?:] "${code}"`);
+  const use = new RegExp(`(?:new ImgbatchError|fieldError|return)[ (]\\s*"${code}"|[?:] "${code}"`);
   return sources.some((text) => use.test(text));
 }

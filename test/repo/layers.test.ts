@@ -6,57 +6,56 @@ const SRC = resolve(import.meta.dirname, "../../src");
 
 /** What each layer may import, besides itself. `domain/ports` and `domain/records` are the domain's outer door. */
 const ALLOWED: Record<string, readonly string[]> = {
+  environment: [],
   kernel: [],
   contract: ["kernel"],
-  domain: ["contract", "kernel", "domain/ports"],
+  http: ["contract", "kernel"],
+  config: ["environment", "contract", "kernel"],
+  domain: ["domain/ports", "contract", "kernel"],
   "domain/ports": ["contract", "kernel"],
   storage: ["domain/ports", "contract", "kernel"],
   imaging: ["domain/ports", "contract", "kernel"],
-  providers: ["imaging", "domain/ports", "contract", "kernel"],
+  providers: ["imaging", "http", "domain/ports", "contract", "kernel"],
   workers: ["domain", "domain/ports", "contract", "kernel"],
   server: ["domain", "domain/ports", "contract", "kernel"],
-  config: ["contract", "kernel"],
-  client: ["contract", "kernel"],
-  run: ["client", "contract", "kernel"],
-  dashboard: ["run", "client", "contract", "kernel"],
-  cli: ["dashboard", "run", "client", "contract", "kernel", "config", "actions-environment"],
-  "actions-environment": [],
-  // The composition roots know everything below the command line.
-  data: ["storage", "domain", "domain/ports", "contract", "kernel"],
-  admin: ["data", "domain", "domain/ports", "contract", "kernel"],
-  checkup: ["storage", "imaging", "contract", "kernel"],
-  "first-key": ["config", "domain", "domain/ports", "contract", "kernel"],
-  pictures: ["imaging"],
-  "live-view": ["pictures", "dashboard", "domain", "domain/ports", "contract", "kernel"],
-  app: [
-    "data",
-    "first-key",
-    "live-view",
-    "pictures",
-    "config",
-    "storage",
-    "imaging",
-    "providers",
-    "workers",
+  client: ["http", "contract", "kernel"],
+  runs: ["client", "http", "contract", "kernel"],
+  dashboard: ["runs", "client", "http", "contract", "kernel"],
+  cli: ["dashboard", "runs", "client", "http", "config", "contract", "kernel", "environment"],
+  // Puts the parts of the service together.
+  service: [
+    "dashboard",
     "server",
+    "workers",
+    "providers",
+    "imaging",
+    "storage",
     "domain",
     "domain/ports",
+    "config",
+    "environment",
     "contract",
     "kernel",
   ],
 };
 
 /** The only files of the command line that may start a service, show it, or administer a data directory. */
-const MAY_COMPOSE: Record<string, RegExp> = {
-  checkup: /^cli\/(doctor\/[a-z-]+|ephemeral-directory)\.ts$/,
+const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
+  {
+    target: /^service\/(start-service|pino-log)\.ts$/,
+    from: /^cli\/(service\/embedded|commands\/(serve|exec)\/[a-z-]+)\.ts$/,
+  },
+  { target: /^service\/dashboard-source\.ts$/, from: /^cli\/commands\/serve\/run\.ts$/ },
+  { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin\/[a-z/-]+\.ts$/ },
+  {
+    target: /^service\/native-modules\.ts$/,
+    from: /^cli\/(service\/ephemeral-directory|commands\/doctor\/[a-z-]+)\.ts$/,
+  },
   // Loaded only when they are needed.
-  imaging: /^cli\/run-reports\.ts$/,
-  server: /^cli\/commands\/schema\.ts$/,
-  app: /^cli\/(embedded|commands\/serve|exec\/service)\.ts$/,
-  "live-view": /^cli\/commands\/serve\.ts$/,
-  pictures: /^cli\/watch\/live-view\.ts$/,
-  admin: /^cli\/commands\/admin\/[a-z/-]+\.ts$/,
-};
+  { target: /^imaging\/(decoding|thumbnail)\.ts$/, from: /^cli\/runs\/reports\.ts$/ },
+  { target: /^imaging\/pixels\.ts$/, from: /^cli\/commands\/watch\/http-dashboard-source\.ts$/ },
+  { target: /^server\/openapi\/document\.ts$/, from: /^cli\/commands\/schema\/run\.ts$/ },
+];
 
 const files = readdirSync(SRC, { recursive: true, encoding: "utf8" }).filter((f) => /\.tsx?$/.test(f));
 const imports = new Map(files.map((file) => [file, importsOf(file)]));
@@ -71,10 +70,14 @@ describe("the layers of src", () => {
 
   it("[REPO-1] a rule that was broken on purpose would be seen", () => {
     expect(mayImport("domain/models.ts", "storage/stores.ts")).toBe(false);
-    expect(mayImport("cli/commands/submit.ts", "app.ts")).toBe(false);
-    expect(mayImport("cli/commands/admin/ledger.ts", "app.ts")).toBe(false);
+    expect(mayImport("cli/commands/submit/run.ts", "service/start-service.ts")).toBe(false);
+    expect(mayImport("cli/commands/admin/ledger.ts", "service/start-service.ts")).toBe(false);
     expect(mayImport("dashboard/show.tsx", "domain/feed.ts")).toBe(false);
     expect(mayImport("storage/stores.ts", "domain/batches/settle.ts")).toBe(false);
+    expect(mayImport("http/http.ts", "client/poll.ts")).toBe(false);
+    expect(mayImport("providers/registry.ts", "providers/procedural/draw.ts")).toBe(false);
+    expect(mayImport("providers/other/provider.ts", "providers/procedural/provider.ts")).toBe(false);
+    expect(mayImport("providers/registry.ts", "providers/procedural/provider.ts")).toBe(true);
     expect(
       findCycle(
         new Map([
@@ -89,10 +92,10 @@ describe("the layers of src", () => {
     expect(findCycle(imports)).toBeNull();
   });
 
-  it("[REPO-3] only the configuration reads the environment, only main sets the exit code", () => {
+  it("[REPO-3] only one file reads the environment, only main sets the exit code", () => {
     const usersOf = (text: string) =>
       files.filter((file) => readFileSync(join(SRC, file), "utf8").includes(text)).sort();
-    expect(usersOf("process.env")).toEqual(["actions-environment.ts", "config.ts"]);
+    expect(usersOf("process.env")).toEqual(["environment.ts"]);
     expect(usersOf("process.exitCode")).toEqual(["cli/main.ts"]);
   });
 
@@ -101,6 +104,14 @@ describe("the layers of src", () => {
     lengths.sort((a, b) => a - b);
     expect(lengths.at(-1)).toBeLessThanOrEqual(300);
     expect(lengths[Math.floor(lengths.length / 2)]).toBeLessThan(80);
+  });
+
+  it("[REPO-8] nothing lies loose, and no folder is crowded", () => {
+    expect(files.filter((file) => dirname(file) === ".")).toEqual(["environment.ts"]);
+    const inside = (folder: string) => files.filter((file) => dirname(file) === folder).length;
+    expect([...new Set(files.map((file) => dirname(file)))].filter((folder) => inside(folder) > 16)).toEqual(
+      [],
+    );
   });
 });
 
@@ -112,14 +123,17 @@ function importsOf(file: string): string[] {
 
 function layerOf(file: string): string {
   if (file.startsWith("domain/ports/") || file === "domain/records.ts") return "domain/ports";
-  const top = file.split("/")[0] ?? "";
-  return top.replace(/\.ts$/, "");
+  return (file.split("/")[0] ?? "").replace(/\.ts$/, "");
 }
 
 function mayImport(file: string, target: string): boolean {
+  const inside = /^providers\/[a-z-]+\//.exec(target)?.[0];
+  // A provider is entered by its door, and only the registry knows the doors.
+  if (inside !== undefined && !file.startsWith(inside))
+    return file === "providers/registry.ts" && target === `${inside}provider.ts`;
   const [from, to] = [layerOf(file), layerOf(target)];
   if (from === to || ALLOWED[from]?.includes(to)) return true;
-  return MAY_COMPOSE[to]?.test(file) ?? false;
+  return MAY_COMPOSE.some((exception) => exception.target.test(target) && exception.from.test(file));
 }
 
 function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | null {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import { COMMANDS } from "../../src/cli/commands/table.ts";
+import { COMMANDS } from "../../src/cli/commands/registry.ts";
 import { EXIT_CODES } from "../../src/contract/exit-codes.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");

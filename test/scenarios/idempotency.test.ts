@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { BatchObject } from "../../src/contract/batches.ts";
+import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import { issueKey } from "../../src/domain/accounts.ts";
 import { checkRequest, type RequestRules } from "../../src/domain/batches/check-request.ts";
 import {
@@ -312,7 +312,7 @@ describe("the work of a request", () => {
       workersRunning: () => true,
     };
     const caller = { key: record, group };
-    const { parseConfig } = await import("../../src/config.ts");
+    const { parseConfig } = await import("../../src/config/load.ts");
     const { limits, models } = parseConfig({}, "test");
     const rules: RequestRules = { limits, models, group, inspector, storageUriPrefixes: [] };
     const ask = async (body: object, name: string | null) => {

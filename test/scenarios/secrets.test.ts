@@ -374,8 +374,8 @@ describe("the command line", () => {
     const cli = await createCli();
     await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
     expect((await cli.run(["submit", "p.jsonl", "--output", "out"])).code).toBe(0);
-    const ledger = readJson(join(cli.cwd, "out/imgbatch.json"));
-    expect(ledger.key_fingerprint).toBe(sha256Hex(FAKE_KEY).slice(0, 12));
+    const runState = readJson(join(cli.cwd, "out/imgbatch.json"));
+    expect(runState.key_fingerprint).toBe(sha256Hex(FAKE_KEY).slice(0, 12));
   });
 });
 

@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startService } from "../../src/app.ts";
-import { parseConfig } from "../../src/config.ts";
+import { parseConfig } from "../../src/config/load.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import { startService } from "../../src/service/start-service.ts";
 import { watchDirectory } from "../support/secrets.ts";
 
 export const MODEL = "gemini-3.1-flash-image";

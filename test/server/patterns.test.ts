@@ -1,12 +1,12 @@
 import type { Request } from "express";
 import { describe, expect, it } from "vitest";
-import { sniffImageType } from "../../src/contract/image-types.ts";
+import { sniffImageType } from "../../src/contract/images/image-types.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
 import { checkRequest } from "../../src/domain/batches/check-request.ts";
 import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
 import { hideApiKeys, holdsApiKey } from "../../src/kernel/api-keys.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
-import { safeFileName } from "../../src/kernel/file-names.ts";
+import { safeFileName } from "../../src/kernel/files/file-names.ts";
 import {
   escapeControls,
   foldFileName,
@@ -14,12 +14,12 @@ import {
   isLongerThan,
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
-import { routeOf } from "../../src/server/metrics-routes.ts";
+import { queryInteger } from "../../src/server/batch-api/query.ts";
+import { readInstant } from "../../src/server/batch-api/query-instant.ts";
 import { shownPath } from "../../src/server/middleware/access-log.ts";
 import { namesApiKey } from "../../src/server/middleware/authenticate.ts";
 import { hostOf } from "../../src/server/middleware/known-host.ts";
-import { queryInteger } from "../../src/server/query.ts";
-import { readTime } from "../../src/server/query-time.ts";
+import { routeOf } from "../../src/server/monitoring/route-label.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 100_000;
@@ -97,7 +97,7 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "names in a query": (text) => [namesApiKey(`/?${text}`), namesApiKey(`/?a=${text}`)],
   "path for a log": shownPath,
   "route of a path": (text) => routeOf(`/v1/images/batches/${text}`),
-  "time in a query": (text) => refused(() => readTime(asQuery(text), "from")),
+  "time in a query": (text) => refused(() => readInstant(asQuery(text), "from")),
   "number in a query": (text) =>
     refused(() => queryInteger(asQuery(text), "limit", { fallback: 1, min: 1, max: 9 })),
   "prompt of a request": (text) => checkRequest(request({ prompt: text }), rules).catch(() => null),

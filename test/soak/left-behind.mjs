@@ -2,8 +2,8 @@ import { existsSync } from "node:fs";
 import { copyFile, mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
-import { openDataDirectory } from "../../dist/data.js";
 import { checkInvariants } from "../../dist/domain/check-invariants.js";
+import { openDataDirectory } from "../../dist/service/data-directory.js";
 import { fileBlobs } from "../../dist/storage/blobs/file-blobs.js";
 import { expect } from "./memory.mjs";
 

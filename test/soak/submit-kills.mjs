@@ -239,8 +239,8 @@ function checkMoney() {
       encoding: "utf8",
       maxBuffer: 1e9,
     });
-  const ledger = JSON.parse(admin("ledger", "--json").stdout || "[]");
-  const entries = Array.isArray(ledger) ? ledger : (ledger.entries ?? []);
+  const runState = JSON.parse(admin("ledger", "--json").stdout || "[]");
+  const entries = Array.isArray(runState) ? runState : (runState.entries ?? []);
   for (const kind of ["hold", "capture"]) {
     const found = entries.filter((entry) => entry.kind === kind).length;
     if (found !== tally.batches)

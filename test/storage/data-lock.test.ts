@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { openAdmin } from "../../src/admin.ts";
+import { openAdmin } from "../../src/service/admin.ts";
 import { BIN, startNode } from "../support/processes.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";

@@ -2,10 +2,11 @@
 //   node killed-service.mjs DATA_DIRECTORY MOMENT
 // MOMENT is a batch status (just committed), `item:N` (the Nth item was just committed) or `making:N` (the Nth
 // request has just reached the provider). Prints a line of JSON when it is ready.
-import { startService } from "../../dist/app.js";
-import { parseConfig } from "../../dist/config.js";
+
+import { parseConfig } from "../../dist/config/load.js";
 import { Feed } from "../../dist/domain/feed.js";
 import { silentLog } from "../../dist/kernel/log.js";
+import { startService } from "../../dist/service/start-service.js";
 
 const [dataDirectory, moment] = process.argv.slice(2);
 const die = () => process.kill(process.pid, "SIGKILL");

@@ -1,6 +1,9 @@
 import sharp from "sharp";
-import type { GenerateContentResponse, NativeErrorBody } from "../../src/contract/generate-content.ts";
-import type { SizePx } from "../../src/contract/image-sizes.ts";
+import type { SizePx } from "../../src/contract/images/image-sizes.ts";
+import type {
+  GenerateContentResponse,
+  NativeErrorBody,
+} from "../../src/contract/native-api/generate-content.ts";
 import { MODEL, type TestService } from "./service.ts";
 
 type Json = Record<string, unknown>;

@@ -1,5 +1,5 @@
-import { buildReport, type ReportFacts, type RunReport } from "../../src/run/reports/run-report.ts";
-import type { ResultLine } from "../../src/run/results.ts";
+import type { ResultLine } from "../../src/runs/directory/results-file.ts";
+import { buildReport, type ReportFacts, type RunReport } from "../../src/runs/reports/run-report.ts";
 
 /** An image of a made-up run: it failed when it has an error. */
 export interface MadeImage {
@@ -31,11 +31,11 @@ export function reportOf(images: readonly MadeImage[], facts: Partial<ReportFact
     directory: "out",
     name: null,
     model: "a-model",
-    ledger: {
+    state: {
       created_at: "2031-05-06T07:08:09.000Z",
       finished_at: "2031-05-06T07:08:39.500Z",
       batches: [batch],
-    } as unknown as ReportFacts["ledger"],
+    } as unknown as ReportFacts["state"],
     lines,
     input: new Map(images.flatMap(({ id, prompt }) => (prompt === undefined ? [] : [[id, { prompt }]]))),
     nowMs: 0,

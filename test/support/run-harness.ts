@@ -1,15 +1,15 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createHttp, type Http } from "../../src/client/http.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../src/contract/limits.ts";
-import { awaitBatches } from "../../src/run/await-run.ts";
-import { collectRun, type RunOutcome } from "../../src/run/collect-run.ts";
-import type { Ledger } from "../../src/run/ledger.ts";
-import { type Plan, planRun, type RunRequest } from "../../src/run/plan.ts";
-import { readPromptFiles } from "../../src/run/prompts/prompt-files.ts";
-import type { ResultLine } from "../../src/run/results.ts";
-import { keyFingerprint, type RunService } from "../../src/run/service-identity.ts";
-import { startRun } from "../../src/run/start-run.ts";
+import { createHttp, type Http } from "../../src/http/http.ts";
+import type { ResultLine } from "../../src/runs/directory/results-file.ts";
+import type { RunState } from "../../src/runs/directory/run-state.ts";
+import { keyFingerprint, type RunService } from "../../src/runs/directory/service-identity.ts";
+import { collectRun, type RunOutcome } from "../../src/runs/outcome/collect-run.ts";
+import { type Plan, planRun, type RunRequest } from "../../src/runs/plan/plan.ts";
+import { readPromptFiles } from "../../src/runs/prompts/prompt-files.ts";
+import { startRun } from "../../src/runs/submit/start-run.ts";
+import { awaitBatches } from "../../src/runs/wait/await-batches.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
 import { InstantClock } from "./instant-clock.ts";
 import { watchSecret } from "./secrets.ts";
@@ -31,7 +31,7 @@ export interface Bench {
   ): Promise<RunOutcome & { replayed: boolean }>;
   path(name: string): string;
   read(name: string): Promise<string>;
-  ledger(): Promise<Ledger>;
+  ledger(): Promise<RunState>;
   results(): Promise<ResultLine[]>;
 }
 
@@ -66,7 +66,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
     isBorrowed: false,
   };
   const notes: string[] = [];
-  const voice = { note: (line: string) => void notes.push(line), detail() {}, progress() {} };
+  const reporter = { note: (line: string) => void notes.push(line), detail() {}, progress() {} };
   const dir = join(root, "out");
   const bench: Bench = {
     fake,
@@ -90,26 +90,30 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
     ) => {
       const plan = await planOf(root, lines, rest.request, rest.limits);
       const keys = { isNew, explicit };
-      const { ledger, batches, replayed } = await startRun({
+      const {
+        state: runState,
+        batches,
+        replayed,
+      } = await startRun({
         plan,
         dir,
         service,
         keys,
         clock,
-        voice,
+        reporter,
         signal,
       });
       if (onlyStart)
         return { dir, batches, deciding: batches, lines: [], fetchedCount: 0, hasRetry: false, replayed };
-      const ended = await awaitBatches(batches, { service, clock, random: () => 0.5, signal, voice });
+      const ended = await awaitBatches(batches, { service, clock, random: () => 0.5, signal, reporter });
       const outcome = await collectRun({
         dir,
-        ledger,
+        state: runState,
         batches: ended,
         service,
         keepZip,
         clock,
-        voice,
+        reporter,
         signal,
       });
       return { ...outcome, replayed };

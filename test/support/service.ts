@@ -1,13 +1,13 @@
 import { onTestFinished } from "vitest";
-import { type Service, startService } from "../../src/app.ts";
-import { parseConfig } from "../../src/config.ts";
-import type { BatchObject } from "../../src/contract/batches.ts";
+import { parseConfig } from "../../src/config/load.ts";
+import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
-import { openDataDirectory } from "../../src/data.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import type { Log } from "../../src/kernel/log.ts";
-import { createLog } from "../../src/kernel/pino-log.ts";
+import { openDataDirectory } from "../../src/service/data-directory.ts";
+import { createLog } from "../../src/service/pino-log.ts";
+import { type Service, startService } from "../../src/service/start-service.ts";
 import { FakeProvider } from "./fake-provider.ts";
 import { gate } from "./gate.ts";
 import { watchText } from "./secrets.ts";

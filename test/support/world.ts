@@ -1,7 +1,6 @@
 import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
-import type { ImageMimeType } from "../../src/contract/image-types.ts";
-import { type OpenData, openDataDirectory } from "../../src/data.ts";
+import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/check-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
@@ -17,6 +16,7 @@ import { sweep } from "../../src/domain/retention.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
+import { type OpenData, openDataDirectory } from "../../src/service/data-directory.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { offerOf, Scheduler } from "../../src/workers/scheduler.ts";
 import { SeededTurns, seededRandom } from "./seeded-turns.ts";

@@ -1,17 +1,17 @@
 import type { z } from "zod";
-import { referenceImageSchema } from "../../contract/create-batch.ts";
+import { referenceImageSchema } from "../../contract/batch-api/create-batch.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
-import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
+import { type ImageMimeType, isImageMimeType } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { inWords } from "../../contract/schema-words.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
-import { turnTaker } from "../../kernel/turns.ts";
+import { createYield } from "../../kernel/yield.ts";
 import { receiveImage } from "../images/base64-image.ts";
 import { InputImages } from "../images/input-images.ts";
 import type { SentImage, SentTexts } from "../images/sent-image.ts";
 import { type ModelEntry, referenceLimit } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { fail, schemaProblem } from "./request-problems.ts";
+import { fieldError, schemaProblem } from "./request-problems.ts";
 
 /** Either an image, or where the provider finds it. */
 export interface CheckedReference {
@@ -44,7 +44,7 @@ export async function readReferences<T extends { outputCount: number; reference_
   rules: Rules,
 ): Promise<(Omit<T, "reference_images"> & { references: CheckedReference[] })[]> {
   refuseTooMany(items, rules);
-  const takeTurn = turnTaker();
+  const takeTurn = createYield();
   let totalBytes = 0;
   const checked = [];
   for (const [i, item] of items.entries()) {
@@ -59,7 +59,7 @@ export async function readReferences<T extends { outputCount: number; reference_
       if (totalBytes > rules.limits.referenceBytesPerBatch) {
         const mib = Math.floor(rules.limits.referenceBytesPerBatch / 1024 / 1024);
         const problem = `the reference images of the batch exceed ${mib} MiB in all`;
-        throw fail("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
+        throw fieldError("BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE", "items", problem);
       }
     }
     const { reference_images: _, ...rest } = item;
@@ -101,12 +101,12 @@ function refuseTooMany(
     total += outputCount * reference_images.length;
     if (reference_images.length > perItem) {
       const problem = `has ${reference_images.length} images; this model takes at most ${perItem}`;
-      throw fail("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
+      throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", `items[${i}].reference_images`, problem);
     }
   }
   if (total > limits.referenceImagesPerBatch) {
     const problem = `have ${total} reference images after expansion; at most ${limits.referenceImagesPerBatch} are allowed`;
-    throw fail("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", "items", problem);
+    throw fieldError("BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES", "items", problem);
   }
 }
 
@@ -159,5 +159,5 @@ function checkTag(text: string | null | undefined, at: string, maxChars: number)
 }
 
 function invalid(param: string, problem: string): ImgbatchError {
-  return fail("BATCH_IMAGE_INVALID_REFERENCE_IMAGE", param, problem);
+  return fieldError("BATCH_IMAGE_INVALID_REFERENCE_IMAGE", param, problem);
 }

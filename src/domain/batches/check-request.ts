@@ -1,18 +1,18 @@
 import { z } from "zod";
-import { createBatchSchema, createItemSchema } from "../../contract/create-batch.ts";
+import { createBatchSchema, createItemSchema } from "../../contract/batch-api/create-batch.ts";
 import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
-import { type ImageMimeType, isImageMimeType } from "../../contract/image-types.ts";
+import { type ImageMimeType, isImageMimeType } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { inWords } from "../../contract/schema-words.ts";
 import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
-import { canonicalJson } from "../../kernel/canonical-json.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../images/sent-image.ts";
 import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type CheckedReference, checkImages, readReferences } from "./check-references.ts";
-import { checkMetadata, fail, schemaProblem } from "./request-problems.ts";
+import { checkMetadata, fieldError, schemaProblem } from "./request-problems.ts";
 
 /** One item of a request that has passed every check. */
 export interface CheckedItem {
@@ -67,7 +67,11 @@ const bodySchema = createBatchSchema.extend({
 export async function checkRequest(body: unknown, rules: RequestRules): Promise<CheckedRequest> {
   const modelId = (body as { model?: unknown } | null)?.model;
   if (typeof modelId !== "string" || modelId === "") {
-    throw fail("BATCH_IMAGE_INVALID_MODEL", "model", "is required: name a model from the batch model list");
+    throw fieldError(
+      "BATCH_IMAGE_INVALID_MODEL",
+      "model",
+      "is required: name a model from the batch model list",
+    );
   }
   // Before the schema: it would describe every wrong element of a list of millions.
   const given = (body as { items?: unknown }).items;
@@ -97,7 +101,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     // Counting takes long where the text is: who sends so much does not need the number.
     const length = item.prompt.length > 1_000_000 ? "over a million" : codePointLength(item.prompt);
     const problem = `has ${length} characters; at most ${limits.promptChars} are allowed`;
-    throw fail("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
+    throw fieldError("BATCH_IMAGE_PROMPT_TOO_LONG", `items[${i}].prompt`, problem);
   });
   const model = rules.models.find((m) => m.id === modelId) ?? null;
   const checkedItems = await readReferences(items, { sent: NO_SENT_TEXTS, ...rules, model });
@@ -114,10 +118,10 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
   const images = items.reduce((sum, item) => sum + item.outputCount, 0);
   if (images > limits.outputImagesPerBatch) {
     const problem = `ask for ${images} images; a batch makes at most ${limits.outputImagesPerBatch}`;
-    throw fail("BATCH_IMAGE_TOO_MANY_OUTPUT_IMAGES", "items", problem);
+    throw fieldError("BATCH_IMAGE_TOO_MANY_OUTPUT_IMAGES", "items", problem);
   }
   if (!model || !batchModelsOf(rules.group, rules.models).includes(model)) {
-    throw fail("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
+    throw fieldError("BATCH_IMAGE_INVALID_MODEL", "model", "is not in the batch model list of this key");
   }
   const { modelId: _, ...checked } = asked;
   return { ...checked, model, hash };
@@ -148,7 +152,7 @@ function refuseDuplicateIds(items: readonly { customId: string; outputCount: num
       const first = seen.get(id);
       if (first !== undefined) {
         const problem = `\`${id}\` is also an id of items[${first}]`;
-        throw fail("BATCH_IMAGE_DUPLICATE_CUSTOM_ID", `items[${i}].custom_id`, problem);
+        throw fieldError("BATCH_IMAGE_DUPLICATE_CUSTOM_ID", `items[${i}].custom_id`, problem);
       }
       seen.set(id, i);
     }
@@ -176,5 +180,5 @@ function hashOf(request: Omit<CheckedRequest, "hash" | "model"> & { modelId: str
 }
 
 function invalid(param: string, problem: string): ImgbatchError {
-  return fail("BATCH_IMAGE_INVALID_ITEMS" satisfies ServiceErrorCode, param, problem);
+  return fieldError("BATCH_IMAGE_INVALID_ITEMS" satisfies ServiceErrorCode, param, problem);
 }

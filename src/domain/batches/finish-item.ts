@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ItemError } from "../../contract/item-errors.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
 import type { BlobStore } from "../ports/blob-store.ts";

@@ -1,6 +1,6 @@
 import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import { placeHold, settleHold } from "../billing/ledger.ts";
-import type { Repositories } from "../ports/stores.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /**
@@ -82,4 +82,12 @@ export async function moveBatch(
     await tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: atMs });
   }
   return { isMoved: true };
+}
+
+/** Takes a queued batch to `running`. Answers whether it is running now because of this call. */
+export function startBatch(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
+  return stores.write(async (tx) => {
+    const batch = await tx.batches.byId(batchId);
+    return batch?.status === "queued" && (await moveBatch(tx, batch, "running", nowMs)).isMoved;
+  });
 }

@@ -4,7 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
 
 /** An error about one field: the message names it, and so does `param`. */
-export function fail(code: ServiceErrorCode, param: string, problem: string): ImgbatchError {
+export function fieldError(code: ServiceErrorCode, param: string, problem: string): ImgbatchError {
   return new ImgbatchError(code, `${param}: ${problem}`, { param });
 }
 
@@ -17,7 +17,7 @@ export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = 
     return text === "" ? String(part) : `${text}.${String(part)}`;
   }, "");
   const at = [prefix, param].filter((part) => part !== "").join(".");
-  return fail(code, at || "body", lowerFirst(issue?.message ?? "is not valid"));
+  return fieldError(code, at || "body", lowerFirst(issue?.message ?? "is not valid"));
 }
 
 function lowerFirst(text: string): string {
@@ -26,7 +26,7 @@ function lowerFirst(text: string): string {
 
 /** Metadata within its limits; null when there is none. Throws `BATCH_IMAGE_INVALID_ITEMS`. */
 export function checkMetadata(metadata: unknown): Record<string, string> | null {
-  const invalid = (param: string, problem: string) => fail("BATCH_IMAGE_INVALID_ITEMS", param, problem);
+  const invalid = (param: string, problem: string) => fieldError("BATCH_IMAGE_INVALID_ITEMS", param, problem);
   if (metadata === null || metadata === undefined) return null;
   if (typeof metadata !== "object" || Array.isArray(metadata)) {
     throw invalid("metadata", "must be an object of texts");

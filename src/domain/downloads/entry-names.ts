@@ -1,4 +1,4 @@
-import { cutToBytes, MAX_NAME_BYTES, safeFileName } from "../../kernel/file-names.ts";
+import { cutToBytes, MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
 import { foldFileName } from "../../kernel/text.ts";
 
 interface NamedImage {

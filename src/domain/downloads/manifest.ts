@@ -1,5 +1,5 @@
-import { IMAGE_EXTENSIONS } from "../../contract/image-types.ts";
-import type { Manifest, ManifestError } from "../../contract/manifest.ts";
+import type { Manifest, ManifestError } from "../../contract/batch-api/manifest.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 import { assignEntryNames } from "./entry-names.ts";
 

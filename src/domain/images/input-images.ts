@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
 import type { SentImage } from "./sent-image.ts";

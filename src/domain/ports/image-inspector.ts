@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 
 /** What the bytes of an image really are. */
 export interface ImageFacts {

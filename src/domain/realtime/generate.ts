@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { imageSizePx } from "../../contract/image-sizes.ts";
+import { imageSizePx } from "../../contract/images/image-sizes.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
@@ -11,7 +11,7 @@ import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "../records.ts";
-import type { CheckedContent } from "./check-content.ts";
+import type { CheckedContent } from "./checked-content.ts";
 import { endHold, openHold } from "./holds.ts";
 import { executedModel } from "./models.ts";
 import { realtimeError } from "./provider-errors.ts";

@@ -1,4 +1,4 @@
-import { COMMON_RATIOS, EXTENDED_RATIOS, type SizeTier } from "../../contract/image-sizes.ts";
+import { COMMON_RATIOS, EXTENDED_RATIOS, type SizeTier } from "../../contract/images/image-sizes.ts";
 import { type GroupEntry, groupHasModel, type ModelEntry } from "../models.ts";
 
 /** How many input images a real-time request may have, whatever the model. */

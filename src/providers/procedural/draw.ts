@@ -3,14 +3,14 @@ import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
-import { short } from "./canvas.ts";
-import { drawScene, unitOf } from "./draw-scene.ts";
-import { createPalette } from "./palette.ts";
-import { pictureSeed, planScene } from "./plan-scene.ts";
-import { layOut, pageOf, printSvg } from "./print.ts";
+import { layOut, pageOf, printSvg } from "./page/layout.ts";
+import { pictureSeed, planScene } from "./prompt/plan-scene.ts";
 import { createRandom } from "./random.ts";
-import { loadCards, nameCard } from "./references.ts";
-import { repaint } from "./repaint.ts";
+import { drawScene, unitOf } from "./scene/draw-scene.ts";
+import { createPalette } from "./scene/palette.ts";
+import { loadCards, nameCard } from "./scene/reference-cards.ts";
+import { repaint } from "./style/repaint.ts";
+import { short } from "./svg/canvas.ts";
 
 /** Changes whenever the same request would give other pixels. */
 export const DRAWING_VERSION = "1";

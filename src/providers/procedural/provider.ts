@@ -1,11 +1,11 @@
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { joinTurns } from "../../kernel/text.ts";
-import { parseDirectives, withoutDirectives } from "./directives.ts";
+import { parseDirectives, withoutDirectives } from "./directives/directives.ts";
+import { directedFailure, type Simulation, simulatedFailure } from "./directives/simulated-failures.ts";
 import { DRAWING_VERSION, drawPicture } from "./draw.ts";
-import { directedFailure, type Simulation, simulatedFailure } from "./failures.ts";
 
 export interface ProceduralOptions {
   /** The provider's name in the configuration. */

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
-import { batchView } from "../../domain/batches/batch-view.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
+import { batchView } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
 /** `POST …/{id}/cancel`: stops the batch; an ended one stays as it is. */

@@ -1,15 +1,15 @@
 import { Readable } from "node:stream";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS } from "../../contract/image-types.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { readIntact } from "../../domain/downloads/read-intact.ts";
-import { safeFileName } from "../../kernel/file-names.ts";
+import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { ApiDeps } from "../deps.ts";
+import { sendDownload } from "../downloads/send-download.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { queryText } from "../query.ts";
-import { sendDownload } from "../send-download.ts";
 import { findBatch, findItem } from "./find-batch.ts";
+import { queryText } from "./query.ts";
 
 /**
  * `GET …/{id}/items/{custom_id}/content`: the bytes of one image.

@@ -2,15 +2,15 @@ import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
-import { batchView } from "../../domain/batches/batch-view.ts";
 import { checkRequest } from "../../domain/batches/check-request.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { holdsApiKey } from "../../kernel/api-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { ApiDeps } from "../deps.ts";
-import type { ImageTexts } from "../intake/body-intake.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { withJsonBody } from "../middleware/json-body.ts";
+import type { ImageTexts } from "../request-body/image-extraction.ts";
+import { withJsonBody } from "../request-body/with-json-body.ts";
+import { batchView } from "./batch-view.ts";
 
 const IMAGES: Pick<ImageTexts, "place" | "base64"> = {
   place: [["items"], "*", ["reference_images"], "*", ["data"]],

@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
-import { batchView } from "../../domain/batches/batch-view.ts";
 import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
+import { batchView } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
 /** `DELETE …/{id}/outputs`: the image files go, the record stays. */

@@ -3,13 +3,13 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import { planBatchZip } from "../../domain/downloads/zip.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
-import { safeFileName } from "../../kernel/file-names.ts";
+import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { ApiDeps } from "../deps.ts";
+import { sendDownload } from "../downloads/send-download.ts";
+import { sliceOfStream } from "../downloads/slice-of-stream.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { queryChoice, queryInteger } from "../query.ts";
-import { sendDownload } from "../send-download.ts";
-import { sliceOfStream } from "../slice-of-stream.ts";
 import { findBatch } from "./find-batch.ts";
+import { queryChoice, queryInteger } from "./query.ts";
 
 /**
  * `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP.

@@ -1,12 +1,12 @@
 import type { Request, Response } from "express";
-import type { ItemObject, ListEnvelope } from "../../contract/items.ts";
+import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
-import { itemView } from "../../domain/batches/batch-view.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { invalidQuery, queryChoice, queryInteger, queryText } from "../query.ts";
+import { itemView } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
+import { invalidQuery, queryChoice, queryInteger, queryText } from "./query.ts";
 
 /**
  * `GET …/{id}/items`: the items in request order, a page at a time.

@@ -1,14 +1,14 @@
 import type { Request, Response } from "express";
-import type { BatchObject } from "../../contract/batches.ts";
-import type { ListEnvelope } from "../../contract/items.ts";
+import type { BatchObject } from "../../contract/batch-api/batches.ts";
+import type { ListEnvelope } from "../../contract/batch-api/items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../contract/statuses.ts";
-import { batchView } from "../../domain/batches/batch-view.ts";
 import type { BatchPage } from "../../domain/ports/stores.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { invalidQuery, queryChoice, queryInteger, queryText } from "../query.ts";
-import { readTime } from "../query-time.ts";
+import { batchView } from "./batch-view.ts";
+import { invalidQuery, queryChoice, queryInteger, queryText } from "./query.ts";
+import { readInstant } from "./query-instant.ts";
 
 /**
  * `GET /v1/images/batches`: the batches of the key, newest first, a page at a time.
@@ -38,8 +38,8 @@ function readFilter(request: Request): Partial<BatchPage> {
   const status = queryChoice(request, "status", ["all", ...BATCH_STATUSES]);
   const taskName = queryText(request, "task_name");
   const downloaded = queryChoice(request, "downloaded", ["true", "false"]);
-  const from = readTime(request, "from");
-  const to = readTime(request, "to");
+  const from = readInstant(request, "from");
+  const to = readInstant(request, "to");
   if (from && to && from.firstSecond > to.lastSecond) throw invalidQuery("from", "must not be after `to`");
   return {
     ...(status === undefined || status === "all" ? {} : { status }),

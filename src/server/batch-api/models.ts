@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
-import type { ListEnvelope } from "../../contract/items.ts";
-import type { BatchModel } from "../../contract/models.ts";
+import type { ListEnvelope } from "../../contract/batch-api/items.ts";
+import type { BatchModel } from "../../contract/batch-api/models.ts";
 import { priceBatchImage } from "../../domain/billing/pricing.ts";
 import { batchModelsOf, referenceLimit } from "../../domain/models.ts";
 import { microsToNumber } from "../../kernel/money.ts";

@@ -1,8 +1,8 @@
 import type { RequestHandler } from "express";
 import { routes } from "../../contract/routes.ts";
 import { hideApiKeys } from "../../kernel/api-keys.ts";
+import { onEnded } from "../connections/exchange.ts";
 import type { ApiDeps } from "../deps.ts";
-import { onEnded } from "../exchange.ts";
 
 /**
  * A line for each answer, in the log and on the feed. The query is left out: it can hold a key. Questions whether the

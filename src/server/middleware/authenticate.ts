@@ -3,7 +3,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerAddress } from "../failed-auth-limit.ts";
+import { callerAddress } from "../limits/failed-auth-limit.ts";
 
 /**
  * Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks.

@@ -1,7 +1,7 @@
 import type { ErrorRequestHandler, Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Log } from "../../kernel/log.ts";
-import { answerUnread } from "../answer-unread.ts";
+import { drainUnreadBody } from "../connections/drain-unread-body.ts";
 
 /** What a download had announced before it failed. */
 const DOWNLOAD_HEADERS = [
@@ -41,7 +41,7 @@ export function answerErrors(
     }
     for (const header of DOWNLOAD_HEADERS) response.removeHeader(header);
     response.status(error.httpStatus);
-    answerUnread(request, response, bodyOf(error, request));
+    drainUnreadBody(request, response, bodyOf(error, request));
   };
 }
 

@@ -2,7 +2,7 @@ import type { Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerAddress } from "../failed-auth-limit.ts";
+import { callerAddress } from "../limits/failed-auth-limit.ts";
 import { bearerToken } from "../middleware/authenticate.ts";
 
 /**

@@ -1,13 +1,13 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { checkContent } from "../../domain/realtime/check-content.ts";
-import { contentView } from "../../domain/realtime/content-view.ts";
+import { goneSignal, onEnded } from "../connections/exchange.ts";
 import type { ApiDeps } from "../deps.ts";
-import { goneSignal, onEnded } from "../exchange.ts";
-import type { ImageTexts } from "../intake/body-intake.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { withJsonBody } from "../middleware/json-body.ts";
+import type { ImageTexts } from "../request-body/image-extraction.ts";
+import { withJsonBody } from "../request-body/with-json-body.ts";
 import { findModel } from "./models.ts";
+import { checkContent } from "./request/check-content.ts";
+import { contentView } from "./response/content-view.ts";
 import { answerStream, framingOf } from "./stream.ts";
 
 const IMAGES: Pick<ImageTexts, "place" | "base64"> = {

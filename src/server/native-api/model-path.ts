@@ -1,5 +1,5 @@
 import type { Request, RequestHandler } from "express";
-import { fail } from "../../domain/batches/request-problems.ts";
+import { fieldError } from "../../domain/batches/request-problems.ts";
 
 const ENCODED_COLON = /^(\/v1(?:beta)?\/models\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
 const VERBS = ["generateContent", "streamGenerateContent"];
@@ -20,7 +20,7 @@ export const readColons: RequestHandler = (request, _response, next) => {
 export const checkModelPath: RequestHandler = (request, _response, next) => {
   const raw = request.path.slice(1);
   if (raw !== "" && !canNameModel(raw)) {
-    throw fail("REALTIME_INVALID_ARGUMENT", "model", "the path does not name a model");
+    throw fieldError("REALTIME_INVALID_ARGUMENT", "model", "the path does not name a model");
   }
   next();
 };

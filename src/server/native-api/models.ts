@@ -1,13 +1,13 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { NativeModelList, SharedModelList } from "../../contract/generate-content.ts";
+import type { NativeModelList, SharedModelList } from "../../contract/native-api/generate-content.ts";
 import type { ModelEntry } from "../../domain/models.ts";
-import { nativeModelView, sharedModelView } from "../../domain/realtime/model-view.ts";
 import { executedModel, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { modelParameter } from "./model-path.ts";
 import { type Page, pageOf } from "./paging.ts";
+import { nativeModelView, sharedModelView } from "./response/model-view.ts";
 
 const NATIVE_PAGE = 50;
 const SHARED_PAGE = 1000;

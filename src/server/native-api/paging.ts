@@ -1,5 +1,5 @@
 import type { Request } from "express";
-import { fail } from "../../domain/batches/request-problems.ts";
+import { fieldError } from "../../domain/batches/request-problems.ts";
 
 const MAX_PAGE = 1000;
 
@@ -28,4 +28,4 @@ function wholeNumber(request: Request, name: string, otherName: string): number 
   return Number(text);
 }
 
-const invalid = (param: string, problem: string) => fail("REALTIME_INVALID_ARGUMENT", param, problem);
+const invalid = (param: string, problem: string) => fieldError("REALTIME_INVALID_ARGUMENT", param, problem);

@@ -1,10 +1,10 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { GenerateContentResponse } from "../../contract/generate-content.ts";
-import { nativeErrorBody } from "../../contract/native-errors.ts";
-import { fail } from "../../domain/batches/request-problems.ts";
-import { openingView } from "../../domain/realtime/content-view.ts";
+import { nativeErrorBody } from "../../contract/native-api/errors.ts";
+import type { GenerateContentResponse } from "../../contract/native-api/generate-content.ts";
+import { fieldError } from "../../domain/batches/request-problems.ts";
 import type { ApiDeps } from "../deps.ts";
+import { openingView } from "./response/content-view.ts";
 
 /** After so long without a result a stream begins with an event that says so: the line must not look dead. */
 export const STREAM_OPENING_MS = 10_000;
@@ -73,7 +73,7 @@ export function framingOf(request: Request): Framing {
   const { alt } = request.query;
   if (alt === "sse") return EVENTS;
   if (alt === undefined || alt === "" || alt === "json") return ARRAY;
-  throw fail("REALTIME_INVALID_ARGUMENT", "alt", "must be sse or json");
+  throw fieldError("REALTIME_INVALID_ARGUMENT", "alt", "must be sse or json");
 }
 
 function toStreamError({ log }: Pick<ApiDeps, "log">, response: Response, error: unknown): ImgbatchError {

@@ -1,8 +1,8 @@
 import { type FileHandle, mkdir, open, readFile, rename, rm, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import { systemCodeOf } from "../../kernel/disk-full.ts";
-import { syncDirectory } from "../../kernel/durable-file.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { notStored } from "../disk-trouble.ts";
 import type { LentMemory } from "./lent-memory.ts";
 

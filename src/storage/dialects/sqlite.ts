@@ -3,7 +3,7 @@ import Sqlite from "better-sqlite3";
 import { isDatabaseDamage } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { isDiskFull } from "../../kernel/disk-full.ts";
+import { isDiskFull } from "../../kernel/files/disk-full.ts";
 import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
 import type { SqlDatabase } from "./sql-session.ts";
 import { inTransactions, sqliteSession } from "./sqlite-session.ts";

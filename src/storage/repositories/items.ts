@@ -1,5 +1,5 @@
 import type { Selectable } from "kysely";
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import type { ItemRepository } from "../../domain/ports/stores.ts";
 import type { ItemRecord } from "../../domain/records.ts";

@@ -1,5 +1,5 @@
 import type { Selectable } from "kysely";
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { OutputRepository } from "../../domain/ports/stores.ts";
 import type { OutputRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";

@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ReferenceRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { inStatements } from "./rows.ts";

@@ -1,6 +1,6 @@
 import type { Selectable } from "kysely";
-import type { AspectRatio, SizeTier } from "../../contract/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/image-types.ts";
+import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { UsageRepository } from "../../domain/ports/stores.ts";
 import type { UsageRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";

@@ -5,11 +5,11 @@ import { resolve } from "node:path";
 import { promisify } from "node:util";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
-import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/image-sizes.ts";
-import { IMAGE_MIME_TYPES } from "../../../src/contract/image-types.ts";
+import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/images/image-sizes.ts";
+import { IMAGE_MIME_TYPES } from "../../../src/contract/images/image-types.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
-import { STYLES } from "../../../src/providers/procedural/vocabulary.ts";
+import { STYLES } from "../../../src/providers/procedural/prompt/vocabulary.ts";
 import { difference, pixels, type Region, share } from "./pixels.ts";
 import { draw, request } from "./requests.ts";
 

@@ -1,7 +1,7 @@
-import type { Admin } from "../../../admin.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { formatUsd, parseUsd } from "../../../kernel/money.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
+import type { Admin } from "../../../service/admin.ts";
 
 const NAME_CHARS = 100;
 const NAMES_SHOWN = 10;

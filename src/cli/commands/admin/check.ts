@@ -1,6 +1,6 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { counted } from "../../../kernel/plural.ts";
-import type { RunCommand } from "../../command.ts";
+import { counted } from "../../../kernel/text.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
 import { withAdmin } from "./with-admin.ts";
 
 /** `imgbatch admin check`: verifies every invariant of a data directory, also while a service runs on it. */

@@ -1,11 +1,11 @@
-import type { Admin, LedgerLine } from "../../../admin.ts";
 import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
-import { type Column, tableLines } from "../../columns.ts";
-import type { RunCommand } from "../../command.ts";
-import { textOption } from "../../option-values.ts";
-import { resolveTarget } from "../../targets.ts";
+import type { Admin, LedgerLine } from "../../../service/admin.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { textOption } from "../../command-line/option-values.ts";
+import { resolveTarget } from "../../runs/targets.ts";
+import { type Column, tableLines } from "../../terminal/table.ts";
 import { unknownAccount, wrongArgument } from "./arguments.ts";
-import { formatMoment, toSeconds } from "./moments.ts";
+import { formatMoment, toSeconds } from "./dates.ts";
 import { done, withAdmin } from "./with-admin.ts";
 
 /** `imgbatch admin ledger`: every movement of money, oldest first. */

@@ -1,7 +1,8 @@
-import { type Admin, openAdmin } from "../../../admin.ts";
-import { dataDirectoryOf, readEnvironment } from "../../../config.ts";
+import { dataDirectoryOf } from "../../../config/load.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import type { CommandContext, CommandResult } from "../../command.ts";
+import { readEnvironment } from "../../../environment.ts";
+import { type Admin, openAdmin } from "../../../service/admin.ts";
+import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 
 /** Opens the data directory of a command for as long as the work takes. Only with `mayCreate` it is made. */
 export async function withAdmin(

@@ -1,7 +1,7 @@
-import type { Account } from "../../../../admin.ts";
 import { formatUsd, microsToNumber } from "../../../../kernel/money.ts";
-import { type Column, tableLines } from "../../../columns.ts";
-import { formatMoment, toSeconds } from "../moments.ts";
+import type { Account } from "../../../../service/admin.ts";
+import { type Column, tableLines } from "../../../terminal/table.ts";
+import { formatMoment, toSeconds } from "../dates.ts";
 
 /** An account in `--json`. `balance` is what can be spent now: what is held is already taken out. */
 export function accountView({ name, balanceMicroUsd, heldMicroUsd, createdAtMs }: Account): object {

@@ -1,5 +1,5 @@
-import type { RunCommand } from "../../../command.ts";
-import { textOption } from "../../../option-values.ts";
+import type { RunCommand } from "../../../command-line/command-context.ts";
+import { textOption } from "../../../command-line/option-values.ts";
 import { readName, readUsd, wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { accountLines, accountView } from "./account-view.ts";

@@ -1,4 +1,4 @@
-import type { RunCommand } from "../../../command.ts";
+import type { RunCommand } from "../../../command-line/command-context.ts";
 import { readUsd, unknownAccount } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { accountLines, accountView } from "./account-view.ts";

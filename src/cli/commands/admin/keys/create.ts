@@ -1,8 +1,9 @@
-import { DEFAULT_ACCOUNT } from "../../../../admin.ts";
-import { type Config, loadConfig, onlyDraws } from "../../../../config.ts";
+import { isProceduralOnly, loadConfig } from "../../../../config/load.ts";
+import type { Config } from "../../../../config/schema.ts";
 import { systemClock } from "../../../../kernel/clock.ts";
-import type { RunCommand } from "../../../command.ts";
-import { textOption } from "../../../option-values.ts";
+import { DEFAULT_ACCOUNT } from "../../../../service/admin.ts";
+import type { RunCommand } from "../../../command-line/command-context.ts";
+import { textOption } from "../../../command-line/option-values.ts";
 import { oneOf, readName, unknownAccount, wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { parseExpiry } from "./expiry.ts";
@@ -21,7 +22,7 @@ export const run: RunCommand = async (context) => {
     accountName,
     group: readGroup(textOption(options, "group") ?? "default", config),
     expiresAtMs: readExpiry(textOption(options, "expires")),
-    onlyDraws: onlyDraws(config),
+    onlyDraws: isProceduralOnly(config),
   };
   return withAdmin(context, { mayCreate: accountName === DEFAULT_ACCOUNT }, async (admin) => {
     const made = await admin.createKey(facts);

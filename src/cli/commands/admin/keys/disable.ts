@@ -1,4 +1,4 @@
-import type { RunCommand } from "../../../command.ts";
+import type { RunCommand } from "../../../command-line/command-context.ts";
 import { setDisabled } from "./set-disabled.ts";
 
 /** `imgbatch admin keys disable`: the key is refused from its next request on. */

@@ -1,6 +1,6 @@
-import type { Key } from "../../../../admin.ts";
-import { type Column, tableLines } from "../../../columns.ts";
-import { formatMoment, toSeconds } from "../moments.ts";
+import type { Key } from "../../../../service/admin.ts";
+import { type Column, tableLines } from "../../../terminal/table.ts";
+import { formatMoment, toSeconds } from "../dates.ts";
 
 /** What `--json` always says of a key. */
 export function keyFacts({ id, name, accountName, group, createdAtMs, expiresAtMs }: Key) {

@@ -1,4 +1,4 @@
-import type { RunCommand } from "../../../command.ts";
+import type { RunCommand } from "../../../command-line/command-context.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { keyLines, keyView } from "./key-view.ts";
 

@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../../../contract/errors.ts";
-import type { CommandContext, CommandResult } from "../../../command.ts";
+import type { CommandContext, CommandResult } from "../../../command-line/command-context.ts";
 import { wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { keyLines, keyView } from "./key-view.ts";

@@ -1,0 +1,165 @@
+import { Command, CommanderError, Option } from "commander";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { didYouMean } from "../../kernel/did-you-mean.ts";
+import { readVersion } from "../version.ts";
+import type { GlobalOptions } from "./command-context.ts";
+import type { CommandSpec, OptionSpec } from "./command-spec.ts";
+import { GLOBAL_OPTIONS, JSON_OPTION, mergeGlobals } from "./global-options.ts";
+import { commandHelp, HELP_COLUMNS, programHelp } from "./help.ts";
+
+/** What the caller typed, understood. */
+export type Invocation =
+  | {
+      kind: "command";
+      /** The name with those of the commands above it, such as `admin keys list`. */
+      path: string;
+      spec: CommandSpec;
+      arguments: string[];
+      options: Record<string, unknown>;
+      global: GlobalOptions;
+    }
+  /** Help or version that was asked for. */
+  | { kind: "text"; text: string }
+  /** Nothing was asked for: help, as an error. */
+  | { kind: "help"; text: string };
+
+/**
+ * Reads the command line by the command table. Throws `USAGE`, saying what is wrong and what may be meant.
+ * Rules: CLI-16, CLI-17.
+ */
+export function readCommandLine(argv: readonly string[], table: readonly CommandSpec[]): Invocation {
+  let chosen: Invocation | null = null;
+  const written: string[] = [];
+  const program = withOutput(new Command("imgbatch"), written)
+    .description("Makes images in bulk, with a batch image service that runs on your machine or elsewhere.")
+    .version(readVersion(), "-V, --version", "print the version")
+    .helpOption("-h, --help", "show help")
+    .usage("<command> [options]")
+    .showSuggestionAfterError()
+    .enablePositionalOptions()
+    .addHelpText("after", () => programHelp());
+  for (const option of [JSON_OPTION, ...GLOBAL_OPTIONS])
+    program.addOption(toOption(option, "Global options:"));
+  for (const spec of table) {
+    addCommand(program, spec, written, (leaf, command) => {
+      const global = mergeGlobals(...linesAbove(command).map((each) => each.opts()));
+      if (leaf.json === false) requirePlain(leaf.name, global);
+      const path = pathOf(command);
+      const options = command.opts();
+      chosen = { kind: "command", path, spec: leaf, arguments: command.args, options, global };
+    });
+  }
+  try {
+    program.parse(withoutHelpWord(argv, table), { from: "user" });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    const text = written.join("");
+    if (error.exitCode === 0) return { kind: "text", text };
+    if (error.code === "commander.help") return { kind: "help", text };
+    throw new ImgbatchError("USAGE", error.message.replace(/^error: /, "").replace(/\n+/g, " "));
+  }
+  return chosen ?? { kind: "help", text: program.helpInformation() };
+}
+
+/** The command that a command line is about, also one that is not understood; empty for none. */
+export function commandIn(argv: readonly string[], table: readonly CommandSpec[]): string {
+  const names: string[] = [];
+  let level = table;
+  for (const word of argv) {
+    if (word === "--") break;
+    const found = level.find(({ name }) => name === word);
+    if (found === undefined) continue;
+    names.push(found.name);
+    level = found.commands ?? [];
+  }
+  return names.join(" ");
+}
+
+type OnChosen = (spec: CommandSpec, command: Command) => void;
+
+function addCommand(parent: Command, spec: CommandSpec, written: string[], onChosen: OnChosen): void {
+  const command = withOutput(parent.command(spec.name), written)
+    .description(spec.summary)
+    .helpOption("-h, --help", "show help")
+    .showSuggestionAfterError();
+  for (const { name, description } of spec.arguments ?? []) command.argument(name, description);
+  for (const option of spec.options ?? []) command.addOption(toOption(option));
+  for (const child of spec.commands ?? []) addCommand(command, child, written, onChosen);
+  command.addHelpText("after", commandHelp(spec));
+  const globals = spec.json === false ? GLOBAL_OPTIONS : [JSON_OPTION, ...GLOBAL_OPTIONS];
+  for (const option of globals) command.addOption(toOption(option, "Global options:"));
+  if (spec.load === undefined) return;
+  command.allowExcessArguments(false).action(() => onChosen(spec, command));
+}
+
+function withOutput(command: Command, written: string[]): Command {
+  const write = (text: string) => {
+    written.push(text);
+  };
+  return command.exitOverride().configureOutput({
+    writeOut: write,
+    writeErr: write,
+    getOutHelpWidth: () => HELP_COLUMNS,
+    getErrHelpWidth: () => HELP_COLUMNS,
+  });
+}
+
+function toOption(spec: OptionSpec, group?: string): Option {
+  const description =
+    spec.default === undefined ? spec.description : `${spec.description} (default: ${spec.default})`;
+  const option = new Option(spec.flags, description);
+  if (group !== undefined) option.helpGroup(group);
+  if (spec.repeatable) {
+    option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value]);
+  }
+  return option;
+}
+
+/** The program and the commands down to this one. */
+function linesAbove(command: Command): Command[] {
+  return command.parent === null ? [command] : [...linesAbove(command.parent), command];
+}
+
+/** `help admin keys` is `admin keys --help`. Throws `USAGE` for a command that there is not. */
+function withoutHelpWord(argv: readonly string[], table: readonly CommandSpec[]): string[] {
+  const at = argv.indexOf("help");
+  const before = argv.slice(0, Math.max(0, at)).filter((word) => !word.startsWith("-"));
+  const start = at < 0 ? null : commandsBelow(before, table);
+  if (start === null) return [...argv];
+  let level = start;
+  for (const word of argv.slice(at + 1).filter((each) => !each.startsWith("-"))) {
+    const found = level.find(({ name }) => name === word);
+    if (found === undefined) {
+      const meant = didYouMean(
+        word,
+        level.map(({ name }) => name),
+      );
+      const advice = meant === null ? "" : ` (Did you mean ${meant}?)`;
+      throw new ImgbatchError("USAGE", `there is no command '${word}' to help with${advice}`);
+    }
+    level = found.commands ?? [];
+  }
+  return [...argv.slice(0, at), ...argv.slice(at + 1), "--help"];
+}
+
+/** What can follow these words, when they name groups of commands only; else null. */
+function commandsBelow(
+  words: readonly string[],
+  table: readonly CommandSpec[],
+): readonly CommandSpec[] | null {
+  return words.reduce<readonly CommandSpec[] | null>(
+    (level, word) => level?.find(({ name }) => name === word)?.commands ?? null,
+    table,
+  );
+}
+
+/** Commands that are no question with one answer have no use of standard output. */
+function requirePlain(name: string, global: GlobalOptions): void {
+  if (global.json) throw new ImgbatchError("USAGE", `${name} has no --json.`);
+  if (global.events === "-") throw new ImgbatchError("USAGE", `${name} takes --events with a file only.`);
+}
+
+function pathOf(command: Command): string {
+  const above = command.parent;
+  return above?.parent ? `${pathOf(above)} ${command.name()}` : command.name();
+}

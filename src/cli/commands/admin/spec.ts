@@ -1,0 +1,109 @@
+import type { CommandSpec, OptionSpec } from "../../command-line/command-spec.ts";
+
+const accountOption: OptionSpec = { flags: "--account <name>", description: "only this account" };
+const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
+const accountName = { name: "<name>", description: "the name of the account" };
+
+const accounts: CommandSpec = {
+  name: "accounts",
+  summary: "the accounts that pay for images",
+  examples: ["imgbatch admin accounts list", "imgbatch admin accounts create team --balance 50"],
+  commands: [
+    {
+      name: "create",
+      summary: "open an account; makes the data directory when there is none yet",
+      arguments: [accountName],
+      options: [{ flags: "--balance <usd>", description: "its first balance, such as 25.50", default: "0" }],
+      examples: ["imgbatch admin accounts create team --balance 50"],
+      load: () => import("./accounts/create.ts"),
+    },
+    {
+      name: "list",
+      summary: "every account, with what it can spend and what is held for its batches",
+      examples: ["imgbatch admin accounts list"],
+      load: () => import("./accounts/list.ts"),
+    },
+    {
+      name: "top-up",
+      summary: "add money to an account",
+      arguments: [accountName, { name: "<usd>", description: "how much, such as 25.50" }],
+      examples: ["imgbatch admin accounts top-up team 25.50"],
+      load: () => import("./accounts/top-up.ts"),
+    },
+  ],
+};
+
+const keys: CommandSpec = {
+  name: "keys",
+  summary: "the API keys that requests are made with",
+  examples: ["imgbatch admin keys list", "imgbatch admin keys create --name ci"],
+  commands: [
+    {
+      name: "create",
+      summary: "make a key and show it, this once; makes the data directory when there is none yet",
+      options: [
+        { flags: "--name <name>", description: "what the key is for", default: "unnamed" },
+        { flags: "--account <name>", description: "the account that pays", default: "default" },
+        { flags: "--group <name>", description: "a group of the configuration", default: "default" },
+        {
+          flags: "--expires <date>",
+          description: "YYYY-MM-DD for the end of that day (UTC), or a time such as 2030-01-31T18:00:00Z",
+        },
+      ],
+      examples: ["imgbatch admin keys create --name ci --account team --expires 2030-12-31"],
+      load: () => import("./keys/create.ts"),
+    },
+    {
+      name: "list",
+      summary: "every key, with its account, group and state; never the key itself",
+      examples: ["imgbatch admin keys list"],
+      load: () => import("./keys/list.ts"),
+    },
+    {
+      name: "disable",
+      summary: "refuse a key from now on, also on a running service",
+      arguments: [keyId],
+      examples: ["imgbatch admin keys disable key_…"],
+      load: () => import("./keys/disable.ts"),
+    },
+    {
+      name: "enable",
+      summary: "accept a disabled key again",
+      arguments: [keyId],
+      examples: ["imgbatch admin keys enable key_…"],
+      load: () => import("./keys/enable.ts"),
+    },
+  ],
+};
+
+/** `imgbatch admin`: everything that is done on a data directory itself, also while a service runs on it. */
+export const admin: CommandSpec = {
+  name: "admin",
+  summary: "look after a data directory",
+  examples: [
+    "imgbatch admin check",
+    "imgbatch admin keys create --name ci",
+    "imgbatch admin ledger --data ./data",
+  ],
+  commands: [
+    accounts,
+    keys,
+    {
+      name: "ledger",
+      summary: "every movement of money, oldest first, with the balance after it",
+      options: [
+        accountOption,
+        { flags: "--batch <id|dir>", description: "only this batch, or the batches of a run" },
+      ],
+      examples: ["imgbatch admin ledger --batch prompts-images"],
+      load: () => import("./ledger.ts"),
+    },
+    {
+      name: "check",
+      summary: "verify that money, batches and files agree",
+      examples: ["imgbatch admin check --data ./data"],
+      exits: ["someFailed"],
+      load: () => import("./check.ts"),
+    },
+  ],
+};

@@ -1,0 +1,53 @@
+import { cancelBatch } from "../../../client/batches/cancel-delete.ts";
+import type { Batch } from "../../../client/wire/read-batch.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { microsToNumber } from "../../../kernel/money.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { batchLine } from "../../result/batch-line.ts";
+import { describeCancel, releasedMicroUsd } from "../../result/describe-cancel.ts";
+import { forEachBatch } from "../../runs/for-each-batch.ts";
+import { requireBatch } from "../../runs/get-batches.ts";
+import { recordAll, requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
+import { withService } from "../../service/with-service.ts";
+
+/** `imgbatch cancel`: stops a batch, or every batch of a run; what is finished stays and is paid. */
+export const run: RunCommand = async (context) => {
+  const { output, signal } = context;
+  const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
+  return withService(context, { workers: true }, async (service) => {
+    requireReachable([target], service);
+    const { http } = service;
+    const cancel = async (id: string) => {
+      const before = await requireBatch(http, id, signal);
+      const batch = before.isDone ? before : await cancelBatch(http, id, signal);
+      return { batch, isNew: !before.isDone && batch.status === "cancelled" };
+    };
+    const ended = await forEachBatch(target.ids, cancel, ({ batch }) => describe(batch));
+    const batches = ended.map(({ batch }) => batch);
+    await recordAll([target], batches);
+    for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
+    if (batches.some((batch) => batch.successCount > 0))
+      output.note(`next: imgbatch download ${target.argument}`);
+    return withUnknown(target, context, {
+      exitCode: EXIT_CODES.ok.code,
+      json: {
+        cancelled: ended.filter(({ isNew }) => isNew).map(({ batch }) => batch.id),
+        released: releasedOf(ended),
+        batches: batches.map((batch) => batch.raw),
+      },
+      lines: batches.map(batchLine),
+    });
+  });
+};
+
+function describe(batch: Batch, isNew = true): string {
+  if (isNew || batch.status !== "cancelled") return describeCancel(batch);
+  return `${batch.id} had been cancelled before`;
+}
+
+/** In dollars; null when the service does not say. */
+function releasedOf(ended: readonly { batch: Batch; isNew: boolean }[]): number | null {
+  const amounts = ended.filter(({ isNew }) => isNew).map(({ batch }) => releasedMicroUsd(batch));
+  if (amounts.includes(null)) return null;
+  return microsToNumber(amounts.reduce<number>((sum, amount) => sum + (amount ?? 0), 0));
+}

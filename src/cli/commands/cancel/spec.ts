@@ -1,0 +1,11 @@
+import type { CommandSpec } from "../../command-line/command-spec.ts";
+import { askingOf, target } from "../shared-options.ts";
+
+export const cancel: CommandSpec = {
+  name: "cancel",
+  summary: "stop a batch, or all batches of a run; finished images stay and are paid",
+  arguments: [target],
+  examples: ["imgbatch cancel prompts-images"],
+  exits: askingOf,
+  load: () => import("./run.ts"),
+};

@@ -1,0 +1,36 @@
+import { deleteOutputs, deleteRecord } from "../../../client/batches/cancel-delete.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { flagOption } from "../../command-line/option-values.ts";
+import { forEachBatch } from "../../runs/for-each-batch.ts";
+import { requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
+import { withService } from "../../service/with-service.ts";
+
+/** `imgbatch delete`: removes from the service the images of ended batches, their records, or both. */
+export const run: RunCommand = async (context) => {
+  const { options, output, signal } = context;
+  const outputs = flagOption(options, "outputs");
+  const record = flagOption(options, "record");
+  if (!outputs && !record) {
+    const message =
+      "Say what to delete: --outputs (the image files), --record (the entry in your list), or both.";
+    throw new ImgbatchError("USAGE", message);
+  }
+  const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
+  return withService(context, { workers: true }, async (service) => {
+    requireReachable([target], service);
+    const { http } = service;
+    const remove = async (id: string) => {
+      if (outputs) await deleteOutputs(http, id, signal);
+      if (record) await deleteRecord(http, id, signal);
+      return id;
+    };
+    const what = [...(outputs ? ["images"] : []), ...(record ? ["record"] : [])].join(" and ");
+    const ids = await forEachBatch(target.ids, remove, (id) => `${what} of ${id} deleted`);
+    for (const id of ids) output.note(`${what} of ${id} deleted`);
+    if (target.run !== null) output.note(`the files in ${target.argument} are untouched`);
+    const json = { deleted: ids, outputs, record };
+    return withUnknown(target, context, { exitCode: EXIT_CODES.ok.code, json, lines: ids });
+  });
+};

@@ -1,0 +1,109 @@
+import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import type { Config } from "../../../config/schema.ts";
+import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
+import { readEnvironment } from "../../../environment.ts";
+import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
+import { agreeTo } from "../../service/agreed-addresses.ts";
+import { checkedUrl } from "../../service/connect.ts";
+import { createServiceLocator, type FoundService } from "../../service/locate-service.ts";
+import { checkDirectory, checkOwner, checkSecrecy } from "./check-directory.ts";
+import { checkNativeParts, checkNode } from "./check-program.ts";
+import { checkService } from "./check-service.ts";
+import { type Finding, fail, ok, warn, worstExitCode } from "./finding.ts";
+
+/**
+ * `imgbatch doctor`: looks at everything that a run needs, and says what to do about what is missing.
+ * Rules: DOCTOR-1, DOCTOR-2, DOCTOR-3, DOCTOR-4.
+ */
+export const run: RunCommand = async (context) => {
+  const findings = await examine(context);
+  const exitCode = worstExitCode(findings);
+  const bad = findings.filter(({ state }) => state === "fail").length;
+  context.output.note(bad === 0 ? "nothing keeps runs from working" : `${bad} to mend`);
+  return { exitCode, json: { findings: findings.map(toJson) }, lines: findings.flatMap(linesOf) };
+};
+
+async function examine(context: CommandContext): Promise<Finding[]> {
+  const { global, cwd, signal } = context;
+  const environment = readEnvironment();
+  const { config, finding } = readConfig(context);
+  const isEmbedded = (global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null) === null;
+  const findings = [
+    checkNode(process.versions.node),
+    ...(await checkNativeParts(isEmbedded)),
+    finding,
+    ...(await checkDirectory("output", cwd)),
+  ];
+  if (config === null) return findings;
+  if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
+  const data = dataDirectoryOf(global.data, environment, cwd);
+  findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
+  const locate = await createServiceLocator(context);
+  const service = await locate(signal);
+  const answers = service === null ? [] : await checkService(service, signal);
+  const isAnswering = answers.some(({ check, state }) => check === "service" && state === "ok");
+  const owner = await checkOwner(data, isAnswering);
+  if (isAnswering || owner.length > 0) return [...findings, ...(isAnswering ? answers : []), ...owner];
+  // It could not start where its data cannot be written.
+  if (findings.some(({ check, state }) => check === "data" && state === "fail")) return findings;
+  return [...findings, ok("service", "the embedded one; it starts with the command that needs it")];
+}
+
+/** Whoever names the address of the configuration file in so many words agrees to it, for later commands too. */
+async function agree(
+  { global }: CommandContext,
+  config: Config,
+  { baseUrl }: FoundService,
+): Promise<Finding[]> {
+  if (global.baseUrl === undefined || global.config !== undefined || config.baseUrl === null) return [];
+  if (checkedUrl(config.baseUrl) !== baseUrl) return [];
+  try {
+    return [ok("address", `${baseUrl} is agreed to, in ${await agreeTo(baseUrl)}`)];
+  } catch (error) {
+    const message = `that ${baseUrl} is agreed to cannot be kept (${(error as NodeJS.ErrnoException).code})`;
+    return [warn("address", message, "set IMGBATCH_BASE_URL instead")];
+  }
+}
+
+async function checkNamed(context: CommandContext, config: Config): Promise<Finding[]> {
+  let service: FoundService | null;
+  try {
+    const locate = await createServiceLocator(context);
+    service = await locate(context.signal);
+  } catch (error) {
+    if (!(error instanceof ImgbatchError)) throw error;
+    const { exit } = errorEntry(error.code);
+    const isKey = exit === "auth";
+    const usual = isKey ? "set IMGBATCH_API_KEY, or use --api-key-file" : "write it as the message says";
+    return [fail(isKey ? "key" : "service", exit, error.message, error.advice ?? usual)];
+  }
+  if (service === null) return [];
+  return [...(await agree(context, config, service)), ...(await checkService(service, context.signal))];
+}
+
+function readConfig({ global, cwd }: CommandContext): { config: Config | null; finding: Finding } {
+  try {
+    return { config: loadConfig({ file: global.config, cwd }), finding: ok("config", "is right") };
+  } catch (error) {
+    if (!(error instanceof ImgbatchError)) throw error;
+    const advice = "fix it; `imgbatch schema config` prints every key";
+    return { config: null, finding: fail("config", "usage", error.message, advice) };
+  }
+}
+
+function toJson({ check, state, message, advice, exit }: Finding): object {
+  return {
+    check,
+    state,
+    message,
+    ...(advice === null ? {} : { advice }),
+    ...(exit === null ? {} : { exit }),
+  };
+}
+
+const NAME_WIDTH = 15;
+
+function linesOf({ check, state, message, advice }: Finding): string[] {
+  const head = `${state.padEnd(5)}${check.padEnd(NAME_WIDTH)}${message}`;
+  return advice === null ? [head] : [head, `${" ".repeat(5 + NAME_WIDTH)}-> ${advice}`];
+}

@@ -1,0 +1,84 @@
+import { stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { getContent } from "../../../client/content.ts";
+import { saving } from "../../../client/file-errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { sniffImageType } from "../../../contract/images/image-types.ts";
+import type { Http } from "../../../http/http.ts";
+import { syncDirectory } from "../../../kernel/files/durable-file.ts";
+import { imageFileName } from "../../../runs/files/file-names.ts";
+import { isThereAlready, requireReplaceable } from "../../../runs/files/replace-file.ts";
+import { inspect, writeVerified } from "../../../runs/files/write-verified.ts";
+import type { RunReporter } from "../../../runs/reporter.ts";
+import type { CommandResult } from "../../command-line/command-context.ts";
+
+export interface ItemDownload {
+  http: Http;
+  /** The batches that may hold the item. */
+  ids: readonly string[];
+  customId: string;
+  index: number;
+  /** A file, or a directory that is there; default: a file named after the item in the working directory. */
+  output: string | undefined;
+  /** Replace a file of other content. */
+  mayReplace: boolean;
+  cwd: string;
+  signal: AbortSignal;
+  reporter: RunReporter;
+}
+
+/**
+ * Saves one image of an item, checked by what the service says of it. Throws `FILE_EXISTS` rather than replace a file of
+ * other content unasked; the same content is left as it is.
+ * Rules: CLI-21, SAVE-3.
+ */
+export async function downloadItem(job: ItemDownload): Promise<CommandResult> {
+  const { customId, index, cwd } = job;
+  const isFile = job.output !== undefined && !(await isDirectory(resolve(cwd, job.output)));
+  if (isFile) await requireReplaceable(resolve(cwd, job.output ?? ""));
+  const { batchId, content } = await findContent(job);
+  const expected = { sha256: content.sha256, bytes: null, crc32: null };
+  const { file, verified } = await inspect([content.data], expected, customId);
+  const shown = isFile ? (job.output ?? "") : join(job.output ?? "", nameOf(job, content.data));
+  const path = resolve(cwd, shown);
+  if (await isThereAlready(path, file.sha256, job.mayReplace)) {
+    job.reporter.note(`${shown} is there already, the same`);
+  } else {
+    await writeVerified([content.data], path, expected, customId);
+    await saving(path, () => syncDirectory(resolve(path, "..")));
+  }
+  const result = {
+    batch_id: batchId,
+    custom_id: customId,
+    image_index: index,
+    path: shown,
+    ...file,
+    verified,
+  };
+  return { exitCode: EXIT_CODES.ok.code, json: result, lines: [shown] };
+}
+
+function nameOf({ customId, index }: ItemDownload, data: Buffer): string {
+  const type = sniffImageType(data);
+  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `What came as ${customId} is no image.`);
+  return imageFileName(customId, index, type);
+}
+
+/** The batches of a run have different items: the first that knows this one has it. */
+async function findContent({ http, ids, customId, index, signal }: ItemDownload) {
+  let last: unknown = new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
+  for (const batchId of ids) {
+    try {
+      return { batchId, content: await getContent(http, batchId, customId, index, signal) };
+    } catch (error) {
+      if (!(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_ITEM_NOT_FOUND") throw error;
+      last = error;
+    }
+  }
+  throw last;
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null))?.isDirectory() ?? false;
+}

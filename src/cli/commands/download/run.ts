@@ -1,0 +1,120 @@
+import { resolve } from "node:path";
+import type { Batch } from "../../../client/wire/read-batch.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { systemClock } from "../../../kernel/clock.ts";
+import { adoptDirectory } from "../../../runs/directory/adopt.ts";
+import { withRunLock } from "../../../runs/directory/lock.ts";
+import { readRunState } from "../../../runs/directory/run-state.ts";
+import { collectRun } from "../../../runs/outcome/collect-run.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
+import { flagOption, type TypedOptions, textOption, wholeOption } from "../../command-line/option-values.ts";
+import { nextCommand } from "../../result/next-command.ts";
+import { describeRun } from "../../result/run-summary.ts";
+import { requireBatches } from "../../runs/get-batches.ts";
+import { fetchAgain, readReportFlags, writeRunReports } from "../../runs/reports.ts";
+import { requireReachable, requireSubmitted, resolveTarget, type Target } from "../../runs/targets.ts";
+import { type ConnectedService, withService } from "../../service/with-service.ts";
+import { downloadItem } from "./item.ts";
+import { downloadZip } from "./zip.ts";
+
+const MOST_IMAGES = 1_000_000;
+
+/** `imgbatch download`: the images of ended batches, as a directory, a ZIP, or one of them. Never waits. */
+export const run: RunCommand = async (context) => {
+  const { options, cwd, signal } = context;
+  const argument = context.arguments[0] ?? "";
+  const output = textOption(options, "output");
+  const item = textOption(options, "item");
+  const index = wholeOption(options, "index", "--index", { min: 0, max: MOST_IMAGES });
+  const wantsZip = flagOption(options, "zip");
+  if (item !== undefined && wantsZip) throw new ImgbatchError("USAGE", "--item and --zip: use one of them.");
+  if (item === undefined && index !== undefined)
+    throw new ImgbatchError("USAGE", "--index goes with --item.");
+
+  const mayReplace = flagOption(options, "force");
+  const isOneFile = item !== undefined || wantsZip;
+  if (isOneFile) refuseReports(options);
+  else if (mayReplace)
+    throw new ImgbatchError("USAGE", "--force goes with --item or --zip.", { param: "--force" });
+
+  const target = await resolveTarget(argument, cwd);
+  requireSubmitted([target], context.global);
+  return withService(context, { workers: false }, async (service) => {
+    requireReachable([target], service);
+    const { http } = service;
+    if (item !== undefined) {
+      const { ids } = target;
+      const one = { ids, customId: item, index: index ?? 0 };
+      return downloadItem({ http, ...one, output, mayReplace, cwd, signal, reporter: context.output });
+    }
+    const batches = await requireBatches(http, target.ids, signal);
+    requireEnded(batches);
+    if (wantsZip) {
+      const singly = nextCommand(context.global, "download", argument);
+      return downloadZip({
+        http,
+        batches,
+        output,
+        mayReplace,
+        cwd,
+        signal,
+        reporter: context.output,
+        singly,
+      });
+    }
+    const shownDir = output ?? argument;
+    return withRunLock(resolve(cwd, shownDir), { clock: systemClock, signal }, () =>
+      downloadDirectory(context, service, target, batches, shownDir),
+    );
+  });
+};
+
+async function downloadDirectory(
+  context: CommandContext,
+  service: ConnectedService,
+  target: Target,
+  batches: readonly Batch[],
+  shownDir: string,
+): Promise<CommandResult> {
+  const { output: reporter, signal, cwd } = context;
+  const dir = resolve(cwd, shownDir);
+  const clock = systemClock;
+  // Read again: another process may have worked here until the lock was free.
+  const own = target.run?.dir === dir ? await readRunState(dir) : null;
+  const runState = own ?? (await adoptDirectory(dir, batches, service, clock));
+  const known = runState.batches
+    .map((entry) => batches.find((batch) => batch.id === entry.id))
+    .filter((batch) => batch !== undefined);
+  const outcome = await collectRun({
+    dir,
+    state: runState,
+    batches: known,
+    service,
+    keepZip: false,
+    clock,
+    reporter,
+    signal,
+  });
+  reporter.settle();
+  const { model = null, task_name: name = null } = runState.request ?? {};
+  const flags = readReportFlags(context);
+  const canRetry = runState.request !== null;
+  const advice = canRetry ? fetchAgain(outcome, shownDir) : { retryCommand: null };
+  await writeRunReports(context, { outcome, shownDir, model, name, flags, ...advice });
+  return describeRun(context, { outcome, replayed: null, shownDir, canRetry });
+}
+
+/** Reports are of a whole directory. */
+function refuseReports(options: TypedOptions): void {
+  for (const name of ["junit", "markdown", "gallery"])
+    if (options[name] !== undefined)
+      throw new ImgbatchError("USAGE", `--${name} goes with a whole directory, not with --item or --zip.`, {
+        param: `--${name}`,
+      });
+}
+
+function requireEnded(batches: readonly Batch[]): void {
+  const running = batches.find((batch) => !batch.isDone);
+  if (running === undefined) return;
+  throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${running.id} has not ended yet (${running.status}).`);
+}

@@ -1,0 +1,87 @@
+import { readdirSync, readFileSync } from "node:fs";
+import type { Clock } from "../../../kernel/clock.ts";
+import { MARK } from "./child-environment.ts";
+
+const PATIENCE_MS = 2000;
+const POLL_MS = 25;
+
+/** What a command has started: its process group, where it has one of its own, and all that carry its mark. */
+export interface Descendants {
+  /** The command itself, while it runs. */
+  pid?: number;
+  /** Null when the command shares the group of the process that started it. */
+  group: number | null;
+  mark: string;
+}
+
+/**
+ * Asks what still runs of a command to end, and ends what does not within two seconds.
+ * Rules: EXEC-4, EXEC-6.
+ */
+export async function endDescendants(descendants: Descendants, clock: Clock): Promise<void> {
+  signalAll(descendants, "SIGTERM");
+  for (let waitedMs = 0; waitedMs < PATIENCE_MS && isRunning(descendants); waitedMs += POLL_MS)
+    await clock.sleep(POLL_MS);
+  signalAll(descendants, "SIGKILL");
+}
+
+/** Signals each of them once, without waiting. What has ended is passed over. */
+export function signalAll(descendants: Descendants, signal: NodeJS.Signals): void {
+  for (const target of targetsOf(descendants)) trySignal(target, signal);
+}
+
+function isRunning(descendants: Descendants): boolean {
+  return targetsOf(descendants).some((target) => trySignal(target, 0));
+}
+
+/** The group as a whole (a number below 0), and every process that is not in it. */
+function targetsOf({ pid, group, mark }: Descendants): number[] {
+  const outside = findMarked(mark, group);
+  if (group !== null) return [-group, ...outside];
+  return pid === undefined ? outside : [...new Set([pid, ...outside])];
+}
+
+function trySignal(target: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    process.kill(target, signal);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** By their environment, where the system shows it (Linux): those that left the group. Never this process. */
+function findMarked(mark: string, group: number | null): number[] {
+  if (process.platform !== "linux") return [];
+  return listProcesses().filter(
+    (pid) => pid !== process.pid && carries(pid, `${MARK}=${mark}`) && groupOf(pid) !== group,
+  );
+}
+
+function listProcesses(): number[] {
+  return (
+    readPath(() => readdirSync("/proc"))
+      ?.filter((name) => /^\d+$/.test(name))
+      .map(Number) ?? []
+  );
+}
+
+function carries(pid: number, variable: string): boolean {
+  const environment = readPath(() => readFileSync(`/proc/${pid}/environ`, "latin1"));
+  return environment?.split("\0").includes(variable) ?? false;
+}
+
+/** The third field behind the name, which may hold anything. */
+function groupOf(pid: number): number {
+  const stat = readPath(() => readFileSync(`/proc/${pid}/stat`, "latin1")) ?? "";
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[2]);
+}
+
+/** Null for what has ended in the meantime. */
+function readPath<T>(read: () => T): T | null {
+  try {
+    return read();
+  } catch {
+    return null;
+  }
+}

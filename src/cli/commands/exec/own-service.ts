@@ -1,0 +1,56 @@
+import { rmSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { resolve } from "node:path";
+import type { Config } from "../../../config/schema.ts";
+import type { Log } from "../../../kernel/log.ts";
+import { type Service, startService } from "../../../service/start-service.ts";
+import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
+
+/** A service in this process, for as long as one command runs. */
+export interface OwnService {
+  url: string;
+  apiKey: string;
+  dataDirectory: string;
+  /** Whether the directory was made for this, and goes with it. */
+  isOwn: boolean;
+  /** Stops it and removes its directory, unless the caller named that. */
+  close(): Promise<void>;
+  /** For the moment of a hurried end, when nothing can be awaited: removes the directory. */
+  remove(): void;
+}
+
+/**
+ * Starts the service on a new directory, or on `dataDirectory`, which then stays.
+ * Rule: EXEC-4.
+ */
+export async function startOwnService(options: {
+  config: Config;
+  dataDirectory: string | undefined;
+  address: { host: string; port: number };
+  graceMs: number;
+  log: Log;
+}): Promise<OwnService> {
+  const { config, address, graceMs, log } = options;
+  const isOwn = options.dataDirectory === undefined;
+  const dataDirectory = resolve(options.dataDirectory ?? (await makeEphemeralDirectory("exec")));
+  let service: Service;
+  try {
+    service = await startService({ config, dataDirectory, address, log, workers: true, announceUrl: true });
+  } catch (error) {
+    if (isOwn) await rm(dataDirectory, { recursive: true, force: true });
+    throw error;
+  }
+  return {
+    url: service.url,
+    apiKey: service.credentials.api_key,
+    dataDirectory,
+    isOwn,
+    close: async () => {
+      await service.close(graceMs);
+      if (isOwn) await rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });
+    },
+    remove: () => {
+      if (isOwn) rmSync(dataDirectory, { recursive: true, force: true });
+    },
+  };
+}

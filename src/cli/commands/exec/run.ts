@@ -1,0 +1,72 @@
+import { randomUUID } from "node:crypto";
+import { loadConfig } from "../../../config/load.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { environmentWith } from "../../../environment.ts";
+import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
+import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import { durationOption, textOption, wholeOption } from "../../command-line/option-values.ts";
+import { withSimulation } from "../../service/simulation.ts";
+import { MARK, serviceVariables } from "./child-environment.ts";
+import { startGuard } from "./guard.ts";
+import { startOwnService } from "./own-service.ts";
+import { type Child, runChild } from "./run-child.ts";
+
+/** `imgbatch exec`: a service for as long as one command runs. Says nothing on standard output. */
+export async function run(context: CommandContext): Promise<CommandResult> {
+  const { cwd, global, options, output, signal, takeSignals } = context;
+  const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
+  const service = await startOwnService({
+    config,
+    dataDirectory: global.data,
+    address: {
+      host: textOption(options, "host") ?? "127.0.0.1",
+      port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? 0,
+    },
+    graceMs: durationOption(options, "grace", "--grace") ?? 0,
+    log: createLog({
+      level: logLevel(options),
+      forPeople: true,
+      write: (line) => output.note(line.trimEnd()),
+    }),
+  });
+  const mark = randomUUID();
+  const leftovers = { mark, directory: service.isOwn ? service.dataDirectory : null };
+  const guard = startGuard();
+  let child: Child | null = null;
+  const onExit = () => {
+    child?.kill();
+    service.remove();
+  };
+  process.once("exit", onExit);
+  try {
+    guard.tell(leftovers);
+    signal.throwIfAborted();
+    const inherited = environmentWith({});
+    const variables = serviceVariables(service, inherited.NO_PROXY ?? inherited.no_proxy);
+    output.detail(`${service.url} (data: ${service.dataDirectory})`);
+    takeSignals();
+    child = runChild(context.arguments, {
+      cwd,
+      env: environmentWith({ ...variables, [MARK]: mark }),
+      mark,
+      isOnTerminal: [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY),
+      onProblem: output.note,
+    });
+    const { pid, group } = child;
+    if (pid !== null) guard.tell({ ...leftovers, child: { pid, group } });
+    return { exitCode: await child.ended, json: null };
+  } finally {
+    await service.close();
+    process.off("exit", onExit);
+    await guard.dismiss();
+  }
+}
+
+function logLevel(options: CommandContext["options"]): (typeof LOG_LEVELS)[number] {
+  const text = textOption(options, "logLevel") ?? "warn";
+  const level = LOG_LEVELS.find((each) => each === text);
+  if (level !== undefined) return level;
+  throw new ImgbatchError("USAGE", `--log-level: use one of ${LOG_LEVELS.join(", ")}.`, {
+    param: "--log-level",
+  });
+}

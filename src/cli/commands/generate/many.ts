@@ -1,0 +1,182 @@
+import { resolve } from "node:path";
+import { createRateLimiter } from "../../../client/rate-limiter.ts";
+import { type ErrorCode, errorEntry, type ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
+import { isOutOfCapacity } from "../../../http/retry-policy.ts";
+import { wallClock } from "../../../kernel/clock.ts";
+import { counted } from "../../../kernel/text.ts";
+import { IMAGES_FOLDER } from "../../../runs/directory/claim.ts";
+import { withRunLock } from "../../../runs/directory/lock.ts";
+import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results-file.ts";
+import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
+import { planRealtimeRun } from "../../../runs/generate/realtime-plan.ts";
+import { type RealtimeOutcome, runRealtime } from "../../../runs/generate/realtime-run.ts";
+import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
+import { shellWord } from "../../../runs/reports/run-report.ts";
+import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import { stopReason } from "../../interruption/stop-reason.ts";
+import { NO_CAPACITY_ADVICE } from "../../result/advice.ts";
+import { exitCodeOf, originLines } from "../../result/error-document.ts";
+import { defaultRunDirectory, nextCommand, type Whereabouts } from "../../result/next-command.ts";
+import { readReportFlags, writeRunReports } from "../../runs/reports.ts";
+import { withService } from "../../service/with-service.ts";
+import type { GenerateOptions } from "./options.ts";
+
+/** Failures are named up to this many; the results have them all. */
+const SHOWN_FAILURES = 5;
+
+/** The images of a prompt file, each a request of its own, in a directory that knows what it has. */
+export async function generateMany(
+  context: CommandContext,
+  options: GenerateOptions,
+  file: string,
+): Promise<CommandResult> {
+  const { cwd, stdin, output: reporter } = context;
+  const shownDir = options.output ?? defaultRunDirectory(file);
+  const dir = resolve(cwd, shownDir);
+  const read = await readPromptFiles([{ name: file, cwd, stdin }], {
+    limits: DEFAULT_LIMITS,
+    defaultCount: options.count,
+  });
+  const prompts = read.map((item) =>
+    item.references.length === 0 ? { ...item, references: options.images } : item,
+  );
+  const { signal } = context;
+  const clock = wallClock;
+  const pace = createRateLimiter(options.rpm, clock);
+  return withService(context, { workers: true }, async (service) => {
+    const { aspectRatio, size, jobs, retries } = options;
+    const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
+    const wish = { model: options.model, aspectRatio, size, inputImages };
+    const model = await chooseRealtimeModel(service.http, wish, signal);
+    const plan = planRealtimeRun({ model, aspectRatio, size }, prompts);
+    reporter.event({
+      event: "run_planned",
+      directory: shownDir,
+      model,
+      item_count: plan.items.length,
+      image_count: plan.images.length,
+      batch_count: 0,
+    });
+    const run = { plan, dir, service, concurrency: jobs, clock, reporter, signal, pace, maxRetries: retries };
+    // Two in one directory would both pay for what is missing.
+    const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
+    reporter.settle();
+    // A borrowed service that ended is replaced, and the run goes on.
+    if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
+    if (!signal.aborted) {
+      const retryCommand = outcome.stop === null && outcome.hasRetry ? retryOf(shownDir) : null;
+      const flags = readReportFlags(context);
+      await writeRunReports(context, {
+        outcome: { ...outcome, dir },
+        shownDir,
+        model,
+        name: null,
+        flags,
+        retryCommand,
+      });
+    }
+    return describe(context, shownDir, outcome);
+  });
+}
+
+function describe({ output, global }: CommandContext, dir: string, outcome: RealtimeOutcome): CommandResult {
+  const { lines, stop, keptCount, hasRetry } = outcome;
+  const success = lines.filter((line) => line.files.length > 0).length;
+  const failures = lines.filter((line) => line.error !== undefined);
+  const counts = {
+    total: lines.length,
+    success,
+    failed: failures.length,
+    pending: lines.length - success - failures.length,
+  };
+  for (const { custom_id, error } of failures.slice(0, SHOWN_FAILURES))
+    output.note(`  ${custom_id}: ${error?.code}: ${error?.message}`);
+  if (failures.length > SHOWN_FAILURES) output.note(`  and ${failures.length - SHOWN_FAILURES} more`);
+  const { exitCode, error } = judgeImages(outcome, counts);
+  if (error !== null && stop !== null) {
+    output.note(`error: ${error.message}`);
+    for (const line of originLines(stop)) output.note(line);
+  }
+  output.note(
+    [
+      `${success} of ${lines.length} images on disk`,
+      ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
+      ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
+      ...(counts.pending > 0 ? [`${counts.pending} not asked for`] : []),
+    ].join(", "),
+  );
+  return {
+    exitCode,
+    json: {
+      directory: dir,
+      counts,
+      made_count: success - keptCount,
+      results: `${dir}/${RESULTS_FILE}`,
+      retry: hasRetry ? `${dir}/${RETRY_FILE}` : null,
+      items: lines,
+      ...(error === null ? {} : { error }),
+    },
+    lines: [dir],
+    next: nextStep(dir, exitCode, stop, global),
+  };
+}
+
+interface Counts {
+  total: number;
+  success: number;
+  failed: number;
+}
+
+/**
+ * What stopped the run decides; else failures that would be the same again are told from those that may pass.
+ * Rule: GEN-12.
+ */
+function judgeImages(
+  outcome: RealtimeOutcome,
+  counts: Counts,
+): { exitCode: number; error: { code: ErrorCode; message: string } | null } {
+  const { stop, lines } = outcome;
+  if (stop !== null) {
+    const error = { code: stop.code, message: stopMessage(outcome, stop) };
+    return { exitCode: exitCodeOf(stop), error };
+  }
+  if (counts.failed === 0) return { exitCode: EXIT_CODES.ok.code, error: null };
+  const message = `${counts.failed} of ${counts.total} images failed`;
+  const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
+  const [first] = codes;
+  if (first !== undefined && codes.every((code) => errorEntry(code).exit === "temporary")) {
+    return { exitCode: EXIT_CODES.temporary.code, error: { code: first, message } };
+  }
+  const [exit, code] =
+    counts.success === 0 ? (["noImages", "NO_IMAGES"] as const) : (["someFailed", "ITEMS_FAILED"] as const);
+  return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
+}
+
+function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): string {
+  const why = stopReason(stop);
+  if (why === null) return stop.message;
+  return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way and may be billed.`;
+}
+
+function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null, where: Whereabouts): string {
+  if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
+  const again = "run the same command again: it makes only what is missing";
+  if (exitCode === EXIT_CODES.ok.code)
+    return `look into ${shellWord(`${dir}/${IMAGES_FOLDER}`)} (the same command again makes nothing anew)`;
+  if (stop === null && exitCode !== EXIT_CODES.temporary.code)
+    return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(dir, where)}`;
+  const hasToChange = [
+    EXIT_CODES.auth.code,
+    EXIT_CODES.money.code,
+    EXIT_CODES.usage.code,
+    EXIT_CODES.saving.code,
+  ];
+  return hasToChange.some((code) => code === exitCode) ? `fix that, then ${again}` : again;
+}
+
+function retryOf(dir: string, where: Whereabouts = {}): string {
+  const [file, output] = [{ flag: "--file" }, { flag: "--output" }] as const;
+  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`);
+}

@@ -1,0 +1,131 @@
+import { readFile } from "node:fs/promises";
+import { basename, extname, isAbsolute, relative } from "node:path";
+import { type GeneratedImage, generateImage } from "../../../client/generate.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { wallClock } from "../../../kernel/clock.ts";
+import { sha256Hex } from "../../../kernel/ids.ts";
+import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
+import { chooseTarget, type ImageTarget } from "../../../runs/generate/image-target.ts";
+import { type SavedImage, saveImage } from "../../../runs/generate/save-image.ts";
+import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
+import { shellWord } from "../../../runs/reports/run-report.ts";
+import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import { stopReason } from "../../interruption/stop-reason.ts";
+import { withService } from "../../service/with-service.ts";
+import type { GenerateOptions } from "./options.ts";
+
+const TICK_MS = 1000;
+
+/** One prompt, one image, one file. */
+export async function generateOne(
+  context: CommandContext,
+  options: GenerateOptions,
+  prompt: string,
+): Promise<CommandResult> {
+  const { cwd } = context;
+  const target = await chooseTarget(options.output, prompt, { cwd, mayReplace: options.mayReplace });
+  const { signal } = context;
+  return withService(context, { workers: true }, async ({ http }) => {
+    const { aspectRatio, size, retries, images } = options;
+    const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
+    const model = await chooseRealtimeModel(http, wish, signal);
+    const inputs = await Promise.all(images.map(readInput));
+    signal.throwIfAborted();
+    const request = { model, prompt, images: inputs, aspectRatio, size };
+    const image = await whileTelling(context, model, () =>
+      generateImage(http, request, { signal, maxRetries: retries }).catch((error) => {
+        throw explainLoss(error);
+      }),
+    );
+    const saved = await saveImage(target, image.data, image.mimeType);
+    return describe(context, { model, image, saved, target });
+  });
+}
+
+/** The bytes that were checked, not what may be in the file by now. */
+async function readInput(image: PromptReference) {
+  const { source, sha256, mimeType } = image;
+  const data = "kept" in source ? source.kept.read() : await readFile(source.path);
+  if (sha256Hex(data) === sha256) return { mimeType, data };
+  throw new ImgbatchError("INVALID_INPUT", "An input image changed while it was read; nothing was sent.");
+}
+
+async function whileTelling<T>(
+  { output }: CommandContext,
+  model: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const startMs = wallClock.nowMs();
+  const tell = () => output.progress(`waiting for ${model}`, startMs);
+  tell();
+  const ticking = setInterval(tell, TICK_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(ticking);
+    output.settle();
+  }
+}
+
+/** What a stop means for a request that has left. */
+function explainLoss(error: unknown): unknown {
+  const why = stopReason(error);
+  if (why === null || !(error instanceof ImgbatchError)) return error;
+  return new ImgbatchError(error.code, `${why}: no image was saved; the request had left and may be billed.`);
+}
+
+interface Made {
+  model: string;
+  image: GeneratedImage;
+  saved: SavedImage;
+  target: ImageTarget;
+}
+
+function describe({ cwd, output }: CommandContext, { model, image, saved, target }: Made): CommandResult {
+  const path = shownPath(cwd, saved.path);
+  const { facts } = saved;
+  const { bytes, sha256 } = facts;
+  output.event({ event: "file_saved", batch_id: null, custom_id: null, path, bytes, sha256 });
+  if (target.name !== null && basename(saved.path) !== target.name) {
+    const isOtherType = extname(saved.path) !== extname(target.name).toLowerCase();
+    output.warn(
+      isOtherType
+        ? `the image is ${facts.mime_type}: saved as ${path}, not ${target.name}`
+        : `${target.name} was taken meanwhile: saved as ${path}`,
+    );
+  }
+  if (image.text !== "") output.detail(`the model says: ${image.text}`);
+  if (image.furtherImages > 0)
+    output.note(`the answer held more than one image (${image.furtherImages + 1}); the first is saved`);
+  const ran = image.modelVersion?.startsWith(model)
+    ? image.modelVersion
+    : withVersion(model, image.modelVersion);
+  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}`);
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      path,
+      ...facts,
+      model,
+      model_version: image.modelVersion,
+      text: image.text === "" ? null : image.text,
+      usage: image.usage,
+      attempts: image.attempts,
+      request_id: image.requestId ?? null,
+    },
+    lines: [path],
+    next: `look at ${shellWord(path)}`,
+  };
+}
+
+/** The service may have mapped the model to another one. */
+function withVersion(model: string, version: string | null): string {
+  return version === null ? model : `${model} (${version})`;
+}
+
+/** Below the working directory, relative to it. */
+function shownPath(cwd: string, path: string): string {
+  const shown = relative(cwd, path);
+  return shown.startsWith("..") || isAbsolute(shown) ? path : shown;
+}

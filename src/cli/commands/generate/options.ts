@@ -1,0 +1,133 @@
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { SIZE_TIERS, type SizeTier } from "../../../contract/images/image-sizes.ts";
+import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
+import { hasUnstorableText } from "../../../kernel/text.ts";
+import { loadReference } from "../../../runs/prompts/load-reference.ts";
+import { STDIN } from "../../../runs/prompts/prompt-files.ts";
+import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
+import { Spool } from "../../../runs/prompts/spool.ts";
+import type { CommandContext } from "../../command-line/command-context.ts";
+import * as read from "../../command-line/option-values.ts";
+
+/** The options of `generate`, checked. */
+export interface GenerateOptions {
+  /** Null when a file gives the prompts. */
+  prompt: string | null;
+  file: string | null;
+  output: string | null;
+  model: string | null;
+  aspectRatio: string | null;
+  size: SizeTier | null;
+  /** Checked images that go with the prompt, or with each prompt of the file that has none of its own. */
+  images: PromptReference[];
+  mayReplace: boolean;
+  jobs: number;
+  rpm: number | undefined;
+  count: number;
+  retries: number | undefined;
+}
+
+const MOST_JOBS = 256;
+const MOST_REQUESTS = 100_000;
+const MOST_RETRIES = 3;
+/** What is left of the body limit when the rest of the request is taken off, and Base64 is reckoned with. */
+const IMAGE_SHARE = 0.74;
+
+/** Throws `USAGE` for the first option that is not right; nothing was sent then. */
+export async function readGenerateOptions(context: CommandContext): Promise<GenerateOptions> {
+  const { options, global, cwd } = context;
+  const file = read.textOption(options, "file") ?? null;
+  const [argument] = context.arguments;
+  requireOneSource(argument, file);
+  if (file === null) refuseRunOptions(options);
+  else if (read.flagOption(options, "force"))
+    throw usage("--force", "goes with a single image: a run makes only what is missing");
+  if ((argument === STDIN || file === STDIN) && global.apiKeyStdin)
+    throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
+  const output = read.textOption(options, "output") ?? null;
+  if (output === "" || output === STDIN) throw usage("--output", "name a file or a directory");
+  return {
+    prompt: file === null ? await readPrompt(argument ?? "", context) : null,
+    file,
+    output,
+    model: read.textOption(options, "model") ?? null,
+    aspectRatio: ratioOption(options) ?? null,
+    size: sizeOption(options) ?? null,
+    images: await loadImages(options, cwd),
+    mayReplace: read.flagOption(options, "force"),
+    jobs: read.wholeOption(options, "jobs", "--jobs", { min: 1, max: MOST_JOBS }) ?? 4,
+    rpm: read.wholeOption(options, "rpm", "--rpm", { min: 1, max: MOST_REQUESTS }),
+    count:
+      read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    retries: read.wholeOption(options, "retries", "--retries", { min: 0, max: MOST_RETRIES }),
+  };
+}
+
+function requireOneSource(argument: string | undefined, file: string | null): void {
+  if (argument === undefined && file === null)
+    throw new ImgbatchError(
+      "USAGE",
+      'Say what the image shows: imgbatch generate "a red fox". Or use --file.',
+    );
+  if (argument !== undefined && file !== null)
+    throw new ImgbatchError("USAGE", "Give either a prompt or --file, not both.");
+}
+
+function refuseRunOptions(options: read.TypedOptions): void {
+  for (const name of ["jobs", "rpm", "count", "junit", "markdown", "gallery"])
+    if (options[name] !== undefined) throw usage(`--${name}`, "goes with --file");
+}
+
+async function readPrompt(argument: string, { readStdin }: CommandContext): Promise<string> {
+  const bytes = argument === STDIN ? await readStdin() : null;
+  const prompt = (bytes === null ? argument : new TextDecoder().decode(bytes)).trim();
+  if (prompt === "") throw new ImgbatchError("USAGE", "The prompt is empty: say what the image shows.");
+  if (hasUnstorableText(prompt))
+    throw new ImgbatchError("USAGE", "The prompt holds NUL or half a character.");
+  return prompt;
+}
+
+function ratioOption(options: read.TypedOptions): string | undefined {
+  const advice = "write width:height in whole numbers, such as 1:1, 3:2 or 16:9";
+  return read.readOption(options, "aspectRatio", "--aspect-ratio", advice, (text) =>
+    /^[1-9]\d?:[1-9]\d?$/.test(text) ? text : null,
+  );
+}
+
+function sizeOption(options: read.TypedOptions): SizeTier | undefined {
+  const advice = `use ${SIZE_TIERS.join(", ")}`;
+  return read.readOption(
+    options,
+    "size",
+    "--size",
+    advice,
+    (text) => SIZE_TIERS.find((tier) => tier === text.toUpperCase()) ?? null,
+  );
+}
+
+async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {
+  const paths = Array.isArray(options.image) ? options.image.map(String) : [];
+  const loaded: PromptReference[] = [];
+  const spool = new Spool();
+  for (const path of paths) {
+    if ((await stat(resolve(cwd, path)).catch(() => null)) === null)
+      throw usage("--image", `there is no file ${JSON.stringify(path)}`);
+    let problem = "";
+    const options = { baseDir: cwd, limits: DEFAULT_LIMITS, spool };
+    const image = await loadReference({ field: "--image", path }, options, (_field, message) => {
+      problem = message;
+    });
+    if (image === null) throw usage("--image", problem);
+    loaded.push(image);
+  }
+  const bytes = loaded.reduce((sum, image) => sum + image.bytes, 0);
+  if (bytes > DEFAULT_LIMITS.realtimeBodyBytes * IMAGE_SHARE)
+    throw usage("--image", `the files have ${bytes} bytes together, more than one request takes`);
+  return loaded;
+}
+
+function usage(flag: string, problem: string): ImgbatchError {
+  return new ImgbatchError("USAGE", `${flag}: ${problem}.`, { param: flag });
+}

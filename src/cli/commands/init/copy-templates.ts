@@ -1,0 +1,56 @@
+import { chmod, mkdir, open, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { saving } from "../../../client/file-errors.ts";
+import { writeFileDurably } from "../../../kernel/files/durable-file.ts";
+import type { TemplateFile } from "./template-files.ts";
+
+const FOLDER = new URL("../../../../templates/", import.meta.url);
+
+export interface CopiedTemplates {
+  written: string[];
+  /** Were there before and stay as they were. */
+  kept: string[];
+}
+
+/**
+ * Copies templates into a directory, making it when needed. A file that is there is kept, whatever is in it, unless
+ * `force`; nothing can slip in between the look and the write. Throws `SAVE_FAILED`.
+ * Rule: INIT-2.
+ */
+export async function copyTemplates(
+  dir: string,
+  files: readonly TemplateFile[],
+  force: boolean,
+): Promise<CopiedTemplates> {
+  const written: string[] = [];
+  const kept: string[] = [];
+  for (const { source, target, isExecutable } of files) {
+    const path = join(dir, target);
+    const text = await readFile(new URL(source, FOLDER), "utf8");
+    const mode = isExecutable ? 0o755 : 0o644;
+    const isNew = await saving(path, async () => {
+      await mkdir(dirname(path), { recursive: true });
+      if (!force) return writeNew(path, text, mode);
+      await writeFileDurably(path, text, { mode });
+      await chmod(path, mode);
+      return true;
+    });
+    (isNew ? written : kept).push(target);
+  }
+  return { written, kept };
+}
+
+/** Answers false when something has this name, be it a link that leads nowhere. */
+async function writeNew(path: string, text: string, mode: number): Promise<boolean> {
+  const file = await open(path, "wx", mode).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "EEXIST") return null;
+    throw error;
+  });
+  if (file === null) return false;
+  try {
+    await file.writeFile(text);
+  } finally {
+    await file.close();
+  }
+  return true;
+}

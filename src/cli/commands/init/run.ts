@@ -1,0 +1,58 @@
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { didYouMean } from "../../../kernel/did-you-mean.ts";
+import { shellWord } from "../../../runs/reports/run-report.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { flagOption } from "../../command-line/option-values.ts";
+import { copyTemplates } from "./copy-templates.ts";
+import { TEMPLATES, type TemplateFile } from "./template-files.ts";
+
+/**
+ * `imgbatch init`: files to start from, and the two commands to type next.
+ * Rules: INIT-1, INIT-2, INIT-3.
+ */
+export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
+  const files = filesOf(options.template);
+  const dir = resolve(cwd, named);
+  await requireDirectory(dir, named);
+  const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
+  for (const name of kept) output.note(`${name} is there already and stays as it is (--force replaces it)`);
+  const next = ["--dry-run", ""].map((flag) => `imgbatch submit prompts.jsonl ${flag}`.trim());
+  const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
+  output.note("next:");
+  for (const line of [...enter, ...next]) output.note(`  ${line}`);
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: { directory: dir, written, kept, next: [...enter, ...next] },
+    lines: written,
+  };
+};
+
+/** Throws `USAGE` when a file has the name of the directory, or of one above it. */
+async function requireDirectory(dir: string, named: string): Promise<void> {
+  const isFile = await stat(dir).then(
+    (facts) => !facts.isDirectory(),
+    (error: NodeJS.ErrnoException) => error.code === "ENOTDIR",
+  );
+  if (!isFile) return;
+  const message = `${JSON.stringify(named)} is no directory, and cannot become one: a file has this name.`;
+  throw new ImgbatchError("USAGE", message, { advice: "name another directory; nothing was written" });
+}
+
+/** The files of the templates that were named, each once. */
+function filesOf(option: unknown): TemplateFile[] {
+  const names = Array.isArray(option) ? option.map(String) : ["starter"];
+  const files = names.flatMap((name) => {
+    const found = Object.hasOwn(TEMPLATES, name) ? TEMPLATES[name] : undefined;
+    if (found !== undefined) return found;
+    const known = Object.keys(TEMPLATES);
+    const meant = didYouMean(name, known);
+    const advice = meant === null ? `use ${known.join(", ")}` : `did you mean ${meant}?`;
+    throw new ImgbatchError("USAGE", `--template ${JSON.stringify(name)}: ${advice}`, {
+      param: "--template",
+    });
+  });
+  return [...new Set(files)];
+}

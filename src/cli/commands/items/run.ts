@@ -1,0 +1,86 @@
+import { getBatch } from "../../../client/batches/get.ts";
+import { listItems } from "../../../client/batches/list-items.ts";
+import type { BatchItem } from "../../../client/wire/read-lists.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { FIXED_LIMITS } from "../../../contract/limits.ts";
+import { ITEM_STATUSES } from "../../../contract/statuses.ts";
+import { truncateCodePoints } from "../../../kernel/text.ts";
+import { retriedId } from "../../../runs/retry/retried-id.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { choiceOption, flagOption } from "../../command-line/option-values.ts";
+import { requireReachable, resolveTarget, type Target, withUnknown } from "../../runs/targets.ts";
+import { type ConnectedService, withService } from "../../service/with-service.ts";
+import { type Column, longest, recordLine, tableLines } from "../../terminal/table.ts";
+
+interface FoundItem extends BatchItem {
+  batchId: string;
+}
+
+/** `imgbatch items`: what became of each image of a batch, or of a run. */
+export const run: RunCommand = async (context) => {
+  const { options, results, signal, output } = context;
+  const status = choiceOption(options, "status", "--status", [...ITEM_STATUSES, "all"]) ?? "all";
+  const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
+  return withService(context, { workers: false }, async (service) => {
+    requireReachable([target], service);
+    const all = await itemsOf(target, service, signal);
+    const wanted = all.filter((item) => status === "all" || item.status === status);
+    const shown = flagOption(options, "all") ? wanted : wanted.slice(0, FIXED_LIMITS.itemPageDefault);
+    const hasMore = shown.length < wanted.length;
+    if (hasMore) output.note(`${wanted.length - shown.length} more: --all`);
+    if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);
+    return withUnknown(target, context, {
+      exitCode: EXIT_CODES.ok.code,
+      json: {
+        items: shown.map((item) => ({ ...item.raw, custom_id: item.customId, batch_id: item.batchId })),
+        has_more: hasMore,
+      },
+      lines: results.isForPeople ? table(shown, results.columns) : shown.map(record),
+    });
+  });
+};
+
+/** Of an image that was retried, the last attempt counts, unless an earlier one has the image. */
+async function itemsOf(
+  target: Target,
+  { http }: ConnectedService,
+  signal: AbortSignal,
+): Promise<FoundItem[]> {
+  const found = new Map<string, FoundItem>();
+  for (const batchId of target.ids) {
+    const entry = target.run?.state.batches.find(({ id }) => id === batchId);
+    const ids = new Map(entry?.retried?.map((id) => [retriedId(id), id]));
+    const listed = await listItems(http, batchId, signal);
+    // A service may answer an empty list for a batch that it does not know.
+    if (listed.length === 0) await getBatch(http, batchId, { signal });
+    for (const item of listed) {
+      const customId = ids.get(item.customId) ?? item.customId;
+      if (found.get(customId)?.status !== "success") found.set(customId, { ...item, customId, batchId });
+    }
+  }
+  return [...found.values()];
+}
+
+/** id, status, number of images, error code, error message, beginning of the prompt, batch. */
+function record(item: FoundItem): string {
+  const { customId, status, imageCount, error, promptPreview, batchId } = item;
+  const fields = [customId, status, imageCount, error?.code ?? "", error?.message ?? "", promptPreview ?? ""];
+  return recordLine([...fields, batchId]);
+}
+
+function table(items: readonly FoundItem[], columns: number): string[] {
+  if (items.length === 0) return [];
+  const layout: Column<FoundItem>[] = [
+    { title: "ITEM", of: ({ customId }) => customId },
+    { title: "STATUS", of: ({ status }) => status },
+  ];
+  const width = longest(tableLines(layout, items));
+  const room = Math.max(10, columns - width - 2);
+  const what = ({ error, promptPreview }: FoundItem) =>
+    error === null ? (promptPreview ?? "") : `${error.code}: ${error.message}`;
+  const last: Column<FoundItem> = {
+    title: "PROMPT OR ERROR",
+    of: (item) => truncateCodePoints(what(item), room - 1, "…"),
+  };
+  return tableLines([...layout, last], items);
+}

@@ -1,0 +1,15 @@
+import type { CommandSpec } from "../../command-line/command-spec.ts";
+import { askingOf, target } from "../shared-options.ts";
+
+export const items: CommandSpec = {
+  name: "items",
+  summary: "what became of each image of a batch or a run",
+  arguments: [target],
+  options: [
+    { flags: "--status <status>", description: "only pending, success or failed ones" },
+    { flags: "--all", description: "all of them, not the first 100 only" },
+  ],
+  examples: ["imgbatch items prompts-images --status failed"],
+  exits: askingOf,
+  load: () => import("./run.ts"),
+};

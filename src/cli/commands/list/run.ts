@@ -1,0 +1,100 @@
+import { type BatchFilter, listBatches } from "../../../client/batches/list.ts";
+import type { Batch } from "../../../client/wire/read-batch.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { FIXED_LIMITS } from "../../../contract/limits.ts";
+import { BATCH_STATUSES } from "../../../contract/statuses.ts";
+import { formatDuration } from "../../../kernel/durations.ts";
+import { formatUsd } from "../../../kernel/money.ts";
+import { truncateCodePoints } from "../../../kernel/text.ts";
+import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
+import {
+  choiceOption,
+  flagOption,
+  instantOption,
+  textOption,
+  wholeOption,
+} from "../../command-line/option-values.ts";
+import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
+import { withService } from "../../service/with-service.ts";
+import { type Column, longest, recordLine, tableLines } from "../../terminal/table.ts";
+
+const MOST = 1_000_000;
+
+/** `imgbatch list`: the batches of the key, newest first; a record a line, for people a table. */
+export const run: RunCommand = (context) => {
+  const { options, results, signal, output, global } = context;
+  const filter = readFilter(context);
+  const limit = flagOption(options, "all")
+    ? null
+    : (wholeOption(options, "limit", "--limit", { min: 1, max: MOST }) ?? FIXED_LIMITS.batchPageDefault);
+  return withService(context, { workers: false }, async ({ http }) => {
+    const { batches, hasMore } = await listBatches(http, filter, limit, signal);
+    if (hasMore) output.note(`there are more: --all, or --limit above ${limit}`);
+    if (batches.length === 0) output.note("no batches");
+    return {
+      exitCode: EXIT_CODES.ok.code,
+      json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
+      lines: results.isForPeople ? table(batches, results.columns) : batches.map(record),
+      next: results.isForPeople ? nextStep(global, batches) : null,
+    };
+  });
+};
+
+/** For people only: programs have asked for nothing but the list. */
+function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
+  if (batches.some((batch) => !batch.isDone)) return nextCommand(where, "watch");
+  const made = batches.find((batch) => batch.successCount > 0 && batch.status !== "output_deleted");
+  if (made !== undefined) return nextCommand(where, "download", made.id);
+  return batches[0] === undefined
+    ? `${nextCommand(where, "submit", "prompts.jsonl")} (makes one)`
+    : `${nextCommand(where, "items", batches[0].id)} (says what became of its images)`;
+}
+
+function readFilter({ options }: CommandContext): BatchFilter {
+  // Without a value, the option means yes.
+  const typed = options.downloaded === true ? { downloaded: "yes" } : options;
+  const downloaded = choiceOption(typed, "downloaded", "--downloaded", ["yes", "no"]);
+  return {
+    status: choiceOption(options, "status", "--status", BATCH_STATUSES),
+    task_name: textOption(options, "name"),
+    downloaded: downloaded === undefined ? undefined : downloaded === "yes" ? "true" : "false",
+    from: instantOption(options, "from", "--from"),
+    to: instantOption(options, "to", "--to"),
+  };
+}
+
+const imagesOf = ({ hasCounts, successCount, itemCount }: Batch) =>
+  `${hasCounts ? successCount : "?"}/${itemCount ?? "?"}`;
+const costOf = (batch: Batch) => batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
+
+/** id, status, successes, failures, images, cost in dollars, time of creation, name. */
+function record(batch: Batch): string {
+  const { id, status, successCount, failCount, hasCounts, itemCount, createdAtMs, name } = batch;
+  const cost = costOf(batch);
+  const created = createdAtMs === null ? "" : new Date(createdAtMs).toISOString().replace(".000Z", "Z");
+  const usd = cost === null ? "" : formatUsd(cost).slice(1);
+  const counts = hasCounts ? [successCount, failCount] : ["", ""];
+  return recordLine([id, status, ...counts, itemCount ?? "", usd, created, name ?? ""]);
+}
+
+function table(batches: readonly Batch[], columns: number): string[] {
+  if (batches.length === 0) return [];
+  const nowMs = Date.now();
+  const layout: Column<Batch>[] = [
+    { title: "ID", of: ({ id }) => id },
+    { title: "STATUS", of: ({ status }) => status },
+    { title: "IMAGES", align: "right", of: imagesOf },
+    { title: "AGE", align: "right", of: (batch) => ageOf(batch, nowMs) },
+  ];
+  const width = longest(tableLines(layout, batches));
+  const room = columns - width - 2;
+  const name: Column<Batch> = {
+    title: "NAME",
+    of: (batch) => truncateCodePoints(batch.name ?? "", room - 1, "…"),
+  };
+  return tableLines(room < "NAME".length + 1 ? layout : [...layout, name], batches);
+}
+
+function ageOf({ createdAtMs }: Batch, nowMs: number): string {
+  return createdAtMs === null ? "" : formatDuration(Math.max(0, nowMs - createdAtMs));
+}

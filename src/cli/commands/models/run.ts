@@ -1,0 +1,31 @@
+import { listModels } from "../../../client/models.ts";
+import { listRealtimeModels } from "../../../client/realtime-models.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { formatUsd } from "../../../kernel/money.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { flagOption } from "../../command-line/option-values.ts";
+import { withService } from "../../service/with-service.ts";
+
+/** `imgbatch models`: the models of this key for batches or for images at once, each with what an image costs. */
+export const run: RunCommand = (context) =>
+  withService(context, { workers: false }, async ({ http }) => {
+    const { signal, options } = context;
+    const models = flagOption(options, "realtime")
+      ? (await listRealtimeModels(http, signal)).map(({ id, costsMicroUsd, raw }) => ({
+          id,
+          raw,
+          cost: Object.entries(costsMicroUsd ?? {})
+            .map(([size, micros]) => `${size} ${formatUsd(micros)}`)
+            .join("  "),
+        }))
+      : (await listModels(http, signal)).map(({ id, imageCostMicroUsd, raw }) => ({
+          id,
+          raw,
+          cost: imageCostMicroUsd === null ? "" : formatUsd(imageCostMicroUsd),
+        }));
+    return {
+      exitCode: EXIT_CODES.ok.code,
+      json: { models: models.map(({ raw }) => raw) },
+      lines: models.map(({ id, cost }) => (cost === "" ? id : `${id}  ${cost}`)),
+    };
+  });

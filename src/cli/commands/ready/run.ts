@@ -1,0 +1,61 @@
+import { deadline } from "../../../client/poll.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { systemClock } from "../../../kernel/clock.ts";
+import { formatDuration } from "../../../kernel/durations.ts";
+import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";
+import { createServiceLocator } from "../../service/locate-service.ts";
+import { type Probe, probeService } from "../../service/probe-service.ts";
+
+const DEFAULT_TIMEOUT_MS = 30_000;
+/** Between two looks, in ms: short on this machine, fair elsewhere. */
+const LOCAL_PAUSE_MS = 250;
+const REMOTE_PAUSE_MS = 2000;
+const START = "start `imgbatch serve`, or name a service with --base-url; `imgbatch doctor` looks for more";
+const LATER = "imgbatch ready --wait; `imgbatch doctor` looks for what is wrong";
+const LONGER = "look at the service (`imgbatch doctor`), or allow more time with --timeout";
+
+/**
+ * `imgbatch ready`: one look, or with `--wait` as many as it takes. A service that is not ready is exit 7, one that
+ * refuses the key exit 3, time that runs out 124.
+ * Rules: READY-1, READY-2, READY-3.
+ */
+export async function run(context: CommandContext): Promise<CommandResult> {
+  const { options, output } = context;
+  const isPatient = flagOption(options, "wait");
+  const limitMs = positiveDurationOption(options, "timeout", "--timeout") ?? DEFAULT_TIMEOUT_MS;
+  const limit = deadline(systemClock, limitMs);
+  const signal = AbortSignal.any([context.signal, limit.signal]);
+  let last = "";
+  try {
+    const locate = await createServiceLocator({ ...context, signal });
+    for (;;) {
+      const service = await locate(signal);
+      const probe: Probe = service === null ? NOT_RUNNING : await probeService(service, signal);
+      if (probe.problems.length === 0 && service !== null) return ready(service.baseUrl);
+      last = probe.problems.join("; ");
+      if (!isPatient)
+        throw new ImgbatchError("NETWORK", `Not ready: ${last}.`, {
+          advice: service === null ? START : LATER,
+        });
+      output.progress(`waiting: ${last}`);
+      await systemClock.sleep(service?.isLocal === false ? REMOTE_PAUSE_MS : LOCAL_PAUSE_MS, signal);
+    }
+  } catch (error) {
+    if (!limit.signal.aborted || context.signal.aborted) throw error;
+    const why = last === "" ? "the service did not answer" : last;
+    throw new ImgbatchError("TIMEOUT", `Not ready after ${formatDuration(limitMs)}: ${why}.`, {
+      advice: LONGER,
+    });
+  } finally {
+    limit.stop();
+    output.settle();
+  }
+}
+
+const NOT_RUNNING: Probe = { problems: ["no service runs on the data directory"] };
+
+function ready(url: string): CommandResult {
+  return { exitCode: EXIT_CODES.ok.code, json: { ready: true, url }, lines: [url] };
+}

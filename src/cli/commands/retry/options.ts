@@ -1,0 +1,48 @@
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import type { Allowance } from "../../../runs/outcome/verdict.ts";
+import type { CommandContext } from "../../command-line/command-context.ts";
+import * as read from "../../command-line/option-values.ts";
+import { resolveTarget } from "../../runs/targets.ts";
+import { allowanceOption } from "../submit/options.ts";
+
+/** The options of `retry`, checked. */
+export interface RetryCommandOptions {
+  dir: string;
+  /** As it was typed. */
+  shownDir: string;
+  withRefused: boolean;
+  /** Make images anew that the service made and cannot deliver. */
+  withLost: boolean;
+  dryRun: boolean;
+  cancelOnInterrupt: boolean;
+  allowance: Allowance;
+  timeoutMs: number | undefined;
+  intervalMs: number | undefined;
+  maxCostMicroUsd: number | undefined;
+  unitCostMicroUsd: number | undefined;
+}
+
+/** Throws `USAGE` for the first option that is not right, and for an id in the place of a directory. */
+export async function readRetryOptions(context: CommandContext): Promise<RetryCommandOptions> {
+  const { options, cwd } = context;
+  const shownDir = context.arguments[0] ?? "";
+  const { run } = await resolveTarget(shownDir, cwd);
+  if (run === null) {
+    const message = `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: a service gives back only the beginning of each prompt.`;
+    throw new ImgbatchError("USAGE", message);
+  }
+  return {
+    dir: resolve(cwd, shownDir),
+    shownDir,
+    withRefused: read.flagOption(options, "includeRefused"),
+    withLost: read.flagOption(options, "includeLost"),
+    dryRun: read.flagOption(options, "dryRun"),
+    cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
+    allowance: allowanceOption(options) ?? { count: 0 },
+    timeoutMs: read.positiveDurationOption(options, "timeout", "--timeout"),
+    intervalMs: read.positiveDurationOption(options, "interval", "--interval"),
+    maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
+    unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
+  };
+}

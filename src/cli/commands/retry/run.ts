@@ -1,0 +1,182 @@
+import { getBatch } from "../../../client/batches/get.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
+import { wallClock } from "../../../kernel/clock.ts";
+import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { withRunLock } from "../../../runs/directory/lock.ts";
+import { readResults } from "../../../runs/directory/results-file.ts";
+import type { RunState } from "../../../runs/directory/run-state.ts";
+import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";
+import { type ChosenModel, chooseModel } from "../../../runs/plan/choose-model.ts";
+import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";
+import {
+  isRetryOpen,
+  type RetryOptions,
+  resumeRetry,
+  startRetry,
+  unsentImages,
+} from "../../../runs/retry/retry-run.ts";
+import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
+import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
+import { timeLimit } from "../../interruption/time-limit.ts";
+import { describeRun } from "../../result/run-summary.ts";
+import { finishRun } from "../../runs/finish-run.ts";
+import { requireReachable, resolveTarget } from "../../runs/targets.ts";
+import { type ConnectedService, withService } from "../../service/with-service.ts";
+import { createBudget } from "../submit/budget.ts";
+import { type RetryCommandOptions, readRetryOptions } from "./options.ts";
+
+const ANEW = "run the same command again: it gets what was finished, and after that sends what was cancelled";
+
+/** `imgbatch retry`: makes the failed images of a run anew, into the same directory. */
+export const run: RunCommand = async (context) => {
+  const options = await readRetryOptions(context);
+  const limit = timeLimit(context.signal, options.timeoutMs);
+  try {
+    return await withService(context, { workers: !options.dryRun }, (service) =>
+      stoppable(
+        { ...context, signal: limit.signal },
+        service,
+        { ...options, anew: ANEW, fetches: true },
+        (inner, submissions) =>
+          withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
+            retry(inner, options, { service, submissions }),
+          ),
+      ),
+    );
+  } finally {
+    limit.stop();
+  }
+};
+
+async function retry(
+  context: CommandContext,
+  options: RetryCommandOptions,
+  { service, submissions }: { service: ConnectedService; submissions: Submissions },
+): Promise<CommandResult> {
+  const { dir, shownDir, allowance, intervalMs, dryRun } = options;
+  const { signal, output: reporter } = context;
+  const target = await resolveTarget(options.shownDir, context.cwd);
+  requireReachable([target], service);
+  const runState = target.run?.state;
+  if (runState === undefined) throw new ImgbatchError("INTERNAL", "A retry has no run.");
+  const model = await modelOf(runState, service, signal);
+  const work: RetryOptions = {
+    dir,
+    state: runState,
+    service,
+    limits: DEFAULT_LIMITS,
+    clock: wallClock,
+    reporter,
+    signal,
+    submissions,
+  };
+  // A run that kept its ZIPs goes on keeping them.
+  const keepZip = (await readResults(dir)).some((line) =>
+    line.files.some((file) => file.entry !== undefined),
+  );
+  const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true };
+  const images = unsentImages(runState);
+  if (isRetryOpen(runState)) {
+    if (dryRun) return describeDry(options, model, { images, batches: 0, refused: 0 });
+    createBudget(options, model).approveImages(images);
+    reporter.note("an earlier retry is not finished: going on with it");
+    const started = await resumeRetry(work);
+    return finishRun(context, service, { ...started, ...run });
+  }
+  const outcome = await collectEnded(work, keepZip);
+  const include = { refused: options.withRefused, lost: options.withLost };
+  const plan = await planRetry(work, outcome.lines, include);
+  const count = plan.parts.reduce((sum, part) => sum + part.ids.length, 0);
+  if (dryRun)
+    return describeDry(options, model, { images: count, batches: plan.parts.length, refused: plan.refused });
+  if (count === 0) return describeNothing(context, options, outcome, plan);
+  if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
+  if (plan.missing > 0) reporter.note(missingNote(plan.missing));
+  createBudget(options, model).approveImages(count);
+  const started = await startRetry(work, plan.parts);
+  return finishRun(context, service, { ...started, ...run });
+}
+
+async function modelOf(
+  runState: RunState,
+  service: ConnectedService,
+  signal: AbortSignal,
+): Promise<ChosenModel> {
+  if (runState.request !== null) return chooseModel(service.http, runState.request.model, signal);
+  const message =
+    "This directory does not know how its images were asked for: it was made by `download`. Submit the prompts again.";
+  throw new ImgbatchError("USAGE", message);
+}
+
+/** What the service says of the run now is what a retry goes by. Throws `BATCH_IMAGE_NOT_READY` before its end. */
+async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOutcome> {
+  const { state: runState, service, signal } = work;
+  const batches = [];
+  for (const { id } of runState.batches) {
+    if (id === null)
+      throw new ImgbatchError(
+        "SUBMISSION_UNKNOWN",
+        "The submission was not finished: run the submit command again.",
+      );
+    const { batch } = await getBatch(service.http, id, { signal });
+    if (!batch.isDone)
+      throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${batch.status}).`);
+    batches.push(batch);
+  }
+  return collectRun({ ...work, batches, keepZip, isForgiving: true });
+}
+
+function refusedNote(count: number): string {
+  const are = count === 1 ? "1 image was" : `${count} images were`;
+  return `${are} refused for what the prompt says, and left out (--include-refused sends them again)`;
+}
+
+function missingNote(count: number): string {
+  const have = count === 1 ? "1 image is not here and has" : `${count} images are not here and have`;
+  return `${have} not failed: left out`;
+}
+
+function describeNothing(
+  context: CommandContext,
+  { shownDir, allowance }: RetryCommandOptions,
+  outcome: RunOutcome,
+  { refused, unknown, missing }: RetryPlan,
+): CommandResult {
+  const { output } = context;
+  if (refused > 0) output.note(refusedNote(refused));
+  if (unknown > 0) output.note(`the prompts of ${unknown} failed images are not in this directory`);
+  if (missing > 0) output.note(missingNote(missing));
+  output.note("nothing to retry");
+  return describeRun(context, { outcome, replayed: null, shownDir, allowance });
+}
+
+function describeDry(
+  options: RetryCommandOptions,
+  model: ChosenModel,
+  count: { images: number; batches: number; refused: number },
+): CommandResult {
+  const budget = createBudget(options, model);
+  budget.approveImages(count.images);
+  const cost = budget.estimateImages(count.images);
+  const { images, batches, refused } = count;
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      dry_run: true,
+      directory: options.shownDir,
+      model: model.id,
+      image_count: images,
+      batch_count: batches,
+      refused_count: refused,
+      estimated_cost: cost === null ? null : microsToNumber(cost),
+    },
+    lines: [
+      `${images} images to make again with ${model.id}`,
+      ...(refused === 0 ? [] : [refusedNote(refused)]),
+      ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
+    ],
+  };
+}

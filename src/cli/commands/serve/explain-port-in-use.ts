@@ -1,0 +1,39 @@
+import { dataDirectoryOf } from "../../../config/load.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { readEnvironment } from "../../../environment.ts";
+import { askProof, isProof, type Proof, readServer } from "../../service/running-service.ts";
+
+/**
+ * Who has the port that was wanted: a service of this program, with its process and data directory when it is the one of
+ * a directory that is known here; else somebody else. Any other error stays as it is.
+ * Rule: SERVE-2.
+ */
+export async function explainPortInUse(
+  thrown: unknown,
+  address: { host: string; port: number },
+  cwd: string,
+): Promise<unknown> {
+  if (!(thrown instanceof ImgbatchError) || thrown.code !== "ADDRESS_IN_USE") return thrown;
+  const proof = await proofAt(address);
+  if (proof === null) return thrown;
+  const where = `${address.host}:${address.port}`;
+  const environment = readEnvironment();
+  const usual = dataDirectoryOf(undefined, { ...environment, dataDirectory: undefined }, cwd);
+  for (const directory of new Set([dataDirectoryOf(undefined, environment, cwd), usual])) {
+    const server = await readServer(directory);
+    if (server === null || !isProof(proof, server)) continue;
+    const message = `${where} is taken by the imgbatch service with the data directory ${directory} (process ${server.pid}).`;
+    return new ImgbatchError("ADDRESS_IN_USE", message, { advice: ADVICE, cause: thrown });
+  }
+  const message = `${where} is taken by another imgbatch service, on a data directory that is not known here.`;
+  return new ImgbatchError("ADDRESS_IN_USE", message, { advice: ADVICE, cause: thrown });
+}
+
+const ADVICE = "use that service, stop it, or run the same command with --port 0, which takes a free port";
+
+/** Null when it is no service of this program. */
+async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
+  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  const name = reachable.includes(":") ? `[${reachable}]` : reachable;
+  return askProof(`http://${name}:${port}`).catch(() => null);
+}

@@ -1,0 +1,120 @@
+import { rm } from "node:fs/promises";
+import { resolve } from "node:path";
+import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import type { ReadyFile } from "../../../contract/data-directory.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { readEnvironment } from "../../../environment.ts";
+import { formatDuration } from "../../../kernel/durations.ts";
+import { systemCodeOf } from "../../../kernel/files/disk-full.ts";
+import { writeFileDurably } from "../../../kernel/files/durable-file.ts";
+import { isLoopback } from "../../../kernel/loopback.ts";
+import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
+import { type Service, startService } from "../../../service/start-service.ts";
+import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import {
+  choiceOption,
+  durationOption,
+  flagOption,
+  textOption,
+  wholeOption,
+} from "../../command-line/option-values.ts";
+import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
+import { withSimulation } from "../../service/simulation.ts";
+import { mayShowDashboard } from "../../terminal/dashboard.ts";
+import { mayColor } from "../../terminal/terminal.ts";
+import { explainPortInUse } from "./explain-port-in-use.ts";
+
+const DEFAULT_GRACE_MS = 10_000;
+
+/** `imgbatch serve`: the service, until it is told to stop or its disk fails (`STORAGE_FAILED`). */
+export async function run(context: CommandContext): Promise<CommandResult> {
+  const { cwd, global, options, output } = context;
+  const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
+  const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
+  const address = {
+    host: textOption(options, "host") ?? config.server.host,
+    port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? config.server.port,
+  };
+  const isLive = options.ui !== false && mayShowDashboard(context);
+  const level = choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "info";
+  const forPeople = Boolean(process.stderr.isTTY);
+  const log = createLog({ level, forPeople, write: (line) => process.stderr.write(line) });
+  if (!isLoopback(address.host)) {
+    output.warn(
+      `warning: ${address.host} can be reached from other machines, and this service speaks plain HTTP;`,
+    );
+    output.warn("warning: put a proxy with TLS in front of it, or API keys travel readable.");
+  }
+  const readyFile = textOption(options, "readyFile");
+  const isEphemeral = flagOption(options, "ephemeral");
+  const dataDirectory = isEphemeral
+    ? await makeEphemeralDirectory("serve")
+    : dataDirectoryOf(global.data, readEnvironment(), cwd);
+  try {
+    const start = { config, dataDirectory, address, workers: true, announceUrl: true };
+    const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
+      throw await explainPortInUse(error, address, cwd);
+    });
+    try {
+      await announce(service, { cwd, dataDirectory, readyFile });
+      const stop = AbortSignal.any([context.signal, service.failed]);
+      if (isLive) await showService(service, stop, mayColor(process.stdout, global.color));
+      else await aborted(stop);
+      if (isLive) sayStopping(service, graceMs);
+      log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
+    } finally {
+      // Whatever goes wrong above must not leave a service behind that nobody stops.
+      await service.close(service.failed.aborted ? 0 : graceMs);
+    }
+    if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
+    service.failed.throwIfAborted();
+  } finally {
+    if (isEphemeral) await rm(dataDirectory, { recursive: true, force: true });
+  }
+  return { exitCode: 0, json: null };
+}
+
+/** Rule: VIEW-1. */
+async function showService(service: Service, signal: AbortSignal, hasColor: boolean): Promise<void> {
+  const [{ loadDashboard }, { createDashboardSource }] = await Promise.all([
+    import("../../terminal/dashboard.ts"),
+    import("../../../service/dashboard-source.ts"),
+  ]);
+  const { showDashboard } = await loadDashboard();
+  const { stdin, stdout } = process;
+  await showDashboard(createDashboardSource(service.view), { stdin, stdout, signal, hasColor });
+}
+
+function sayStopping({ view }: Service, graceMs: number): void {
+  const { running } = view.queue();
+  if (running === 0) return;
+  const what = running === 1 ? "1 image is being made" : `${running} images are being made`;
+  const rest = "what is not done then goes on at the next start";
+  process.stderr.write(`stopping: ${what}, for at most ${formatDuration(graceMs)}; ${rest}\n`);
+}
+
+async function announce(
+  service: Service,
+  where: { cwd: string; dataDirectory: string; readyFile: string | undefined },
+): Promise<void> {
+  const { url, credentialsFile: credentials } = service;
+  const ready: ReadyFile = { url, pid: process.pid, data: where.dataDirectory, credentials };
+  const line = process.stdout.isTTY
+    ? `imgbatch is ready at ${url} (data: ${where.dataDirectory})`
+    : JSON.stringify({ event: "ready", url });
+  if (where.readyFile !== undefined) {
+    const path = resolve(where.cwd, where.readyFile);
+    await writeFileDurably(path, `${JSON.stringify(ready)}\n`).catch((cause: unknown) => {
+      const message = `--ready-file: ${path} cannot be written (${systemCodeOf(cause)}).`;
+      throw new ImgbatchError("USAGE", message, { cause });
+    });
+  }
+  process.stdout.write(`${line}\n`);
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    if (signal.aborted) done();
+    else signal.addEventListener("abort", () => done(), { once: true });
+  });
+}

@@ -1,0 +1,59 @@
+import { withCounts } from "../../../client/fill-counts.ts";
+import type { Batch } from "../../../client/wire/read-batch.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import type { Http } from "../../../http/http.ts";
+import { counted } from "../../../kernel/text.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { batchLine } from "../../result/batch-line.ts";
+import { exitCodeOf } from "../../result/error-document.ts";
+import { nextSteps } from "../../result/next-steps.ts";
+import { requireBatch } from "../../runs/get-batches.ts";
+import { requireReachable, resolveTargets } from "../../runs/targets.ts";
+import { withService } from "../../service/with-service.ts";
+
+/** `imgbatch status`: one look at each batch. One that is not there does not hide the others. */
+export const run: RunCommand = async (context) => {
+  const { output, signal } = context;
+  const targets = await resolveTargets(context);
+  for (const { argument, unsent } of targets) {
+    const were = unsent === 1 ? "was" : "were";
+    if (unsent > 0)
+      output.warn(`${counted(unsent, "batch", "batches")} of ${argument} ${were} not submitted yet`);
+  }
+  return withService(context, { workers: false }, async ({ http, ...service }) => {
+    requireReachable(targets, { http, ...service });
+    const batches: Batch[] = [];
+    const missing: ImgbatchError[] = [];
+    for (const id of targets.flatMap((target) => target.ids)) {
+      try {
+        batches.push(await looked(http, id, signal));
+      } catch (error) {
+        const isMissing = error instanceof ImgbatchError && error.code === "BATCH_IMAGE_NOT_FOUND";
+        if (!isMissing) throw error;
+        missing.push(error);
+      }
+    }
+    const [first] = missing;
+    if (first !== undefined && batches.length === 0) throw first;
+    for (const error of missing) output.note(`error: ${error.message}`);
+    return {
+      exitCode: first === undefined ? EXIT_CODES.ok.code : exitCodeOf(first),
+      json: {
+        batches: batches.map((batch) => batch.raw),
+        ...(first === undefined ? {} : { error: { code: first.code, message: first.message } }),
+      },
+      lines: batches.map(batchLine),
+      next: nextSteps(context.global, targets, batches),
+    };
+  });
+};
+
+/** Counts that the service does not say are worth a second question, but nothing to fail for. */
+async function looked(http: Http, id: string, signal: AbortSignal): Promise<Batch> {
+  const batch = await requireBatch(http, id, signal);
+  return withCounts(http, batch, signal).catch((error) => {
+    if (signal.aborted || !(error instanceof ImgbatchError)) throw error;
+    return batch;
+  });
+}

@@ -1,0 +1,11 @@
+import type { CommandSpec } from "../../command-line/command-spec.ts";
+import { askingOf, targets } from "../shared-options.ts";
+
+export const status: CommandSpec = {
+  name: "status",
+  summary: "one look at batches; never waits",
+  arguments: [targets],
+  examples: ["imgbatch status prompts-images", "imgbatch status imgbatch_… --json"],
+  exits: askingOf,
+  load: () => import("./run.ts"),
+};

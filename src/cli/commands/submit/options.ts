@@ -1,0 +1,104 @@
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
+import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
+import { type Allowance, parseAllowance } from "../../../runs/outcome/verdict.ts";
+import type { CommandContext } from "../../command-line/command-context.ts";
+import * as read from "../../command-line/option-values.ts";
+import { defaultRunDirectory } from "../../result/next-command.ts";
+
+/** The options of `submit`, checked. */
+export interface SubmitOptions {
+  model: string | null;
+  name: string | null;
+  parentId: string | null;
+  dir: string;
+  /** As it is shown: relative when it was given so. */
+  shownDir: string;
+  count: number;
+  mimeType: ImageMimeType;
+  metadata: Record<string, string> | null;
+  detach: boolean;
+  dryRun: boolean;
+  isNew: boolean;
+  keepZip: boolean;
+  explicitKey: string | null;
+  allowance: Allowance;
+  timeoutMs: number | undefined;
+  intervalMs: number | undefined;
+  maxCostMicroUsd: number | undefined;
+  unitCostMicroUsd: number | undefined;
+  cancelOnInterrupt: boolean;
+  /** As the service takes them by default, unless the caller says how large a batch may be. */
+  limits: Limits;
+}
+
+/** Throws `USAGE` for the first option that is not right. */
+export function readSubmitOptions({ options, arguments: files, cwd, global }: CommandContext): SubmitOptions {
+  if (files.filter((file) => file === "-").length > 1)
+    throw new ImgbatchError("USAGE", "Standard input can be read once only.");
+  if (files.includes("-") && global.apiKeyStdin) {
+    throw new ImgbatchError("USAGE", "Standard input is either the prompts or the key: use --api-key-file.");
+  }
+  const shownDir = read.textOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
+  if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
+  const isNew = read.flagOption(options, "new");
+  const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
+  if (isNew && explicitKey !== null)
+    throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
+  return {
+    model: read.textOption(options, "model") ?? null,
+    name: read.textOption(options, "name") ?? null,
+    parentId: read.textOption(options, "parent") ?? null,
+    dir: resolve(cwd, shownDir),
+    shownDir,
+    count:
+      read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    mimeType: read.choiceOption(options, "mimeType", "--mime-type", IMAGE_MIME_TYPES) ?? "image/png",
+    metadata: metadataOption(options),
+    detach: read.flagOption(options, "detach"),
+    dryRun: read.flagOption(options, "dryRun"),
+    isNew,
+    keepZip: read.flagOption(options, "zip"),
+    explicitKey,
+    allowance: allowanceOption(options) ?? { count: 0 },
+    timeoutMs: read.positiveDurationOption(options, "timeout", "--timeout"),
+    intervalMs: read.positiveDurationOption(options, "interval", "--interval"),
+    maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
+    unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
+    cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
+    limits: limitsOption(options),
+  };
+}
+
+const MOST_IN_A_BATCH = 10_000;
+
+function limitsOption(options: read.TypedOptions): Limits {
+  const most = read.wholeOption(options, "maxBatch", "--max-batch", { min: 1, max: MOST_IN_A_BATCH });
+  if (most === undefined) return DEFAULT_LIMITS;
+  return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
+}
+
+export function allowanceOption(options: read.TypedOptions): Allowance | undefined {
+  return read.readOption(
+    options,
+    "allowFailures",
+    "--allow-failures",
+    "write a number or a share such as 5%",
+    parseAllowance,
+  );
+}
+
+function metadataOption(options: read.TypedOptions): Record<string, string> | null {
+  const metadata = read.pairsOption(options, "metadata", "--metadata");
+  const pairs = Object.entries(metadata ?? {});
+  const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
+  const isRight = ([key, value]: [string, string]) =>
+    codePointLength(key) <= metadataKeyChars &&
+    codePointLength(value) <= metadataValueChars &&
+    !hasUnstorableText(key + value);
+  if (pairs.length <= metadataPairs && pairs.every(isRight)) return metadata;
+  const message = `--metadata: at most ${metadataPairs} pairs, names of at most ${metadataKeyChars} and values of at most ${metadataValueChars} characters.`;
+  throw new ImgbatchError("USAGE", message, { param: "--metadata" });
+}

@@ -1,0 +1,118 @@
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { wallClock } from "../../../kernel/clock.ts";
+import { withRunLock } from "../../../runs/directory/lock.ts";
+import {
+  type ChosenModel,
+  chooseModel,
+  requireReferencesFit,
+  usualReferences,
+} from "../../../runs/plan/choose-model.ts";
+import { type Plan, planRun } from "../../../runs/plan/plan.ts";
+import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
+import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
+import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
+import { leaveRun, type StartedRun, startRun } from "../../../runs/submit/start-run.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
+import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
+import { timeLimit } from "../../interruption/time-limit.ts";
+import { nextCommand } from "../../result/next-command.ts";
+import { finishRun } from "../../runs/finish-run.ts";
+import { type ConnectedService, withService } from "../../service/with-service.ts";
+import { createBudget, describeDryRun } from "./budget.ts";
+import { readSubmitOptions, type SubmitOptions } from "./options.ts";
+
+const ANEW = "the same command with --new makes all of it again";
+
+/** `imgbatch submit`: the whole job. Everything that can be wrong with the input is said before a service is needed. */
+export const run: RunCommand = async (context) => {
+  const options = readSubmitOptions(context);
+  const { cwd } = context;
+  const limit = timeLimit(context.signal, options.timeoutMs);
+  const { signal } = limit;
+  try {
+    const stdin = () => context.stdin(signal);
+    const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
+    const items = await readPromptFiles(sources, {
+      limits: options.limits,
+      defaultCount: options.count,
+      usualReferences: usualReferences(options.model),
+    });
+    const limited = { ...context, signal };
+    return await withService(limited, { workers: !options.dryRun }, (service) =>
+      stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
+        submit(inner, options, items, { service, submissions }),
+      ),
+    );
+  } finally {
+    limit.stop();
+  }
+};
+
+async function submit(
+  context: CommandContext,
+  options: SubmitOptions,
+  items: readonly PromptItem[],
+  { service, submissions }: { service: ConnectedService; submissions: Submissions },
+): Promise<CommandResult> {
+  const { signal, output: reporter } = context;
+  if (options.detach && service.kind === "own" && !options.dryRun) {
+    const message =
+      "--detach needs a service that outlives this command: start `imgbatch serve`, or set --base-url.";
+    throw new ImgbatchError("USAGE", message, { param: "--detach" });
+  }
+  const model = await chooseModel(service.http, options.model, signal);
+  requireReferencesFit(items, model);
+  const plan = planOf(options, model, items);
+  const budget = createBudget(options, model);
+  reporter.event({
+    event: "run_planned",
+    directory: options.shownDir,
+    model: model.id,
+    item_count: plan.items.length,
+    image_count: plan.chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0),
+    batch_count: plan.chunks.length,
+  });
+  if (options.dryRun) {
+    const result = await describeDryRun(plan, options, budget);
+    return { ...result, next: "the same command without --dry-run" };
+  }
+  const { dir, shownDir, keepZip, allowance, intervalMs } = options;
+  const keys = { explicit: options.explicitKey, isNew: options.isNew };
+  const { approve } = budget;
+  const clock = wallClock;
+  return withRunLock(dir, { clock, signal }, async () => {
+    const run = { plan, dir, service, keys, clock, reporter, signal, submissions, approve };
+    const started = await startRun(run);
+    if (options.detach) {
+      await leaveRun(dir, started.state);
+      return describeDetached(context, options, started);
+    }
+    return finishRun(context, service, { ...started, dir, shownDir, keepZip, allowance, intervalMs });
+  });
+}
+
+function planOf(options: SubmitOptions, model: ChosenModel, items: readonly PromptItem[]): Plan {
+  const { name, parentId, mimeType, metadata, limits } = options;
+  return planRun({ model: model.id, name, parentId, mimeType, metadata, items }, limits);
+}
+
+function describeDetached(
+  context: CommandContext,
+  options: SubmitOptions,
+  started: StartedRun,
+): CommandResult {
+  const { batches, replayed } = started;
+  context.output.settle();
+  return {
+    exitCode: EXIT_CODES.ok.code,
+    json: {
+      directory: options.shownDir,
+      detached: true,
+      replayed,
+      batches: batches.map((batch) => batch.raw),
+    },
+    lines: batches.map((batch) => batch.id),
+    next: nextCommand(context.global, "wait", options.shownDir),
+  };
+}

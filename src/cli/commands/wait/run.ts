@@ -1,0 +1,56 @@
+import { allWithCounts } from "../../../client/fill-counts.ts";
+import { wallClock } from "../../../kernel/clock.ts";
+import { retryIds } from "../../../runs/directory/run-state.ts";
+import { awaitBatches } from "../../../runs/wait/await-batches.ts";
+import type { RunCommand } from "../../command-line/command-context.ts";
+import { positiveDurationOption } from "../../command-line/option-values.ts";
+import { explainStop } from "../../interruption/stop-reason.ts";
+import { timeLimit } from "../../interruption/time-limit.ts";
+import { trackEnded } from "../../interruption/track-ended.ts";
+import { describeEnd } from "../../result/batch-summary.ts";
+import { requireOutputs } from "../../result/judge-batches.ts";
+import { requireBatches } from "../../runs/get-batches.ts";
+import { pollInterval } from "../../runs/poll-interval.ts";
+import { recordAll, requireReachable, requireSubmitted, resolveTargets } from "../../runs/targets.ts";
+import { withService } from "../../service/with-service.ts";
+
+/** `imgbatch wait`: until every batch has ended. */
+export const run: RunCommand = async (context) => {
+  const { options } = context;
+  const { output, hasEnded } = trackEnded(context.output);
+  const interval = positiveDurationOption(options, "interval", "--interval");
+  const limit = timeLimit(context.signal, positiveDurationOption(options, "timeout", "--timeout"));
+  const targets = await resolveTargets(context);
+  requireSubmitted(targets, context.global);
+  const ids = targets.flatMap((target) => target.ids);
+  let going = ids;
+  const { signal } = limit;
+  try {
+    return await withService({ ...context, signal }, { workers: true }, async (service) => {
+      requireReachable(targets, service);
+      try {
+        const found = await requireBatches(service.http, ids, signal);
+        going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
+        const ended = await awaitBatches(found, {
+          service,
+          clock: wallClock,
+          random: Math.random,
+          intervalMs: pollInterval(interval, service, output),
+          signal,
+          reporter: output,
+          retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
+        });
+        const batches = await allWithCounts(service.http, ended, signal);
+        await recordAll(targets, batches);
+        output.settle();
+        requireOutputs(batches);
+        return describeEnd(context, targets, batches);
+      } catch (error) {
+        const left = going.filter((id) => !hasEnded(id));
+        throw explainStop(error, service.kind, left.length > 0 ? left : ids);
+      }
+    });
+  } finally {
+    limit.stop();
+  }
+};

@@ -1,0 +1,35 @@
+import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import { hasChanged } from "../../../runs/wait/await-batches.ts";
+import { batchLine } from "../../result/batch-line.ts";
+import type { WatchView } from "./watch-batches.ts";
+
+/** A change of a batch is told at most this often, an unchanged one as a sign of life. */
+const CHANGE_MS = 10_000;
+const HEARTBEAT_MS = 60_000;
+
+/**
+ * A line for each batch when it has changed; its end is told at once.
+ * Rule: CLI-29.
+ */
+export function createPlainView(say: (line: string) => void, clock: Clock): WatchView {
+  const told = new Map<string, { batch: Batch; atMs: number }>();
+  return {
+    show: (batches) => {
+      const nowMs = clock.nowMs();
+      for (const batch of batches) {
+        const last = told.get(batch.id);
+        if (last !== undefined && nowMs - last.atMs < pauseAfter(last.batch, batch)) continue;
+        told.set(batch.id, { batch, atMs: nowMs });
+        say(batchLine(batch));
+      }
+    },
+    close: () => {},
+  };
+}
+
+function pauseAfter(before: Batch, now: Batch): number {
+  if (before.isDone) return Number.POSITIVE_INFINITY;
+  if (now.isDone) return 0;
+  return hasChanged(before, now) ? CHANGE_MS : HEARTBEAT_MS;
+}

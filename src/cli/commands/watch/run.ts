@@ -1,0 +1,99 @@
+import { listBatches } from "../../../client/batches/list.ts";
+import { allWithCounts } from "../../../client/fill-counts.ts";
+import type { Batch } from "../../../client/wire/read-batch.ts";
+import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { BATCH_STATUSES, isTerminal } from "../../../contract/statuses.ts";
+import { wallClock } from "../../../kernel/clock.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
+import { positiveDurationOption } from "../../command-line/option-values.ts";
+import { explainStop } from "../../interruption/stop-reason.ts";
+import { timeLimit } from "../../interruption/time-limit.ts";
+import { describeEnd } from "../../result/batch-summary.ts";
+import { requireOutputs } from "../../result/judge-batches.ts";
+import { nextCommand } from "../../result/next-command.ts";
+import { requireBatches } from "../../runs/get-batches.ts";
+import { pollInterval } from "../../runs/poll-interval.ts";
+import {
+  recordAll,
+  requireReachable,
+  requireSubmitted,
+  resolveTargets,
+  type Target,
+} from "../../runs/targets.ts";
+import { type ConnectedService, withService } from "../../service/with-service.ts";
+import { mayShowDashboard } from "../../terminal/dashboard.ts";
+import { createPlainView } from "./plain-view.ts";
+import { watchBatches } from "./watch-batches.ts";
+import { watchLive } from "./watch-live.ts";
+
+/** `imgbatch watch`: `wait` for those who look on; without arguments, everything of the key that still runs. */
+export const run: RunCommand = async (context) => {
+  const { options, results } = context;
+  const interval = positiveDurationOption(options, "interval", "--interval");
+  const limit = timeLimit(context.signal, positiveDurationOption(options, "timeout", "--timeout"));
+  const targets = await resolveTargets(context);
+  requireSubmitted(targets, context.global);
+  // Nobody looks on any more: then there is nothing to do.
+  const signal = AbortSignal.any([limit.signal, results.closed]);
+  try {
+    return await withService({ ...context, signal }, { workers: true }, (service) =>
+      watch({ ...context, signal }, targets, service, pollInterval(interval, service, context.output)),
+    );
+  } catch (error) {
+    if (results.closed.aborted && !limit.signal.aborted) return { exitCode: EXIT_CODES.ok.code, json: {} };
+    throw error;
+  } finally {
+    limit.stop();
+  }
+};
+
+async function watch(
+  context: CommandContext,
+  named: readonly Target[],
+  service: ConnectedService,
+  intervalMs: number | undefined,
+): Promise<CommandResult> {
+  const { signal, output, results, global } = context;
+  requireReachable(named, service);
+  const isNamed = context.arguments.length > 0;
+  const ids = named.flatMap((target) => target.ids);
+  const found = isNamed
+    ? await requireBatches(service.http, ids, signal)
+    : await listRunning(service, signal);
+  if (found.length === 0) {
+    output.note("nothing is running");
+    const next = `${nextCommand(global, "list")} (has what has ended)`;
+    return { exitCode: EXIT_CODES.ok.code, json: { batches: [] }, next };
+  }
+  const targets = isNamed
+    ? named
+    : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));
+  const say = global.json || global.events === "-" ? output.note : results.line;
+  const plain = createPlainView(global.progress === "none" ? () => {} : say, wallClock);
+  try {
+    const options = { service, clock: wallClock, intervalMs, output };
+    const ended = mayShowDashboard(context)
+      ? await watchLive(context, found, targets, options)
+      : await watchBatches(found, { ...options, signal, view: plain });
+    const batches = await allWithCounts(service.http, ended, signal);
+    await recordAll(targets, batches);
+    if (isNamed) requireOutputs(batches);
+    const end = describeEnd(context, targets, batches);
+    // The lines have been said.
+    return { ...end, lines: [] };
+  } catch (error) {
+    throw explainStop(
+      error,
+      service.kind,
+      found.map((batch) => batch.id),
+    );
+  }
+}
+
+async function listRunning({ http }: ConnectedService, signal: AbortSignal): Promise<Batch[]> {
+  const found = new Map<string, Batch>();
+  for (const status of BATCH_STATUSES.filter((each) => !isTerminal(each)))
+    for (const batch of (await listBatches(http, { status }, null, signal)).batches)
+      found.set(batch.id, batch);
+  return [...found.values()];
+}

@@ -1,0 +1,72 @@
+import { setMaxListeners } from "node:events";
+import { pollUntilDone } from "../../../client/poll.ts";
+import { PollLimiter } from "../../../client/poll-limiter.ts";
+import type { Batch } from "../../../client/wire/read-batch.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import type { RunService } from "../../../runs/directory/service-identity.ts";
+import { hasChanged, progressEvent } from "../../../runs/wait/await-batches.ts";
+import type { Output } from "../../command-line/command-context.ts";
+
+/** Shows batches while they run. There may be several kinds: lines for a log, a picture for a terminal. */
+export interface WatchView {
+  /** Called after each look at any of the batches, with all of them. */
+  show(batches: readonly Batch[]): void;
+  /** The end: every batch has ended, or the command was stopped. */
+  close(): void;
+}
+
+export interface WatchOptions {
+  service: RunService;
+  clock: Clock;
+  intervalMs: number | undefined;
+  signal: AbortSignal;
+  view: WatchView;
+  output: Output;
+}
+
+/** Looks at all batches side by side until every one has ended, and answers them as they ended. */
+export async function watchBatches(batches: readonly Batch[], options: WatchOptions): Promise<Batch[]> {
+  const { service, clock, intervalMs, view, output } = options;
+  const { http, isLocal, isBorrowed } = service;
+  const states = [...batches];
+  // One that fails ends the looks at the others too.
+  const failed = new AbortController();
+  const signal = AbortSignal.any([options.signal, failed.signal]);
+  // Each batch has a listener or two, and there may be very many.
+  setMaxListeners(0, signal);
+  view.show(states);
+  const isOne = batches.filter((batch) => !batch.isDone).length < 2;
+  const turns = isOne ? {} : { turns: new PollLimiter(clock, intervalMs === undefined ? undefined : 0) };
+  const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
+    if (batch.isDone) return batch;
+    try {
+      return await pollUntilDone(batch.id, {
+        http,
+        isLocal,
+        isBorrowed,
+        clock,
+        intervalMs,
+        signal,
+        ...turns,
+        random: Math.random,
+        onLook: (look) => {
+          if (hasChanged(states[index], look)) output.event(progressEvent(look));
+          states[index] = look;
+          view.show(states);
+        },
+        onFailure: ({ code, message }, delay_ms) => {
+          output.event({ event: "retry", code, message, delay_ms });
+          output.detail(message);
+        },
+      });
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  };
+  try {
+    return await Promise.all(batches.map(watchOne));
+  } finally {
+    view.close();
+  }
+}

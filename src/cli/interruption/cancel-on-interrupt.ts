@@ -1,0 +1,151 @@
+import { cancelBatch } from "../../client/batches/cancel-delete.ts";
+import { deadline } from "../../client/poll.ts";
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { describeOpen, newSubmissions, type Submissions } from "../../runs/submit/pending-submissions.ts";
+import type { CommandContext } from "../command-line/command-context.ts";
+import { describeCancel } from "../result/describe-cancel.ts";
+import { nextCommand } from "../result/next-command.ts";
+import type { ConnectedService } from "../service/with-service.ts";
+import { explainStop, stopReason } from "./stop-reason.ts";
+import { trackEnded } from "./track-ended.ts";
+
+/** How long a cancellation may take when somebody waits for the command to end. */
+const CANCEL_TIMEOUT_MS = 20_000;
+/** How long the answers of creates under way are waited for, so that what they make can be cancelled. */
+const ANSWER_TIMEOUT_MS = 10_000;
+
+const AGAIN =
+  "run the same command again: it finds by its key whatever was made, goes on with it, and nothing is paid twice";
+
+export interface StopOptions {
+  cancelOnInterrupt: boolean;
+  /** What makes all that was cancelled again. */
+  anew: string;
+  /** That also brings what was finished here. Default false. */
+  fetches?: boolean;
+}
+
+/**
+ * Does work that makes batches. When it is stopped, the error says what becomes of them, also of those whose outcome is
+ * not known; with `cancelOnInterrupt` an interruption cancels them first, when those under way have been answered.
+ * Rules: CLI-10, CLI-11, CLI-34.
+ */
+export async function stoppable<T>(
+  context: CommandContext,
+  service: ConnectedService,
+  options: StopOptions,
+  work: (context: CommandContext, submissions: Submissions) => Promise<T>,
+): Promise<T> {
+  const answers = waitForAnswers(context, options.cancelOnInterrupt);
+  const { submissions } = answers;
+  const { output, hasEnded } = trackEnded(context.output);
+  try {
+    return await work({ ...context, output }, submissions);
+  } catch (error) {
+    output.settle();
+    const known = [...submissions.known.values()];
+    const going = known.filter(({ id, isDone }) => !isDone && !hasEnded(id)).map(({ id }) => id);
+    const stop = stopOf(context.signal, error);
+    if (stop === null) throw error;
+    if (options.cancelOnInterrupt && stop.code !== "TIMEOUT" && going.length > 0)
+      throw await cancelled(context, service, { submissions, going, stop, options });
+    throw explain(stop, service.kind, submissions, going);
+  } finally {
+    answers.stop();
+  }
+}
+
+/** Why the work ended before its end; null when it was not stopped. What went wrong only after an interruption counts less. */
+function stopOf({ reason }: AbortSignal, error: unknown): ImgbatchError | null {
+  const stop = reason instanceof ImgbatchError && reason.code !== "TIMEOUT" ? reason : error;
+  return stop instanceof ImgbatchError && stopReason(stop) !== null ? stop : null;
+}
+
+/** The creates of a command: an interruption that is to cancel them gives them a time for their answers. */
+function waitForAnswers(
+  { signal, output }: CommandContext,
+  cancelOnInterrupt: boolean,
+): { submissions: Submissions; stop: () => void } {
+  const controller = new AbortController();
+  const submissions = newSubmissions(controller.signal);
+  let timer: NodeJS.Timeout | undefined;
+  const end = () => controller.abort(signal.reason);
+  const onStop = () => {
+    const stop = stopOf(signal, signal.reason);
+    const isInterruption = stop !== null && stop.code !== "TIMEOUT";
+    if (!cancelOnInterrupt || !isInterruption || submissions.open.size === 0) return end();
+    output.note("interrupted: waiting for the answer of what was sent (once more to leave at once)");
+    timer = setTimeout(end, ANSWER_TIMEOUT_MS);
+  };
+  if (signal.aborted) onStop();
+  signal.addEventListener("abort", onStop, { once: true });
+  const stop = () => {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onStop);
+  };
+  return { submissions, stop };
+}
+
+/** Says of a stop what becomes of the batches that are known, and of those that may exist. */
+function explain(
+  stop: ImgbatchError,
+  kind: ConnectedService["kind"],
+  submissions: Submissions,
+  going: readonly string[],
+): Error {
+  const open = describeOpen(submissions);
+  const why = stopReason(stop) ?? stop.message;
+  if (open !== null) {
+    const known = going.length === 0 ? why : explainStop(stop, kind, going).message.replace(/\.$/, "");
+    return new ImgbatchError(stop.code, `${known}; ${open}.`, { advice: AGAIN });
+  }
+  if (going.length > 0 || stop.code !== "TIMEOUT") return explainStop(stop, kind, going);
+  const [message, advice] =
+    submissions.known.size === 0
+      ? [
+          "the service has not answered with a batch yet",
+          "run the same command again with more time in --timeout: nothing is paid twice",
+        ]
+      : [
+          "the batches have ended, and not all of their images are here",
+          "run the same command again: it fetches what is missing",
+        ];
+  return new ImgbatchError("TIMEOUT", `${why}; ${message}.`, { advice });
+}
+
+async function cancelled(
+  { output, global }: CommandContext,
+  { http }: ConnectedService,
+  run: { submissions: Submissions; going: readonly string[]; stop: ImgbatchError; options: StopOptions },
+): Promise<ImgbatchError> {
+  const { submissions, going, stop, options } = run;
+  const open = describeOpen(submissions);
+  const doubt = open === null ? "" : `; ${open}`;
+  const commands = (name: string, ids: readonly string[]) =>
+    ids.map((id) => nextCommand(global, name, id)).join("; ");
+  output.note("interrupted: cancelling (once more to leave at once)");
+  const limit = deadline(systemClock, CANCEL_TIMEOUT_MS);
+  const made: Batch[] = [...submissions.known.values()].filter(({ id }) => !going.includes(id));
+  try {
+    for (const id of going) {
+      const batch = await cancelBatch(http, id, limit.signal);
+      output.note(describeCancel(batch));
+      made.push(batch);
+    }
+    const some = made.filter(({ successCount }) => successCount > 0).map(({ id }) => id);
+    const fetching = `${commands("download", some)} (fetches what was finished)`;
+    const rest = some.length > 0 && options.fetches !== true ? fetching : options.anew;
+    const advice = open === null ? rest : AGAIN;
+    return new ImgbatchError(stop.code, `Interrupted; cancelled ${going.join(", ")}${doubt}.`, { advice });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    const message = `Interrupted, but not cancelled: ${why}${open === null ? "" : ` And ${open}.`}`;
+    const left = going.filter((id) => !made.some((batch) => batch.id === id));
+    const again = open === null ? "" : `; then ${AGAIN}`;
+    return new ImgbatchError(stop.code, message, { advice: `${commands("cancel", left)}${again}` });
+  } finally {
+    limit.stop();
+  }
+}

@@ -1,0 +1,17 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { formatUsd } from "../../kernel/money.ts";
+
+/** A batch in a line: id, status, counts, cost, name, separated by tabs' worth of spaces for eyes and `cut` alike. */
+export function batchLine(batch: Batch): string {
+  const cost = batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
+  const fields = [
+    batch.id,
+    batch.status,
+    `${batch.hasCounts ? batch.successCount : "?"}/${batch.itemCount ?? "?"} images`,
+    `${batch.hasCounts ? batch.failCount : "?"} failed`,
+    cost === null ? "" : `${batch.actualCostMicroUsd === null ? "about " : ""}${formatUsd(cost)}`,
+    batch.name ?? "",
+    batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,
+  ];
+  return fields.filter((field) => field !== "").join("  ");
+}

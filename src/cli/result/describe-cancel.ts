@@ -1,0 +1,25 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { formatUsd, numberToMicros } from "../../kernel/money.ts";
+
+/** What a cancelled batch still costs and what came back, in a sentence. Amounts that the service does not say are left out. */
+export function describeCancel(batch: Batch): string {
+  const { id, successCount, itemCount, failCount } = batch;
+  if (batch.status !== "cancelled") return `${id} had already ended (${batch.status}); nothing was cancelled`;
+  const total = itemCount ?? successCount + failCount;
+  const released = releasedMicroUsd(batch);
+  const billed = batch.actualCostMicroUsd;
+  const parts = [
+    `${id} cancelled`,
+    `${successCount} of ${total} images were finished and stay${billed === null ? "" : `, billed ${formatUsd(billed)}`}`,
+    ...(released === null ? [] : [`${formatUsd(released)} released`]),
+  ];
+  return parts.join("; ");
+}
+
+/** The part of the hold that went back; null when the service does not say what was held or billed. */
+export function releasedMicroUsd({ raw, actualCostMicroUsd }: Batch): number | null {
+  const held = raw.hold_amount;
+  if (typeof held !== "number" || actualCostMicroUsd === null) return null;
+  const heldMicroUsd = numberToMicros(held);
+  return Number.isSafeInteger(heldMicroUsd) ? Math.max(0, heldMicroUsd - actualCostMicroUsd) : null;
+}

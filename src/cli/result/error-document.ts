@@ -1,0 +1,95 @@
+import { isDatabaseDamage } from "../../contract/data-directory.ts";
+import { errorEntry, ImgbatchError, SERVICE_ERRORS } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { hideApiKeys, safeLine } from "../../kernel/api-keys.ts";
+import type { CommandResult } from "../command-line/command-context.ts";
+import { adviceFor, type Typed } from "./advice.ts";
+
+/** Anything that was thrown, as an error of the catalogue. */
+export function toImgbatchError(thrown: unknown): ImgbatchError {
+  const isOurs = thrown instanceof ImgbatchError;
+  if (isOurs && thrown.code === "STORAGE_FAILED") return thrown;
+  const cause = isOurs ? thrown.cause : thrown;
+  if (isDatabaseDamage(cause)) {
+    const message = `The database is damaged: ${messageOf(cause)}. Put a backup of the data directory in place.`;
+    return new ImgbatchError("STORAGE_FAILED", message, { cause });
+  }
+  if (isOurs) return thrown;
+  const message = messageOf(thrown);
+  return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
+}
+
+const messageOf = (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown));
+
+export function exitCodeOf(error: ImgbatchError): number {
+  return EXIT_CODES[errorEntry(error.code).exit].code;
+}
+
+/**
+ * The one document of `--json` when a command failed. It shows no API key, whatever was said.
+ * Rules: CLI-2, SECRET-6.
+ */
+export function errorDocument(error: ImgbatchError): object {
+  const { code, message, param, requestId, details } = error;
+  return {
+    ok: false,
+    error: {
+      code,
+      message: hideApiKeys(message),
+      ...(param === undefined ? {} : { param: hideApiKeys(param) }),
+      ...(requestId === undefined ? {} : { request_id: hideApiKeys(requestId) }),
+      ...(details === undefined ? {} : { details: details.map(hideApiKeys) }),
+    },
+    exit_code: exitCodeOf(error),
+  };
+}
+
+/** The one document of `--json` when a command came to its end. Lists stay lists, as their commands promise. */
+export function resultDocument({ json, exitCode }: CommandResult): unknown {
+  if (typeof json !== "object" || json === null || Array.isArray(json)) return json;
+  return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
+}
+
+/**
+ * An error for people, on stderr, with the service's code and request id; the last line says what to do, unless nothing
+ * but errors is wanted. Text of others cannot move the cursor, and no line shows an API key.
+ * Rules: SECRET-6, CLI-1, CLI-36.
+ */
+export function errorLines(
+  error: ImgbatchError,
+  options: { verbose: boolean; quiet: boolean; red: (text: string) => string; typed: Typed },
+): string[] {
+  const { verbose, quiet, red, typed } = options;
+  const { message, details = [] } = error;
+  return [
+    `${red("error:")} ${safeLine(message)}`,
+    ...details.filter((line) => !message.includes(line)).map((line) => `  ${safeLine(line)}`),
+    ...(error.code === "INTERNAL" ? stackLines(error) : verbose ? causeLines(error) : []),
+    ...originLines(error),
+    ...(quiet ? [] : [`next: ${safeLine(adviceFor(error, typed))}`]),
+  ];
+}
+
+/** What to quote in a report to whoever runs the service. */
+export function originLines({ code, requestId }: ImgbatchError): string[] {
+  const isTheirs = Object.hasOwn(SERVICE_ERRORS, code) || code.startsWith("HTTP_") || requestId !== undefined;
+  if (!isTheirs) return [];
+  return [`code: ${code}${requestId === undefined ? "" : `, request id: ${safeLine(requestId)}`}`];
+}
+
+function stackLines(error: ImgbatchError): string[] {
+  const { stack } = error.cause instanceof Error ? error.cause : error;
+  return (stack ?? "").split("\n").slice(1).map(safeLine);
+}
+
+const DEEPEST = 4;
+
+/** What lies behind an error, one line each. */
+function causeLines(error: ImgbatchError): string[] {
+  const lines: string[] = [];
+  let { cause } = error;
+  for (let depth = 0; cause instanceof Error && depth < DEEPEST; depth++, cause = cause.cause)
+    if (cause.message !== "" && !error.message.includes(cause.message))
+      lines.push(`  because: ${safeLine(cause.message)}`);
+  return lines;
+}

@@ -1,0 +1,70 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
+import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { lastRound } from "../../runs/directory/run-state.ts";
+import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
+import type { Target } from "../runs/targets.ts";
+
+/** An exit code, and the error that the JSON document carries when it is not 0. */
+export interface Judgement {
+  exitCode: number;
+  error: { code: ErrorCode; message: string } | null;
+}
+
+/** What ended batches mean for the process. */
+export function judgeBatches(counts: Counts, batches: readonly Batch[], allowance?: Allowance): Judgement {
+  const name = verdict(
+    counts,
+    batches.map((batch) => batch.status),
+    allowance,
+  );
+  const exitCode = EXIT_CODES[name].code;
+  if (name === "ok") return { exitCode, error: null };
+  const code = name === "noImages" ? "NO_IMAGES" : "ITEMS_FAILED";
+  const message = [`${counts.failed} of ${counts.total} images failed`, ...batchProblems(batches)].join("; ");
+  return { exitCode, error: { code, message } };
+}
+
+/** What went wrong with batches as a whole. */
+export function batchProblems(batches: readonly Batch[]): string[] {
+  return batches.flatMap(({ id, status, error }) => {
+    if (status !== "failed" && status !== "cancelled") return [];
+    const reason = error === null ? "" : ` (${error.code}: ${error.message})`;
+    return [`${id} ${status === "failed" ? "failed" : "was cancelled"}${reason}`];
+  });
+}
+
+/** The batches of some targets, as they ended. */
+export interface EndedBatches {
+  counts: Counts;
+  /** The ones that decide: of a run that was retried, those of its last retry. */
+  deciding: Batch[];
+}
+
+/** What the batches themselves count. An image that was retried counts once. */
+export function countTargets(targets: readonly Target[], batches: readonly Batch[]): EndedBatches {
+  const retries = new Set<string | null>();
+  const superseded = new Set<string | null>();
+  for (const { run } of targets) {
+    if (run === null) continue;
+    const last = lastRound(run.state);
+    for (const { id, round } of run.state.batches) {
+      if (round > 0) retries.add(id);
+      if (round < last) superseded.add(id);
+    }
+  }
+  const sum = (value: (batch: Batch) => number) => batches.reduce((total, batch) => total + value(batch), 0);
+  const success = sum((batch) => batch.successCount);
+  const total = sum((batch) =>
+    retries.has(batch.id) ? 0 : (batch.itemCount ?? batch.successCount + batch.failCount),
+  );
+  const counts = { total, success, failed: total - success };
+  return { counts, deciding: batches.filter((batch) => !superseded.has(batch.id)) };
+}
+
+/** Throws `BATCH_IMAGE_OUTPUT_DELETED` when images of a batch are gone. */
+export function requireOutputs(batches: readonly Batch[]): void {
+  const gone = batches.find((batch) => batch.status === "output_deleted");
+  if (gone !== undefined)
+    throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${gone.id} were deleted.`);
+}

@@ -1,0 +1,60 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { lastRound, type RunState } from "../../runs/directory/run-state.ts";
+import { nextCommand, type Whereabouts } from "./next-command.ts";
+
+/** What an `<id|dir>` argument stands for, as far as the next step depends on it. */
+export interface Subject {
+  /** As it was typed. */
+  argument: string;
+  ids: readonly string[];
+  /** Batches of the run that were not submitted. */
+  unsent: number;
+  run: { state: RunState } | null;
+}
+
+/** More commands than these are no help. */
+const MOST_COMMANDS = 5;
+
+/**
+ * What to type next about some batches or runs, by how they stand: finish submitting, wait, fetch, or ask what went
+ * wrong. Null when nothing is left to do.
+ * Rule: CLI-1.
+ */
+export function nextSteps(
+  where: Whereabouts,
+  targets: readonly Subject[],
+  batches: readonly Batch[],
+): string | null {
+  const known = new Map(batches.map((batch) => [batch.id, batch]));
+  const steps = targets.map(({ argument, ids }) => {
+    const own = ids.flatMap((id) => known.get(id) ?? []);
+    return { argument, step: stepOf(own) };
+  });
+  const unfinished = targets.find(({ unsent }) => unsent > 0);
+  if (unfinished !== undefined) return finishing(where, unfinished);
+  const waiting = steps.filter(({ step }) => step === "wait");
+  if (waiting.length > 0) return nextCommand(where, "wait", ...waiting.map(({ argument }) => argument));
+  const loads = steps.filter(({ step }) => step === "download");
+  if (loads.length > 0) {
+    const commands = loads.map(({ argument }) => nextCommand(where, "download", argument));
+    return [...commands.slice(0, MOST_COMMANDS), ...(commands.length > MOST_COMMANDS ? ["…"] : [])].join(
+      "; ",
+    );
+  }
+  const empty = steps.find(({ step }) => step === "items");
+  return empty === undefined ? null : `${nextCommand(where, "items", empty.argument)} (says why)`;
+}
+
+function stepOf(batches: readonly Batch[]): "wait" | "download" | "items" | null {
+  if (batches.some((batch) => !batch.isDone)) return "wait";
+  const there = batches.filter((batch) => batch.status !== "output_deleted");
+  if (there.some((batch) => batch.successCount > 0 || !batch.hasCounts)) return "download";
+  return there.length > 0 ? "items" : null;
+}
+
+/** How to go on with a run whose submission was not finished. */
+export function finishing(where: Whereabouts, { argument, run }: Pick<Subject, "argument" | "run">): string {
+  return run !== null && lastRound(run.state) > 0
+    ? nextCommand(where, "retry", argument)
+    : `run the submit command of ${argument} again: nothing is paid twice`;
+}

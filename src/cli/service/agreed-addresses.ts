@@ -1,0 +1,37 @@
+import { mkdir, readFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { z } from "zod";
+import { agreementsFile } from "../../config/load.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+
+const agreedSchema = z.array(z.string());
+
+/**
+ * Throws `API_KEY_REQUIRED` unless the user has agreed that keys go to this base URL. For one that nothing but the
+ * configuration file of the working directory names: whoever wrote that file may be a stranger.
+ */
+export async function requireAgreed(baseUrl: string): Promise<void> {
+  if ((await readAgreed()).includes(baseUrl)) return;
+  const message = `No API key is sent to ${baseUrl}: only the imgbatch.config.json of this directory names it.`;
+  const advice = `if you know this address, agree to it once: imgbatch doctor --base-url ${baseUrl} (in CI: set IMGBATCH_BASE_URL=${baseUrl})`;
+  throw new ImgbatchError("API_KEY_REQUIRED", message, { advice });
+}
+
+/** Keeps for this user that keys may go to a base URL. Returns the path of the file. Throws what the disk throws. */
+export async function agreeTo(baseUrl: string): Promise<string> {
+  const path = agreementsFile();
+  const agreed = new Set([...(await readAgreed()), baseUrl]);
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await writeFileDurably(path, `${JSON.stringify([...agreed], null, 2)}\n`, { mode: 0o600 });
+  return path;
+}
+
+/** A file that is missing or damaged agrees to nothing. */
+async function readAgreed(): Promise<string[]> {
+  try {
+    return agreedSchema.parse(JSON.parse(await readFile(agreementsFile(), "utf8")));
+  } catch {
+    return [];
+  }
+}

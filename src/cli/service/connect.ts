@@ -1,0 +1,122 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { dataDirectoryOf, loadConfig } from "../../config/load.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { type Environment, readEnvironment } from "../../environment.ts";
+import { isLoopback } from "../../kernel/loopback.ts";
+import type { GlobalOptions, Output } from "../command-line/command-context.ts";
+import { readAll, type Terminal } from "../terminal/terminal.ts";
+import { requireAgreed } from "./agreed-addresses.ts";
+import type { ServiceConnection } from "./connection.ts";
+import { connectEmbedded } from "./embedded.ts";
+import { findRunning } from "./running-service.ts";
+
+/** What connecting works with. An abort of the signal ends it. */
+interface Surroundings extends Pick<Terminal, "stdin"> {
+  output: Output;
+  signal: AbortSignal;
+}
+
+/**
+ * Finds the service that commands talk to: the base URL of the flag, the environment or the configuration file; else
+ * the embedded one. Throws `API_KEY_REQUIRED` when a service is named and no key is, or when only the configuration file of
+ * the working directory names it and the user has not agreed to it.
+ */
+export async function connect(
+  global: GlobalOptions,
+  needs: { workers: boolean },
+  { output, signal, stdin }: Surroundings,
+): Promise<ServiceConnection> {
+  const cwd = process.cwd();
+  const environment = readEnvironment();
+  const config = loadConfig({ file: global.config, cwd });
+  const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
+  const chosen = global.baseUrl ?? environment.baseUrl;
+  const named = chosen ?? config.baseUrl;
+  if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
+
+  const baseUrl = checkedUrl(named);
+  const running = await findRunning(dataDirectory);
+  const own = running?.url === baseUrl ? running : null;
+  if (own === null && chosen === undefined && global.config === undefined) await requireAgreed(baseUrl);
+  return {
+    baseUrl,
+    apiKey: own?.apiKey ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
+    ...(own === null ? {} : { confirm: own.confirm }),
+    kind: "remote",
+    isLocal: isLoopback(new URL(baseUrl).hostname),
+    close: async () => {},
+  };
+}
+
+/** A base URL without a slash at its end. What is refused is shown only without the parts that can hold a password or a key. */
+export function checkedUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
+  if (!url || !isHttp || `${url.username}${url.password}${url.search}${url.hash}` !== "") {
+    const shown = /[@?#]/.test(text) ? "what was given" : JSON.stringify(text);
+    const extra = url && isHttp ? ", without user, password, query or fragment" : "";
+    throw new ImgbatchError(
+      "USAGE",
+      `base URL: ${shown} is not like https://host or https://host/path${extra}`,
+    );
+  }
+  return url.href.replace(/\/+$/, "");
+}
+
+type Input = Pick<Surroundings, "stdin" | "signal">;
+
+async function readApiKey(
+  global: GlobalOptions,
+  environment: Environment,
+  cwd: string,
+  input: Input,
+): Promise<string> {
+  const key = await givenApiKey(global, environment, cwd, input);
+  if (key === undefined) {
+    const message = "No API key: set IMGBATCH_API_KEY, or use --api-key-file or --api-key-stdin.";
+    throw new ImgbatchError("API_KEY_REQUIRED", message);
+  }
+  if (key === "") throw new ImgbatchError("API_KEY_REQUIRED", `No API key: ${sourceOf(global)} is empty.`);
+  // A key that cannot stand in a header would make fetch throw an error that shows it.
+  if (!/^[\x21-\x7e]+$/.test(key)) {
+    throw new ImgbatchError("INVALID_API_KEY", "The API key holds characters that no key has.");
+  }
+  return key;
+}
+
+async function givenApiKey(
+  global: GlobalOptions,
+  environment: Environment,
+  cwd: string,
+  input: Input,
+): Promise<string | undefined> {
+  if (global.apiKeyFile !== undefined) {
+    try {
+      return (await readFile(resolve(cwd, global.apiKeyFile), "utf8")).trim();
+    } catch (error) {
+      throw new ImgbatchError("USAGE", `--api-key-file: ${global.apiKeyFile} cannot be read`, {
+        cause: error,
+      });
+    }
+  }
+  if (global.apiKeyStdin) return readPipedKey(input);
+  return environment.apiKey;
+}
+
+/**
+ * Never from a terminal, which would show the key to whoever looks on.
+ * Rule: CLI-38.
+ */
+async function readPipedKey({ stdin, signal }: Input): Promise<string> {
+  if (stdin.isTTY === true) {
+    const message =
+      "--api-key-stdin: standard input is a terminal. Pipe the key into the command, or use --api-key-file.";
+    throw new ImgbatchError("USAGE", message, { param: "--api-key-stdin" });
+  }
+  return new TextDecoder().decode(await readAll(stdin, signal)).trim();
+}
+
+function sourceOf({ apiKeyFile }: GlobalOptions): string {
+  return apiKeyFile === undefined ? "standard input (--api-key-stdin)" : `${apiKeyFile} (--api-key-file)`;
+}

@@ -1,0 +1,71 @@
+import type { Config } from "../../config/schema.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { createLog } from "../../service/pino-log.ts";
+import type { Output } from "../command-line/command-context.ts";
+import type { ServiceConnection } from "./connection.ts";
+import { findRunning } from "./running-service.ts";
+
+/** Running items get this long at the end of a command; then they are parked for the next one. */
+const GRACE_MS = 1000;
+/** How long another command may hold the directory before its service answers. */
+const OWNER_PATIENCE_MS = 20_000;
+const OWNER_POLL_MS = 100;
+
+interface Embedding {
+  config: Config;
+  dataDirectory: string;
+  needs: { workers: boolean };
+  output: Output;
+  signal: AbortSignal;
+}
+
+/**
+ * The embedded service: the one that already runs on the data directory, else one inside this process on a free
+ * loopback port. Two commands that start at once end up with one service.
+ * Rules: EMBED-1, EMBED-2, EMBED-3, EMBED-4.
+ */
+export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
+  const { dataDirectory, needs, output, signal } = embedding;
+  sayOnce(output);
+  for (let waitedMs = 0; ; waitedMs += OWNER_POLL_MS) {
+    const running = await findRunning(dataDirectory);
+    if (running && (running.workers || !needs.workers)) {
+      const { url: baseUrl, apiKey, confirm } = running;
+      return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {} };
+    }
+    try {
+      return await startOwn(embedding);
+    } catch (error) {
+      const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
+      if (!isOwned || waitedMs >= OWNER_PATIENCE_MS) throw error;
+    }
+    await systemClock.sleep(OWNER_POLL_MS, signal);
+  }
+}
+
+async function startOwn({ config, dataDirectory, needs, output }: Embedding): Promise<ServiceConnection> {
+  const { startService } = await import("../../service/start-service.ts");
+  const service = await startService({
+    config,
+    dataDirectory,
+    address: { host: "127.0.0.1", port: 0 },
+    announceUrl: false,
+    workers: needs.workers,
+    log: createLog({ level: "warn", forPeople: true, write: (line) => output.note(line.trimEnd()) }),
+  });
+  return {
+    baseUrl: service.url,
+    apiKey: service.credentials.api_key,
+    kind: "own",
+    isLocal: true,
+    failed: service.failed,
+    close: () => service.close(service.failed.aborted ? 0 : GRACE_MS),
+  };
+}
+
+function sayOnce(output: Output): void {
+  output.warn(
+    "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one",
+  );
+}

@@ -1,0 +1,66 @@
+import { listModels } from "../../client/models.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { routes } from "../../contract/routes.ts";
+import { createHttp } from "../../http/http.ts";
+import { RETRY_POLICY } from "../../http/retry-policy.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import type { FoundService } from "./locate-service.ts";
+
+/** How long one question may take. */
+const TIMEOUT_MS = 5000;
+
+export interface Probe {
+  /** What keeps the service from working now; empty when it is ready. */
+  problems: string[];
+}
+
+/**
+ * Asks the service whether it is ready, and whether it takes the key. Other services need not know the first question.
+ * Throws when the key is refused, and for what no waiting helps.
+ * Rules: READY-1, READY-2.
+ */
+export async function probeService(service: FoundService, signal: AbortSignal): Promise<Probe> {
+  const problems = await readinessProblems(service.baseUrl, signal);
+  if (problems.length > 0) return { problems };
+  const http = createHttp({
+    ...service,
+    clock: systemClock,
+    random: Math.random,
+    timeoutMs: TIMEOUT_MS,
+    retry: { ...RETRY_POLICY, maxRetries: 0 },
+  });
+  try {
+    await listModels(http, signal);
+    return { problems: [] };
+  } catch (error) {
+    if (!(error instanceof ImgbatchError) || errorEntry(error.code).exit !== "temporary") throw error;
+    return { problems: [error.message.replace(/\.$/, "")] };
+  }
+}
+
+async function readinessProblems(baseUrl: string, signal: AbortSignal): Promise<string[]> {
+  let answer: Response;
+  try {
+    const timeout = AbortSignal.timeout(TIMEOUT_MS);
+    // Where it redirects to is not asked: then it is no service that knows this question.
+    answer = await fetch(baseUrl + routes.ready, {
+      redirect: "manual",
+      signal: AbortSignal.any([signal, timeout]),
+    });
+  } catch {
+    signal.throwIfAborted();
+    return [`${baseUrl} does not answer`];
+  }
+  const text = await answer.text().catch(() => "");
+  if (answer.ok || answer.status < 500) return [];
+  return namedProblems(text) ?? [`${baseUrl} answers HTTP ${answer.status}`];
+}
+
+function namedProblems(text: string): string[] | null {
+  try {
+    const { problems } = JSON.parse(text) as { problems?: unknown };
+    return Array.isArray(problems) && problems.length > 0 ? problems.map(String) : null;
+  } catch {
+    return null;
+  }
+}

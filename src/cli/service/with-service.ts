@@ -1,0 +1,76 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { createHttp } from "../../http/http.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
+import type { CommandContext } from "../command-line/command-context.ts";
+import type { ServiceConnection } from "./connection.ts";
+import { describeRequest } from "./describe-request.ts";
+
+export interface ConnectedService extends RunService {
+  kind: ServiceConnection["kind"];
+}
+
+/** A service of another process may end at any time; then the next one is found or started, this often. */
+const CONNECTIONS = 5;
+
+/**
+ * Connects, works, disconnects. When the service was another process's embedded one and goes away, the work is done
+ * again with a new one: so it must be able to start over, finding what it has done before.
+ * Rule: CLI-25.
+ */
+export async function withService<T>(
+  context: CommandContext,
+  needs: { workers: boolean },
+  work: (service: ConnectedService) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    const connection = await context.connect(needs, context.signal);
+    try {
+      return await work(toService(connection, context));
+    } catch (error) {
+      if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error)) throw error;
+      context.output.warn("the service of the other process has ended; going on without it");
+    } finally {
+      await connection.close();
+    }
+  }
+}
+
+const WHOSE = {
+  remote: "as it was named",
+  shared: "embedded, of another process",
+  own: "embedded, of this command",
+} as const satisfies Record<ServiceConnection["kind"], string>;
+
+function toService(connection: ServiceConnection, { output }: CommandContext): ConnectedService {
+  const { baseUrl, apiKey, confirm, kind, isLocal } = connection;
+  const http = createHttp({
+    baseUrl,
+    apiKey,
+    ...(confirm === undefined ? {} : { confirm }),
+    clock: systemClock,
+    random: Math.random,
+    onAttempt: (attempt) => output.detail(describeRequest(attempt)),
+    onRetry: (error, delayMs, maybePaid) => {
+      const { code, message } = error;
+      output.event({ event: "retry", code, message, delay_ms: delayMs });
+      const say = maybePaid ? output.warn : output.detail;
+      say(`${message} Trying again in ${formatDuration(delayMs)}.`);
+    },
+  });
+  const identity = kind === "remote" ? baseUrl : EMBEDDED;
+  output.detail(`service: ${baseUrl} (${WHOSE[kind]})`);
+  return {
+    http,
+    identity,
+    keyFingerprint: keyFingerprint(apiKey),
+    isLocal,
+    isBorrowed: kind === "shared",
+    kind,
+  };
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof ImgbatchError && (error.code === "NETWORK" || error.code === "SUBMISSION_UNKNOWN");
+}

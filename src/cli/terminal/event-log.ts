@@ -1,0 +1,61 @@
+import { closeSync, openSync, writeSync } from "node:fs";
+import { resolve } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { EVENT_SCHEMA_VERSION, type RunEvent } from "../../contract/events.ts";
+import { safeJson } from "../../kernel/api-keys.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** Where events go: each is written out before the work goes on, so that a crash loses none. */
+export interface EventLog {
+  write(event: RunEvent): void;
+  close(): void;
+}
+
+/**
+ * Opens what `--events` names: a file, which is written anew, or `-`. Throws `USAGE` when that cannot be done. A file
+ * that fails later (a full disk) does not stop the command: `onFailure` is told once.
+ * Rule: CLI-28.
+ */
+export function openEventLog(
+  target: string | undefined,
+  terminal: Pick<Terminal, "stdout" | "cwd">,
+  clock: Clock,
+  onFailure: (message: string) => void,
+): EventLog {
+  if (target === undefined) return { write() {}, close() {} };
+  const line = (event: RunEvent) => {
+    const time = new Date(clock.nowMs()).toISOString();
+    return `${safeJson({ schema_version: EVENT_SCHEMA_VERSION, time, ...event })}\n`;
+  };
+  if (target === "-") return { write: (event) => void terminal.stdout.write(line(event)), close() {} };
+  let file: number | null = openFile(resolve(terminal.cwd, target), target);
+  const close = () => {
+    if (file !== null) closeSync(file);
+    file = null;
+  };
+  return {
+    write: (event) => {
+      if (file === null) return;
+      try {
+        writeSync(file, line(event));
+      } catch (error) {
+        close();
+        onFailure(
+          `--events ${target}: cannot be written any more (${systemCodeOf(error)}); going on without it`,
+        );
+      }
+    },
+    close,
+  };
+}
+
+function openFile(path: string, shown: string): number {
+  try {
+    return openSync(path, "w");
+  } catch (cause) {
+    const message = `--events ${shown}: cannot be written (${systemCodeOf(cause)}).`;
+    throw new ImgbatchError("USAGE", message, { param: "--events", cause });
+  }
+}

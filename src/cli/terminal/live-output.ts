@@ -1,0 +1,33 @@
+import ora from "ora";
+import { safeLine } from "../../kernel/api-keys.ts";
+import { wallClock } from "../../kernel/clock.ts";
+import type { Lines } from "../command-line/command-context.ts";
+import { withElapsed } from "./elapsed.ts";
+
+/** For a terminal: one line that moves, and lines above it that stay. */
+export function createLiveOutput(
+  stderr: NodeJS.WriteStream,
+  { verbose, hasColor }: { verbose: boolean; hasColor: boolean },
+): Lines {
+  // Reading keys would keep the process alive and swallow Ctrl-C.
+  const spinner = ora({ stream: stderr, discardStdin: false, color: hasColor ? "cyan" : false });
+  const note = (line: string) => {
+    const isSpinning = spinner.isSpinning;
+    if (isSpinning) spinner.stop();
+    stderr.write(`${safeLine(line)}\n`);
+    if (isSpinning) spinner.start();
+  };
+  return {
+    note,
+    detail: (line) => {
+      if (verbose) note(line);
+    },
+    progress: (text, sinceMs) => {
+      spinner.text = safeLine(withElapsed(text, sinceMs, wallClock.nowMs()));
+      if (!spinner.isSpinning) spinner.start();
+    },
+    settle: () => {
+      if (spinner.isSpinning) spinner.stop();
+    },
+  };
+}

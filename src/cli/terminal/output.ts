@@ -1,0 +1,58 @@
+import { isDumbTerminal } from "../../environment.ts";
+import { safeLine } from "../../kernel/api-keys.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { GlobalOptions, Lines } from "../command-line/command-context.ts";
+import { withElapsed } from "./elapsed.ts";
+import { mayColor } from "./terminal.ts";
+
+interface Stream {
+  isTTY?: boolean;
+  write(text: string): unknown;
+}
+
+/**
+ * Output on stderr in the form that fits: a live line on a terminal, plain lines elsewhere, nothing when quiet.
+ * Rules: CLI-14, CLI-24.
+ */
+export async function createOutput(
+  global: Pick<GlobalOptions, "quiet" | "verbose" | "progress" | "color">,
+  stderr: NodeJS.WriteStream,
+  clock: Clock,
+): Promise<Lines> {
+  const { quiet, verbose, progress } = global;
+  if (quiet) return { note() {}, detail() {}, progress() {}, settle() {} };
+  // A terminal that says it has no columns would make the live line redraw without end.
+  if (progress === "auto" && stderr.isTTY && stderr.columns !== 0 && !isDumbTerminal()) {
+    const { createLiveOutput } = await import("./live-output.ts");
+    return createLiveOutput(stderr, { verbose, hasColor: mayColor(stderr, global.color) });
+  }
+  return createPlainOutput(stderr, { verbose, clock, hasProgress: progress !== "none" });
+}
+
+/** A changed progress is said at most this often, an unchanged one as a sign of life. */
+const CHANGE_MS = 10_000;
+const HEARTBEAT_MS = 60_000;
+
+export function createPlainOutput(
+  stderr: Stream,
+  options: { verbose: boolean; hasProgress: boolean; clock: Clock },
+): Lines {
+  const say = (line: string) => stderr.write(`${safeLine(line)}\n`);
+  let last = { text: "", atMs: Number.NEGATIVE_INFINITY };
+  return {
+    note: say,
+    detail: (line) => {
+      if (options.verbose) say(line);
+    },
+    progress: (text, beganMs) => {
+      if (!options.hasProgress) return;
+      const nowMs = options.clock.nowMs();
+      const sinceMs = nowMs - last.atMs;
+      // Below zero the clock was set back: how long ago it was is not known.
+      if (sinceMs >= 0 && sinceMs < (text === last.text ? HEARTBEAT_MS : CHANGE_MS)) return;
+      last = { text, atMs: nowMs };
+      say(withElapsed(text, beganMs, nowMs));
+    },
+    settle: () => {},
+  };
+}

@@ -1,0 +1,31 @@
+import { ImgbatchError } from "../contract/errors.ts";
+import { systemCodeOf } from "../kernel/files/disk-full.ts";
+
+const ADVICE: Record<string, string> = {
+  ENOSPC: "the disk is full",
+  EDQUOT: "the disk quota is used up",
+  EACCES: "no permission",
+  EPERM: "no permission",
+  EROFS: "the file system is read-only",
+  ENOTDIR: "a part of the path is not a directory",
+  EISDIR: "it is a directory",
+  ENAMETOOLONG: "the name is too long",
+};
+
+/** Runs work on the disk; what the system refuses becomes `SAVE_FAILED`, naming the path. */
+export async function saving<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw isSystemError(error) ? saveFailed(path, error) : error;
+  }
+}
+
+export function isSystemError(error: unknown): error is NodeJS.ErrnoException & { code: string } {
+  return error instanceof Error && "syscall" in error && "code" in error && typeof error.code === "string";
+}
+
+function saveFailed(path: string, error: NodeJS.ErrnoException & { code: string }): ImgbatchError {
+  const reason = ADVICE[systemCodeOf(error)] ?? error.message;
+  return new ImgbatchError("SAVE_FAILED", `Could not save ${path}: ${reason}`, { cause: error });
+}

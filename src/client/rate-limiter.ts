@@ -1,0 +1,32 @@
+import type { Clock } from "../kernel/clock.ts";
+
+const MINUTE_MS = 60_000;
+
+/**
+ * Lets at most `perMinute` callers pass in any minute, in the order in which they ask; undefined lets all pass. Rejects
+ * with the reason of the caller's signal.
+ * Rule: GEN-5.
+ */
+export function createRateLimiter(
+  perMinute: number | undefined,
+  clock: Clock,
+): (signal?: AbortSignal) => Promise<void> {
+  if (perMinute === undefined) return async () => {};
+  const passedAtMs: number[] = [];
+  let last: Promise<void> = Promise.resolve();
+  const pass = async (signal?: AbortSignal) => {
+    signal?.throwIfAborted();
+    const [earliest] = passedAtMs;
+    if (earliest !== undefined && passedAtMs.length >= perMinute) {
+      const waitMs = Math.min(MINUTE_MS, earliest + MINUTE_MS - clock.nowMs());
+      if (waitMs > 0) await clock.sleep(waitMs, signal);
+      passedAtMs.shift();
+    }
+    passedAtMs.push(clock.nowMs());
+  };
+  return (signal) => {
+    const turn = last.then(() => pass(signal));
+    last = turn.catch(() => {});
+    return turn;
+  };
+}

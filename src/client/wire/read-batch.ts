@@ -1,0 +1,95 @@
+import { z } from "zod";
+import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import { numberToMicros } from "../../kernel/money.ts";
+
+const MOST_USD = 1_000_000_000;
+const LAST_SECOND = 8_640_000_000_000;
+
+/**
+ * Other services of this kind leave fields out, add some, and name two statuses differently. Reading is tolerant:
+ * what is missing is null, a number may be written as text, what is unknown is kept in `raw`, and a status that nobody
+ * knows is never "done".
+ */
+const text = z.string().nullish().catch(null);
+const asNumber = (value: unknown) =>
+  typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
+const count = z.preprocess(asNumber, z.int().min(0).nullish()).catch(null);
+/** Dollars, as far as micro-dollars can be counted. */
+export const usd = z.number().min(-MOST_USD).max(MOST_USD);
+const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
+/** Seconds since 1970, as far as there are dates. */
+const moment = z.preprocess(asNumber, z.int().min(-LAST_SECOND).max(LAST_SECOND).nullish()).catch(null);
+
+const batchSchema = z.looseObject({
+  id: z.string().min(1),
+  status: z.string(),
+  task_name: text,
+  model: text,
+  parent_batch_id: text,
+  provider: text,
+  item_count: count,
+  success_count: count,
+  fail_count: count,
+  estimated_cost: amount,
+  actual_cost: amount,
+  created_at: moment,
+  error: z.looseObject({ code: text, message: text }).nullish().catch(null),
+});
+
+/** A batch as the client sees it. */
+export interface Batch {
+  id: string;
+  /** One of the known statuses, or whatever the service says. */
+  status: BatchStatus | (string & {});
+  isDone: boolean;
+  name: string | null;
+  model: string | null;
+  parentId: string | null;
+  provider: string | null;
+  itemCount: number | null;
+  /** 0 also where the service does not say: then `hasCounts` is false. */
+  successCount: number;
+  failCount: number;
+  /** Whether the service says how many images were made, and of how many. */
+  hasCounts: boolean;
+  estimatedCostMicroUsd: number | null;
+  actualCostMicroUsd: number | null;
+  createdAtMs: number | null;
+  error: { code: string; message: string } | null;
+  /** The object as it came. */
+  raw: Record<string, unknown>;
+}
+
+/**
+ * Null when the value is no batch at all.
+ * Rule: HTTP-13.
+ */
+export function readBatch(value: unknown): Batch | null {
+  const parsed = batchSchema.safeParse(value);
+  if (!parsed.success) return null;
+  const wire = parsed.data;
+  const status = wire.status === "submitting" ? "queued" : wire.status;
+  const { item_count, success_count, fail_count } = wire;
+  return {
+    id: wire.id,
+    status,
+    isDone: isTerminal(status),
+    name: wire.task_name ?? null,
+    model: wire.model ?? null,
+    parentId: wire.parent_batch_id ?? null,
+    provider: wire.provider ?? null,
+    itemCount: item_count ?? null,
+    successCount: success_count ?? 0,
+    failCount: fail_count ?? 0,
+    hasCounts: success_count != null && (item_count != null || fail_count != null),
+    estimatedCostMicroUsd: micros(wire.estimated_cost),
+    actualCostMicroUsd: micros(wire.actual_cost),
+    createdAtMs: wire.created_at == null ? null : wire.created_at * 1000,
+    error: wire.error ? { code: wire.error.code ?? "UNKNOWN", message: wire.error.message ?? "" } : null,
+    raw: value as Record<string, unknown>,
+  };
+}
+
+function micros(usd: number | null | undefined): number | null {
+  return usd == null ? null : numberToMicros(usd);
+}

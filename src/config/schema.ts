@@ -1,0 +1,144 @@
+import { isIP } from "node:net";
+import { z } from "zod";
+import { SIZE_TIERS } from "../contract/images/image-sizes.ts";
+import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
+
+const factor = z.number().min(0);
+
+const modelSchema = z.strictObject({
+  id: z.string().min(1),
+  family: z.string().default("native"),
+  batch: z.boolean().default(true),
+  realtime: z.boolean().default(true),
+  ratios: z.enum(["common", "extended"]).default("common"),
+  sizes: z.array(z.enum(SIZE_TIERS)).default(["1K"]),
+  prices: z.partialRecord(z.enum(SIZE_TIERS), factor).default({}),
+  maxReferenceImages: z.int().min(0).optional(),
+  mapsTo: z.string().optional(),
+});
+
+const groupSchema = z.strictObject({
+  name: z.string().min(1),
+  platform: z.string().default("native"),
+  allowBatchImages: z.boolean().default(true),
+  models: z.array(z.string()).default(["*"]),
+  rateMultiplier: factor.default(1),
+  batchDiscount: factor.default(0.5),
+  holdMultiplier: factor.default(0.6),
+});
+
+const providerSchema = z.strictObject({
+  name: z.string().min(1),
+  type: z.enum(["procedural"]),
+  models: z.array(z.string()).default(["*"]),
+  concurrency: z.int().min(1).default(2),
+  rateMultiplier: factor.default(1),
+});
+
+const limitsSchema = z.strictObject(
+  Object.fromEntries(
+    Object.entries(DEFAULT_LIMITS).map(([name, value]) => [name, z.int().min(0).default(value)]),
+  ) as { [Name in keyof Limits]: z.ZodDefault<z.ZodInt> },
+);
+
+const flash = {
+  ratios: "extended",
+  sizes: ["1K", "2K", "4K"],
+  prices: { "1K": 0.067, "2K": 0.101, "4K": 0.151 },
+};
+const pro = { ratios: "common", sizes: ["1K", "2K", "4K"], prices: { "1K": 0.134, "2K": 0.134, "4K": 0.24 } };
+const DEFAULT_MODELS = [
+  { id: "vendorx-3.1-flash-image", ...flash },
+  { id: "vendorx-3.1-flash-image-preview", ...flash },
+  { id: "vendorx-3-pro-image", ...pro },
+  { id: "vendorx-3-pro-image-preview", ...pro },
+  { id: "vendorx-3.1-flash-lite-image", ratios: "extended", sizes: ["1K"], prices: { "1K": 0.0336 } },
+] as z.input<typeof modelSchema>[];
+
+const httpUrl = z.url({ protocol: /^https?$/, error: "must be like https://host or https://host/path" });
+
+/** What stands for several subnets, as Express takes it. */
+const SUBNETS = ["loopback", "linklocal", "uniquelocal"];
+
+function isSubnet(text: string): boolean {
+  const [, address = "", bits] = /^([^/]+)(?:\/([1-9]\d*))?$/.exec(text) ?? [];
+  const family = isIP(address);
+  return SUBNETS.includes(text) || (family > 0 && Number(bits ?? 0) <= (family === 6 ? 128 : 32));
+}
+
+const trustProxySchema = z
+  .union(
+    [
+      z.boolean(),
+      z.int().min(1),
+      z.array(
+        z
+          .string()
+          .refine(isSubnet, `must be an address, a subnet such as "10.0.0.0/8", or ${SUBNETS.join(", ")}`),
+      ),
+    ],
+    {
+      error:
+        "must be true, false, the number of proxies (1 or more), or a list of their addresses and subnets",
+    },
+  )
+  .describe("whose X-Forwarded-For tells the address of a caller; false: nobody's");
+
+const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
+  new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;
+
+/** `imgbatch.config.json`, with every default. */
+export const configSchema = z.strictObject({
+  $schema: z.string().optional(),
+  baseUrl: httpUrl.nullable().default(null),
+  server: z
+    .strictObject({
+      host: z.string().default("127.0.0.1"),
+      port: z.int().min(0).max(65535).default(8787),
+      publicUrl: httpUrl.nullable().default(null).describe("the URL under which clients know the service"),
+      trustProxy: trustProxySchema.default(false),
+    })
+    .prefault({}),
+  features: z
+    .strictObject({
+      batchImages: z.boolean().default(true),
+      workers: z.boolean().default(true),
+      strictImageConfig: z.boolean().default(true),
+    })
+    .prefault({}),
+  vendor: z
+    .strictObject({
+      keyHeaders: z
+        .array(z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header"))
+        .default(["x-vendorx-api-key"]),
+    })
+    .prefault({}),
+  models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
+  groups: z
+    .array(groupSchema)
+    .refine(uniqueBy("name"), "has two groups with one name")
+    .prefault([{ name: "default" }]),
+  providers: z
+    .array(providerSchema)
+    .refine(uniqueBy("name"), "has two providers with one name")
+    .prefault([{ name: "procedural", type: "procedural" }]),
+  limits: limitsSchema.prefault({}),
+  storageUriPrefixes: z.array(z.string()).default([]),
+  retention: z
+    .strictObject({
+      inputHours: factor.default(24),
+      outputHours: factor.default(72),
+      sweepMinutes: z.number().positive().default(30),
+    })
+    .prefault({}),
+  simulate: z
+    .strictObject({
+      latencyMs: factor.default(0),
+      fail: z.number().min(0).max(1).default(0),
+      seed: z.int().default(1),
+    })
+    .prefault({}),
+});
+
+/** The whole configuration, with every default filled in. Frozen. */
+export type Config = Readonly<z.infer<typeof configSchema>>;

@@ -1,0 +1,36 @@
+import { z } from "zod";
+import { BATCH_STATUSES } from "../statuses.ts";
+
+const unixSeconds = z.int().describe("Unix time in seconds");
+const usd = z.number().describe("US dollars, at most six decimals");
+
+export const batchErrorSchema = z.object({ code: z.string(), message: z.string(), source: z.string() });
+
+/** A batch as every endpoint of the batch API answers it. */
+export const batchObjectSchema = z.object({
+  id: z.string(),
+  object: z.literal("image.batch"),
+  task_name: z.string(),
+  status: z.enum(BATCH_STATUSES),
+  model: z.string(),
+  parent_batch_id: z.string().nullable(),
+  metadata: z.record(z.string(), z.string()).nullable(),
+  provider: z.string().nullable().describe("name of the provider that makes the images"),
+  item_count: z.int().describe("items after expansion of output_count"),
+  success_count: z.int(),
+  fail_count: z.int(),
+  pending_count: z.int(),
+  estimated_cost: usd,
+  hold_amount: usd,
+  actual_cost: usd.nullable().describe("null until the batch is settled"),
+  created_at: unixSeconds,
+  submitted_at: unixSeconds,
+  settled_at: unixSeconds.nullable(),
+  downloaded_at: unixSeconds.nullable(),
+  output_deleted_at: unixSeconds.nullable(),
+  expires_at: unixSeconds
+    .nullable()
+    .describe("when the outputs will be cleaned up; null while unknown or never"),
+  error: batchErrorSchema.nullable().describe("set when the batch as a whole failed"),
+});
+export type BatchObject = z.infer<typeof batchObjectSchema>;

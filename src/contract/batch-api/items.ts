@@ -1,0 +1,22 @@
+import { z } from "zod";
+import { ITEM_STATUSES } from "../statuses.ts";
+
+/** An item of a batch as the item list answers it. */
+export const itemObjectSchema = z.object({
+  custom_id: z.string(),
+  status: z.enum(ITEM_STATUSES),
+  prompt_preview: z.string(),
+  mime_type: z.string().nullable(),
+  file_extension: z.string().nullable(),
+  image_count: z.int(),
+  error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
+});
+export type ItemObject = z.infer<typeof itemObjectSchema>;
+
+/** The envelope of every list; `next_cursor` goes into the query parameter `cursor` of the next page. */
+export interface ListEnvelope<T> {
+  object: "list";
+  data: T[];
+  has_more: boolean;
+  next_cursor: string | null;
+}

@@ -1,0 +1,179 @@
+import { FIXED_LIMITS } from "../limits.ts";
+import { chunkType, type ImageChunk, pngChunks, webpChunks } from "./image-chunks.ts";
+import { isBareMarker, isFrameMarker, readImageHeader } from "./image-header.ts";
+import { type ImageMimeType, sniffImageType } from "./image-types.ts";
+
+/** What decoding an image takes. */
+export interface ImageCost {
+  mimeType: ImageMimeType;
+  /** Of one frame. */
+  widthPx: number;
+  heightPx: number;
+  frames: number;
+  /** What a decoder holds at once, at most, beside the file itself. */
+  decodeBytes: number;
+}
+
+/** What the markers or chunks behind the header say. */
+interface Structure {
+  frames: number;
+  decodeBytes: number;
+}
+
+type Size = { widthPx: number; heightPx: number };
+
+const MEASURES: Record<ImageMimeType, (bytes: Buffer, size: Size) => Structure | string> = {
+  "image/png": measurePng,
+  "image/jpeg": measureJpeg,
+  "image/webp": measureWebp,
+};
+
+/** Decoders that go row by row keep some hundred rows: those of two tiles and what waits between the steps. */
+const ROWS_HELD = 600;
+
+/**
+ * What decoding an image will take, from its header, markers and chunks alone: nothing is decoded. A text when it is
+ * beyond a limit or its header cannot be read: the problem, with the limit, to stand behind the image's name.
+ */
+export function measureImage(bytes: Buffer, maxPixels: number): ImageCost | string {
+  const mimeType = sniffImageType(bytes);
+  if (mimeType === null) return "is not a PNG, JPEG or WebP image";
+  const { widthPx, heightPx } = readImageHeader(bytes) ?? { widthPx: null, heightPx: null };
+  if (!widthPx || !heightPx) return "has no readable header: it says no size";
+  const size = `${widthPx}x${heightPx} pixels`;
+  if (widthPx * heightPx > maxPixels) return `has ${size}, more than the ${maxPixels} allowed`;
+  const { imageSidePx, imageDecodeBytes } = FIXED_LIMITS;
+  if (Math.max(widthPx, heightPx) > imageSidePx) {
+    return `has ${size}; at most ${inWords(imageSidePx)} pixels a side are allowed`;
+  }
+  const measured = MEASURES[mimeType](bytes, { widthPx, heightPx });
+  if (typeof measured === "string") return measured;
+  const { frames, decodeBytes } = measured;
+  if (widthPx * heightPx * frames > maxPixels) {
+    return `has ${size} in ${frames} frames, more than the ${maxPixels} allowed`;
+  }
+  if (decodeBytes > imageDecodeBytes) {
+    const [needed, allowed] = [decodeBytes, imageDecodeBytes].map((sum) => Math.ceil(sum / 1e6));
+    return `needs ${needed} MB of memory to be decoded, at most ${allowed} MB are allowed: save it smaller, with 8 bits a sample, not interlaced or progressive`;
+  }
+  return { mimeType, widthPx, heightPx, frames, decodeBytes };
+}
+
+function tooMany(things: string, limit: number): string {
+  return `has too many ${things}; at most ${inWords(limit)} ${things} are allowed`;
+}
+
+function inWords(limit: number): string {
+  return limit.toLocaleString("en-US");
+}
+
+const [TRNS, IEND] = [chunkType("tRNS"), chunkType("IEND")];
+/** By colour type: grey, RGB, palette, grey with alpha, RGB with alpha. */
+const PNG_SAMPLES: Record<number, number> = { 0: 1, 2: 3, 3: 3, 4: 2, 6: 4 };
+
+/** Interlaced rows come in seven passes over the whole image, so all of it is held. */
+function measurePng(bytes: Buffer, { widthPx, heightPx }: Size): Structure | string {
+  const [bits, color, interlaced] = [bytes[24] ?? 0, bytes[25] ?? 0, bytes[28]];
+  let transparent = 0;
+  const problem = checkChunks(pngChunks(bytes), ({ type }) => {
+    if (type === TRNS) transparent = 1;
+    return type !== IEND;
+  });
+  if (problem !== null) return problem;
+  const row = widthPx * ((PNG_SAMPLES[color] ?? 4) + transparent) * (bits === 16 ? 2 : 1);
+  const rows = interlaced === 0 ? Math.min(heightPx, ROWS_HELD) : heightPx;
+  return { frames: 1, decodeBytes: row * rows };
+}
+
+const [ANMF, VP8L, ALPH] = [chunkType("ANMF"), chunkType("VP8L"), chunkType("ALPH")];
+
+/** Lossless pixels are held whole, four bytes each; so is a canvas, together with the frame before and the next. */
+function measureWebp(bytes: Buffer, { widthPx, heightPx }: Size): Structure | string {
+  const { imageFrames } = FIXED_LIMITS;
+  let frames = 0;
+  let bytesPerPixel = 0;
+  const problem = checkChunks(webpChunks(bytes), ({ type }) => {
+    if (type === ANMF) frames++;
+    else if (type === VP8L) bytesPerPixel = Math.max(bytesPerPixel, 4);
+    else if (type === ALPH) bytesPerPixel = 5;
+    return frames <= imageFrames;
+  });
+  if (problem !== null) return problem;
+  if (frames > imageFrames) return tooMany("frames", imageFrames);
+  if (frames > 0) bytesPerPixel = 12;
+  const rows = widthPx * 4 * Math.min(heightPx, ROWS_HELD);
+  return { frames: Math.max(1, frames), decodeBytes: rows + widthPx * heightPx * bytesPerPixel };
+}
+
+/** Decoders keep a record of each chunk. */
+function checkChunks(chunks: Iterable<ImageChunk>, goOn: (chunk: ImageChunk) => boolean): string | null {
+  const { imageChunks } = FIXED_LIMITS;
+  let count = 0;
+  for (const chunk of chunks) {
+    if (++count > imageChunks) return tooMany("chunks", imageChunks);
+    if (!goOn(chunk)) break;
+  }
+  return null;
+}
+
+/**
+ * Walks all markers as a decoder does. With several scans it holds all coefficients, two bytes each; and every scan can
+ * take the time of a whole decoding, though it has but a few bytes.
+ */
+function measureJpeg(bytes: Buffer, { widthPx }: Size): Structure | string {
+  const { imageScans } = FIXED_LIMITS;
+  let frame = { samples: 3, coefficients: 0, isProgressive: false };
+  let scans = 0;
+  let isWhole = false;
+  for (const { marker, data } of jpegMarkers(bytes)) {
+    if (scans === 0 && isFrameMarker(marker)) frame = readFrame(marker, data);
+    if (marker !== START_OF_SCAN) continue;
+    // A decoder takes no second scan when the first one has all.
+    if (++scans === 1) isWhole = !frame.isProgressive && data[0] === frame.samples;
+    if (isWhole) break;
+    if (scans > imageScans) return tooMany("scans", imageScans);
+  }
+  const rows = widthPx * frame.samples * ROWS_HELD;
+  return { frames: 1, decodeBytes: rows + (isWhole ? 0 : frame.coefficients * 2) };
+}
+
+const START_OF_SCAN = 0xda;
+const END_OF_IMAGE = 0xd9;
+
+/** The markers of a JPEG up to its end, each with what is in its segment. Whatever stands between segments is passed over. */
+function* jpegMarkers(bytes: Buffer): Generator<{ marker: number; data: Buffer }> {
+  let at = 2;
+  for (;;) {
+    while (at < bytes.length && bytes[at] !== 0xff) at++;
+    while (bytes[at] === 0xff) at++;
+    const marker = bytes[at++];
+    if (marker === undefined || marker === END_OF_IMAGE) return;
+    // A zero behind 0xff makes it a byte of the data.
+    if (marker === 0 || isBareMarker(marker)) continue;
+    if (at + 2 > bytes.length) return;
+    const length = Math.max(2, bytes.readUInt16BE(at));
+    yield { marker, data: bytes.subarray(at + 2, at + length) };
+    at += length;
+  }
+}
+
+const [SOF2, SOF10] = [0xc2, 0xca];
+
+/** Coefficients of all components, each padded to whole blocks of 8x8 and by its share of the pixels. */
+function readFrame(marker: number, data: Buffer) {
+  const [heightPx, widthPx, samples] = [uint16(data, 1), uint16(data, 3), data[5] ?? 0];
+  const factors = Array.from({ length: samples }, (_, i) => data[7 + i * 3] ?? 0x11);
+  const widest = Math.max(1, ...factors.map((factor) => factor >> 4));
+  const highest = Math.max(1, ...factors.map((factor) => factor & 15));
+  const blocks = (sidePx: number, factor: number, most: number) =>
+    Math.ceil(sidePx / (8 * most)) * Math.max(1, factor);
+  const coefficients = factors.reduce(
+    (sum, factor) => sum + blocks(widthPx, factor >> 4, widest) * blocks(heightPx, factor & 15, highest) * 64,
+    0,
+  );
+  return { samples, coefficients, isProgressive: marker === SOF2 || marker === SOF10 };
+}
+
+function uint16(data: Buffer, at: number): number {
+  return ((data[at] ?? 0) << 8) | (data[at + 1] ?? 0);
+}

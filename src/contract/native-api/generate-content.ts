@@ -1,0 +1,219 @@
+import { z } from "zod";
+import type { SizeTier } from "../images/image-sizes.ts";
+import type { ImageMimeType } from "../images/image-types.ts";
+
+/**
+ * The native real-time protocol: one request makes one main image, which comes back as Base64 in the answer.
+ * Field names are lowerCamelCase here; the service also takes them in snake_case.
+ */
+
+/** A part that a client sends: exactly one of text and image. */
+export type RequestPart =
+  | { text: string }
+  | {
+      inlineData: {
+        mimeType: ImageMimeType;
+        /** Base64 without a data URL prefix. */
+        data: string;
+      };
+    };
+
+/** What a client sends to `:generateContent` and `:streamGenerateContent`. */
+export interface GenerateContentBody {
+  contents: { role: "user" | "model"; parts: RequestPart[] }[];
+  generationConfig: {
+    /** Must hold `IMAGE`. */
+    responseModalities: ("TEXT" | "IMAGE")[];
+    imageConfig: {
+      /** One of the ratios of the model; absent: the input image's, else 1:1. */
+      aspectRatio?: string;
+      /** Default `1K`. */
+      imageSize?: SizeTier;
+      /** Default PNG. */
+      outputMimeType?: ImageMimeType;
+    };
+  };
+}
+
+/** A null field is an absent one. */
+const hasField = (part: object) => Object.values(part).some((value) => value != null);
+
+const inlineData = z.object({
+  mimeType: z.string(),
+  data: z.string().describe("Base64 of either alphabet, padded or not, without a data URL prefix"),
+});
+
+/**
+ * The body of a request, as far as types go; what values mean is checked afterwards. Null stands for an absent field.
+ * Fields that are not here are ignored.
+ */
+export const generateContentSchema = z.object({
+  contents: z.array(
+    z.object({
+      role: z.string().nullish().describe("`user` or `model`; absent: `user`"),
+      parts: z
+        .array(
+          z
+            .looseObject({
+              text: z.string().nullish(),
+              inlineData: inlineData.nullish(),
+              fileData: z.unknown().optional().describe("refused: send the image itself"),
+              thought: z.boolean().nullish().describe("an interim image of an earlier answer: ignored"),
+            })
+            .refine(hasField, "must not be empty: a text, or an image as inlineData"),
+        )
+        .nullish(),
+    }),
+  ),
+  generationConfig: z.object({
+    responseModalities: z.array(z.string()).describe("must hold `IMAGE`"),
+    responseMimeType: z.string().nullish().describe("an image type sets the format; others are ignored"),
+    imageConfig: z
+      .object({
+        aspectRatio: z.string().nullish().describe("absent: the ratio of the first input image, else 1:1"),
+        imageSize: z.string().nullish(),
+        outputMimeType: z.string().nullish(),
+        imageOutputOptions: z.object({ mimeType: z.string().nullish() }).nullish(),
+      })
+      .nullish(),
+  }),
+});
+export type GenerateContentRequest = z.infer<typeof generateContentSchema>;
+
+const tokenCount = z.int();
+const modalityTokens = z.array(z.looseObject({ modality: z.string(), tokenCount }));
+
+/** Answers of foreign services pass too: only what has a meaning here is named, and nothing of it is promised. */
+const responsePart = z.looseObject({
+  text: z.string().optional(),
+  inlineData: z.looseObject({ mimeType: z.string(), data: z.string() }).optional(),
+  /** An interim image of a model that thinks: no result. */
+  thought: z.boolean().optional(),
+});
+
+/** An answer, and one event of a stream. No image in it means that nothing was made, though the status is 200. */
+export const generateContentResponseSchema = z.looseObject({
+  candidates: z
+    .array(
+      z.looseObject({
+        content: z
+          .looseObject({ role: z.string().optional(), parts: z.array(responsePart).optional() })
+          .optional(),
+        /** `STOP` when all went well; `NO_IMAGE` when the model made none. See `REFUSING_FINISH_REASONS`. */
+        finishReason: z.string().optional(),
+        finishMessage: z.string().optional(),
+        index: z.int().optional(),
+      }),
+    )
+    .optional(),
+  /** Set, without candidates, when the prompt itself was refused. */
+  promptFeedback: z
+    .looseObject({ blockReason: z.string().optional(), blockReasonMessage: z.string().optional() })
+    .optional(),
+  usageMetadata: z
+    .looseObject({
+      promptTokenCount: tokenCount.optional(),
+      candidatesTokenCount: tokenCount.optional(),
+      totalTokenCount: tokenCount.optional(),
+      promptTokensDetails: modalityTokens.optional(),
+      candidatesTokensDetails: modalityTokens.optional(),
+    })
+    .optional(),
+  /** The model that really ran. */
+  modelVersion: z.string().optional(),
+  responseId: z.string().optional(),
+});
+export type GenerateContentResponse = z.infer<typeof generateContentResponseSchema>;
+
+/** Finish reasons that refuse the request for what it asks: sending it again unchanged is no use. */
+export const REFUSING_FINISH_REASONS = [
+  "SAFETY",
+  "IMAGE_SAFETY",
+  "PROHIBITED_CONTENT",
+  "IMAGE_PROHIBITED_CONTENT",
+  "RECITATION",
+  "IMAGE_RECITATION",
+  "BLOCKLIST",
+  "SPII",
+  "LANGUAGE",
+] as const;
+
+/** The `status` of a native error. */
+export type NativeStatus =
+  | "INVALID_ARGUMENT"
+  | "UNAUTHENTICATED"
+  | "FAILED_PRECONDITION"
+  | "PERMISSION_DENIED"
+  | "NOT_FOUND"
+  | "RESOURCE_EXHAUSTED"
+  | "CANCELLED"
+  | "INTERNAL"
+  | "UNAVAILABLE"
+  | "DEADLINE_EXCEEDED";
+
+/** The types of the entries of `error.details`. */
+export const NATIVE_DETAILS = {
+  badRequest: "type.googleapis.com/google.rpc.BadRequest",
+  retryInfo: "type.googleapis.com/google.rpc.RetryInfo",
+  errorInfo: "type.googleapis.com/google.rpc.ErrorInfo",
+} as const;
+
+/** The body of every error of the native API; also the data of an event when a stream fails on its way. */
+export const nativeErrorBodySchema = z.looseObject({
+  error: z.looseObject({
+    /** Equals the HTTP status. */
+    code: z.int(),
+    message: z.string(),
+    status: z.string(),
+    /**
+     * `BadRequest {fieldViolations: [{field, description}]}` with every 400 about a field, `RetryInfo {retryDelay: "2s"}`
+     * when it is known how long to wait, `ErrorInfo {reason, domain: "imgbatch"}` with this service's error code.
+     */
+    details: z.array(z.looseObject({ "@type": z.string() })).optional(),
+  }),
+});
+export type NativeErrorBody = z.infer<typeof nativeErrorBodySchema>;
+
+/** An entry of `/v1beta/models`. The last four fields are our addition, so that clients know what they may ask for. */
+export const nativeModelSchema = z.looseObject({
+  /** `models/` and the id. */
+  name: z.string(),
+  version: z.string(),
+  displayName: z.string(),
+  description: z.string(),
+  inputTokenLimit: z.int(),
+  outputTokenLimit: z.int(),
+  supportedGenerationMethods: z.array(z.string()),
+  aspectRatios: z.array(z.string()),
+  imageSizes: z.array(z.string()),
+  maxInputImages: z.int(),
+  pricing: z.object({
+    currency: z.literal("usd"),
+    /** What one image costs, by size. */
+    images: z.record(z.string(), z.number()),
+  }),
+});
+export type NativeModel = z.infer<typeof nativeModelSchema>;
+
+/** `GET /v1beta/models`. `nextPageToken` goes into `pageToken` of the next request; absent on the last page. */
+export const nativeModelListSchema = z.looseObject({
+  models: z.array(nativeModelSchema),
+  nextPageToken: z.string().optional(),
+});
+export type NativeModelList = z.infer<typeof nativeModelListSchema>;
+
+/** `GET /v1/models/{id}`: the fields of an OpenAI model and those of a native one. */
+export const sharedModelSchema = nativeModelSchema.extend({
+  id: z.string(),
+  object: z.literal("model"),
+  created: z.int(),
+  owned_by: z.string(),
+});
+export type SharedModel = z.infer<typeof sharedModelSchema>;
+
+/** `GET /v1/models`: one answer that OpenAI clients (`data`) and native ones (`models`) can read. */
+export const sharedModelListSchema = nativeModelListSchema.extend({
+  object: z.literal("list"),
+  data: z.array(sharedModelSchema),
+});
+export type SharedModelList = z.infer<typeof sharedModelListSchema>;

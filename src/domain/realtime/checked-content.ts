@@ -1,0 +1,18 @@
+import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ModelEntry } from "../models.ts";
+import type { ReferenceImage } from "../ports/image-provider.ts";
+
+/** A real-time request that has passed every check that needs no database. */
+export interface CheckedContent {
+  /** The model that was asked for. */
+  model: ModelEntry;
+  /** What the user says last. */
+  prompt: string;
+  /** What the user said before, as far as it is passed on. */
+  earlier: string;
+  images: readonly ReferenceImage[];
+  ratio: AspectRatio;
+  size: SizeTier;
+  mimeType: ImageMimeType;
+}

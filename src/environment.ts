@@ -1,0 +1,50 @@
+// This file imports nothing: the start of the program reads it before anything else.
+
+/** The files that GitHub Actions reads after a step; null when this is no such step. */
+export function readActionsEnvironment(
+  env: NodeJS.ProcessEnv = process.env,
+): { summary: string | undefined; output: string | undefined } | null {
+  if (env.GITHUB_ACTIONS !== "true") return null;
+  return { summary: env.GITHUB_STEP_SUMMARY || undefined, output: env.GITHUB_OUTPUT || undefined };
+}
+
+/** What the environment says; nothing else reads it. */
+export interface Environment {
+  baseUrl: string | undefined;
+  apiKey: string | undefined;
+  dataDirectory: string | undefined;
+}
+
+export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
+  return {
+    baseUrl: env.IMGBATCH_BASE_URL || undefined,
+    apiKey: env.IMGBATCH_API_KEY || undefined,
+    dataDirectory: env.IMGBATCH_DATA || undefined,
+  };
+}
+
+/** Whether lines must not move even on a terminal: it cannot do it (`TERM=dumb`), or a CI system records it (`CI`). */
+export function isDumbTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
+  return env.TERM === "dumb" || !["", "0", "false", undefined].includes(env.CI);
+}
+
+/**
+ * Some libraries look, once while they are loaded, whether they are being developed (`NODE_ENV`): then they check
+ * themselves at every step, which costs most of their speed. What the person has set stays.
+ */
+export function preferProductionBuilds(env: NodeJS.ProcessEnv = process.env): void {
+  env.NODE_ENV ??= "production";
+}
+
+/** This process's environment with more variables, for a child. */
+export function environmentWith(
+  extra: Readonly<Record<string, string>>,
+  env: NodeJS.ProcessEnv = process.env,
+): NodeJS.ProcessEnv {
+  return { ...env, ...extra };
+}
+
+/** How many threads libuv has for files and images: it reads this variable itself. */
+export function poolThreads(env: NodeJS.ProcessEnv = process.env): number {
+  return Number(env.UV_THREADPOOL_SIZE || 4);
+}

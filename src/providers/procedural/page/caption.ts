@@ -1,0 +1,57 @@
+import { short } from "../svg/canvas.ts";
+import type { Hex } from "../svg/color.ts";
+import { hasGlyph, outlineOf } from "./font.ts";
+import { type FittedText, widthOf } from "./text-lines.ts";
+
+const SYSTEM_FONTS = "DejaVu Sans, Noto Sans, Noto Sans CJK SC, Noto Emoji, sans-serif";
+const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Nko}\p{Script=Thaana}]/u;
+const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+
+/** The lines as SVG, the first one's letters hanging from `y`. */
+export function captionSvg(text: FittedText, x: number, y: number, color: Hex): string {
+  return text.lines
+    .map((line, i) => lineSvg(line, x, y + text.size * 0.8 + i * text.leading, text.size, color))
+    .join("");
+}
+
+/**
+ * One line with its baseline at `x`, `y`. What the packaged font has is drawn as outlines, the same everywhere; the
+ * rest is left to the fonts of the system.
+ */
+export function lineSvg(line: string, x: number, y: number, size: number, color: Hex): string {
+  // Mixed directions need the layout of a whole line.
+  if (RIGHT_TO_LEFT.test(line)) return systemText(line, x, y, size, color);
+  let svg = "";
+  let at = x;
+  for (const { text, packaged } of runsOf(line)) {
+    svg += packaged
+      ? `<path class="caption" d="${outlineOf(text, at, y, size)}" fill="${color}"/>`
+      : systemText(text, at, y, size, color);
+    for (const character of graphemes(text)) at += widthOf(character) * size;
+  }
+  return svg;
+}
+
+function graphemes(text: string): string[] {
+  return [...segmenter.segment(text)].map(({ segment }) => segment);
+}
+
+function runsOf(line: string): { text: string; packaged: boolean }[] {
+  const runs: { text: string; packaged: boolean }[] = [];
+  for (const character of graphemes(line)) {
+    const packaged = hasGlyph(character);
+    const last = runs.at(-1);
+    if (last?.packaged === packaged) last.text += character;
+    else runs.push({ text: character, packaged });
+  }
+  return runs;
+}
+
+function systemText(text: string, x: number, y: number, size: number, color: Hex): string {
+  return `<text class="caption" x="${short(x)}" y="${short(y)}" font-family="${SYSTEM_FONTS}" font-weight="700" font-size="${short(size)}" fill="${color}" xml:space="preserve">${escapeXml(text)}</text>`;
+}
+
+/** Text as it may stand between tags. */
+function escapeXml(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}

@@ -1,0 +1,112 @@
+import { lstat, mkdir, readdir, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
+import { type RunState, readRunState } from "./run-state.ts";
+import { isSameService } from "./service-identity.ts";
+
+export const IMAGES_FOLDER = "images";
+export const REFERENCES_FOLDER = "references";
+
+/** Names that a run writes: in a directory without a run state they belong to somebody else. */
+const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jsonl", "retry.jsonl"];
+
+export interface Owner {
+  identity: string;
+  keyFingerprint: string;
+  /** Null when images are only fetched. */
+  inputSha256: string | null;
+}
+
+/**
+ * Makes the directory when needed and answers its run state, null when it is new. Throws `DIRECTORY_CONFLICT` when it
+ * belongs to another input, service or key, or holds files that a run would mix with its own.
+ * Rules: RUN-5, RUN-6.
+ */
+export async function claimDirectory(dir: string, owner: Owner): Promise<RunState | null> {
+  await saving(dir, () => makeDurably(dir));
+  await refuseLinks(dir);
+  const runState = await readRunState(dir);
+  if (runState === null) {
+    await refuseForeignFiles(dir);
+    return null;
+  }
+  requireSameService(dir, runState, owner);
+  if (runState.input_sha256 !== owner.inputSha256) {
+    throw conflict(dir, "belongs to a run with other prompts or options");
+  }
+  return runState;
+}
+
+/** Throws `DIRECTORY_CONFLICT` unless the run state's batches are of this service and key. */
+export function requireSameService(dir: string, runState: RunState, owner: Omit<Owner, "inputSha256">): void {
+  const other = otherOwner(runState, owner);
+  if (other !== null) throw conflict(dir, other);
+}
+
+/** Whose run it is, where its batches are not of this service and key; else null. */
+export function otherOwner(runState: RunState, owner: Omit<Owner, "inputSha256">): string | null {
+  if (!isSameService(runState.base_url, owner.identity))
+    return `belongs to a run on another service (${runState.base_url}, not ${owner.identity})`;
+  if (runState.key_fingerprint !== owner.keyFingerprint)
+    return "belongs to a run with another API key, which alone can see its batches";
+  return null;
+}
+
+async function refuseForeignFiles(dir: string): Promise<void> {
+  for (const name of await saving(dir, () => readdir(dir))) {
+    if (!OWN_NAMES.includes(name)) continue;
+    const inside = await readdir(join(dir, name)).catch(() => null);
+    if (inside === null || inside.length > 0) {
+      throw conflict(dir, `already has ${JSON.stringify(name)}, which is not of an earlier run`);
+    }
+  }
+}
+
+/** The directory, and each new one above it, on disk when this resolves. Answers the topmost one that is new. */
+export async function makeDurably(dir: string): Promise<string | undefined> {
+  const first = await mkdir(dir, { recursive: true });
+  if (first === undefined) return undefined;
+  for (let at = dir; at.length >= first.length; at = dirname(at)) await syncDirectory(dirname(at));
+  return first;
+}
+
+/** What a link in the directory leads to is not the run's to write into. */
+async function refuseLinks(dir: string): Promise<void> {
+  for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER]) {
+    const stats = await lstat(join(dir, name)).catch(() => null);
+    if (stats?.isSymbolicLink()) throw conflict(dir, `has a link called ${JSON.stringify(name)}`);
+  }
+}
+
+function conflict(dir: string, why: string): ImgbatchError {
+  return new ImgbatchError("DIRECTORY_CONFLICT", `${dir} ${why}. Choose another directory with --output.`);
+}
+
+const LEFTOVER = new RegExp(`^(\\..+\\.[0-9a-f]{12}|[0-9a-f]{64})\\${PARTIAL_SUFFIX}$`);
+/** How a ZIP is called that is only here to be unpacked. */
+export const PASSING_PREFIX = ".imgbatch-";
+const PASSING_ZIP = /^\.imgbatch-[\w-]+\.zip(\.part(\.etag)?)?$/;
+
+/**
+ * Removes files that a crash left half written. Files of other names are nobody's business here.
+ * Rule: RUN-14.
+ */
+export async function removeLeftovers(dir: string): Promise<void> {
+  for (const folder of [dir, join(dir, IMAGES_FOLDER), join(dir, REFERENCES_FOLDER)])
+    await removeMatching(folder, LEFTOVER);
+}
+
+/** Removes ZIPs, whole or in part, that were to be unpacked: when a run is whole nobody needs them any more. */
+export async function removePassingZips(dir: string): Promise<void> {
+  await removeMatching(dir, PASSING_ZIP);
+}
+
+async function removeMatching(folder: string, pattern: RegExp): Promise<void> {
+  const names = await readdir(folder).catch(() => []);
+  for (const name of names.filter((each) => pattern.test(each))) {
+    const path = join(folder, name);
+    await saving(path, () => rm(path, { force: true }));
+  }
+}

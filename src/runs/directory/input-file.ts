@@ -1,0 +1,158 @@
+import { closeSync, createReadStream, openSync, readSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { expandedCustomIds } from "../../contract/text-rules.ts";
+import type { PlannedItem } from "../plan/plan.ts";
+import { readLines } from "../prompts/lines.ts";
+import type { PromptReference } from "../prompts/prompt-item.ts";
+import { textOf } from "../prompts/spool.ts";
+import { readJsonLines, writeJsonLines } from "./json-lines.ts";
+import { REFERENCE_PATH, referencePath } from "./references.ts";
+
+export const INPUT_FILE = "input.jsonl";
+
+const MOST_OUTPUTS = 1000;
+
+/** A line of `input.jsonl`: what was sent, in the form of a prompt file, reference images by their hash. */
+const inputSchema = z.looseObject({
+  custom_id: z.string().min(1),
+  prompt: z.string(),
+  output_count: z.int().min(1).max(MOST_OUTPUTS).optional(),
+  reference_images: z
+    .array(
+      z.looseObject({
+        path: z.string().regex(REFERENCE_PATH),
+        id: z.string().optional(),
+        type: z.string().optional(),
+      }),
+    )
+    .optional(),
+});
+export type InputLine = z.infer<typeof inputSchema>;
+
+export async function writeRunInput(dir: string, items: readonly PlannedItem[]): Promise<void> {
+  const lines = {
+    *[Symbol.iterator]() {
+      for (const item of items) yield toInputLine(item);
+    },
+  };
+  await writeJsonLines(join(dir, INPUT_FILE), lines);
+}
+
+/** The input of a run, by the id of each image, in its order. It stays on disk: only where each line is, is known. */
+export interface RunInput {
+  keys(): Iterable<string>;
+  has(id: string): boolean;
+  /** The line that would make this image alone; undefined for an image that is not known, or no longer. */
+  get(id: string): InputLine | undefined;
+  /** The number of an image's line in the file, from 1. */
+  lineOf(id: string): number | undefined;
+  /** The first thing that is wrong with the file, with its path and line; null when nothing is. */
+  damage: string | null;
+}
+
+/** Nobody writes longer lines here: reference images are files of their own. */
+const MAX_LINE_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Reads where the lines of a run's input are; empty when the directory has none (a mere download). A line that no run
+ * has written is left out, and told as `damage`.
+ * Rule: FILE-14.
+ */
+export async function readRunInput(dir: string): Promise<RunInput> {
+  const path = join(dir, INPUT_FILE);
+  const places = new Map<string, LinePlace>();
+  let damage: string | null = null;
+  let start = 0;
+  try {
+    for await (const { number, text, bytes, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
+      const place = { number, start, bytes };
+      start += bytes + 1;
+      const line = parseLine(text);
+      const ids = line === null ? [] : imageIds(line);
+      const wrong =
+        problem ??
+        (line === null ? "is not a line that a run has written" : null) ??
+        (ids.some((id) => places.has(id)) ? "has an id of another line" : null);
+      if (wrong !== null) damage ??= `${path}:${number} ${wrong}`;
+      else for (const id of ids) places.set(id, place);
+    }
+  } catch (error) {
+    // What cannot be read is not known.
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
+  }
+  return {
+    damage,
+    lineOf: (id) => places.get(id)?.number,
+    keys: () => places.keys(),
+    has: (id) => places.has(id),
+    get: (id) => {
+      const place = places.get(id);
+      const line = place === undefined ? null : parseLine(readPlace(path, place));
+      if (line === null) return undefined;
+      const { output_count: _, ...rest } = line;
+      return { ...rest, custom_id: id };
+    },
+  };
+}
+
+/** Throws `DIRECTORY_CONFLICT` for an input that is damaged: what was asked for is not known then. */
+export function requireUndamaged({ damage }: RunInput): void {
+  if (damage !== null) throw damaged(damage);
+}
+
+/** The error for an input that is not as the run has written it. */
+export function damaged(what: string, details: readonly string[] = []): ImgbatchError {
+  const advice =
+    "put the file back, or run the submit command of this directory again: that writes it anew, and nothing is paid twice";
+  return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice, details });
+}
+
+interface LinePlace {
+  number: number;
+  start: number;
+  bytes: number;
+}
+
+function imageIds({ custom_id, output_count = 1 }: InputLine): string[] {
+  return expandedCustomIds(custom_id, output_count);
+}
+
+function parseLine(text: string): InputLine | null {
+  return readJsonLines(text, inputSchema)[0] ?? null;
+}
+
+/** The text at a place of the file; "" when it cannot be read. */
+function readPlace(path: string, { start, bytes }: LinePlace): string {
+  try {
+    const file = openSync(path, "r");
+    try {
+      const data = Buffer.allocUnsafe(bytes);
+      // Leaves out a byte order mark.
+      return new TextDecoder().decode(data.subarray(0, readSync(file, data, 0, bytes, start)));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return "";
+  }
+}
+
+function toInputLine(item: PlannedItem): InputLine {
+  const references = item.references.map((reference) => ({
+    path: referencePath(reference.sha256),
+    ...labelsOf(reference),
+  }));
+  return {
+    custom_id: item.customId,
+    prompt: textOf(item.prompt),
+    ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
+    ...(references.length === 0 ? {} : { reference_images: references }),
+  };
+}
+
+function labelsOf({ id, type }: PromptReference): { id?: string; type?: string } {
+  return { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
+}

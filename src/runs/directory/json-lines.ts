@@ -1,0 +1,59 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import type { z } from "zod";
+import { saving } from "../../client/file-errors.ts";
+import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { createYield } from "../../kernel/yield.ts";
+import { hashFile } from "../files/hash-file.ts";
+
+const PIECE_CHARS = 64 * 1024;
+
+/**
+ * Writes one value a line, whole or not at all, with no more than a piece of the text in memory. `values` are gone
+ * through twice: a file that holds the same already is not touched. Throws `SAVE_FAILED`.
+ */
+export async function writeJsonLines(path: string, values: Iterable<unknown>): Promise<void> {
+  const hash = createHash("sha256");
+  for await (const piece of linePieces(values)) hash.update(piece);
+  if ((await hashFile(path)) === hash.digest("hex")) return;
+  await saving(path, () => writeFileDurably(path, linePieces(values)));
+}
+
+/** The text of one value a line, in pieces of some lines. */
+export async function* linePieces(values: Iterable<unknown>): AsyncGenerator<string, void, undefined> {
+  const takeTurn = createYield();
+  let piece = "";
+  for (const value of values) {
+    piece += `${JSON.stringify(value)}\n`;
+    if (piece.length < PIECE_CHARS) continue;
+    await takeTurn(piece.length);
+    yield piece;
+    piece = "";
+  }
+  if (piece !== "") yield piece;
+}
+
+/**
+ * Writes a file of a run, whole or not at all, unless it holds the same already: a look at a run that is whole needs no
+ * place to write to. Throws `SAVE_FAILED`.
+ */
+export async function writeWhenChanged(path: string, text: string): Promise<void> {
+  const before = await readFile(path, "utf8").catch(() => null);
+  if (before !== text) await saving(path, () => writeFileDurably(path, text));
+}
+
+/** One value a line. */
+export function toJsonLines(values: readonly unknown[]): string {
+  return values.map((value) => `${JSON.stringify(value)}\n`).join("");
+}
+
+/** The lines of a file that this program wrote; a line that is no JSON, or not of this shape, is left out. */
+export function readJsonLines<T>(text: string, shape: z.ZodType<T>): T[] {
+  return text.split("\n").flatMap((line) => {
+    try {
+      return line === "" ? [] : [shape.parse(JSON.parse(line))];
+    } catch {
+      return [];
+    }
+  });
+}

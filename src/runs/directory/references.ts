@@ -1,0 +1,62 @@
+import { constants } from "node:fs";
+import { copyFile, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { hashFile } from "../files/hash-file.ts";
+import type { PromptReference } from "../prompts/prompt-item.ts";
+import { REFERENCES_FOLDER } from "./claim.ts";
+
+/** Where a stored reference image is, from the run's directory on. */
+export const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
+
+/** The path of a stored reference image, from the run's directory on. */
+export function referencePath(sha256: string): string {
+  return `${REFERENCES_FOLDER}/${sha256}`;
+}
+
+/**
+ * Keeps each reference image once in the run's directory, by its hash, so that the run stands on its own.
+ * Rule: RUN-17.
+ */
+export async function storeReferences(dir: string, references: Iterable<PromptReference>): Promise<void> {
+  const stored = new Set<string>();
+  for (const reference of references) {
+    if (stored.has(reference.sha256)) continue;
+    stored.add(reference.sha256);
+    const target = join(dir, referencePath(reference.sha256));
+    if (await holds(target, reference.sha256)) continue;
+    await saving(target, () => mkdir(join(dir, REFERENCES_FOLDER), { recursive: true }));
+    await store(reference, target);
+  }
+}
+
+async function store(reference: PromptReference, target: string): Promise<void> {
+  if ("kept" in reference.source) {
+    const { kept } = reference.source;
+    return saving(target, () => writeFileDurably(target, kept.read()));
+  }
+  const { path } = reference.source;
+  const copy = `${target}${PARTIAL_SUFFIX}`;
+  // A reflink where the file system has them. Never a hard link: editing the original would change the copy.
+  await saving(target, () => copyFile(path, copy, constants.COPYFILE_FICLONE));
+  if (!(await holds(copy, reference.sha256))) {
+    await rm(copy, { force: true });
+    throw new ImgbatchError("INVALID_INPUT", `${path} changed while it was read; run the command again.`);
+  }
+  await saving(target, () => rename(copy, target));
+}
+
+/** The bytes of a stored reference image, checked. */
+export async function readReference(dir: string, sha256: string): Promise<Buffer> {
+  const path = join(dir, referencePath(sha256));
+  const data = await saving(path, () => readFile(path));
+  if (sha256Hex(data) === sha256) return data;
+  throw new ImgbatchError("SAVE_FAILED", `${path} was changed; remove it and run the command again.`);
+}
+
+async function holds(path: string, sha256: string): Promise<boolean> {
+  return (await hashFile(path)) === sha256;
+}

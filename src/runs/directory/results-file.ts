@@ -1,0 +1,98 @@
+import { readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { saving } from "../../client/file-errors.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { hideUsedKeysIn } from "../../kernel/api-keys.ts";
+import { codePointLength } from "../../kernel/text.ts";
+import type { InputLine, RunInput } from "./input-file.ts";
+import { readJsonLines, writeJsonLines } from "./json-lines.ts";
+import { resultSchema } from "./result-schema.ts";
+
+export const RESULTS_FILE = "results.jsonl";
+export const RETRY_FILE = "retry.jsonl";
+
+export interface ResultFile {
+  /** From the run's directory on, with `/`. */
+  path: string;
+  /** Which image of its item this is, from 0; only where not all of them are here. */
+  image_index?: number;
+  /** The name inside `path`, when that is a ZIP that was kept. */
+  entry?: string;
+  sha256: string;
+  bytes: number;
+  mime_type: string;
+  width: number | null;
+  height: number | null;
+}
+
+/**
+ * How files could be checked: by a SHA-256 of the service, by the CRC-32 of a ZIP, or (null) only by their size and by
+ * being images, where the service tells no hash.
+ */
+export type Verified = "sha256" | "crc32" | null;
+
+/** A line of `results.jsonl`: one for each image that was asked for, in the order of the input. */
+export interface ResultLine {
+  custom_id: string;
+  status: string;
+  batch_id: string;
+  files: ResultFile[];
+  /** Absent without files. */
+  verified?: Verified;
+  /** Why there is no image here. With the status `success`: why the service's image could not be had. */
+  error?: { code: string; message: string; source: string | null; request_id?: string };
+}
+
+/** Earlier versions had a word of their own for files that no hash was known of. */
+const lineSchema = z.preprocess((line) => {
+  const isNamed = typeof line === "object" && line !== null && "verified" in line;
+  const isKnown = isNamed && (line.verified === "sha256" || line.verified === "crc32");
+  return isNamed && !isKnown ? { ...line, verified: null } : line;
+}, resultSchema);
+
+/**
+ * The results of an earlier run in the directory; empty when there are none. A line that is damaged is left out: the
+ * image is looked for again.
+ */
+export async function readResults(dir: string): Promise<ResultLine[]> {
+  const text = await readFile(join(dir, RESULTS_FILE), "utf8").catch(() => "");
+  // Both kinds of results are told apart by the run state of their directory.
+  return readJsonLines(text, lineSchema) as ResultLine[];
+}
+
+/**
+ * Writes `results.jsonl`, and `retry.jsonl` with the input of the failed images where it is known. Answers whether that
+ * is there. Files that hold the same already are not touched.
+ * Rules: RUN-1, RUN-10.
+ */
+export async function writeResults<Line extends { custom_id: string }>(
+  dir: string,
+  lines: readonly Line[],
+  input: Pick<RunInput, "get" | "has">,
+  isFailed: (line: Line) => boolean,
+): Promise<{ hasRetry: boolean }> {
+  const shown = {
+    *[Symbol.iterator]() {
+      for (const line of lines) yield hideUsedKeysIn(line);
+    },
+  };
+  await writeJsonLines(join(dir, RESULTS_FILE), shown);
+  const failed = lines.filter((line) => isFailed(line) && input.has(line.custom_id));
+  const retry = {
+    *[Symbol.iterator]() {
+      for (const line of failed) yield* retryLine(input.get(line.custom_id));
+    },
+  };
+  const retryPath = join(dir, RETRY_FILE);
+  if (failed.length === 0) await saving(retryPath, () => rm(retryPath, { force: true }));
+  else await writeJsonLines(retryPath, retry);
+  return { hasRetry: failed.length > 0 };
+}
+
+function retryLine(input: InputLine | undefined): Omit<InputLine, "custom_id">[] {
+  if (input === undefined) return [];
+  const { custom_id, ...rest } = input;
+  // An id with a counter may be longer than what a caller may choose: then the new run names it anew.
+  return [codePointLength(custom_id) > FIXED_LIMITS.customIdChars ? rest : { custom_id, ...rest }];
+}

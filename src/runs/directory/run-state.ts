@@ -1,0 +1,207 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import { writeWhenChanged } from "./json-lines.ts";
+
+export const RUN_STATE_FILE = "imgbatch.json";
+const SCHEMA_VERSION = 1;
+
+/**
+ * What is known of a batch. `intent`: the request is about to leave, or has left without an answer before a crash.
+ * `created`: the service has answered its id. `unknown`: the answer was lost; asking with the same key finds out.
+ */
+const ledgerBatchFields = z.looseObject({
+  index: z.int().min(0),
+  id: z.string().min(1).nullable(),
+  idempotency_key: z
+    .string()
+    .regex(/^[\x20-\x7e]{1,255}$/)
+    .nullable(),
+  state: z.enum(["intent", "created", "unknown"]),
+  status: z.string().nullable(),
+  item_count: z.int().nullable(),
+  success_count: z.int().nullable(),
+  fail_count: z.int().nullable(),
+  estimated_cost: z.number().nullable(),
+  actual_cost: z.number().nullable(),
+  parent_batch_id: z.string().nullable(),
+  /** 0 for the submission, then one more for each retry. */
+  round: z.int().min(0).default(0),
+  /** Of a retry: the images that it makes anew, in the order in which they were sent. */
+  retried: z.array(z.string()).optional(),
+  /** How many images were asked for; absent where another version, or somebody else, has asked. */
+  asked_count: z.int().min(1).optional(),
+  /** Images that the service has, or has not decided about, and that were not here when they were last fetched. */
+  missing_count: z.int().min(0).optional(),
+});
+const runBatchSchema = ledgerBatchFields
+  .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
+    error: "lacks its id, or its key",
+  })
+  .refine(({ round, state, retried = [] }) => round === 0 || state === "created" || retried.length > 0, {
+    error: "lacks the images that it makes anew",
+  });
+export type RunBatch = z.infer<typeof runBatchSchema>;
+
+/** What all batches of a run ask for; null where the run did not make them. */
+const submittedRequestSchema = z.looseObject({
+  model: z.string(),
+  task_name: z.string().nullable(),
+  response_mime_type: z.enum(IMAGE_MIME_TYPES),
+  metadata: z.record(z.string(), z.string()).nullable(),
+});
+export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
+
+const ledgerFields = z.looseObject({
+  schema_version: z.literal(SCHEMA_VERSION),
+  /** Of a run without batches, where each image is a request of its own. */
+  kind: z.literal("realtime").optional(),
+  base_url: z.string(),
+  key_fingerprint: z.string(),
+  input_sha256: z.string().nullable(),
+  is_fresh: z.boolean(),
+  created_at: z.iso.datetime(),
+  finished_at: z.iso.datetime().nullable(),
+  request: submittedRequestSchema.nullable().default(null),
+  batches: z.array(runBatchSchema),
+});
+
+const runStateSchema = ledgerFields.refine(({ kind, batches }) => kind === "realtime" || batches.length > 0, {
+  error: "lacks its batches",
+});
+
+/** `imgbatch.json`: which batches a directory belongs to. Never holds a key, only its fingerprint. */
+export type RunState = z.infer<typeof runStateSchema>;
+
+export function newRunState(facts: {
+  baseUrl: string;
+  keyFingerprint: string;
+  inputSha256: string | null;
+  isFresh: boolean;
+  nowMs: number;
+  request: SubmittedRequest | null;
+  batches: RunBatch[];
+}): RunState {
+  return {
+    schema_version: SCHEMA_VERSION,
+    base_url: facts.baseUrl,
+    key_fingerprint: facts.keyFingerprint,
+    input_sha256: facts.inputSha256,
+    is_fresh: facts.isFresh,
+    created_at: new Date(facts.nowMs).toISOString(),
+    finished_at: null,
+    request: facts.request,
+    batches: facts.batches,
+  };
+}
+
+/** A batch of `imageCount` images that is about to be asked for. */
+export function intendedBatch(
+  index: number,
+  request: { idempotencyKey: string; parentId: string | null; imageCount: number },
+): RunBatch {
+  const { idempotencyKey, parentId, imageCount } = request;
+  return {
+    index,
+    id: null,
+    idempotency_key: idempotencyKey,
+    state: "intent",
+    status: null,
+    item_count: null,
+    success_count: null,
+    fail_count: null,
+    estimated_cost: null,
+    actual_cost: null,
+    parent_batch_id: parentId,
+    round: 0,
+    asked_count: imageCount,
+  };
+}
+
+/** The number of the last retry; 0 when there was none. */
+export function lastRound(runState: RunState): number {
+  return runState.batches.reduce((last, { round }) => Math.max(last, round), 0);
+}
+
+/** Whether images that have not failed were not here when they were last fetched. */
+export function isLacking({ batches }: Pick<RunState, "batches">): boolean {
+  return batches.some(({ missing_count = 0 }) => missing_count > 0);
+}
+
+/** The batches of the submission itself, without those of its retries. */
+export function submittedBatches(runState: RunState): RunBatch[] {
+  return runState.batches.filter((batch) => batch.round === 0);
+}
+
+/** The batches, by id, that make images of the others again. */
+export function retryIds(runState: RunState): string[] {
+  return runState.batches.flatMap(({ id, round }) => (round > 0 && id !== null ? [id] : []));
+}
+
+/** Notes what the service says of a batch. */
+export function recordBatch(entry: RunBatch, batch: Batch): void {
+  const usd = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
+  Object.assign(entry, {
+    id: batch.id,
+    state: "created",
+    status: batch.status,
+    item_count: batch.itemCount,
+    success_count: batch.successCount,
+    fail_count: batch.failCount,
+    estimated_cost: usd(batch.estimatedCostMicroUsd),
+    actual_cost: usd(batch.actualCostMicroUsd),
+    parent_batch_id: batch.parentId ?? entry.parent_batch_id,
+  } satisfies Partial<RunBatch>);
+}
+
+/** Without the run state nothing in its directory is known to be of the run; the batches are still with the service. */
+const WITHOUT_RUN_STATE =
+  "`imgbatch list` has the batches of this key; `imgbatch download <id> --output <another directory>` gets their images, and pays nothing";
+
+/**
+ * Null when the directory has none. Throws `DIRECTORY_CONFLICT` when there is one that cannot be understood, with what
+ * to do then as its advice.
+ */
+export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Promise<RunState | null> {
+  const path = join(dir, RUN_STATE_FILE);
+  let data: Buffer;
+  try {
+    data = await readFile(path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw new ImgbatchError("SAVE_FAILED", `Could not read ${path} (${code}).`, { cause: error });
+  }
+  try {
+    return runStateSchema.parse(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data)));
+  } catch (cause) {
+    const message = `${path} is damaged or of another version of imgbatch (${whyUnreadable(cause)}).`;
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { cause, advice });
+  }
+}
+
+/** The first field that is not as it should be, or that the file is no JSON. */
+function whyUnreadable(cause: unknown): string {
+  if (!(cause instanceof z.ZodError)) return "it is no JSON";
+  const { path = [], message = "" } = cause.issues[0] ?? {};
+  return [path.join("."), message].filter((part) => part !== "").join(": ");
+}
+
+const lastWrites = new WeakMap<RunState, Promise<void>>();
+
+/**
+ * On disk when this resolves, whole or not at all. Writes of one run state wait for each other: each writes what is known
+ * when its turn comes, so that an older state never replaces a newer one.
+ * Rules: RUN-7, RUN-8.
+ */
+export function writeRunState(dir: string, runState: RunState): Promise<void> {
+  const path = join(dir, RUN_STATE_FILE);
+  const write = () => writeWhenChanged(path, `${JSON.stringify(runState, null, 2)}\n`);
+  const written = (lastWrites.get(runState) ?? Promise.resolve()).then(write, write);
+  lastWrites.set(runState, written);
+  return written;
+}

@@ -1,0 +1,33 @@
+import type { Http } from "../../http/http.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+
+/** The base URL in the run state of a run whose service is embedded: its port changes from run to run. */
+export const EMBEDDED = "embedded";
+
+/** A service as a run talks to it. */
+export interface RunService {
+  http: Http;
+  /** `embedded`, or the base URL. */
+  identity: string;
+  keyFingerprint: string;
+  /** Whether short polling intervals are fair. */
+  isLocal: boolean;
+  /** Whether it lives in another process's command, and is gone when that ends. */
+  isBorrowed: boolean;
+}
+
+/** Tells keys apart without giving one away: 12 hexadecimal digits of its SHA-256. */
+export function keyFingerprint(apiKey: string): string {
+  return sha256Hex(apiKey).slice(0, 12);
+}
+
+/** Whether two identities can be one service; on this machine the key decides, since ports change. */
+export function isSameService(a: string, b: string): boolean {
+  return a === b || (isOnThisMachine(a) && isOnThisMachine(b));
+}
+
+function isOnThisMachine(identity: string): boolean {
+  if (identity === EMBEDDED) return true;
+  const host = URL.canParse(identity) ? new URL(identity).hostname : "";
+  return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
+}

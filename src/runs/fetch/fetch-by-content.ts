@@ -1,0 +1,94 @@
+import { join } from "node:path";
+import { getContent } from "../../client/content.ts";
+import type { BatchItem } from "../../client/wire/read-lists.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { sniffImageType } from "../../contract/images/image-types.ts";
+import { mayPass } from "../../http/retry-policy.ts";
+import type { ResultFile, Verified } from "../directory/results-file.ts";
+import { isIntact } from "../files/intact-files.ts";
+import { writeVerified } from "../files/write-verified.ts";
+import { requireOfOne } from "./error-scope.ts";
+import { type Fetched, type Fetches, type FetchJob, fileAt, pathFor, weakest } from "./fetch-job.ts";
+
+/** So many items in a row without an answer: the service is not there, and the others need not be asked for. */
+const MOST_UNANSWERED = 2;
+
+/**
+ * Fetches the images of some items one by one; files that are sound stay as they are. What is wrong with one does not
+ * keep the others from being fetched. Throws what concerns all of them, and when the service does not answer any more,
+ * which `mostUnanswered` items in a row show.
+ * Rules: RUN-20, SAVE-1.
+ */
+export async function fetchByContent(
+  job: FetchJob,
+  items: readonly BatchItem[],
+  mostUnanswered = MOST_UNANSWERED,
+): Promise<Fetches> {
+  const fetches: Fetches = { byItem: new Map(), problems: new Map() };
+  const unanswered: ImgbatchError[] = [];
+  for (const item of items) {
+    job.signal?.throwIfAborted();
+    const { fetched, problem } = await fetchItem(job, item);
+    if (fetched.files.length > 0) fetches.byItem.set(item.customId, fetched);
+    if (problem !== null) fetches.problems.set(item.customId, problem);
+    if (problem !== null && mayPass(problem)) unanswered.push(problem);
+    else unanswered.splice(0);
+    if (unanswered.length >= mostUnanswered) throw unanswered[0];
+  }
+  if (unanswered.length > 0 && unanswered.length === items.length) throw unanswered[0];
+  return fetches;
+}
+
+async function fetchItem(
+  job: FetchJob,
+  item: BatchItem,
+): Promise<{ fetched: Fetched; problem: ImgbatchError | null }> {
+  const line = job.earlier.get(item.customId);
+  const files: ResultFile[] = [];
+  const checks: Verified[] = [];
+  let problem: ImgbatchError | null = null;
+  for (let index = 0; index < item.imageCount; index++) {
+    job.signal?.throwIfAborted();
+    const known = fileAt(line, index);
+    if (known !== undefined && (await isIntact(job.dir, known))) {
+      files.push({ ...known, image_index: index });
+      checks.push(line?.verified ?? null);
+      continue;
+    }
+    job.reporter.progress(`fetching ${item.customId}`);
+    try {
+      const placed = await fetchOne(job, item.customId, index, known);
+      files.push({ ...placed.file, image_index: index });
+      checks.push(placed.verified);
+    } catch (error) {
+      const ofOne = requireOfOne(error, job.signal);
+      problem ??= ofOne;
+      if (mayPass(ofOne)) break;
+    }
+  }
+  const verified = weakest(checks);
+  if (problem !== null) return { fetched: { files, verified }, problem };
+  const whole = files.map(({ image_index: _, ...file }) => file);
+  return { fetched: { files: whole, verified }, problem };
+}
+
+async function fetchOne(
+  job: FetchJob,
+  customId: string,
+  index: number,
+  known: ResultFile | undefined,
+): Promise<{ file: ResultFile; verified: Verified }> {
+  const { data, sha256 } = await getContent(job.http, job.batch.id, customId, index, job.signal);
+  const type = sniffImageType(data);
+  if (type === null)
+    throw new ImgbatchError("VERIFY_FAILED", `What came as ${customId} is no PNG, JPEG or WebP image.`);
+  const path = pathFor(job, customId, index, type);
+  const told = job.told?.get(customId)?.[index];
+  const said = sha256 ?? told?.sha256 ?? null;
+  const bytes = known === undefined && sha256 === null ? (told?.bytes ?? null) : null;
+  const expected = { sha256: known?.sha256 ?? said, bytes, crc32: null };
+  const { file } = await writeVerified([data], join(job.dir, path), expected, path);
+  // That it is the same as before says no more of it than was known before.
+  const before = known === undefined ? null : (job.earlier.get(customId)?.verified ?? null);
+  return { file: { path, ...file }, verified: said === null ? before : "sha256" };
+}

@@ -1,0 +1,108 @@
+import { createReadStream, existsSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import type { BatchItem } from "../../client/wire/read-lists.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { sniffImageType } from "../../contract/images/image-types.ts";
+import { PASSING_PREFIX } from "../directory/claim.ts";
+import { inspect, writeVerified } from "../files/write-verified.ts";
+import { type Fetched, type Fetches, type FetchJob, pathFor, weakest } from "./fetch-job.ts";
+import { checkInPlace, fetchZip, takeImages, type ZipJob, type ZippedFile, zipName } from "./save-zip.ts";
+import type { ZippedImage } from "./zip-images.ts";
+import { readStart } from "./zip-reader.ts";
+
+/**
+ * Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. An
+ * item with an image that is absent or wrong has a problem. Throws what concerns the ZIP as a whole.
+ * Rules: RUN-15, RUN-19, RUN-20.
+ */
+export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches> {
+  const { http, batch, items, signal, reporter } = job;
+  const name = nameOf(job);
+  const target = join(job.dir, name);
+  const zip: ZipJob = { http, batch, items, target, signal, reporter };
+  const kept = await takeThere(job, wanted);
+  if (kept !== null && kept.problems.size === 0) {
+    if (!job.keepZip) await dropFile(target);
+    return kept;
+  }
+  await fetchZip(zip);
+  try {
+    const fetches = await takeAll(job, name, wanted);
+    if (!job.keepZip) await dropFile(target);
+    return fetches;
+  } catch (error) {
+    // A ZIP that cannot be used is of no use to the next attempt either.
+    await dropFile(target);
+    throw error;
+  }
+}
+
+function nameOf({ keepZip, batch }: FetchJob): string {
+  return keepZip ? zipName(batch.id) : `${PASSING_PREFIX}${zipName(batch.id)}`;
+}
+
+/** What is in the ZIP that is here already; null when none is, or none that can be used. */
+export async function takeThere(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches | null> {
+  const name = nameOf(job);
+  return existsSync(join(job.dir, name)) ? takeAll(job, name, wanted).catch(refused(job)) : null;
+}
+
+/** A ZIP that is here already, kept or left by a crash, may be unusable; all else is no matter of the ZIP. */
+function refused(job: FetchJob): (error: unknown) => null {
+  return (error) => {
+    job.signal?.throwIfAborted();
+    if (error instanceof ImgbatchError && error.code === "VERIFY_FAILED") return null;
+    throw error;
+  };
+}
+
+async function takeAll(job: FetchJob, zip: string, wanted: readonly BatchItem[]): Promise<Fetches> {
+  const ids = new Set(wanted.map((item) => item.customId));
+  const take = async (image: ZippedImage): Promise<(ZippedFile & { index: number }) | null> => {
+    if (!ids.has(image.customId)) return null;
+    const found = job.keepZip ? await checkInPlace(zip, image) : await unpack(job, image);
+    return { ...found, index: image.index };
+  };
+  const { taken, wrong, told } = await takeImages(join(job.dir, zip), job.items, take, job.signal);
+  const fetches = { byItem: new Map<string, Fetched>(), problems: new Map<string, ImgbatchError>(), told };
+  for (const { customId, imageCount } of wanted) {
+    const found = (taken.get(customId) ?? []).filter((image) => image !== null);
+    const problem = wrong.get(customId) ?? (found.length < imageCount ? absent(customId) : undefined);
+    if (problem !== undefined) fetches.problems.set(customId, problem);
+    // Which of its images are good is not told by the others of a wrong one.
+    if (found.length === 0 || wrong.has(customId)) continue;
+    const files = found.map(({ file, index }) =>
+      problem === undefined ? file : { ...file, image_index: index },
+    );
+    fetches.byItem.set(customId, { files, verified: weakest(found.map(({ verified }) => verified)) });
+  }
+  return fetches;
+}
+
+/** A file that is already there as it should be is not written again. */
+async function unpack(
+  job: FetchJob,
+  { customId, index, entry, sha256, bytes }: ZippedImage,
+): Promise<ZippedFile> {
+  const expected = { sha256, bytes, crc32: entry.crc32 };
+  const type = sniffImageType(await readStart(entry, HEAD_BYTES));
+  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is no PNG, JPEG or WebP image.`);
+  const path = pathFor(job, customId, index, type);
+  const target = join(job.dir, path);
+  const isThere = await inspect(createReadStream(target), expected, path).catch(() => null);
+  const { file, verified } = isThere ?? (await writeVerified(await entry.read(), target, expected, path));
+  return { file: { path, ...file }, verified };
+}
+
+/** So many tell the type of an image. */
+const HEAD_BYTES = 12;
+
+function absent(customId: string): ImgbatchError {
+  return new ImgbatchError("VERIFY_FAILED", `The ZIP lacks an image of ${JSON.stringify(customId)}.`);
+}
+
+async function dropFile(path: string): Promise<void> {
+  await saving(path, () => rm(path, { force: true }));
+}

@@ -1,0 +1,126 @@
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { syncDirectory } from "../../kernel/files/durable-file.ts";
+import { IMAGES_FOLDER } from "../directory/claim.ts";
+import type { ResultLine } from "../directory/results-file.ts";
+import { isWholeResult } from "../files/intact-files.ts";
+import { isOfTheZip } from "./error-scope.ts";
+import { fetchByContent } from "./fetch-by-content.ts";
+import { fetchByZip, takeThere } from "./fetch-by-zip.ts";
+import type { Fetched, Fetches, FetchJob } from "./fetch-job.ts";
+
+export interface FetchedImages extends Fetches {
+  /** Items whose files were not here before. */
+  fetchedCount: number;
+}
+
+/** Up to this many items are fetched one by one when the others are fine; more come as a ZIP. */
+const FEW = 8;
+
+/**
+ * Gets what is missing or damaged of a batch's images, and nothing else. When this resolves, every successful item has
+ * its files, verified, or a problem. Throws what concerns all of them: the service's errors (`BATCH_IMAGE_OUTPUT_DELETED`
+ * among them), `NETWORK`, `SAVE_FAILED`.
+ * Rules: RUN-4, RUN-19, RUN-20, SAVE-1.
+ */
+export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
+  const wanted = job.wanted.filter(hasImages);
+  const byItem = job.keepZip ? new Map<string, Fetched>() : await intactItems(job, wanted);
+  const missing = wanted.filter((item) => !byItem.has(item.customId));
+  if (missing.length === 0) return { byItem, problems: new Map(), fetchedCount: 0 };
+  if (job.batch.status === "output_deleted") {
+    const kept = job.keepZip ? await takeThere(job, missing) : null;
+    if (kept !== null && kept.problems.size === 0) return { ...kept, fetchedCount: 0 };
+    throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${job.batch.id} were deleted.`);
+  }
+  const images = join(job.dir, IMAGES_FOLDER);
+  if (!job.keepZip) await saving(images, () => mkdir(images, { recursive: true }));
+  const { byItem: found, problems } = await fetchMissing(job, missing);
+  for (const [customId, fetched] of found) {
+    byItem.set(customId, fetched);
+    for (const { path, bytes, sha256 } of fetched.files) {
+      const file = { path, bytes, sha256 };
+      job.reporter.event?.({ event: "file_saved", batch_id: job.batch.id, custom_id: customId, ...file });
+    }
+  }
+  for (const at of [job.dir, images]) if (existsSync(at)) await saving(at, () => syncDirectory(at));
+  return { byItem, problems, fetchedCount: missing.length - problems.size };
+}
+
+async function intactItems(job: FetchJob, wanted: readonly BatchItem[]): Promise<Map<string, Fetched>> {
+  const sound = new Map<string, Fetched>();
+  for (const { customId } of wanted) {
+    job.signal?.throwIfAborted();
+    const line = job.earlier.get(customId);
+    if (line === undefined || line.error !== undefined || !(await isWholeResult(job.dir, line))) continue;
+    sound.set(customId, { files: line.files, verified: line.verified ?? null });
+  }
+  return sound;
+}
+
+async function fetchMissing(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
+  // What was wrong before is to be compared with what the manifest says, which only the ZIP has.
+  const isRepairable = ({ customId }: BatchItem) => {
+    const line = job.earlier.get(customId);
+    return line !== undefined && line.error?.code !== "VERIFY_FAILED";
+  };
+  const isRepair = !job.keepZip && missing.length <= FEW && missing.every(isRepairable);
+  return isRepair ? contentFirst(job, missing) : zipFirst(job, missing);
+}
+
+/** What the service says of single images may be mended by the whole, unless it has lost them. */
+async function contentFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
+  const single = await fetchByContent(job, missing);
+  const doubtful = missing.filter(({ customId }) => {
+    const code = single.problems.get(customId)?.code;
+    return code === "VERIFY_FAILED" || code === "NOT_FOUND";
+  });
+  if (doubtful.length === 0) return single;
+  job.reporter.detail(`${single.problems.get(doubtful[0]?.customId ?? "")?.message} Trying the ZIP.`);
+  try {
+    const { byItem, problems } = await fetchByZip(job, doubtful);
+    for (const { customId } of doubtful) {
+      const fetched = byItem.get(customId);
+      if (fetched === undefined || problems.has(customId)) continue;
+      single.byItem.set(customId, fetched);
+      single.problems.delete(customId);
+    }
+  } catch (error) {
+    job.signal?.throwIfAborted();
+    if (!isOfTheZip(error)) throw error;
+  }
+  return single;
+}
+
+async function zipFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
+  let zipped: Fetches;
+  try {
+    zipped = await fetchByZip(job, missing);
+  } catch (error) {
+    job.signal?.throwIfAborted();
+    if (!isOfTheZip(error)) throw error;
+    if (job.keepZip) job.reporter.note(`${error.message} The images come one by one instead of the ZIP.`);
+    else job.reporter.detail(`${error.message} Trying the images one by one.`);
+    // After a connection that broke, the first silence tells enough.
+    return fetchByContent(job, missing, error.code === "NETWORK" ? 1 : undefined);
+  }
+  const rest = missing.filter((item) => zipped.problems.has(item.customId));
+  if (rest.length === 0) return zipped;
+  job.reporter.detail(`${zipped.problems.get(rest[0]?.customId ?? "")?.message} Trying it alone.`);
+  const known = { ...job, earlier: withFetched(job, zipped.byItem), told: zipped.told };
+  const single = await fetchByContent(known, rest);
+  return { byItem: new Map([...zipped.byItem, ...single.byItem]), problems: single.problems };
+}
+
+/** What is on disk already, so that of an item with several images only the absent ones are fetched. */
+function withFetched(job: FetchJob, fetched: ReadonlyMap<string, Fetched>): Map<string, ResultLine> {
+  const lines = new Map(job.earlier);
+  for (const [custom_id, files] of fetched) {
+    lines.set(custom_id, { custom_id, status: "success", batch_id: job.batch.id, ...files });
+  }
+  return lines;
+}

@@ -1,0 +1,162 @@
+import { rm } from "node:fs/promises";
+import { downloadFile } from "../../client/download.ts";
+import { saving } from "../../client/file-errors.ts";
+import type { Batch } from "../../client/wire/read-batch.ts";
+import type { BatchItem } from "../../client/wire/read-lists.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { routes } from "../../contract/routes.ts";
+import type { Http } from "../../http/http.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import type { ResultFile, Verified } from "../directory/results-file.ts";
+import { moveInto, requireReplaceable } from "../files/replace-file.ts";
+import { inspect } from "../files/write-verified.ts";
+import type { RunReporter } from "../reporter.ts";
+import { readContents, type ZipContents, type ZippedImage } from "./zip-images.ts";
+import { openZip } from "./zip-reader.ts";
+
+export interface ZipJob {
+  http: Http;
+  batch: Batch;
+  items: readonly BatchItem[];
+  /** Where the ZIP goes. */
+  target: string;
+  signal?: AbortSignal | undefined;
+  reporter: RunReporter;
+}
+
+/** The file name of a batch's ZIP: its id, where that is a name. */
+export function zipName(batchId: string): string {
+  if (/^[A-Za-z0-9_-]{1,100}$/.test(batchId)) return `${batchId}.zip`;
+  return `${batchId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 60)}-${sha256Hex(batchId).slice(0, 12)}.zip`;
+}
+
+/** Downloads the ZIP of a batch, resuming what is there of it; nothing in it is checked yet. Answers its size. */
+export async function fetchZip({ http, batch, items, target, signal, reporter }: ZipJob): Promise<number> {
+  // A batch larger than the usual limit must be asked for in full.
+  const query = items.length > DEFAULT_LIMITS.zipItems ? `?max_items=${items.length}` : "";
+  const { bytes } = await downloadFile({
+    http,
+    path: routes.download(batch.id) + query,
+    target,
+    signal,
+    onProgress: (done, total) => {
+      reporter.progress(`downloading ${megabytes(done)}${total === null ? "" : ` of ${megabytes(total)}`}`);
+    },
+  });
+  return bytes;
+}
+
+/** How to take an image out of a ZIP. Answers what it found. */
+export type TakeImage<T> = (image: ZippedImage) => Promise<T>;
+
+/**
+ * Takes the images of a ZIP one by one, in the order of each item's images. What is wrong with one (`VERIFY_FAILED`)
+ * does not keep the others from being taken: `wrong` has the first error of each such item. `told` is what the manifest
+ * says.
+ */
+export async function takeImages<T>(
+  path: string,
+  items: readonly BatchItem[],
+  take: TakeImage<T>,
+  signal?: AbortSignal,
+): Promise<{ taken: Map<string, T[]>; wrong: Map<string, ImgbatchError>; told: ZipContents["told"] }> {
+  const zip = await openZip(path, signal);
+  try {
+    const taken = new Map<string, T[]>();
+    const wrong = new Map<string, ImgbatchError>();
+    const { images, told } = await readContents(zip, items);
+    for (const image of images) {
+      signal?.throwIfAborted();
+      const { customId } = image;
+      try {
+        const found = await take(image);
+        const before = taken.get(customId);
+        if (before === undefined) taken.set(customId, [found]);
+        else before.push(found);
+      } catch (error) {
+        const isWrong = error instanceof ImgbatchError && error.code === "VERIFY_FAILED";
+        if (!isWrong || signal?.aborted) throw error;
+        if (!wrong.has(customId)) wrong.set(customId, error);
+      }
+    }
+    return { taken, wrong, told };
+  } catch (error) {
+    // An image that an abort cut off is not what is wrong.
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    zip.close();
+  }
+}
+
+/** An image inside a ZIP that is kept. */
+export interface ZippedFile {
+  file: ResultFile;
+  verified: Verified;
+}
+
+/** Checks an image without unpacking it; `zip` is how the result names the ZIP. */
+export async function checkInPlace(zip: string, { entry, sha256, bytes }: ZippedImage): Promise<ZippedFile> {
+  const { file, verified } = await inspect(
+    await entry.read(),
+    { sha256, bytes, crc32: entry.crc32 },
+    entry.name,
+  );
+  return { file: { path: zip, entry: entry.name, ...file }, verified };
+}
+
+/** A ZIP that was saved, or found to be there already. */
+export interface SavedZip {
+  images: ResultFile[];
+  bytes: number;
+  /** The same file was there before. */
+  wasThere: boolean;
+}
+
+/**
+ * Saves the ZIP of a batch, after every image in it was checked, and that no item's is absent. One that fails is
+ * removed; what is at the target stays until then, and is only replaced by another ZIP when `mayReplace` says so:
+ * otherwise `FILE_EXISTS`.
+ * Rules: RUN-15, CLI-22, SAVE-3.
+ */
+export async function saveZip(job: ZipJob, { mayReplace = false } = {}): Promise<SavedZip> {
+  const { target, items, signal } = job;
+  await requireReplaceable(target);
+  const unchecked = `${target}.unchecked`;
+  const bytes = await fetchZip({ ...job, target: unchecked });
+  try {
+    const { taken, wrong } = await takeImages(
+      unchecked,
+      items,
+      (image) => checkInPlace(target, image),
+      signal,
+    );
+    const absent = items.filter(
+      (item) => item.status === "success" && (taken.get(item.customId)?.length ?? 0) < item.imageCount,
+    );
+    const problems = [
+      ...[...wrong.values()].map((error) => error.message),
+      ...absent
+        .filter(({ customId }) => !wrong.has(customId))
+        .map(({ customId }) => `the ZIP lacks an image of ${JSON.stringify(customId)}`),
+    ];
+    if (problems.length > 0) throw wrongFiles(problems);
+    const images = [...taken.values()].flat().map(({ file }) => file);
+    const wasThere = await moveInto(unchecked, target, mayReplace);
+    return { images, bytes, wasThere };
+  } catch (error) {
+    await saving(target, () => rm(unchecked, { force: true }));
+    throw error;
+  }
+}
+
+function wrongFiles(wrong: readonly string[]): ImgbatchError {
+  if (wrong.length === 1) return new ImgbatchError("VERIFY_FAILED", wrong[0]);
+  const message = `${wrong.length} downloaded files are not what they should be.`;
+  return new ImgbatchError("VERIFY_FAILED", message, { details: wrong });
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,139 @@
+import { z } from "zod";
+import type { BatchItem } from "../../client/wire/read-lists.ts";
+import { foldFileName } from "../../kernel/text.ts";
+import { readStart, type ZipEntry, type ZipReader } from "./zip-reader.ts";
+
+const MAX_MANIFEST_BYTES = 64 * 1024 * 1024;
+/** A manifest is parsed in one piece, so it may only be as large as the number of its images warrants. */
+const MANIFEST_HEAD_BYTES = 1024 * 1024;
+const MANIFEST_BYTES_PER_IMAGE = 64 * 1024;
+const MANIFEST = "manifest.json";
+const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
+
+/** The part of a manifest that files are checked by; other services may leave the hashes out. */
+const manifestSchema = z.looseObject({
+  files: z.array(
+    z.looseObject({
+      custom_id: z.string(),
+      filename: z.string(),
+      image_index: z.int().nullish().catch(null),
+      size: z.int().min(0).nullish().catch(null),
+      sha256: z
+        .string()
+        .regex(/^[0-9a-f]{64}$/i)
+        .nullish()
+        .catch(null),
+    }),
+  ),
+});
+
+/** What a manifest says of an image. */
+export interface Told {
+  /** Lower case; null when it says none. */
+  sha256: string | null;
+  bytes: number | null;
+}
+
+/** An image of the ZIP and the item that it belongs to. */
+export interface ZippedImage extends Told {
+  customId: string;
+  /** Which of its item's images it is, from 0. */
+  index: number;
+  entry: ZipEntry;
+}
+
+export interface ZipContents {
+  /** In the order of each item's images. */
+  images: ZippedImage[];
+  /** What the manifest says of each item's images, in their order, also of those that are not in the ZIP. */
+  told: ReadonlyMap<string, readonly Told[]>;
+}
+
+/**
+ * The images of a batch's ZIP: by the manifest, or by their names without one. Never more of an item than the service
+ * has announced, and no entry for two of them.
+ * Rules: RUN-16, RUN-18, SAVE-11, SAVE-12.
+ */
+export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
+  const manifest = await readManifest(zip, items);
+  if (manifest === null) return { images: matchByName(zip, items), told: new Map() };
+  return matchByManifest(zip, manifest, items);
+}
+
+async function readManifest(
+  zip: ZipReader,
+  items: readonly BatchItem[],
+): Promise<z.infer<typeof manifestSchema> | null> {
+  const entry =
+    zip.entries.find((each) => each.name === MANIFEST) ??
+    zip.entries.find((each) => each.name.endsWith(`/${MANIFEST}`));
+  const imageCount = items.reduce((sum, item) => sum + item.imageCount, 0);
+  const maxBytes = Math.min(MAX_MANIFEST_BYTES, MANIFEST_HEAD_BYTES + imageCount * MANIFEST_BYTES_PER_IMAGE);
+  if (entry === undefined || entry.bytes > maxBytes) return null;
+  const data = await readStart(entry, entry.bytes);
+  try {
+    return manifestSchema.parse(JSON.parse(data.toString("utf8")));
+  } catch {
+    return null;
+  }
+}
+
+function matchByManifest(
+  zip: ZipReader,
+  manifest: z.infer<typeof manifestSchema>,
+  items: readonly BatchItem[],
+): ZipContents {
+  const entries = new Map(zip.entries.map((entry) => [entry.name, entry]));
+  const counts = new Map(items.map((item) => [item.customId, item.imageCount]));
+  const told = new Map<string, Told[]>();
+  const named = new Map<ZipEntry, ZippedImage[]>();
+  for (const file of manifest.files.toSorted((a, b) => (a.image_index ?? 0) - (b.image_index ?? 0))) {
+    const { custom_id: customId, filename } = file;
+    const before = told.get(customId) ?? [];
+    const index = before.length;
+    if (index >= (counts.get(customId) ?? 0)) continue;
+    const said = { sha256: file.sha256?.toLowerCase() ?? null, bytes: file.size ?? null };
+    before.push(said);
+    told.set(customId, before);
+    const entry = entries.get(filename) ?? entries.get(`images/${filename}`);
+    if (entry !== undefined) append(named, entry, { customId, index, entry, ...said });
+  }
+  // Whose an entry is that several images claim, nobody knows.
+  return { images: [...named.values()].filter((claims) => claims.length === 1).flat(), told };
+}
+
+function append<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [value]);
+  else list.push(value);
+}
+
+/**
+ * `cat.png` is of item `cat`, and so is `cat_2.png` when no item is called `cat_2`. Where more or fewer files than images
+ * go by an item's name nobody knows which are meant, and none is taken; nor where the names of two items become the
+ * same, of which a ZIP may hold the last one alone.
+ */
+function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[] {
+  const owners = new Map<string, BatchItem | null>();
+  for (const item of items) {
+    const name = foldFileName(safeName(item.customId));
+    owners.set(name, owners.has(name) ? null : item);
+  }
+  const found = new Map<BatchItem, ZipEntry[]>();
+  for (const entry of zip.entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+    if (!IMAGE_NAME.test(entry.name)) continue;
+    const stem = foldFileName(entry.name.replace(/^.*\//, "").replace(/\.[^.]*$/, ""));
+    const owner = owners.has(stem) ? owners.get(stem) : owners.get(stem.replace(/[_-]\d+$/, ""));
+    if (owner != null) append(found, owner, entry);
+  }
+  return [...found].flatMap(([{ customId, imageCount }, entries]) =>
+    entries.length === imageCount
+      ? entries.map((entry, index) => ({ customId, index, entry, sha256: null, bytes: null }))
+      : [],
+  );
+}
+
+/** What services commonly make of an id to use it as a file's name. */
+function safeName(id: string): string {
+  return id.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_");
+}

@@ -1,0 +1,41 @@
+import { lstat, rename, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { syncDirectory } from "../../kernel/files/durable-file.ts";
+import { hashFile } from "./hash-file.ts";
+
+/** Throws `FILE_EXISTS` when something other than a file is at the path: a directory, a device, a link. */
+export async function requireReplaceable(path: string): Promise<void> {
+  const found = await lstat(path).catch(() => null);
+  if (found === null || found.isFile()) return;
+  throw new ImgbatchError("FILE_EXISTS", `${path} is there, and is no ordinary file: it stays as it is.`);
+}
+
+/** Throws `FILE_EXISTS` when a file with other content is at the path. Answers whether one with this content is. */
+export async function isThereAlready(path: string, sha256: string, mayReplace: boolean): Promise<boolean> {
+  await requireReplaceable(path);
+  if ((await lstat(path).catch(() => null)) === null) return false;
+  if ((await hashFile(path)) === sha256) return true;
+  if (mayReplace) return false;
+  const message = `${path} is there already, with other content: --force replaces it.`;
+  throw new ImgbatchError("FILE_EXISTS", message, { param: "--output" });
+}
+
+/**
+ * Gives a checked file its final name, on disk when this resolves. One with the same content that has the name already
+ * stays, and `from` goes: then the answer is true. Throws `FILE_EXISTS` when it has other content and may not be
+ * replaced.
+ */
+export async function moveInto(from: string, to: string, mayReplace: boolean): Promise<boolean> {
+  const sha256 = await hashFile(from);
+  if (sha256 !== null && (await isThereAlready(to, sha256, mayReplace))) {
+    await saving(from, () => rm(from, { force: true }));
+    return true;
+  }
+  await saving(to, async () => {
+    await rename(from, to);
+    await syncDirectory(dirname(to));
+  });
+  return false;
+}

@@ -1,0 +1,68 @@
+import { listRealtimeModels, type RealtimeModel } from "../../client/realtime-models.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Http } from "../../http/http.ts";
+
+/** What is asked of a model, whoever it is. */
+export interface Wish {
+  /** Null: the first of the list. */
+  model: string | null;
+  aspectRatio: string | null;
+  size: string | null;
+  /** The largest number of input images in one request. */
+  inputImages: number;
+}
+
+/**
+ * The model for images at once: the wanted one, or the first of the service's list whose name says that it makes images
+ * (else the first). What the list says of it is checked before anything is sent. A wanted model goes to a service
+ * without a list as it is. Throws `REALTIME_MODEL_NOT_FOUND` and `USAGE`.
+ * Rule: GEN-6.
+ */
+export async function chooseRealtimeModel(http: Http, wish: Wish, signal?: AbortSignal): Promise<string> {
+  const models = await listOrNull(http, wish.model !== null, signal);
+  if (models === null) return wish.model ?? "";
+  const model =
+    wish.model === null
+      ? (models.find(({ id }) => id.includes("image")) ?? models[0])
+      : models.find(({ id }) => id === wish.model);
+  if (model === undefined) throw notListed(wish.model, models);
+  requireFits(model, wish);
+  return model.id;
+}
+
+async function listOrNull(
+  http: Http,
+  isOptional: boolean,
+  signal: AbortSignal | undefined,
+): Promise<RealtimeModel[] | null> {
+  try {
+    return await listRealtimeModels(http, signal);
+  } catch (error) {
+    const hasNone =
+      error instanceof ImgbatchError && (error.httpStatus === 404 || error.code === "BAD_RESPONSE");
+    if (hasNone && isOptional) return null;
+    throw error;
+  }
+}
+
+function notListed(wanted: string | null, models: readonly RealtimeModel[]): ImgbatchError {
+  const there = models.map(({ id }) => id).join(", ");
+  const message =
+    wanted === null
+      ? "This key can use no model for images at once."
+      : `There is no model ${JSON.stringify(wanted)} for images at once; there is ${there || "none"}.`;
+  return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "--model" });
+}
+
+function requireFits(model: RealtimeModel, { aspectRatio, size, inputImages }: Wish): void {
+  requireOneOf(model.id, "--aspect-ratio", aspectRatio, model.aspectRatios);
+  requireOneOf(model.id, "--size", size, model.imageSizes);
+  if (model.maxInputImages === null || inputImages <= model.maxInputImages) return;
+  const message = `${model.id} takes at most ${model.maxInputImages} input images, not ${inputImages}.`;
+  throw new ImgbatchError("USAGE", message, { param: "--image" });
+}
+
+function requireOneOf(id: string, flag: string, value: string | null, known: readonly string[] | null): void {
+  if (value === null || known === null || known.includes(value)) return;
+  throw new ImgbatchError("USAGE", `${flag} ${value}: ${id} makes ${known.join(", ")}.`, { param: flag });
+}

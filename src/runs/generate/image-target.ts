@@ -1,0 +1,86 @@
+import { randomBytes } from "node:crypto";
+import type { Stats } from "node:fs";
+import { mkdir, open, rm, stat } from "node:fs/promises";
+import { basename, dirname, extname, join, resolve } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
+import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
+import { cutToBytes, safeFileName } from "../../kernel/files/file-names.ts";
+
+/** Where one image shall go. */
+export interface ImageTarget {
+  dir: string;
+  /** The name as the caller gave it; null when it is made from the prompt. */
+  name: string | null;
+  /** The name without its extension. */
+  stem: string;
+  mayReplace: boolean;
+}
+
+const SLUG_BYTES = 60;
+/** Names that an image can have already; any other ending belongs to the name. */
+const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
+
+/**
+ * Reads `--output`: a file, a directory (one that exists, or a name that ends with `/`), or nothing for a file named
+ * from the prompt in `cwd`. Refuses, before anything is sent, a file that is there and what cannot be written: an image
+ * that was paid for must find its place. Throws `USAGE` and `SAVE_FAILED`.
+ * Rules: GEN-8, GEN-9.
+ */
+export async function chooseTarget(
+  output: string | null,
+  prompt: string,
+  { cwd, mayReplace }: { cwd: string; mayReplace: boolean },
+): Promise<ImageTarget> {
+  const path = resolve(cwd, output ?? ".");
+  const found = await stat(path).catch(() => null);
+  const isDirectory = output === null || /[/\\]$/.test(output) || found?.isDirectory() === true;
+  const dir = isDirectory ? path : dirname(path);
+  await saving(dir, () => mkdir(dir, { recursive: true }));
+  if (found !== null && !isDirectory) requireReplaceable(found, output ?? "", mayReplace);
+  const name = isDirectory ? null : basename(path);
+  const stem = name === null ? slugOf(prompt) : name.replace(IMAGE_NAME, "");
+  await saving(path, () => tryToWrite(temporaryPath(dir, stem)));
+  return { dir, name, stem, mayReplace };
+}
+
+function requireReplaceable(found: Stats, output: string, mayReplace: boolean): void {
+  const problem = !found.isFile()
+    ? "is no ordinary file"
+    : mayReplace
+      ? null
+      : "is there already: --force replaces it";
+  if (problem === null) return;
+  throw new ImgbatchError("USAGE", `${output} ${problem}. Nothing was sent.`, { param: "--output" });
+}
+
+/** Where an image of this name is written until it is whole. */
+export function temporaryPath(dir: string, stem: string): string {
+  return join(dir, `.${stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
+}
+
+/** Permissions do not tell it: a file system may refuse everybody, or only this name. */
+export async function tryToWrite(path: string): Promise<void> {
+  const file = await open(path, "wx");
+  await file.close();
+  await rm(path, { force: true });
+}
+
+/** The paths that an image of this type may get, best first: the name as it was given when its ending is true. */
+export function* pathsFor({ dir, name, stem }: ImageTarget, mimeType: ImageMimeType): Generator<string> {
+  const extension = IMAGE_EXTENSIONS[mimeType];
+  const isTrue = name !== null && typeOfName(name) === extension;
+  yield join(dir, isTrue ? name : `${stem}.${extension}`);
+  for (let n = 2; ; n++) yield join(dir, `${stem}-${n}.${extension}`);
+}
+
+function typeOfName(name: string): string {
+  return extname(name).slice(1).toLowerCase().replace("jpeg", "jpg");
+}
+
+function slugOf(prompt: string): string {
+  const words = prompt.toLowerCase().replace(/[^\p{L}\p{N}\p{M}]+/gu, "-");
+  const slug = cutToBytes(words.replace(/^-+/, ""), SLUG_BYTES).replace(/-+$/, "");
+  return safeFileName(slug || "image");
+}

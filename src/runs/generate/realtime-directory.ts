@@ -1,0 +1,132 @@
+import { appendFile, mkdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { missingEnd } from "../../contract/images/image-end.ts";
+import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/images/image-types.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { claimDirectory, IMAGES_FOLDER, removeLeftovers } from "../directory/claim.ts";
+import { writeRunInput } from "../directory/input-file.ts";
+import { toJsonLines } from "../directory/json-lines.ts";
+import { storeReferences } from "../directory/references.ts";
+import { RESULTS_FILE, type ResultFile, readResults } from "../directory/results-file.ts";
+import { newRunState, type RunState, readRunState, writeRunState } from "../directory/run-state.ts";
+import type { RunService } from "../directory/service-identity.ts";
+import { isImagePath, isIntact } from "../files/intact-files.ts";
+import { temporaryPath, tryToWrite } from "./image-target.ts";
+import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
+import { factsOf } from "./save-image.ts";
+
+/** No service has the images of requests that are over. */
+const WITHOUT_RUN_STATE =
+  "run the same command with another directory in --output: it makes and bills all images again";
+
+/** A line of `results.jsonl` of a real-time run: one for each image that was asked for, in the order of the input. */
+export interface RealtimeLine {
+  custom_id: string;
+  /** `pending`: not asked for yet, since the run was stopped. */
+  status: "success" | "failed" | "pending";
+  model_version: string | null;
+  files: ResultFile[];
+  error?: { code: string; message: string; source: null };
+}
+
+/** An image that was paid for must find its place. Throws `SAVE_FAILED`. */
+async function requireWritable(folder: string): Promise<void> {
+  await saving(folder, () => mkdir(folder, { recursive: true }));
+  await saving(folder, () => tryToWrite(temporaryPath(folder, "test")));
+}
+
+/**
+ * Makes the directory that of this run, or finds that it is. Another key may go on with a run, another service or other
+ * prompts may not. Throws `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
+ * Rule: GEN-11.
+ */
+export async function openRealtimeDirectory(
+  dir: string,
+  plan: RealtimePlan,
+  service: RunService,
+  clock: Clock,
+): Promise<RunState> {
+  const { inputSha256, settings } = plan;
+  const { identity } = service;
+  const keyFingerprint =
+    (await readRunState(dir, WITHOUT_RUN_STATE))?.key_fingerprint ?? service.keyFingerprint;
+  const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256 });
+  const facts = {
+    baseUrl: identity,
+    keyFingerprint,
+    inputSha256,
+    isFresh: false,
+    request: null,
+    nowMs: clock.nowMs(),
+  };
+  const { model, aspectRatio: aspect_ratio, size } = settings;
+  const asked = { kind: "realtime" as const, model, aspect_ratio, size };
+  const fresh = { ...newRunState({ ...facts, batches: [] }), ...asked };
+  const runState: RunState = earlier ?? fresh;
+  runState.finished_at = null;
+  await writeRunState(dir, runState);
+  await removeLeftovers(dir);
+  await requireWritable(join(dir, IMAGES_FOLDER));
+  await storeReferences(
+    dir,
+    plan.items.flatMap((item) => item.references),
+  );
+  await writeRunInput(dir, plan.items);
+  return runState;
+}
+
+/**
+ * The images that are here already, whole: as the results say, by hash; one without a line there, since the process was
+ * killed at the wrong moment, when it is a whole image. Writes them down as the beginning of the results.
+ * Rule: GEN-10.
+ */
+export async function findFinished(
+  dir: string,
+  images: readonly PlannedImage[],
+): Promise<Map<string, RealtimeLine>> {
+  // Both kinds of results are told apart by the run state, which was checked.
+  const earlier = new Map(
+    ((await readResults(dir)) as unknown as RealtimeLine[]).map((line) => [line.custom_id, line]),
+  );
+  const found = new Map<string, RealtimeLine>();
+  for (const image of images) {
+    const line = earlier.get(image.customId);
+    const [file] = line?.files ?? [];
+    if (line !== undefined && file !== undefined && (await isIntact(dir, file))) {
+      found.set(image.customId, line);
+    } else if (file?.path.startsWith(`${image.stem}.`) && isImagePath(file.path)) {
+      // A damaged line may name the file of another image, which is paid for: only its own is removed.
+      await dropFile(join(dir, file.path));
+    } else {
+      const orphan = await findWhole(dir, image);
+      if (orphan !== null) found.set(image.customId, orphan);
+    }
+  }
+  const path = join(dir, RESULTS_FILE);
+  await saving(path, () => writeFileDurably(path, toJsonLines([...found.values()])));
+  return found;
+}
+
+/** Writes a finished image down, so that a later run knows it by its hash. */
+export async function appendResult(dir: string, line: RealtimeLine): Promise<void> {
+  const path = join(dir, RESULTS_FILE);
+  await saving(path, () => appendFile(path, toJsonLines([line])));
+}
+
+async function findWhole(dir: string, image: PlannedImage): Promise<RealtimeLine | null> {
+  for (const extension of Object.values(IMAGE_EXTENSIONS)) {
+    const path = `${image.stem}.${extension}`;
+    const data = await readFile(join(dir, path)).catch(() => null);
+    const mimeType = data === null ? null : sniffImageType(data);
+    if (data === null || mimeType === null || missingEnd(data, mimeType) !== null) continue;
+    const files = [{ path, ...factsOf(data, mimeType) }];
+    return { custom_id: image.customId, status: "success", model_version: null, files };
+  }
+  return null;
+}
+
+async function dropFile(path: string): Promise<void> {
+  await saving(path, () => rm(path, { force: true }));
+}

@@ -1,0 +1,49 @@
+import type { SizeTier } from "../../contract/images/image-sizes.ts";
+import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { safeFileName } from "../../kernel/files/file-names.ts";
+import { createDiskNames } from "../files/file-names.ts";
+import { contentHash } from "../plan/content-hash.ts";
+import { assignIds, type PlannedItem } from "../plan/plan.ts";
+import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
+import type { PromptText } from "../prompts/spool.ts";
+
+/** What all requests of a run have in common. */
+export interface RealtimeSettings {
+  model: string;
+  aspectRatio: string | null;
+  size: SizeTier | null;
+}
+
+/** One request of a run. */
+export interface PlannedImage {
+  customId: string;
+  prompt: PromptText;
+  references: readonly PromptReference[];
+  /** Its path from the run's directory on, with `/`, without an extension: that follows from the bytes. */
+  stem: string;
+}
+
+export interface RealtimePlan {
+  settings: RealtimeSettings;
+  items: PlannedItem[];
+  images: PlannedImage[];
+  /** Tells runs apart: hash of everything that is asked for. */
+  inputSha256: string;
+}
+
+/** Gives every image an id and a name of its own, the same ones each time. */
+export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly PromptItem[]): RealtimePlan {
+  const items = assignIds(prompts);
+  const names = createDiskNames();
+  const images = items.flatMap(({ customId, outputCount, prompt, references }) =>
+    expandedCustomIds(customId, outputCount).map((id) => ({
+      customId: id,
+      prompt,
+      references,
+      stem: names.take(safeFileName(id)),
+    })),
+  );
+  const { model, aspectRatio, size } = settings;
+  const inputSha256 = contentHash({ kind: "realtime", model, aspectRatio, size }, items);
+  return { settings, items, images, inputSha256 };
+}

@@ -1,0 +1,168 @@
+import { join } from "node:path";
+import PQueue from "p-queue";
+import { type GeneratedImage, type GenerateOptions, generateImage } from "../../client/generate.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import { isOutOfCapacity } from "../../http/retry-policy.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { syncDirectory } from "../../kernel/files/durable-file.ts";
+import { IMAGES_FOLDER } from "../directory/claim.ts";
+import { readRunInput } from "../directory/input-file.ts";
+import { readReference } from "../directory/references.ts";
+import { writeResults } from "../directory/results-file.ts";
+import { writeRunState } from "../directory/run-state.ts";
+import type { RunService } from "../directory/service-identity.ts";
+import { writeVerified } from "../files/write-verified.ts";
+import { textOf } from "../prompts/spool.ts";
+import type { RunReporter } from "../reporter.ts";
+import {
+  appendResult,
+  findFinished,
+  openRealtimeDirectory,
+  type RealtimeLine,
+} from "./realtime-directory.ts";
+import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
+import { factsOf } from "./save-image.ts";
+
+export interface RealtimeRunOptions extends GenerateOptions {
+  plan: RealtimePlan;
+  dir: string;
+  service: RunService;
+  /** Requests under way at once. */
+  concurrency: number;
+  clock: Clock;
+  reporter: RunReporter;
+}
+
+export interface RealtimeOutcome {
+  /** In the order of the input. */
+  lines: RealtimeLine[];
+  /** Images that an earlier run had made. */
+  keptCount: number;
+  hasRetry: boolean;
+  /** What ended the run before every image was asked for; null when it went through. */
+  stop: ImgbatchError | null;
+  /** Requests that were under way when the run was interrupted: they may be billed. */
+  abandonedCount: number;
+}
+
+/** So many failures in a row that may pass mean that the service does not work now. */
+const FAILURES_IN_A_ROW = 3;
+/** Failures that say something of one prompt only. */
+const OF_ONE_PROMPT = ["IMAGE_REFUSED", "NO_IMAGES", "REALTIME_INVALID_ARGUMENT", "REQUEST_TOO_LARGE"];
+
+/**
+ * Makes the images of a run that are not in its directory yet. Requests under way are waited for when something stops
+ * the run (no capacity, no money, no permission, a full disk, failures in a row): they may be billed. Only an abort ends
+ * them. Whatever happens, the results on disk name every image that was saved.
+ * Rules: GEN-7, GEN-10, GEN-11.
+ */
+export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
+  const { plan, dir, service, clock, reporter, signal } = options;
+  const runState = await openRealtimeDirectory(dir, plan, service, clock);
+  const lines = await findFinished(dir, plan.images);
+  const keptCount = lines.size;
+  const queue = new PQueue({ concurrency: options.concurrency });
+  const run = { stop: null as ImgbatchError | null, failuresInARow: 0, underWay: 0, abandonedCount: 0 };
+  const tell = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
+  const halt = (error: ImgbatchError) => {
+    run.stop ??= error;
+    queue.clear();
+  };
+  const onAbort = () => {
+    run.abandonedCount = run.underWay;
+    halt(asError(signal?.reason));
+  };
+  for (const line of lines.values()) reportEnded(reporter, line);
+  signal?.throwIfAborted();
+  signal?.addEventListener("abort", onAbort, { once: true });
+
+  const makeOne = async (image: PlannedImage) => {
+    if (run.stop !== null) return;
+    run.underWay++;
+    try {
+      const line = await make(options, image);
+      lines.set(image.customId, line);
+      run.failuresInARow = 0;
+      await appendResult(dir, line);
+      tellSaved(reporter, line);
+      reportEnded(reporter, line);
+    } catch (thrown) {
+      const error = asError(thrown);
+      if (signal?.aborted && error === signal.reason) return;
+      const line = failedLine(image, error);
+      lines.set(image.customId, line);
+      reportEnded(reporter, line);
+      const isOwn = OF_ONE_PROMPT.includes(error.code);
+      run.failuresInARow = isOwn ? 0 : run.failuresInARow + 1;
+      const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error);
+      if (!isOwn && (!mayPass || run.failuresInARow >= FAILURES_IN_A_ROW)) halt(error);
+    } finally {
+      run.underWay--;
+      tell();
+    }
+  };
+  if (keptCount > 0) reporter.note(`${keptCount} of ${plan.images.length} images are here already`);
+  tell();
+  for (const image of plan.images) if (!lines.has(image.customId)) void queue.add(() => makeOne(image));
+  await queue.onIdle();
+  signal?.removeEventListener("abort", onAbort);
+
+  const ordered = plan.images.map((image) => lines.get(image.customId) ?? pendingLine(image));
+  if (countMade(lines) > keptCount) await syncDirectory(join(dir, IMAGES_FOLDER));
+  // What was not asked for is no failure: the run itself goes on with it.
+  const failed = new Set(ordered.filter((line) => line.status === "failed").map((line) => line.custom_id));
+  const input = await readRunInput(dir);
+  const { hasRetry } = await writeResults(dir, ordered, input, (line) => failed.has(line.custom_id));
+  if (run.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
+  await writeRunState(dir, runState);
+  return { lines: ordered, keptCount, hasRetry, stop: run.stop, abandonedCount: run.abandonedCount };
+}
+
+async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<RealtimeLine> {
+  const { dir, plan, service } = options;
+  const images = [];
+  for (const { sha256, mimeType } of image.references) {
+    images.push({ mimeType, data: await readReference(dir, sha256) });
+  }
+  const prompt = textOf(image.prompt);
+  const made = await generateImage(service.http, { ...plan.settings, prompt, images }, options);
+  return keep(dir, image, made);
+}
+
+async function keep(dir: string, image: PlannedImage, made: GeneratedImage): Promise<RealtimeLine> {
+  const { data, mimeType, modelVersion } = made;
+  const path = `${image.stem}.${IMAGE_EXTENSIONS[mimeType]}`;
+  const { sha256, bytes } = factsOf(data, mimeType);
+  const { file } = await writeVerified([data], join(dir, path), { sha256, bytes, crc32: null }, path);
+  const files = [{ path, ...file }];
+  return { custom_id: image.customId, status: "success", model_version: modelVersion, files };
+}
+
+function failedLine(image: PlannedImage, { code, message }: ImgbatchError): RealtimeLine {
+  const error = { code, message, source: null };
+  return { custom_id: image.customId, status: "failed", model_version: null, files: [], error };
+}
+
+function pendingLine(image: PlannedImage): RealtimeLine {
+  return { custom_id: image.customId, status: "pending", model_version: null, files: [] };
+}
+
+function tellSaved(reporter: RunReporter, { custom_id, files }: RealtimeLine): void {
+  for (const { path, bytes, sha256 } of files)
+    reporter.event?.({ event: "file_saved", batch_id: null, custom_id, path, bytes, sha256 });
+}
+
+function reportEnded(reporter: RunReporter, { custom_id, status, error }: RealtimeLine): void {
+  reporter.event?.({ event: "item_ended", batch_id: null, custom_id, status, error: error ?? null });
+}
+
+function countMade(lines: ReadonlyMap<string, RealtimeLine>): number {
+  return [...lines.values()].filter((line) => line.files.length > 0).length;
+}
+
+function asError(thrown: unknown): ImgbatchError {
+  if (thrown instanceof ImgbatchError) return thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return new ImgbatchError("INTERNAL", `Something went wrong inside imgbatch: ${message}`, { cause: thrown });
+}

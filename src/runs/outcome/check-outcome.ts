@@ -1,0 +1,64 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
+import type { ResultLine } from "../directory/results-file.ts";
+import { CLIENT } from "./image-outcome.ts";
+
+/**
+ * Throws `BAD_RESPONSE` when the service lists fewer items than the batch has.
+ * Rule: RUN-16.
+ */
+export function requireWholeList(batch: Batch, items: readonly BatchItem[]): void {
+  if (batch.itemCount === null || items.length >= batch.itemCount) return;
+  const message = `The service lists ${items.length} of the ${batch.itemCount} items of ${batch.id}.`;
+  throw new ImgbatchError("BAD_RESPONSE", message);
+}
+
+/**
+ * Throws `BAD_RESPONSE` when images that were asked for are in no batch of the run: then these are not its batches.
+ * Services may count the images of an item in another way than `_01`, `_02`: the beginning of the id decides.
+ * Rule: RUN-22.
+ */
+export function requireAskedFor(ids: readonly string[], lines: readonly ResultLine[]): void {
+  const asked = new Set(ids);
+  const listed = new Set(lines.map((line) => line.custom_id));
+  const others = [...listed].filter((id) => !asked.has(id)).sort();
+  const absent = ids.filter((id) => {
+    if (listed.has(id)) return false;
+    const stem = id.replace(/_\d+$/, "");
+    return firstFrom(others, stem)?.startsWith(stem) !== true;
+  });
+  if (absent.length === 0) return;
+  const message = `The service's batches are not what was asked for: ${absent.length} of ${ids.length} images are in none of them, ${JSON.stringify(absent[0])} among them.`;
+  throw new ImgbatchError("BAD_RESPONSE", message);
+}
+
+/** The first text of a sorted list that does not come before another: it begins with that one if any does. */
+function firstFrom(sorted: readonly string[], text: string): string | undefined {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] ?? "") < text) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low];
+}
+
+/**
+ * Why an item of a batch that has ended has no image. One without an outcome has failed only where the batch as a whole
+ * has: in a completed one the service is late with it, and what it may have made must not be paid for again.
+ * Rules: RUN-16, SAVE-2.
+ */
+export function errorOf(item: BatchItem, batch: Batch): ResultLine["error"] | null {
+  const { status } = item;
+  if (hasImages(item)) return null;
+  if (status === "failed") return item.error;
+  if (item.error !== null && status !== "pending" && status !== "success") return item.error;
+  const without = status === "success" ? " and lists no image of it" : "";
+  const message = `The batch has ended, but the service calls this item ${JSON.stringify(status)}${without}.`;
+  if (batch.status === "failed" || batch.status === "cancelled")
+    return { code: "NO_OUTCOME", message, source: CLIENT };
+  const code: ErrorCode =
+    batch.status === "output_deleted" ? "BATCH_IMAGE_OUTPUT_DELETED" : "BATCH_IMAGE_NOT_READY";
+  return { code, message, source: CLIENT };
+}

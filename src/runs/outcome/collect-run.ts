@@ -1,0 +1,249 @@
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { listItems } from "../../client/batches/list-items.ts";
+import { saving } from "../../client/file-errors.ts";
+import type { Batch } from "../../client/wire/read-batch.ts";
+import type { BatchItem } from "../../client/wire/read-lists.ts";
+import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { removePassingZips } from "../directory/claim.ts";
+import { readRunInput } from "../directory/input-file.ts";
+import { type ResultFile, type ResultLine, readResults, writeResults } from "../directory/results-file.ts";
+import { type RunBatch, type RunState, recordBatch, writeRunState } from "../directory/run-state.ts";
+import type { RunService } from "../directory/service-identity.ts";
+import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
+import type { FetchJob } from "../fetch/fetch-job.ts";
+import { createDiskNames, type DiskNames } from "../files/file-names.ts";
+import { isIntact } from "../files/intact-files.ts";
+import type { RunReporter } from "../reporter.ts";
+import { retriedId } from "../retry/retried-id.ts";
+import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
+import { isFailed, isHere, isMissing, undelivered } from "./image-outcome.ts";
+import { collectWithoutFetching } from "./without-fetching.ts";
+
+export interface CollectOptions {
+  dir: string;
+  state: RunState;
+  /** The batches of the run state that are known by id, in its order; all of them have ended. */
+  batches: readonly Batch[];
+  service: RunService;
+  keepZip: boolean;
+  clock: Clock;
+  reporter: RunReporter;
+  signal?: AbortSignal | undefined;
+  /**
+   * Where the images of a whole batch cannot be had now, say so in their lines instead of throwing it: what has failed
+   * is to be known all the same. Default false.
+   */
+  isForgiving?: boolean;
+}
+
+export interface RunOutcome {
+  dir: string;
+  batches: readonly Batch[];
+  /** Those that decide how the run ended: the ones of the last retry, where there was one. */
+  deciding: readonly Batch[];
+  /** One for each image that was asked for, in the order of the input. */
+  lines: ResultLine[];
+  /** Items whose files were missing or damaged here, and now are not. */
+  fetchedCount: number;
+  /** Whether `retry.jsonl` holds failed items. */
+  hasRetry: boolean;
+}
+
+/**
+ * Brings the images of ended batches into the directory: fetches what is missing or damaged, verifies, and writes the
+ * results, also when single images cannot be had: their lines say why (see `isMissing`). What concerns a batch as a
+ * whole does not keep the others from being fetched; then the first error is thrown and the results of the earlier run
+ * stay as they are, unless `isForgiving`. A disk, a key or an account that refuses ends it at once.
+ * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14, SAVE-1, SAVE-2, RETRY-7.
+ */
+export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
+  const { dir, state: runState, batches } = options;
+  const earlier = await readResults(dir);
+  const names = keepNames(earlier, batches);
+  const lines: ResultLine[] = [];
+  const errors: unknown[] = [];
+  let fetchedCount = 0;
+  const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
+  const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
+  // Of an image that was retried the last attempt counts, so the ones before are not fetched any more.
+  for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
+    const entry = entries.get(batch.id);
+    if (entry !== undefined) recordBatch(entry, batch);
+    try {
+      const found = await collectBatch(options, batch, { entry, earlier, names, later: lines });
+      for (const line of found.lines) lines.push(line);
+      fetchedCount += found.fetchedCount;
+      if (entry !== undefined) noteMissing(entry, found.lines);
+    } catch (error) {
+      if (options.signal?.aborted || !isOfOneBatch(error)) throw error;
+      errors.push(error);
+    }
+  }
+  await writeRunState(dir, runState);
+  if (errors.length > 0) throw errors[0];
+  const input = await readRunInput(dir);
+  const isComplete = runState.batches.every((entry) => batches.some((batch) => batch.id === entry.id));
+  if (input.damage !== null) options.reporter.note(`${input.damage}: what it held is not known any more`);
+  else if (isComplete) requireAskedFor([...input.keys()], lines);
+  sortAsIn([...input.keys()], lines);
+  const last = lastWords(lines);
+  const { hasRetry } = await writeResults(dir, last, input, isFailed);
+  await removeSuperseded(dir, earlier, last);
+  await removePassingZips(dir);
+  if (fetchedCount > 0) runState.finished_at = null;
+  runState.finished_at ??= new Date(options.clock.nowMs()).toISOString();
+  await writeRunState(dir, runState);
+  const round = batches.reduce((last, batch) => Math.max(last, roundOf(batch)), 0);
+  const deciding = batches.filter((batch) => roundOf(batch) === round);
+  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry };
+}
+
+/** Whether the other batches of the run may be had all the same: it is not about the disk, the key or the account. */
+function isOfOneBatch(error: unknown): boolean {
+  if (!(error instanceof ImgbatchError)) return false;
+  const { exit } = errorEntry(error.code);
+  return error.code !== "SAVE_FAILED" && exit !== "auth" && exit !== "money";
+}
+
+/** What another attempt is for; nothing is said of a batch whose images are all here or have failed. */
+function noteMissing(entry: RunBatch, lines: readonly ResultLine[]): void {
+  const count = lines.filter(isMissing).length;
+  if (count > 0) entry.missing_count = count;
+  else delete entry.missing_count;
+}
+
+/** Of an image that was retried, the last attempt counts, unless an earlier one has the image. Later ones come first. */
+function lastWords(lines: readonly ResultLine[]): ResultLine[] {
+  const last = new Map<string, ResultLine>();
+  for (const line of lines) {
+    const later = last.get(line.custom_id);
+    if (later === undefined || (!isHere(later) && isHere(line))) last.set(line.custom_id, line);
+  }
+  return [...last.values()];
+}
+
+/** How the images of a retry are called in the run, by the id that was sent. */
+function retriedIds(entry: RunBatch | undefined): ReadonlyMap<string, string> {
+  return new Map(entry?.retried?.map((id) => [retriedId(id), id]));
+}
+
+/** What is known of a run while its batches are collected. */
+interface Collected {
+  entry: RunBatch | undefined;
+  earlier: readonly ResultLine[];
+  names: DiskNames;
+  /** The lines of the batches that retried images of this one. */
+  later: readonly ResultLine[];
+}
+
+async function collectBatch(
+  options: CollectOptions,
+  batch: Batch,
+  { entry, earlier, names, later }: Collected,
+): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
+  const { dir, service, keepZip, signal, reporter } = options;
+  const { http } = service;
+  const ids = retriedIds(entry);
+  const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
+  const listed = await listItems(http, batch.id, signal, entry?.asked_count);
+  requireWholeList(batch, listed);
+  const made = new Set(later.filter(isHere).map((line) => line.custom_id));
+  const wanted = listed.filter((item) => !made.has(idOf(item)));
+  const before = new Map(
+    earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
+  );
+  const mine = new Map<string, ResultLine>();
+  for (const item of wanted) {
+    const line = before.get(idOf(item));
+    if (line !== undefined) mine.set(item.customId, line);
+  }
+  const job: FetchJob = {
+    http,
+    dir,
+    batch,
+    items: listed,
+    wanted,
+    ids,
+    earlier: mine,
+    names,
+    keepZip,
+    signal,
+    reporter,
+  };
+  const fetched = await fetchImages(job).catch((error) => {
+    if (options.isForgiving !== true || !isOfTheImages(error, job, service)) throw error;
+    return collectWithoutFetching(job, error);
+  });
+  const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));
+  for (const { custom_id, status, error = null } of lines)
+    reporter.event?.({ event: "item_ended", batch_id: batch.id, custom_id, status, error });
+  return { lines, fetchedCount: fetched.fetchedCount };
+}
+
+/** Whether an error is about images that cannot be had, now or ever, and not about the key, the disk or the command. */
+function isOfTheImages(
+  error: unknown,
+  { signal, keepZip }: FetchJob,
+  { isBorrowed }: RunService,
+): error is ImgbatchError {
+  if (signal?.aborted || keepZip || !(error instanceof ImgbatchError)) return false;
+  // The service of another command has ended: the work goes on with another one.
+  if (isBorrowed && error.code === "NETWORK") return false;
+  const { exit } = errorEntry(error.code);
+  return exit === "temporary" || exit === "gone";
+}
+
+function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }: FetchedImages): ResultLine {
+  const fetched = byItem.get(item.customId);
+  const problem = problems.get(item.customId);
+  const error = problem === undefined ? errorOf(item, batch) : undelivered(problem);
+  return {
+    custom_id: id,
+    status: item.status,
+    batch_id: batch.id,
+    files: fetched?.files ?? [],
+    ...(fetched === undefined ? {} : { verified: fetched.verified }),
+    ...(error == null ? {} : { error }),
+  };
+}
+
+/** Services list items in the order of the request, but need not. Lines of unknown ids stay behind the others. */
+function sortAsIn(ids: readonly string[], lines: ResultLine[]): void {
+  const order = new Map(ids.map((id, index) => [id, index]));
+  const rank = (line: ResultLine) => order.get(line.custom_id) ?? ids.length;
+  lines.sort((a, b) => rank(a) - rank(b));
+}
+
+/** Files of an earlier run keep their names, so that a repair changes nothing else. */
+function keepNames(earlier: readonly ResultLine[], batches: readonly Batch[]): DiskNames {
+  const names = createDiskNames();
+  const ids = new Set(batches.map((batch) => batch.id));
+  for (const line of earlier) {
+    if (ids.has(line.batch_id)) for (const file of line.files) names.keep(file.path);
+  }
+  return names;
+}
+
+/**
+ * Removes images that an earlier run put here and this one replaced. One that was changed since is left alone, and so
+ * is one whose replacement could not be had, or of whose image these results say nothing.
+ */
+async function removeSuperseded(
+  dir: string,
+  earlier: readonly ResultLine[],
+  lines: readonly ResultLine[],
+): Promise<void> {
+  const current = new Set(lines.flatMap((line) => line.files.map((file) => file.path)));
+  const decided = new Set(lines.filter((line) => !isMissing(line)).map((line) => line.custom_id));
+  const old: ResultFile[] = earlier
+    .filter((line) => decided.has(line.custom_id))
+    .flatMap((line) => line.files)
+    .filter((file) => !current.has(file.path));
+  for (const file of old) {
+    if (!(await isIntact(dir, file))) continue;
+    const path = join(dir, file.path);
+    await saving(path, () => rm(path, { force: true }));
+  }
+}

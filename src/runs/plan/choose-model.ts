@@ -1,0 +1,80 @@
+import { listModels } from "../../client/models.ts";
+import type { ListedModel } from "../../client/wire/read-lists.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { referenceLimitByName } from "../../contract/text-rules.ts";
+import type { Http } from "../../http/http.ts";
+import { Problems } from "../prompts/problems.ts";
+import type { PromptItem } from "../prompts/prompt-item.ts";
+
+export interface ChosenModel {
+  id: string;
+  /** What one image costs; null when the service does not say. */
+  imageCostMicroUsd: number | null;
+  maxReferenceImages: number;
+}
+
+/**
+ * The model of a run: the wanted one, or the first of the service's list. A wanted model goes to a service without a
+ * list as it is. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does not have it.
+ * Rules: CLI-7, CLI-8.
+ */
+export async function chooseModel(
+  http: Http,
+  wanted: string | null,
+  signal?: AbortSignal,
+): Promise<ChosenModel> {
+  const models = await listOrNull(http, wanted !== null, signal);
+  if (models === null) return describe(wanted ?? "", undefined);
+  const id = wanted ?? models[0]?.id;
+  if (id === undefined)
+    throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", "This key can use no model for batches.");
+  const listed = models.find((model) => model.id === id);
+  if (listed === undefined) {
+    const message = `There is no batch model ${JSON.stringify(id)}; there is ${models.map((model) => model.id).join(", ")}.`;
+    throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { param: "model" });
+  }
+  return describe(id, listed);
+}
+
+/** Null when the service has no such list, and none is needed. */
+async function listOrNull(
+  http: Http,
+  isOptional: boolean,
+  signal?: AbortSignal,
+): Promise<ListedModel[] | null> {
+  try {
+    return await listModels(http, signal);
+  } catch (error) {
+    const hasNone =
+      error instanceof ImgbatchError && (error.code === "NOT_FOUND" || error.code === "BAD_RESPONSE");
+    if (hasNone && isOptional) return null;
+    throw error;
+  }
+}
+
+function describe(id: string, listed: ListedModel | undefined): ChosenModel {
+  const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
+  return { id, imageCostMicroUsd: listed?.imageCostMicroUsd ?? null, maxReferenceImages };
+}
+
+/** Of the models that one usually has, the least. */
+const USUAL_REFERENCES = 3;
+
+/** How many reference images a line may have, as far as it can be known before the service says it of its model. */
+export function usualReferences(wanted: string | null): { max: number; who: string } {
+  const max = wanted === null ? 0 : referenceLimitByName(wanted);
+  if (max > 0) return { max, who: `${wanted} usually takes` };
+  return { max: USUAL_REFERENCES, who: "many models (`imgbatch models` lists yours) take" };
+}
+
+/** Throws `INVALID_INPUT` naming every line with more reference images than the model takes. */
+export function requireReferencesFit(items: readonly PromptItem[], model: ChosenModel): void {
+  const max = model.maxReferenceImages;
+  const problems = new Problems();
+  for (const { place, references } of items) {
+    if (references.length <= max) continue;
+    const message = `has ${references.length} images; ${model.id} takes at most ${max}`;
+    problems.add(place, "reference_images", message);
+  }
+  problems.throwIfAny();
+}

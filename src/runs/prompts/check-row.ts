@@ -1,0 +1,162 @@
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { customIdProblem } from "../../contract/text-rules.ts";
+import { didYouMean } from "../../kernel/did-you-mean.ts";
+import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
+import type { Report } from "./prompt-item.ts";
+
+/** What a line may hold. */
+export const FIELDS: readonly string[] = ["prompt", "custom_id", "output_count", "reference_images"];
+const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
+
+export interface CheckedRow {
+  customId: string | null;
+  prompt: string;
+  outputCount: number;
+  references: ReferenceSpec[];
+}
+
+/** A reference image as the line names it, not yet looked at. */
+export interface ReferenceSpec {
+  /** `reference_images[0]`, for messages. */
+  field: string;
+  id?: string;
+  type?: string;
+  /** As written: relative to the prompt file. */
+  path?: string;
+  /** Base64, with the type that goes with it. */
+  inline?: { data: string; mimeType: string };
+}
+
+export interface RowRules {
+  limits: Limits;
+  /** The `output_count` of lines that have none. */
+  defaultCount: number;
+  /**
+   * How many reference images a line may have as far as that is known before the service is asked, and of whom. It is
+   * the service that decides: this is said only together with what else is wrong. Default: nothing is said.
+   */
+  usualReferences?: { max: number; who: string } | undefined;
+}
+
+/**
+ * Checks every field of a row. What is wrong goes to `report`; the answer is of use only when nothing did.
+ * Rules: FILE-2, FILE-4.
+ */
+export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
+  reportUnknown(fields, FIELDS, "", report);
+  return {
+    prompt: checkPrompt(fields.prompt, rules.limits.promptChars, report),
+    customId: checkCustomId(fields.custom_id, report),
+    outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
+    references: checkReferences(fields.reference_images, report),
+  };
+}
+
+function reportUnknown(value: object, known: readonly string[], prefix: string, report: Report): void {
+  for (const name of Object.keys(value)) {
+    if (!known.includes(name)) report(...unknownField(name, known, prefix));
+  }
+}
+
+/** What to report of a field that is none. */
+export function unknownField(name: string, known = FIELDS, prefix = ""): [field: string, message: string] {
+  const meant = didYouMean(name, known);
+  const advice = meant === null ? `the fields are ${known.join(", ")}` : `did you mean ${meant}?`;
+  return [prefix + (name || '""'), `is not a known field; ${advice}`];
+}
+
+function checkPrompt(value: unknown, maxChars: number, report: Report): string {
+  if (value === undefined || value === null) report("prompt", "is missing; say what the image shows");
+  if (typeof value !== "string") {
+    if (value !== undefined && value !== null) report("prompt", `must be a string, not ${nameOf(value)}`);
+    return "";
+  }
+  const prompt = value.trim();
+  const length = codePointLength(prompt);
+  if (prompt === "") report("prompt", "is empty; say what the image shows");
+  if (length > maxChars) report("prompt", `has ${length} characters; at most ${maxChars} are allowed`);
+  if (hasUnstorableText(prompt)) report("prompt", "holds NUL or half a character pair; remove it");
+  return prompt;
+}
+
+function checkCustomId(value: unknown, report: Report): string | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value !== "string") {
+    report("custom_id", `must be a string, not ${nameOf(value)}`);
+    return null;
+  }
+  const problem = customIdProblem(value);
+  if (problem !== null) report("custom_id", problem);
+  return value;
+}
+
+function checkCount(value: unknown, limits: Limits, report: Report): number {
+  const max = limits.outputCountPerItem;
+  const isRight = typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
+  if (!isRight) report("output_count", `must be a whole number from 1 to ${max}, not ${shown(value)}`);
+  return isRight ? value : 1;
+}
+
+function checkReferences(value: unknown, report: Report): ReferenceSpec[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value))
+    return value.map((element, i) => checkReference(element, `reference_images[${i}]`, report));
+  report("reference_images", `must be a list, not ${nameOf(value)}; write ["photo.png"]`);
+  return [];
+}
+
+function checkReference(value: unknown, field: string, report: Report): ReferenceSpec {
+  if (typeof value === "string") return checkPath(value, { field }, report);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    report(field, `must be a path or an object with path or data, not ${nameOf(value)}`);
+    return { field };
+  }
+  reportUnknown(value, REFERENCE_FIELDS, `${field}.`, report);
+  const { path, data, mime_type, id, type } = value as Record<string, unknown>;
+  const spec: ReferenceSpec = {
+    field,
+    ...label("id", id, FIXED_LIMITS.referenceIdChars, field, report),
+    ...label("type", type, FIXED_LIMITS.referenceTypeChars, field, report),
+  };
+  if ((path == null) === (data == null)) {
+    report(field, "needs either path (a file) or data (Base64), and not both");
+    return spec;
+  }
+  if (path != null) return checkPath(path, spec, report);
+  if (typeof data !== "string") report(`${field}.data`, `must be a Base64 string, not ${nameOf(data)}`);
+  if (typeof mime_type !== "string") {
+    report(`${field}.mime_type`, "is missing; say image/png, image/jpeg or image/webp");
+  }
+  if (typeof data !== "string" || typeof mime_type !== "string") return spec;
+  return { ...spec, inline: { data, mimeType: mime_type } };
+}
+
+function checkPath(path: unknown, spec: ReferenceSpec, report: Report): ReferenceSpec {
+  if (typeof path === "string" && path !== "" && !path.includes("\0")) return { ...spec, path };
+  report(spec.field, "the path must be a string that names a file");
+  return spec;
+}
+
+function label(
+  name: "id" | "type",
+  value: unknown,
+  maxChars: number,
+  field: string,
+  report: Report,
+): { id?: string; type?: string } {
+  if (value === undefined || value === null) return {};
+  if (typeof value === "string" && codePointLength(value) <= maxChars && !hasUnstorableText(value))
+    return { [name]: value };
+  report(`${field}.${name}`, `must be a string of at most ${maxChars} characters`);
+  return {};
+}
+
+function nameOf(value: unknown): string {
+  if (Array.isArray(value)) return "a list";
+  if (value === null) return "null";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+function shown(value: unknown): string {
+  return typeof value === "number" || typeof value === "string" ? JSON.stringify(value) : nameOf(value);
+}

@@ -1,0 +1,39 @@
+import { extname } from "node:path";
+import type { Limits } from "../../contract/limits.ts";
+import { readJsonl } from "./jsonl.ts";
+import { isBlank, type ReadRows } from "./rows.ts";
+import { readTable } from "./table.ts";
+
+/** `.txt`: every line that is not blank is a prompt, also one that begins with `//`. */
+const readPlainLines: ReadRows = async function* (lines) {
+  for await (const { number: line, text: prompt, problem } of lines) {
+    if (problem === null && !isBlank(prompt)) yield { line, fields: { prompt } };
+  }
+};
+
+/** How a kind of prompt file is read. */
+export interface Format {
+  read: ReadRows;
+  /** A longer line is an error. */
+  maxLineBytes: number;
+}
+
+/** Far more than the longest prompt with all that belongs to it. */
+const TEXT_LINE_BYTES = 4 * 1024 * 1024;
+
+const FORMATS: Record<string, ReadRows> = {
+  ".txt": readPlainLines,
+  ".csv": readTable(",", TEXT_LINE_BYTES),
+  ".tsv": readTable("\t", TEXT_LINE_BYTES),
+};
+
+/**
+ * The format that belongs to a file's name; JSON lines unless it says otherwise. A JSON line may hold images: it may be
+ * as long as a request.
+ */
+export function formatOf(fileName: string, { createBodyBytes }: Limits): Format {
+  const read = FORMATS[extname(fileName).toLowerCase()];
+  return read === undefined
+    ? { read: readJsonl, maxLineBytes: createBodyBytes }
+    : { read, maxLineBytes: TEXT_LINE_BYTES };
+}

@@ -1,0 +1,142 @@
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { measureImage } from "../../contract/images/image-cost.ts";
+import { missingEnd } from "../../contract/images/image-end.ts";
+import { type ImageHeader, readImageHeader } from "../../contract/images/image-header.ts";
+import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { readFacts } from "../files/hash-file.ts";
+import type { ReferenceSpec } from "./check-row.ts";
+import type { PromptReference, Report } from "./prompt-item.ts";
+import type { Spool } from "./spool.ts";
+
+const ACCEPTED = "must be a PNG, JPEG or WebP image";
+const WHOLE = "copy or save it again";
+
+export interface LoadOptions {
+  /** Paths are taken from here on. */
+  baseDir: string;
+  limits: Limits;
+  /** Takes the bytes of inline images. */
+  spool: Spool;
+}
+
+/**
+ * Looks at a reference image: size, type by its bytes, whether its header can be read and its end is there, hash. Null
+ * when something is wrong with it, which is reported. Its pixels are not decoded: that is left to the service. The bytes
+ * of a file are not kept: hundreds of references would fill the memory.
+ * Rules: FILE-6, FILE-7, FILE-15.
+ */
+export async function loadReference(
+  spec: ReferenceSpec,
+  { baseDir, limits, spool }: LoadOptions,
+  report: Report,
+): Promise<PromptReference | null> {
+  if (spec.inline !== undefined) return inlineReference(spec, spec.inline, { limits, spool }, report);
+  if (spec.path === undefined) return null;
+  const path = resolve(baseDir, spec.path);
+  const facts = await readImageFile(path, limits.referenceImageBytes);
+  if (typeof facts === "string") {
+    report(spec.field, `${spec.path} ${facts}`);
+    return null;
+  }
+  const { header } = facts;
+  if (header === null) report(spec.field, `${spec.path} ${ACCEPTED}; its first bytes are of no such type`);
+  return header === null ? null : toReference(spec, { ...facts, header, source: { path } });
+}
+
+interface ImageFacts {
+  sha256: string;
+  bytes: number;
+  /** Null when it is no image of a known type. */
+  header: ImageHeader | null;
+}
+
+/** What is to be known of a file, or what is wrong. */
+async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts | string> {
+  try {
+    const facts = await stat(path);
+    if (!facts.isFile()) return "is not a file";
+    if (facts.size > maxBytes) return tooLarge(facts.size, maxBytes);
+    const { head: whole, ...rest } = await readFacts(path, maxBytes);
+    if (rest.bytes > maxBytes) return tooLarge(rest.bytes, maxBytes);
+    const header = readImageHeader(whole);
+    if (header === null) return { ...rest, header };
+    const damage = damageOf(whole, header);
+    if (damage !== null) return `is a damaged image: ${damage}; ${WHOLE}`;
+    return excessOf(whole) ?? { ...rest, header };
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    return code === "ENOENT"
+      ? "does not exist (paths are relative to the prompt file)"
+      : `cannot be read (${code})`;
+  }
+}
+
+function inlineReference(
+  spec: ReferenceSpec,
+  inline: { data: string; mimeType: string },
+  { limits, spool }: Pick<LoadOptions, "limits" | "spool">,
+  report: Report,
+): PromptReference | null {
+  const wrong = (field: string, message: string) => {
+    report(`${spec.field}.${field}`, message);
+    return null;
+  };
+  if (!isBase64(inline.data))
+    return wrong("data", "must be standard Base64, padded and without a data: prefix");
+  const data = Buffer.from(inline.data, "base64");
+  if (data.length > limits.referenceImageBytes)
+    return wrong("data", tooLarge(data.length, limits.referenceImageBytes));
+  const header = readImageHeader(data);
+  if (header === null) return wrong("data", ACCEPTED);
+  if (header.mimeType !== inline.mimeType) {
+    const right = IMAGE_MIME_TYPES.some((type) => type === inline.mimeType)
+      ? header.mimeType
+      : IMAGE_MIME_TYPES.join(", ");
+    return wrong("mime_type", `is ${JSON.stringify(inline.mimeType)}; it should be ${right}`);
+  }
+  const damage = damageOf(data, header);
+  if (damage !== null) return wrong("data", `is a damaged image: ${damage}; give all of its bytes`);
+  const excess = excessOf(data);
+  if (excess !== null) return wrong("data", excess);
+  const facts = { sha256: sha256Hex(data), bytes: data.length, header };
+  return toReference(spec, { ...facts, source: { kept: spool.keep(data) } });
+}
+
+/** What can be seen to be missing without decoding it; null when nothing is. */
+function damageOf(data: Buffer, { mimeType, widthPx, heightPx }: ImageHeader): string | null {
+  if (!widthPx || !heightPx) return "its header says no size";
+  return missingEnd(data, mimeType);
+}
+
+/** A limit that the image is beyond; null when it is beyond none. Pixels are counted with those of the other images. */
+function excessOf(data: Buffer): string | null {
+  const measured = measureImage(data, FIXED_LIMITS.referencePixels);
+  return typeof measured === "string" ? measured : null;
+}
+
+/** Found out without another copy of the text, which may be long. Bits that say nothing must be 0. */
+function isBase64(text: string): boolean {
+  const end = text.slice(-4);
+  const isWhole = text !== "" && text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
+  return isWhole && Buffer.from(end, "base64").toString("base64") === end;
+}
+
+function toReference(
+  spec: ReferenceSpec,
+  { sha256, bytes, header, source }: ImageFacts & { header: ImageHeader; source: PromptReference["source"] },
+): PromptReference {
+  const pixels = (header.widthPx ?? 0) * (header.heightPx ?? 0);
+  const { mimeType } = header;
+  const labels = {
+    ...(spec.id === undefined ? {} : { id: spec.id }),
+    ...(spec.type === undefined ? {} : { type: spec.type }),
+  };
+  return { ...labels, mimeType, sha256, bytes, pixels, source };
+}
+
+function tooLarge(bytes: number, maxBytes: number): string {
+  return `has ${bytes} bytes; at most ${maxBytes} are allowed`;
+}

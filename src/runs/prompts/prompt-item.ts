@@ -1,0 +1,46 @@
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { Kept, PromptText } from "./spool.ts";
+
+/** One line of a prompt file, checked. */
+export interface PromptItem {
+  /** Null when the line has none; the plan gives it one. */
+  customId: string | null;
+  prompt: PromptText;
+  outputCount: number;
+  references: PromptReference[];
+  /** File and line, for messages. */
+  place: Place;
+}
+
+export interface PromptReference {
+  id?: string;
+  type?: string;
+  mimeType: ImageMimeType;
+  sha256: string;
+  bytes: number;
+  /** 0 when the header does not tell. */
+  pixels: number;
+  /** Where the bytes are: a file, or put aside when they were inline. */
+  source: { path: string } | { kept: Kept };
+}
+
+export interface Place {
+  /** The file as the caller named it; `<stdin>` for standard input. */
+  file: string;
+  /** From 1. */
+  line: number;
+}
+
+/** Something wrong in the input, with what would be right. */
+export interface Problem extends Place {
+  /** Null when it is about the line or the file as a whole. */
+  field: string | null;
+  message: string;
+}
+
+/** Takes a finding about the row that is being read. */
+export type Report = (field: string | null, message: string) => void;
+
+export function formatProblem({ file, line, field, message }: Problem): string {
+  return `${file}:${line}: ${field === null ? "" : `${field}: `}${message}`;
+}

@@ -1,0 +1,121 @@
+import { randomBytes } from "node:crypto";
+import { closeSync, openSync, readSync, rmSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+
+/** Bytes that were put aside. */
+export interface Kept {
+  bytes: number;
+  /** The bytes as they were. */
+  read(): Buffer;
+}
+
+/** A long text that was put aside. */
+export interface KeptText {
+  /** UTF-16 code units, as of a string. */
+  length: number;
+  /** Bytes of its JSON text, quotes included. */
+  jsonBytes: number;
+  read(): string;
+}
+
+/** A text in memory or put aside. */
+export type PromptText = string | KeptText;
+
+export function textOf(text: PromptText): string {
+  return typeof text === "string" ? text : text.read();
+}
+
+/** So much of an input stays in memory. */
+const MEMORY_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Holds what a run has to send: in memory as long as it is little, then in a temporary file that has no name, so that
+ * nothing stays behind however the process ends. The file goes with the last one who can read it.
+ * Rule: FILE-13.
+ */
+export class Spool {
+  #memoryLeft: number;
+  #file: SpoolFile | null = null;
+
+  /** `memoryBytes` is how much may stay in memory. */
+  constructor(memoryBytes = MEMORY_BYTES) {
+    this.#memoryLeft = memoryBytes;
+  }
+
+  /** Throws `SAVE_FAILED` when there is no room for it. */
+  keep(data: Buffer): Kept {
+    if (this.#takeMemory(data.length)) return { bytes: data.length, read: () => data };
+    return this.#append(data);
+  }
+
+  /** The same for well-formed text. */
+  keepText(text: string): PromptText {
+    if (this.#takeMemory(2 * text.length)) return text;
+    const kept = this.#append(Buffer.from(text, "utf16le"));
+    const jsonBytes = Buffer.byteLength(JSON.stringify(text));
+    const { length } = text;
+    return { length, jsonBytes, read: () => kept.read().toString("utf16le") };
+  }
+
+  #takeMemory(bytes: number): boolean {
+    if (bytes > this.#memoryLeft) return false;
+    this.#memoryLeft -= bytes;
+    return true;
+  }
+
+  #append(data: Buffer): Kept {
+    this.#file ??= new SpoolFile();
+    const file = this.#file;
+    const start = file.append(data);
+    // Not `data.length` below: what a function names, it holds.
+    const bytes = data.length;
+    return { bytes, read: () => file.read(start, bytes) };
+  }
+}
+
+/** What is not closed by its last reader is closed by the end of the process. */
+const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(descriptor));
+
+class SpoolFile {
+  readonly #descriptor: number;
+  #size = 0;
+
+  constructor() {
+    const path = join(tmpdir(), `imgbatch-${randomBytes(8).toString("hex")}`);
+    this.#descriptor = trying(() => openSync(path, "wx+", 0o600));
+    forgotten.register(this, this.#descriptor);
+    // Without its name it is there as long as it is open.
+    rmSync(path, { force: true });
+  }
+
+  append(data: Buffer): number {
+    const start = this.#size;
+    for (let done = 0; done < data.length; )
+      done += trying(() => writeSync(this.#descriptor, data, done, data.length - done, start + done));
+    this.#size += data.length;
+    return start;
+  }
+
+  read(start: number, bytes: number): Buffer {
+    const data = Buffer.allocUnsafe(bytes);
+    for (let done = 0; done < bytes; ) {
+      const read = trying(() => readSync(this.#descriptor, data, done, bytes - done, start + done));
+      if (read === 0) throw new ImgbatchError("INTERNAL", "A temporary file lost its end.");
+      done += read;
+    }
+    return data;
+  }
+}
+
+function trying<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    const message = `The input is too large for the memory, and a temporary file cannot be used (${code}).`;
+    const advice = `make room in ${tmpdir()}, or set TMPDIR to another directory; nothing was sent`;
+    throw new ImgbatchError("SAVE_FAILED", message, { cause, advice });
+  }
+}

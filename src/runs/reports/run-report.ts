@@ -1,0 +1,120 @@
+import { isTerminal } from "../../contract/statuses.ts";
+import { numberToMicros } from "../../kernel/money.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
+import type { InputLine } from "../directory/input-file.ts";
+import type { ResultFile, ResultLine } from "../directory/results-file.ts";
+import type { RunState } from "../directory/run-state.ts";
+
+/** What the reports of a run tell, in whatever form. */
+export interface RunReport {
+  /** The name of the run, else that of its directory. */
+  title: string;
+  /** As the caller named it. */
+  directory: string;
+  /** Null where the run did not make its batches. */
+  model: string | null;
+  batches: ReportBatch[];
+  /** When the run began and ended, ISO 8601 in UTC. */
+  startedAt: string;
+  endedAt: string;
+  /** Null while a batch does not say what it cost. */
+  costMicroUsd: number | null;
+  /** One for each image that was asked for, in the order of the input. */
+  images: ReportImage[];
+  failedCount: number;
+  /** The command that makes the failed images again; null when there are none. */
+  retryCommand: string | null;
+}
+
+export interface ReportBatch {
+  id: string;
+  status: string;
+}
+
+export interface ReportImage {
+  id: string;
+  /** Null where the input is not known. Of very many long prompts the beginnings. */
+  prompt: string | null;
+  files: readonly ResultFile[];
+  /** Why there is no image; null when there is one. */
+  error: { code: string; message: string } | null;
+}
+
+export interface ReportFacts {
+  directory: string;
+  name: string | null;
+  model: string | null;
+  state: RunState;
+  lines: readonly EndedImage[];
+  /** By the id of each image, as `readRunInput` answers it. */
+  input: { get(id: string): Pick<InputLine, "prompt"> | undefined };
+  nowMs: number;
+  /** Instead of `imgbatch retry`, where that does not fit; null for none. */
+  retryCommand?: string | null;
+}
+
+/** A line of the results, of whatever kind of run. */
+export type EndedImage = Pick<ResultLine, "custom_id" | "status" | "files" | "error">;
+
+/** So many characters of prompts a report holds, so that it can still be opened; but of each prompt some. */
+const PROMPT_CHARS = 4_000_000;
+const LEAST_PROMPT_CHARS = 200;
+
+/**
+ * Puts together what is known of a run. An image counts as failed when no file of it is here.
+ * Rule: REPORT-16.
+ */
+export function buildReport(facts: ReportFacts): RunReport {
+  const { directory, state: runState, lines, input } = facts;
+  const { retryCommand = `imgbatch retry ${shellWord(directory)}` } = facts;
+  const room = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
+  const images = lines.map((line) => {
+    const prompt = input.get(line.custom_id)?.prompt;
+    return toImage(line, prompt === undefined ? null : truncateCodePoints(prompt, room, "…"));
+  });
+  const failedCount = images.filter((image) => image.error !== null).length;
+  return {
+    title:
+      facts.name ?? (directory.split(/[\\/]/).findLast((part) => part !== "" && part !== ".") || "images"),
+    directory,
+    model: facts.model,
+    batches: runState.batches.flatMap(({ id, status }) =>
+      id === null ? [] : [{ id, status: status ?? "unknown" }],
+    ),
+    startedAt: runState.created_at,
+    endedAt: runState.finished_at ?? new Date(facts.nowMs).toISOString(),
+    costMicroUsd: costOf(runState),
+    images,
+    failedCount,
+    retryCommand: failedCount === 0 ? null : retryCommand,
+  };
+}
+
+function toImage(line: EndedImage, prompt: string | null): ReportImage {
+  const { custom_id: id, files, error, status } = line;
+  const reason = error ?? { code: "NO_IMAGE", message: `There is no file of this image (${status}).` };
+  return { id, prompt, files, error: files.length > 0 ? null : reason };
+}
+
+function costOf({ batches }: RunState): number | null {
+  let sum = 0;
+  for (const { actual_cost, status } of batches) {
+    if (actual_cost === null || status === null || !isTerminal(status)) return null;
+    sum += numberToMicros(actual_cost);
+  }
+  return batches.length === 0 ? null : sum;
+}
+
+/**
+ * A name that a POSIX shell reads back as it is. A path that begins with `-` gets `./`, so that no command takes it for
+ * an option.
+ */
+export function shellWord(name: string): string {
+  const text = name.startsWith("-") ? `./${name}` : name;
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** `images/a%20b.png`: a link from the directory of the run to one of its files. */
+export function fileHref(path: string): string {
+  return path.split("/").map(encodeURIComponent).join("/");
+}

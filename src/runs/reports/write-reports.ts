@@ -1,0 +1,60 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { saving } from "../../client/file-errors.ts";
+import { writeGallery } from "./gallery.ts";
+import { type ActionsFiles, annotations, writeActionsFiles } from "./github-actions.ts";
+import { toJunit } from "./junit.ts";
+import { toMarkdown } from "./markdown.ts";
+import type { RunReport } from "./run-report.ts";
+import type { MakeThumbnail } from "./small-pictures.ts";
+
+/** Which reports of a run are wanted, and where. */
+export interface ReportOptions {
+  /** Absolute paths. */
+  junit?: string | undefined;
+  markdown?: string | undefined;
+  gallery: boolean;
+  /** Null outside GitHub Actions. */
+  actions: ActionsFiles | null;
+  loadThumbnail: () => Promise<MakeThumbnail | null>;
+  /** A line for people who read a log. */
+  say(line: string): void;
+  /** A line that GitHub makes an annotation of. */
+  annotate(line: string): void;
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * Writes the reports of a run. Those that somebody named are part of what was asked for: `SAVE_FAILED` when one cannot
+ * be written. The contact sheet and what GitHub shows are extras: then only a line says so.
+ * Rules: REPORT-1, REPORT-13.
+ */
+export async function writeReports(dir: string, report: RunReport, options: ReportOptions): Promise<void> {
+  const { junit, markdown, gallery, actions, say, signal } = options;
+  if (actions !== null) {
+    for (const line of annotations(report)) options.annotate(line);
+    await orSay(say, "the step summary", () => writeActionsFiles(report, actions));
+  }
+  if (gallery)
+    await orSay(say, "the contact sheet", () =>
+      writeGallery(dir, report, { loadThumbnail: options.loadThumbnail, signal }),
+    );
+  signal?.throwIfAborted();
+  if (junit !== undefined) await writeReport(junit, toJunit(report));
+  if (markdown !== undefined) await writeReport(markdown, toMarkdown(report));
+}
+
+async function writeReport(path: string, text: string): Promise<void> {
+  await saving(path, async () => {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, text);
+  });
+}
+
+async function orSay(say: (line: string) => void, what: string, work: () => Promise<unknown>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    say(`could not write ${what}: ${error instanceof Error ? error.message : error}`);
+  }
+}

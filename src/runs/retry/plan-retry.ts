@@ -1,0 +1,129 @@
+import { join } from "node:path";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { isRefusalCode } from "../../contract/item-errors.ts";
+import type { Limits } from "../../contract/limits.ts";
+import {
+  damaged,
+  INPUT_FILE,
+  type RunInput,
+  readRunInput,
+  requireUndamaged,
+} from "../directory/input-file.ts";
+import { linePieces } from "../directory/json-lines.ts";
+import { referencePath } from "../directory/references.ts";
+import type { ResultLine } from "../directory/results-file.ts";
+import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
+import { isFailed, isLost, isMissing } from "../outcome/image-outcome.ts";
+import { type Chunk, planRun, type RunRequest } from "../plan/plan.ts";
+import { readPromptFiles } from "../prompts/prompt-files.ts";
+import type { PromptItem } from "../prompts/prompt-item.ts";
+import { retriedId } from "./retried-id.ts";
+
+/** Whether an image failed because its prompt was refused. */
+export function isRefused(line: ResultLine): boolean {
+  return line.error !== undefined && isRefusalCode(line.error.code);
+}
+
+/** A batch of images to be made anew. */
+export interface RetryPart {
+  request: RunRequest;
+  chunk: Chunk;
+  /** The images as the run calls them, in the order of the chunk. */
+  ids: string[];
+}
+
+export interface RetryPlan {
+  parts: RetryPart[];
+  /** Failed images that are left out because their prompts were refused. */
+  refused: number;
+  /** Failed images whose prompts are not in the directory. */
+  unknown: number;
+  /** Images that are not here and may still come, or, unless they are included, are lost. */
+  missing: number;
+}
+
+/**
+ * What a retry of a run sends: its failed images, as one batch or more for each batch that they failed in. The keys
+ * come from the content, so that the same retry never makes a second batch.
+ * Rules: RETRY-1, RETRY-2, RETRY-7.
+ */
+export async function planRetry(
+  run: { dir: string; state: RunState; limits: Limits },
+  lines: readonly ResultLine[],
+  include: { refused: boolean; lost: boolean },
+): Promise<RetryPlan> {
+  const failed = lines.filter((line) => isFailed(line) || (include.lost && isLost(line)));
+  const wanted = failed.filter((line) => include.refused || !isRefused(line));
+  const input = await readRunInput(run.dir);
+  if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
+  const known = wanted.filter((line) => input.has(line.custom_id));
+  const parts: RetryPart[] = [];
+  for (const parentId of new Set(known.map((line) => line.batch_id))) {
+    const ids = known.filter((line) => line.batch_id === parentId).map((line) => line.custom_id);
+    parts.push(...(await partsOf(run, parentId, ids)));
+  }
+  const sent = new Set(wanted);
+  const missing = lines.filter((line) => isMissing(line) && !sent.has(line)).length;
+  return { parts, refused: failed.length - wanted.length, unknown: wanted.length - known.length, missing };
+}
+
+/**
+ * The batches that make these images anew. Throws `USAGE` when the directory does not know how they were asked for, and
+ * `DIRECTORY_CONFLICT` when what it knows of that is damaged.
+ */
+export async function partsOf(
+  run: { dir: string; state: RunState; limits: Limits },
+  parentId: string | null,
+  ids: readonly string[],
+): Promise<RetryPart[]> {
+  const { dir, state: runState, limits } = run;
+  if (runState.request === null) {
+    const message = `${RUN_STATE_FILE} does not say how these images were asked for: submit the prompts again.`;
+    throw new ImgbatchError("USAGE", message);
+  }
+  const input = await readRunInput(dir);
+  const path = join(dir, INPUT_FILE);
+  const unknown = ids.find((id) => !input.has(id));
+  if (unknown !== undefined) {
+    requireUndamaged(input);
+    throw damaged(`${path} does not hold the prompt of ${JSON.stringify(unknown)}`);
+  }
+  const lines = function* () {
+    for (const id of ids) yield { ...input.get(id), custom_id: retriedId(id) };
+  };
+  const stdin = async function* () {
+    for await (const piece of linePieces(lines())) yield Buffer.from(piece);
+  };
+  const source = { name: "-", cwd: dir, stdin };
+  const items = await readPromptFiles([source], { limits, defaultCount: 1 }).catch((error) => {
+    throw ofRunInput(error, path, input, ids);
+  });
+  requireOwnReferences(dir, items);
+  const { model, task_name: name, response_mime_type: mimeType, metadata } = runState.request;
+  const request: RunRequest = { model, name, parentId, mimeType, metadata, items };
+  const own = new Map(ids.map((id) => [retriedId(id), id]));
+  return planRun(request, limits).chunks.map((chunk) => ({
+    request,
+    chunk,
+    ids: chunk.items.map((item) => own.get(item.customId) ?? item.customId),
+  }));
+}
+
+/** The lines were taken from the input of the run: what is wrong with one is wrong there. */
+function ofRunInput(error: unknown, path: string, input: RunInput, ids: readonly string[]): unknown {
+  if (!(error instanceof ImgbatchError) || error.code !== "INVALID_INPUT") return error;
+  const details = (error.details ?? []).map((line) =>
+    line.replace(/^<stdin>:(\d+)/, (_, number) => `${path}:${input.lineOf(ids[number - 1] ?? "") ?? "?"}`),
+  );
+  return damaged(`${path} is not as the run has written it`, details);
+}
+
+/** Another image in the place of a reference image would be paid for. */
+function requireOwnReferences(dir: string, items: readonly PromptItem[]): void {
+  for (const { references } of items)
+    for (const { sha256, source } of references) {
+      const path = join(dir, referencePath(sha256));
+      if (!("path" in source) || source.path === path) continue;
+      throw damaged(`${source.path} is another image than the one that was sent`);
+    }
+}

@@ -1,0 +1,168 @@
+import { getBatch } from "../../client/batches/get.ts";
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { counted } from "../../kernel/text.ts";
+import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
+import { writeRunInput } from "../directory/input-file.ts";
+import { storeReferences } from "../directory/references.ts";
+import {
+  intendedBatch,
+  newRunState,
+  type RunState,
+  type SubmittedRequest,
+  submittedBatches,
+  writeRunState,
+} from "../directory/run-state.ts";
+import type { RunService } from "../directory/service-identity.ts";
+import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
+import type { Chunk, Plan, RunRequest } from "../plan/plan.ts";
+import type { RunReporter } from "../reporter.ts";
+import { submittingText } from "../wait/progress.ts";
+import type { Submissions } from "./pending-submissions.ts";
+import { submitAll } from "./submit-all.ts";
+import { submitBatch } from "./submit-batch.ts";
+import { locateInInput, undoRefusedRun } from "./undo-refused-run.ts";
+
+export interface StartOptions {
+  plan: Plan;
+  dir: string;
+  service: RunService;
+  keys: KeyChoice;
+  clock: Clock;
+  reporter: RunReporter;
+  signal?: AbortSignal | undefined;
+  /** Is told what becomes of the batches. */
+  submissions?: Submissions | undefined;
+  /** Called before anything is sent, with the chunks that have no batch yet; may throw to refuse. */
+  approve?: (chunks: readonly Chunk[]) => void;
+}
+
+export interface StartedRun {
+  state: RunState;
+  /** In the order of the run. */
+  batches: Batch[];
+  /** Whether any of them had been submitted before. */
+  replayed: boolean;
+}
+
+/**
+ * Makes the batches of a run, or finds the ones that an earlier attempt made. The run state names each batch's key on
+ * disk before its request leaves, so that no crash makes a second one.
+ * Rules: RUN-2, RUN-3, RUN-8, RUN-9, RUN-12, RUN-26, RUN-30, RUN-31.
+ */
+export async function startRun(options: StartOptions): Promise<StartedRun> {
+  const { plan, dir, service, signal } = options;
+  const { identity, keyFingerprint } = service;
+  const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256: plan.inputSha256 });
+  const runState = prepareRunState(options, earlier);
+  if (options.submissions !== undefined) noteOpen(options.submissions, runState, earlier);
+  options.approve?.(plan.chunks.filter((chunk) => runState.batches[chunk.index]?.state !== "created"));
+  await writeRunState(dir, runState);
+  await removeLeftovers(dir);
+  await storeReferences(
+    dir,
+    plan.items.flatMap((item) => item.references),
+  );
+  await writeRunInput(dir, plan.items);
+
+  const batchCount = plan.chunks.length;
+  const imageCount = plan.chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+  const made: Batch[] = [];
+  const found = await submitAll(plan.chunks, async (chunk) => {
+    signal?.throwIfAborted();
+    const entry = runState.batches[chunk.index];
+    if (entry === undefined)
+      throw new ImgbatchError("INTERNAL", "A batch of the run is missing from its run state.");
+    if (entry.state !== "created")
+      options.reporter.progress(submittingText(made, { imageCount, batch: chunk.index + 1, batchCount }));
+    const one = await submitBatch({ ...options, request: plan.request, chunk, state: runState, entry }).catch(
+      (error: unknown) => Promise.reject(locateInInput(error, chunk)),
+    );
+    made.push(one.batch);
+    return one;
+  }).catch(async (error: unknown) => {
+    if (earlier === null) await undoRefusedRun(dir, runState, error);
+    throw error;
+  });
+  // What was on its way has been waited for; nothing more is.
+  signal?.throwIfAborted();
+  const batches = found.map(({ batch }) => batch);
+  batches.push(...(await findRetries(runState, options)));
+  return { state: runState, batches, replayed: found.some(({ replayed }) => replayed) };
+}
+
+/** Of requests that an earlier command has sent, or was about to, the outcome is not known either. */
+function noteOpen(submissions: Submissions, runState: RunState, earlier: RunState | null): void {
+  submissions.total = runState.batches.length;
+  const keys = new Set(earlier?.batches.map((batch) => batch.idempotency_key));
+  for (const batch of runState.batches)
+    if (batch.state !== "created" && keys.has(batch.idempotency_key)) submissions.open.add(batch);
+}
+
+/**
+ * Leaves a started run to others, as it was asked for: the next `--new` generates again instead of going on with it.
+ * Rule: RUN-9.
+ */
+export async function leaveRun(dir: string, runState: RunState): Promise<void> {
+  if (!runState.is_fresh) return;
+  runState.is_fresh = false;
+  await writeRunState(dir, runState);
+}
+
+/** The batches that earlier retries made. One whose outcome is not known is left to the next retry. */
+async function findRetries(
+  runState: RunState,
+  { service, signal, submissions }: StartOptions,
+): Promise<Batch[]> {
+  const found: Batch[] = [];
+  for (const { round, id, state } of runState.batches) {
+    if (round === 0 || id === null || state !== "created") continue;
+    const { batch } = await getBatch(service.http, id, { signal });
+    submissions?.known.set(id, batch);
+    found.push(batch);
+  }
+  return found;
+}
+
+function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: RunState | null): RunState {
+  const { keys: chosen, isFresh } = chooseKeys(plan, keys, earlier);
+  const known = earlier === null ? [] : submittedBatches(earlier).map((batch) => batch.idempotency_key);
+  const isSame =
+    earlier !== null && chosen.length === known.length && chosen.every((key, i) => key === known[i]);
+  if (isSame) {
+    const request = earlier.request ?? requestOf(plan.request);
+    return { ...earlier, base_url: service.identity, request };
+  }
+  refuseOtherKeys(known, chosen, keys);
+  return newRunState({
+    baseUrl: service.identity,
+    keyFingerprint: service.keyFingerprint,
+    inputSha256: plan.inputSha256,
+    isFresh,
+    request: requestOf(plan.request),
+    nowMs: clock.nowMs(),
+    batches: chosen.map((idempotencyKey, index) => {
+      const { imageCount = 1 } = plan.chunks[index] ?? {};
+      return intendedBatch(index, { idempotencyKey, parentId: plan.request.parentId, imageCount });
+    }),
+  });
+}
+
+/** What a retry of the run needs to know again. */
+function requestOf({ model, name, mimeType, metadata }: RunRequest): SubmittedRequest {
+  return { model, task_name: name, response_mime_type: mimeType, metadata };
+}
+
+/** The same prompts with other keys, or in other batches, which have other keys, would be paid again. */
+function refuseOtherKeys(known: readonly unknown[], chosen: readonly string[], keys: KeyChoice): void {
+  if (keys.isNew || known.length === 0) return;
+  if (keys.explicit !== null) {
+    const message =
+      "This directory holds a run that was submitted with another idempotency key, or in other batches: add --new instead of --idempotency-key to generate and pay again, or choose another directory with --output.";
+    throw new ImgbatchError("DIRECTORY_CONFLICT", message, { param: "--idempotency-key" });
+  }
+  if (known.length === chosen.length) return;
+  const message = `This run was split into ${counted(known.length, "batch", "batches")}, not ${chosen.length}: give --max-batch as before, or --new to generate and pay again.`;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message);
+}

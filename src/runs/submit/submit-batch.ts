@@ -1,0 +1,96 @@
+import { createBatch } from "../../client/batches/create.ts";
+import { getBatch } from "../../client/batches/get.ts";
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import { type RunBatch, type RunState, recordBatch, writeRunState } from "../directory/run-state.ts";
+import type { RunService } from "../directory/service-identity.ts";
+import type { Chunk, RunRequest } from "../plan/plan.ts";
+import type { RunReporter } from "../reporter.ts";
+import { createRequest } from "./create-request.ts";
+import { leavesOpen, type Submissions } from "./pending-submissions.ts";
+
+export interface SubmitBatchOptions {
+  dir: string;
+  service: RunService;
+  request: RunRequest;
+  chunk: Chunk;
+  state: RunState;
+  /** The batch's own place in the run state, with its key; on disk already. */
+  entry: RunBatch;
+  clock: Clock;
+  reporter: RunReporter;
+  signal?: AbortSignal | undefined;
+  submissions?: Submissions | undefined;
+}
+
+/**
+ * Makes one batch of a run, or finds the one that an earlier attempt made, and notes it in the run state.
+ * Rules: RUN-3, RUN-8.
+ */
+export async function submitBatch(options: SubmitBatchOptions): Promise<{ batch: Batch; replayed: boolean }> {
+  const found = await createOrFind(options);
+  const { batch, replayed } = found;
+  const { reporter, clock, submissions } = options;
+  submissions?.known.set(batch.id, batch);
+  reporter.event?.({
+    event: replayed ? "batch_replayed" : "batch_created",
+    batch_id: batch.id,
+    item_count: batch.itemCount,
+  });
+  if (replayed) {
+    const hint = options.entry.round === 0 ? " (--new to generate again)" : "";
+    reporter.note(`${reuseNote(batch, clock.nowMs())}${hint}`);
+  }
+  return found;
+}
+
+async function createOrFind(options: SubmitBatchOptions): Promise<{ batch: Batch; replayed: boolean }> {
+  const { dir, service, entry, state: runState, request, chunk, signal, submissions } = options;
+  if (entry.idempotency_key === null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
+  if (entry.state === "created" && entry.id !== null) {
+    const { batch } = await getBatch(service.http, entry.id, { signal });
+    return { batch, replayed: true };
+  }
+  const body = createRequest(dir, request, chunk);
+  signal?.throwIfAborted();
+  const wasOpen = submissions?.open.has(entry) ?? false;
+  submissions?.open.add(entry);
+  try {
+    const signals = { signal, answerSignal: submissions?.answerSignal };
+    const made = await createBatch(service.http, body, entry.idempotency_key, signals);
+    submissions?.open.delete(entry);
+    submissions?.known.set(made.batch.id, made.batch);
+    const created = { ...made, replayed: made.replayed || made.batch.id === entry.id };
+    requireOwnId(runState, entry, created.batch);
+    recordBatch(entry, created.batch);
+    await writeRunState(dir, runState);
+    return created;
+  } catch (error) {
+    if (!leavesOpen(error, signal)) {
+      if (!wasOpen) submissions?.open.delete(entry);
+    } else if (entry.state !== "created") {
+      entry.state = "unknown";
+      // Without it the intent stands, which leads to the same: the first error is the one to tell.
+      await writeRunState(dir, runState).catch(() => {});
+    }
+    throw error;
+  }
+}
+
+/** Two requests that end up as one batch would be one set of images for two prices, or for two prompts. */
+function requireOwnId(runState: RunState, entry: RunBatch, { id }: Batch): void {
+  const other = runState.batches.find((each) => each !== entry && each.id === id);
+  if (other === undefined) return;
+  const message = `The service answered ${id} to two different requests.`;
+  throw new ImgbatchError("BAD_RESPONSE", message);
+}
+
+function reuseNote(batch: Batch, nowMs: number): string {
+  const age =
+    batch.createdAtMs === null
+      ? ""
+      : ` submitted ${formatDuration(Math.max(0, nowMs - batch.createdAtMs))} ago`;
+  return `re-using ${batch.id}${age}`;
+}

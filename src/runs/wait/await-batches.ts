@@ -1,0 +1,96 @@
+import { setMaxListeners } from "node:events";
+import { pollUntilDone } from "../../client/poll.ts";
+import { PollLimiter } from "../../client/poll-limiter.ts";
+import type { Batch } from "../../client/wire/read-batch.ts";
+import type { RunEvent } from "../../contract/events.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { formatDuration } from "../../kernel/durations.ts";
+import type { RunService } from "../directory/service-identity.ts";
+import type { RunReporter } from "../reporter.ts";
+import { progressOf } from "./progress.ts";
+
+export interface AwaitOptions {
+  service: RunService;
+  clock: Clock;
+  random: () => number;
+  intervalMs?: number | undefined;
+  signal?: AbortSignal | undefined;
+  reporter: RunReporter;
+  /** The batches, by id, that make images of the others again. */
+  retries?: ReadonlySet<string>;
+}
+
+/**
+ * Polls until every batch has ended, and answers them as they ended. Each has a pace of its own, which counts from when
+ * it was made; what is told is told of all of them together. One that cannot be looked at any more ends it all.
+ * Rules: HTTP-15, HTTP-33, CLI-10, RUN-29.
+ */
+export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
+  const { service, clock, random, intervalMs, reporter } = options;
+  const states = [...batches];
+  const progress = progressOf(states, clock, options.retries);
+  const startMs = clock.nowMs();
+  const failed = new AbortController();
+  const signal =
+    options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal]);
+  // Each batch has a listener or two, and there may be very many.
+  setMaxListeners(0, signal);
+  const isOne = batches.filter((batch) => !batch.isDone).length < 2;
+  const turns = new PollLimiter(clock, intervalMs === undefined ? undefined : 0);
+  const awaitOne = async (batch: Batch, index: number) => {
+    if (batch.isDone) return;
+    try {
+      await pollUntilDone(batch.id, {
+        http: service.http,
+        isLocal: service.isLocal,
+        isBorrowed: service.isBorrowed,
+        clock,
+        random,
+        intervalMs,
+        sinceMs: batch.createdAtMs,
+        ...(isOne ? {} : { turns }),
+        signal,
+        onLook: (look) => {
+          if (hasChanged(states[index], look)) reporter.event?.(progressEvent(look));
+          states[index] = look;
+          reporter.progress(progress(), startMs);
+        },
+        onFailure: (error, delayMs) => {
+          const { code, message } = error;
+          reporter.event?.({ event: "retry", code, message, delay_ms: delayMs });
+          reporter.detail(`${message} Asking again in ${formatDuration(delayMs)}.`);
+        },
+      });
+    } catch (error) {
+      failed.abort(error);
+      throw error;
+    }
+  };
+  // The first failure is thrown when nobody looks any more.
+  const ends = await Promise.allSettled(batches.map(awaitOne));
+  options.signal?.throwIfAborted();
+  if (failed.signal.aborted) throw failed.signal.reason;
+  for (const end of ends) if (end.status === "rejected") throw end.reason;
+  return states;
+}
+
+/** Whether a look at a batch shows another state than the look before. */
+export function hasChanged(before: Batch | undefined, now: Batch): boolean {
+  return (
+    before === undefined ||
+    before.status !== now.status ||
+    before.successCount !== now.successCount ||
+    before.failCount !== now.failCount
+  );
+}
+
+export function progressEvent(batch: Batch): RunEvent {
+  return {
+    event: "progress",
+    batch_id: batch.id,
+    item_count: batch.itemCount,
+    status: batch.status,
+    success_count: batch.successCount,
+    fail_count: batch.failCount,
+  };
+}

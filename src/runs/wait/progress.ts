@@ -1,0 +1,68 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Clock } from "../../kernel/clock.ts";
+
+/**
+ * Describes how far a run is, over all of its batches: `12/200 images, 0 failed, 3.4/s, running`. The rate is what was
+ * made since the first description; the status is that of a batch that runs, else of one that has not ended. Batches of
+ * `retries` make images of the others again: each of those counts once.
+ * Rule: RUN-29.
+ */
+export function progressOf(
+  states: readonly Batch[],
+  clock: Clock,
+  retries: ReadonlySet<string> = new Set(),
+): () => string {
+  let first: { doneCount: number; atMs: number } | null = null;
+  return () => {
+    const { successCount, failCount, total } = countsOf(states, retries);
+    const doneCount = successCount + failCount;
+    first ??= { doneCount, atMs: clock.nowMs() };
+    const seconds = (clock.nowMs() - first.atMs) / 1000;
+    const rate = seconds > 0 ? (doneCount - first.doneCount) / seconds : 0;
+    const isCounted = states.every((batch) => batch.hasCounts);
+    const status = statusOf(states);
+    const parts = [
+      ...(isCounted ? [`${successCount}/${total} images`, `${failCount} failed`] : []),
+      ...(rate > 0 ? [`${rate.toFixed(1)}/s`] : []),
+      ...(status === null ? [] : [status]),
+    ];
+    return parts.join(", ") || "ended";
+  };
+}
+
+/**
+ * The same while batches are still being submitted: `0/10000 images, submitting batch 3 of 50`. `imageCount` is that of
+ * the whole run.
+ */
+export function submittingText(
+  made: readonly Batch[],
+  run: { imageCount: number; batch: number; batchCount: number },
+): string {
+  if (run.batchCount === 1) return "submitting";
+  const { successCount } = countsOf(made, new Set());
+  return `${successCount}/${run.imageCount} images, submitting batch ${run.batch} of ${run.batchCount}`;
+}
+
+/** An image that is made again is neither failed nor, where it was lost, a success any more. */
+function countsOf(
+  states: readonly Batch[],
+  retries: ReadonlySet<string>,
+): { successCount: number; failCount: number; total: number } {
+  const sum = (value: (batch: Batch) => number) => states.reduce((total, batch) => total + value(batch), 0);
+  const all = sum((batch) => batch.itemCount ?? 0);
+  const again = sum((batch) => (retries.has(batch.id) ? (batch.itemCount ?? 0) : 0));
+  const failed = sum((batch) => batch.failCount);
+  const lost = Math.max(0, again - failed);
+  return {
+    successCount: Math.max(0, sum((batch) => batch.successCount) - lost),
+    failCount: Math.max(0, failed - again),
+    total: all - again,
+  };
+}
+
+/** Null when all have ended. */
+function statusOf(states: readonly Batch[]): string | null {
+  const open = states.filter((batch) => !batch.isDone);
+  const telling = open.find((batch) => batch.status === "running") ?? open[0];
+  return telling?.status.replaceAll("_", " ") ?? null;
+}

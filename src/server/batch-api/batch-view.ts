@@ -1,0 +1,51 @@
+import type { BatchObject } from "../../contract/batch-api/batches.ts";
+import type { ItemObject } from "../../contract/batch-api/items.ts";
+import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import { microsToNumber } from "../../kernel/money.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
+
+const seconds = (ms: number) => Math.floor(ms / 1000);
+const secondsOrNull = (ms: number | null) => (ms === null ? null : seconds(ms));
+
+/** A batch as the API shows it. */
+export function batchView(batch: BatchRecord): BatchObject {
+  return {
+    id: batch.id,
+    object: "image.batch",
+    task_name: batch.taskName,
+    status: batch.status,
+    model: batch.model,
+    parent_batch_id: batch.parentBatchId,
+    metadata: batch.metadata,
+    provider: batch.provider,
+    item_count: batch.itemCount,
+    success_count: batch.successCount,
+    fail_count: batch.failCount,
+    pending_count: batch.itemCount - batch.successCount - batch.failCount,
+    estimated_cost: microsToNumber(batch.estimatedMicroUsd),
+    hold_amount: microsToNumber(batch.holdMicroUsd),
+    actual_cost: batch.actualMicroUsd === null ? null : microsToNumber(batch.actualMicroUsd),
+    created_at: seconds(batch.createdAtMs),
+    submitted_at: seconds(batch.submittedAtMs),
+    settled_at: secondsOrNull(batch.settledAtMs),
+    downloaded_at: secondsOrNull(batch.downloadedAtMs),
+    output_deleted_at: secondsOrNull(batch.outputDeletedAtMs),
+    expires_at: secondsOrNull(batch.outputsExpireAtMs),
+    error: batch.error,
+  };
+}
+
+/** An item as the item list shows it. */
+export function itemView(item: ItemRecord): ItemObject {
+  return {
+    custom_id: item.customId,
+    status: item.status,
+    prompt_preview: truncateCodePoints(item.prompt, FIXED_LIMITS.promptPreviewChars, "…"),
+    mime_type: item.mimeType,
+    file_extension: item.mimeType && IMAGE_EXTENSIONS[item.mimeType],
+    image_count: item.imageCount,
+    error: item.error,
+  };
+}

@@ -1,0 +1,79 @@
+import type { Server } from "node:http";
+import type { Duplex } from "node:stream";
+import { errorBody, ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import { nativeErrorBody } from "../../contract/native-api/errors.ts";
+import { REQUEST_ID_HEADER } from "../../contract/routes.ts";
+import { randomIds } from "../../kernel/ids.ts";
+import type { Log } from "../../kernel/log.ts";
+import { isNativePath } from "../middleware/error-style.ts";
+
+/** A socket that has been answered may be read no further: this long its sender may still take the answer. */
+const LINGER_MS = 2000;
+const MAX_LINE_BYTES = 1024;
+
+/**
+ * Answers what never becomes a request (no HTTP, headers that are too large or too slow, `CONNECT`) with the error
+ * body and a request id, as every other error, and closes the connection. Where the path can still be read, it decides
+ * on the style of the body.
+ * Rules: API-1, API-2, API-8.
+ */
+export function rejectMalformed(server: Server, log: Log): void {
+  server.on("clientError", (fault: ClientFault, socket) =>
+    refuse(new ImgbatchError(codeOf(fault)), socket, { log, isNative: isNativePath(pathOf(fault)) }),
+  );
+  server.on("connect", (_request, socket) =>
+    refuse(new ImgbatchError("NOT_FOUND"), socket, { log, isNative: false }),
+  );
+}
+
+/** `rawPacket` is what the parser was reading when it gave up. */
+type ClientFault = NodeJS.ErrnoException & { rawPacket?: Buffer };
+
+/** Empty when the packet does not begin with the first line of a request. */
+function pathOf({ rawPacket }: ClientFault): string {
+  const head = rawPacket?.subarray(0, MAX_LINE_BYTES).toString("latin1") ?? "";
+  return /^[A-Z]+ (\/[^ ?\r\n]*)[ ?]/.exec(head)?.[1] ?? "";
+}
+
+function codeOf({ code = "" }: ClientFault): ServiceErrorCode {
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") return "REQUEST_TIMEOUT";
+  return code === "HPE_HEADER_OVERFLOW" ? "REQUEST_HEADERS_TOO_LARGE" : "MALFORMED_REQUEST";
+}
+
+function refuse(error: ImgbatchError, socket: Duplex, options: { log: Log; isNative: boolean }): void {
+  // The other side went away, or an answer is on its way already: more bytes would be taken for a part of it.
+  if (!socket.writable || hasBegunAnswer(socket)) {
+    socket.destroy();
+    return;
+  }
+  const requestId = randomIds.requestId();
+  const body = JSON.stringify(options.isNative ? nativeErrorBody(error) : errorBody(error));
+  const head = [
+    `HTTP/1.1 ${error.httpStatus} ${REASONS[error.httpStatus] ?? "Error"}`,
+    "Content-Type: application/json; charset=utf-8",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `${REQUEST_ID_HEADER}: ${requestId}`,
+    "Connection: close",
+  ];
+  const facts = { code: error.code, status: error.httpStatus, request_id: requestId };
+  options.log.info("refused what is no request", facts);
+  socket.on("error", () => {});
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  // What still comes is dropped, so that the answer is not lost by a reset.
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once("close", () => clearTimeout(timer));
+}
+
+const REASONS: Record<number, string> = {
+  400: "Bad Request",
+  404: "Not Found",
+  408: "Request Timeout",
+  431: "Request Header Fields Too Large",
+};
+
+/** Node keeps the answer that a socket is busy with here. */
+function hasBegunAnswer(socket: Duplex): boolean {
+  const { _httpMessage } = socket as Duplex & { _httpMessage?: { headersSent: boolean } | null };
+  return _httpMessage?.headersSent === true;
+}

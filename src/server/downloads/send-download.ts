@@ -1,0 +1,115 @@
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import contentDisposition from "content-disposition";
+import type { Request, Response } from "express";
+import { goneSignal, onEnded } from "../connections/exchange.ts";
+
+/** Something to download whose size and identity are known before the first byte. */
+export interface Download {
+  sizeBytes: number;
+  /** Without quotes; strong. */
+  etag: string;
+  mimeType: string;
+  /** The name that a browser saves it under. */
+  fileName: string;
+  /** Bytes `start` to `end`, inclusive. What it throws is still answered as an error. */
+  open(range: { start: number; end: number }): Promise<Readable> | Readable;
+}
+
+/**
+ * Answers a download: the whole, or one range of it (`Range`, `If-Range`), or that it has not changed
+ * (`If-None-Match`), or its headers (`HEAD`). `takePlace` is called before bytes are sent, and what it answers
+ * afterwards. Returns whether the last byte of the download was sent.
+ * Rules: CONTENT-1, CONTENT-2, ZIP-2, ZIP-3, LIMIT-6, LOAD-5.
+ */
+export async function sendDownload(
+  request: Request,
+  response: Response,
+  download: Download,
+  takePlace: () => () => void,
+): Promise<boolean> {
+  const { sizeBytes } = download;
+  const etag = `"${download.etag}"`;
+  response.setHeader("Content-Type", download.mimeType);
+  response.setHeader("Content-Disposition", dispositionOf(download.fileName));
+  response.setHeader("ETag", etag);
+  response.setHeader("Accept-Ranges", "bytes");
+  response.setHeader("Cache-Control", "private, max-age=300");
+  response.setHeader("X-Content-Type-Options", "nosniff");
+  if (matches(request.get("if-none-match"), etag)) {
+    response.status(304).end();
+    return false;
+  }
+  const range = requestedRange(request, sizeBytes, etag);
+  if (range === "unsatisfiable") {
+    response.setHeader("Content-Range", `bytes */${sizeBytes}`);
+    response.removeHeader("Content-Disposition");
+    response.status(416).end();
+    return false;
+  }
+  const { start, end } = range ?? { start: 0, end: sizeBytes - 1 };
+  if (request.method === "HEAD") {
+    response.setHeader("Content-Length", sizeBytes);
+    response.status(200).end();
+    return false;
+  }
+  const gone = goneSignal(response);
+  const ended = new Promise<boolean>((resolve) => onEnded(response, resolve));
+  const leavePlace = takePlace();
+  try {
+    const bytes = await download.open({ start, end });
+    if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
+    response.setHeader("Content-Length", end - start + 1);
+    response.status(range ? 206 : 200);
+    const sent = pipeline(bytes, response, { signal: gone }).then(() => ended);
+    // An answer that waits behind another does not end by itself.
+    return (await Promise.race([sent, ended])) && end === sizeBytes - 1;
+  } catch (error) {
+    // The reader went away: nothing is wrong with us.
+    if (gone.aborted && isAbort(error)) return false;
+    throw error;
+  } finally {
+    leavePlace();
+  }
+}
+
+/** Always in both forms, the plain one and the one for names of any script. */
+function dispositionOf(fileName: string): string {
+  const header = contentDisposition(fileName, { fallback: fileName.replace(/[^\x20-\x7e]/gu, "_") });
+  return header.includes("filename*=")
+    ? header
+    : `${header}; filename*=UTF-8''${encodeURIComponent(fileName)}`;
+}
+
+function isAbort(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "ERR_STREAM_PREMATURE_CLOSE" || code === "ABORT_ERR";
+}
+
+function matches(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false;
+  return header.split(",").some((tag) => tag.trim() === "*" || tag.trim().replace(/^W\//, "") === etag);
+}
+
+/** The one range that is asked for; null when the whole is to be sent. */
+function requestedRange(
+  request: Request,
+  sizeBytes: number,
+  etag: string,
+): { start: number; end: number } | "unsatisfiable" | null {
+  const header = request.get("range");
+  if (header === undefined || request.method === "HEAD") return null;
+  const condition = request.get("if-range");
+  if (condition !== undefined && condition !== etag) return null;
+  const match = /^bytes=(\d*)-(\d*)$/i.exec(header.trim());
+  const [, first = "", last = ""] = match ?? [];
+  if (!match || (first === "" && last === "")) return null;
+  if (first === "") {
+    const length = Number(last);
+    return length === 0 ? "unsatisfiable" : { start: Math.max(0, sizeBytes - length), end: sizeBytes - 1 };
+  }
+  const start = Number(first);
+  const end = last === "" ? sizeBytes - 1 : Math.min(Number(last), sizeBytes - 1);
+  if (last !== "" && Number(last) < start) return null;
+  return start >= sizeBytes ? "unsatisfiable" : { start, end };
+}

@@ -1,0 +1,25 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { PerKeyCount } from "./per-key-count.ts";
+
+const RETRY_AFTER_MS = 1000;
+
+/**
+ * Counts the downloads that run for each key, so that one caller cannot take all.
+ * Rule: LIMIT-6.
+ */
+export class DownloadSlots {
+  readonly #perKey: number;
+  readonly #slots = new PerKeyCount();
+
+  constructor(perKey: number) {
+    this.#perKey = perKey;
+  }
+
+  /** Takes a place; answers the function that gives it back. Throws `BATCH_IMAGE_DOWNLOAD_LIMITED` when none is free. */
+  take(keyId: string): () => void {
+    const taken = this.#slots.takenBy(keyId);
+    if (taken < this.#perKey) return this.#slots.take(keyId);
+    const message = `This key has ${taken} downloads running; ${this.#perKey} are allowed at once.`;
+    throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_LIMITED", message, { retryAfterMs: RETRY_AFTER_MS });
+  }
+}

@@ -1,0 +1,55 @@
+import { isIP } from "node:net";
+import type { Request } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { isLoopback } from "../../kernel/loopback.ts";
+
+const WINDOW_MS = 60_000;
+/** Where the configuration sets no number: for callers from other machines only. */
+const REMOTE_DEFAULT = 30;
+
+/**
+ * Counts wrong keys by address, a minute at a time, so that nobody can guess keys quickly. A valid key is never
+ * stopped by it. `perMinute` 0 means 30, and no limit for callers on this machine unless `countsLoopback`: behind a proxy
+ * everybody may seem to be on this machine.
+ * Rules: AUTH-5, EDGE-3.
+ */
+export class FailedAuthLimit {
+  readonly #perMinute: number;
+  readonly #clock: Clock;
+  readonly #countsLoopback: boolean;
+  readonly #failures = new Map<string, number>();
+  #windowStartMs = 0;
+
+  constructor(perMinute: number, clock: Clock, { countsLoopback }: { countsLoopback: boolean }) {
+    this.#perMinute = perMinute;
+    this.#clock = clock;
+    this.#countsLoopback = countsLoopback;
+  }
+
+  /** Notes a wrong key. Throws `RATE_LIMITED` when the address has shown too many in this minute. */
+  note(address: string): void {
+    if (this.#perMinute === 0 && !this.#countsLoopback && isLoopback(address)) return;
+    const limit = this.#perMinute || REMOTE_DEFAULT;
+    const nowMs = this.#clock.nowMs();
+    const ageMs = nowMs - this.#windowStartMs;
+    // A clock that was set back begins a new minute, too.
+    if (ageMs < 0 || ageMs >= WINDOW_MS) {
+      this.#failures.clear();
+      this.#windowStartMs = nowMs;
+    }
+    const failures = (this.#failures.get(address) ?? 0) + 1;
+    this.#failures.set(address, failures);
+    if (failures <= limit) return;
+    const retryAfterMs = Math.max(1, this.#windowStartMs + WINDOW_MS - nowMs);
+    throw new ImgbatchError("RATE_LIMITED", "Too many wrong keys from this address.", { retryAfterMs });
+  }
+}
+
+/**
+ * Whom a wrong key is counted for: the caller that a trusted proxy names, else the other end of the connection, which
+ * is also who sent a name that is no address.
+ */
+export function callerAddress({ ip, socket }: Pick<Request, "ip" | "socket">): string {
+  return ip !== undefined && isIP(ip) > 0 ? ip : (socket.remoteAddress ?? "");
+}

@@ -1,0 +1,21 @@
+/** Counts what runs for each key, so that one caller cannot take all. */
+export class PerKeyCount {
+  readonly #taken = new Map<string, number>();
+
+  takenBy(keyId: string): number {
+    return this.#taken.get(keyId) ?? 0;
+  }
+
+  /** Takes a place; answers the function that gives it back. */
+  take(keyId: string): () => void {
+    this.#taken.set(keyId, this.takenBy(keyId) + 1);
+    let isFree = false;
+    return () => {
+      if (isFree) return;
+      isFree = true;
+      const left = this.takenBy(keyId) - 1;
+      if (left > 0) this.#taken.set(keyId, left);
+      else this.#taken.delete(keyId);
+    };
+  }
+}

@@ -1,0 +1,51 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { PerKeyCount } from "./per-key-count.ts";
+
+const WINDOW_MS = 60_000;
+const BUSY_RETRY_MS = 1000;
+
+/**
+ * How many real-time requests a key may have running, and may begin within any minute. 0 switches a limit off.
+ * A request that is refused here does not count.
+ * Rule: RT-14.
+ */
+export class RequestLimits {
+  readonly #perMinute: number;
+  readonly #atOnce: number;
+  readonly #clock: Clock;
+  readonly #slots = new PerKeyCount();
+  /** When the requests of the last minute began, oldest first. */
+  readonly #begun = new Map<string, number[]>();
+
+  constructor(limits: { requestsPerMinute: number; concurrentRequests: number }, clock: Clock) {
+    this.#perMinute = limits.requestsPerMinute;
+    this.#atOnce = limits.concurrentRequests;
+    this.#clock = clock;
+  }
+
+  /** Lets a request begin; answers the function that says that it has ended. Throws `RATE_LIMITED`. */
+  begin(keyId: string): () => void {
+    const running = this.#slots.takenBy(keyId);
+    if (this.#atOnce > 0 && running >= this.#atOnce) {
+      const message = `This key has ${running} requests running; ${this.#atOnce} are allowed at once.`;
+      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
+    }
+    if (this.#perMinute > 0) this.#note(keyId);
+    return this.#slots.take(keyId);
+  }
+
+  #note(keyId: string): void {
+    const nowMs = this.#clock.nowMs();
+    // A clock that was set back leaves times ahead of now: they do not count.
+    const begun = (this.#begun.get(keyId) ?? []).filter((ms) => ms > nowMs - WINDOW_MS && ms <= nowMs);
+    this.#begun.set(keyId, begun);
+    const oldest = begun[0];
+    if (oldest !== undefined && begun.length >= this.#perMinute) {
+      const message = `This key may begin ${this.#perMinute} requests a minute.`;
+      const retryAfterMs = Math.max(1, oldest + WINDOW_MS - nowMs);
+      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs });
+    }
+    begun.push(nowMs);
+  }
+}

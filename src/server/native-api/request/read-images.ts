@@ -1,0 +1,72 @@
+import type { ImgbatchError } from "../../../contract/errors.ts";
+import type { SizePx } from "../../../contract/images/image-sizes.ts";
+import { isImageMimeType } from "../../../contract/images/image-types.ts";
+import type { Limits } from "../../../contract/limits.ts";
+import type { GenerateContentRequest } from "../../../contract/native-api/generate-content.ts";
+import { fieldError } from "../../../domain/batches/request-problems.ts";
+import { receiveImage } from "../../../domain/images/base64-image.ts";
+import { InputImages } from "../../../domain/images/input-images.ts";
+import type { SentTexts } from "../../../domain/images/sent-image.ts";
+import type { ImageFacts, ImageInspector } from "../../../domain/ports/image-inspector.ts";
+import type { ReferenceImage } from "../../../domain/ports/image-provider.ts";
+import { MAX_INPUT_IMAGES } from "../../../domain/realtime/models.ts";
+
+interface Rules {
+  limits: Limits;
+  inspector: ImageInspector;
+  sent: SentTexts;
+}
+
+/**
+ * The input images in their order, of all messages: an image that the model made earlier can be the one to edit.
+ * Interim images of a model that thinks are left out. `first` is the size of the first one.
+ * Rules: RT-5, RT-7.
+ */
+export async function readImages(
+  contents: GenerateContentRequest["contents"],
+  rules: Rules,
+): Promise<{ images: ReferenceImage[]; first: SizePx | null }> {
+  const found = contents.flatMap(({ parts }, i) =>
+    (parts ?? []).flatMap((part, j) => {
+      const at = `contents[${i}].parts[${j}]`;
+      if (part.fileData != null)
+        throw invalid(`${at}.fileData`, "is not taken here; send the image as inlineData");
+      if (part.inlineData == null || part.thought === true) return [];
+      if (part.text != null) throw invalid(at, "must be either text or inlineData");
+      return [{ at: `${at}.inlineData`, ...part.inlineData }];
+    }),
+  );
+  if (found.length > MAX_INPUT_IMAGES) {
+    const problem = `have ${found.length} input images; at most ${MAX_INPUT_IMAGES} are allowed`;
+    throw invalid("contents", problem);
+  }
+  const checker = new InputImages(rules.inspector);
+  const images: ReferenceImage[] = [];
+  let first: SizePx | null = null;
+  for (const { at, mimeType, data } of found) {
+    if (!isImageMimeType(mimeType)) {
+      throw invalid(`${at}.mimeType`, "must be image/png, image/jpeg or image/webp");
+    }
+    if (data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
+    const maxBytes = rules.limits.referenceImageBytes;
+    const image = receiveImage(data, { maxBytes, base64: "lenient", sent: rules.sent });
+    if (typeof image === "string") throw invalid(`${at}.data`, image);
+    const facts = await checker.check(image, mimeType);
+    if ("problem" in facts) {
+      const fields = { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at };
+      throw invalid(fields[facts.about], facts.problem);
+    }
+    images.push({ read: () => image.read(), lend: (work) => image.lend(work), mimeType });
+    first ??= shownSize(facts);
+  }
+  return { images, first };
+}
+
+/** A photo that was taken upright can be stored on its side; what people see counts. */
+function shownSize({ widthPx, heightPx, isTurned }: ImageFacts): SizePx {
+  return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
+}
+
+function invalid(param: string, problem: string): ImgbatchError {
+  return fieldError("REALTIME_INVALID_ARGUMENT", param, problem);
+}

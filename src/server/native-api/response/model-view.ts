@@ -1,0 +1,35 @@
+import type { NativeModel, SharedModel } from "../../../contract/native-api/generate-content.ts";
+import { priceRealtimeImage } from "../../../domain/billing/pricing.ts";
+import type { GroupEntry, ModelEntry } from "../../../domain/models.ts";
+import { MAX_INPUT_IMAGES, pricedSizes, ratiosOf } from "../../../domain/realtime/models.ts";
+import { microsToNumber } from "../../../kernel/money.ts";
+
+const INPUT_TOKENS = 131_072;
+const OUTPUT_TOKENS = 32_768;
+
+/** A model as the native API describes it, with what an image costs this group now. */
+export function nativeModelView(model: ModelEntry, group: GroupEntry, rateMultiplier: number): NativeModel {
+  const sizes = pricedSizes(model);
+  const images = sizes.map((size) => [
+    size,
+    microsToNumber(priceRealtimeImage(model, size, group, rateMultiplier) ?? 0),
+  ]);
+  return {
+    name: `models/${model.id}`,
+    version: "1",
+    displayName: model.id,
+    description: "Makes and edits images",
+    inputTokenLimit: INPUT_TOKENS,
+    outputTokenLimit: OUTPUT_TOKENS,
+    supportedGenerationMethods: ["generateContent", "streamGenerateContent"],
+    aspectRatios: [...ratiosOf(model)],
+    imageSizes: sizes,
+    maxInputImages: MAX_INPUT_IMAGES,
+    pricing: { currency: "usd", images: Object.fromEntries(images) },
+  };
+}
+
+/** The same with the fields that OpenAI clients read. When a model was made is not known. */
+export function sharedModelView(model: ModelEntry, native: NativeModel): SharedModel {
+  return { id: model.id, object: "model", created: 0, owned_by: "imgbatch", ...native };
+}

@@ -1,0 +1,157 @@
+import type { RequestHandler } from "express";
+import { errorBody, ImgbatchError, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
+import type { Limits } from "../../contract/limits.ts";
+import { nativeErrorBody } from "../../contract/native-api/errors.ts";
+import { EXAMPLES } from "./examples.ts";
+import type { Answer, Operation } from "./operation.ts";
+import { errorsOf, OPERATIONS } from "./operations.ts";
+import { componentParameters, RESPONSE_HEADERS } from "./parameters.ts";
+import { componentSchemas } from "./schemas.ts";
+
+type Json = { [name: string]: unknown };
+
+const DESCRIPTION = `Makes images in batches, and one at a time in real time. Send \`Authorization: Bearer <key>\`; every batch is seen only by the key that made it.
+Poll a batch until its status is \`completed\`, \`failed\`, \`cancelled\` or \`output_deleted\`, then fetch the ZIP or single images.
+The real-time API takes the key in the vendor's header (\`x-vendorx-api-key\` unless configured), as \`Authorization: Bearer\`, in \`x-api-key\`, or below \`/v1beta\` in the query as \`key\`: the first of these that is there counts.
+Its fields may be written in snake_case, too. \`/v1/models\` answers errors natively to the vendor's header, and as the batch API does to every other.
+Paths are exact. A path that is not here is \`NOT_FOUND\` (404), a method that is not here \`METHOD_NOT_ALLOWED\` (405, with \`Allow\`).
+Wherever there is a GET, HEAD answers the same headers.`;
+
+/** `GET /openapi.json`. The document is made at the first request. */
+export function openApi(limits: Limits): RequestHandler {
+  let text: string | undefined;
+  return (_request, response) => {
+    text ??= JSON.stringify(buildOpenApi(limits));
+    response.type("json").send(text);
+  };
+}
+
+/**
+ * The OpenAPI 3.1 document of a service with these limits.
+ * Rules: OPS-1, OPS-2, OPS-4.
+ */
+export function buildOpenApi(limits: Limits): Json {
+  const paths: Record<string, Json> = {};
+  for (const operation of OPERATIONS) {
+    paths[operation.path] = { ...paths[operation.path], [operation.method]: describe(operation) };
+  }
+  const headers = Object.entries(RESPONSE_HEADERS).map(([id, { header }]) => [id, header]);
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "imgbatch",
+      version: "1",
+      description: DESCRIPTION,
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    servers: [{ url: "/" }],
+    tags: [{ name: "batches" }, { name: "realtime" }, { name: "operations" }],
+    security: [{ apiKey: [] }],
+    paths,
+    components: {
+      securitySchemes: {
+        apiKey: { type: "http", scheme: "bearer" },
+        headerKey: { type: "apiKey", in: "header", name: "x-api-key" },
+        queryKey: { type: "apiKey", in: "query", name: "key" },
+      },
+      schemas: componentSchemas(limits),
+      parameters: componentParameters(limits),
+      headers: Object.fromEntries(headers),
+    },
+  };
+}
+
+function describe(operation: Operation): Json {
+  const { id, summary, needsKey, parameters = [], body } = operation;
+  return {
+    operationId: id,
+    summary,
+    tags: [needsKey ? (operation.api ? "realtime" : "batches") : "operations"],
+    ...securityOf(operation),
+    parameters: [...parameters, "RequestId"].map((name) => ({ $ref: `#/components/parameters/${name}` })),
+    ...(body === undefined ? {} : { requestBody: { required: true, content: jsonContent(body) } }),
+    responses: { ...answersOf(operation), ...refusalsOf(operation) },
+  };
+}
+
+function securityOf({ needsKey, api, path }: Operation): Json {
+  if (!needsKey) return { security: [] };
+  if (api === undefined) return {};
+  const inQuery = path.startsWith("/v1beta/") ? [{ queryKey: [] }] : [];
+  return { security: [{ apiKey: [] }, { headerKey: [] }, ...inQuery] };
+}
+
+function answersOf({ answers }: Operation): Json {
+  const described = Object.entries(answers).map(([status, answer]) => [status, describeAnswer(answer)]);
+  return Object.fromEntries(described);
+}
+
+function describeAnswer({ description, schema, streamOf, bytes = [], headers = [] }: Answer): Json {
+  const binary = Object.fromEntries(bytes.map((type) => [type, { schema: bytesOf(type) }]));
+  const content =
+    streamOf !== undefined ? streamContent(streamOf) : schema === undefined ? binary : jsonContent(schema);
+  return {
+    description,
+    headers: headersOf([...headers, "RequestId"]),
+    ...(Object.keys(content).length === 0 ? {} : { content }),
+  };
+}
+
+const bytesOf = (type: string) =>
+  type.startsWith("text/") ? { type: "string" } : { type: "string", format: "binary" };
+
+/** An answer for each status of the codes, with exactly those codes. A `HEAD` has no body to tell them. */
+function refusalsOf(operation: Operation): Json {
+  const byStatus = new Map<number, ServiceErrorCode[]>();
+  for (const code of errorsOf(operation)) {
+    const { httpStatus } = SERVICE_ERRORS[code];
+    byStatus.set(httpStatus, [...(byStatus.get(httpStatus) ?? []), code]);
+  }
+  const described = [...byStatus].map(([status, codes]) => [
+    status,
+    {
+      description: codes.map((code) => `\`${code}\`: ${SERVICE_ERRORS[code].message}`).join("\n"),
+      headers: headersOf(status === 429 ? ["RetryAfter", "RequestId"] : ["RequestId"]),
+      ...(operation.method === "head" ? {} : { content: errorContent(codes, operation.api) }),
+    },
+  ]);
+  return Object.fromEntries(described);
+}
+
+function errorContent(codes: readonly ServiceErrorCode[], api: Operation["api"]): Json {
+  if (api !== undefined) return nativeErrorContent(codes, api);
+  const these = { properties: { error: { properties: { code: { enum: codes } } } } };
+  const examples = codes.map((code) => [code, { value: errorBody(new ImgbatchError(code)) }]);
+  const schema = { allOf: [{ $ref: "#/components/schemas/Error" }, these] };
+  return { "application/json": { schema, examples: Object.fromEntries(examples) } };
+}
+
+function nativeErrorContent(codes: readonly ServiceErrorCode[], api: "native" | "shared"): Json {
+  const examples = codes.map((code) => [code, { value: nativeErrorBody(new ImgbatchError(code)) }]);
+  const native = { $ref: "#/components/schemas/NativeError" };
+  const schema = api === "native" ? native : { anyOf: [{ $ref: "#/components/schemas/Error" }, native] };
+  return { "application/json": { schema, examples: Object.fromEntries(examples) } };
+}
+
+function streamContent(schema: string): Json {
+  const items = { $ref: `#/components/schemas/${schema}` };
+  return {
+    "text/event-stream": { schema: { type: "string" } },
+    "application/json": { schema: { type: "array", items } },
+  };
+}
+
+function jsonContent(schema: string): Json {
+  const example = EXAMPLES[schema];
+  return {
+    "application/json": {
+      schema: { $ref: `#/components/schemas/${schema}` },
+      ...(example === undefined ? {} : { example }),
+    },
+  };
+}
+
+function headersOf(ids: readonly string[]): Json {
+  const entries = ids.map((id) => [RESPONSE_HEADERS[id]?.name ?? id, { $ref: `#/components/headers/${id}` }]);
+  return Object.fromEntries(entries);
+}

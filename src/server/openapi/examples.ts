@@ -1,0 +1,90 @@
+import type { BatchObject } from "../../contract/batch-api/batches.ts";
+import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
+import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
+import type { BatchModel } from "../../contract/batch-api/models.ts";
+import { NATIVE_EXAMPLES } from "./native-examples.ts";
+import type { Readiness } from "./schemas.ts";
+
+const MODEL = "vendorx-3.1-flash-image";
+
+const request: CreateBatchBody = {
+  model: MODEL,
+  task_name: "Winter animals",
+  items: [
+    { custom_id: "fox", prompt: "a red fox in the snow" },
+    { custom_id: "owl", prompt: "a snowy owl on a branch", output_count: 2 },
+  ],
+  metadata: { project: "calendar" },
+};
+
+const batch: BatchObject = {
+  id: "imgbatch_0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+  object: "image.batch",
+  task_name: "Winter animals",
+  status: "completed",
+  model: MODEL,
+  parent_batch_id: null,
+  metadata: { project: "calendar" },
+  provider: "procedural",
+  item_count: 3,
+  success_count: 2,
+  fail_count: 1,
+  pending_count: 0,
+  estimated_cost: 0.1005,
+  hold_amount: 0.1206,
+  actual_cost: 0.067,
+  created_at: 1896048000,
+  submitted_at: 1896048000,
+  settled_at: 1896048042,
+  downloaded_at: null,
+  output_deleted_at: null,
+  expires_at: 1896307242,
+  error: null,
+};
+
+const fox: ItemObject = {
+  custom_id: "fox",
+  status: "success",
+  prompt_preview: "a red fox in the snow",
+  mime_type: "image/png",
+  file_extension: "png",
+  image_count: 1,
+  error: null,
+};
+
+const owl: ItemObject = {
+  custom_id: "owl_01",
+  status: "failed",
+  prompt_preview: "a snowy owl on a branch",
+  mime_type: null,
+  file_extension: null,
+  image_count: 0,
+  error: { code: "SAFETY_BLOCKED", message: "The provider refused the prompt.", source: "provider" },
+};
+
+const model: BatchModel = {
+  id: MODEL,
+  object: "image.batch.model",
+  max_reference_images: 3,
+  pricing: { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402 },
+};
+
+const list = <T>(...data: T[]): ListEnvelope<T> => ({
+  object: "list",
+  data,
+  has_more: false,
+  next_cursor: null,
+});
+
+const ready: Readiness = { status: "ready", problems: [] };
+
+/** An example of each body, by the name of its schema. */
+export const EXAMPLES: Record<string, unknown> = {
+  CreateBatch: request,
+  Batch: batch,
+  BatchList: list(batch),
+  ItemList: list(fox, owl),
+  BatchModelList: list(model),
+  Readiness: ready,
+  ...NATIVE_EXAMPLES,
+};

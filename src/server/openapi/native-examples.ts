@@ -1,0 +1,62 @@
+import { COMMON_RATIOS } from "../../contract/images/image-sizes.ts";
+import type {
+  GenerateContentBody,
+  GenerateContentResponse,
+  NativeModel,
+  SharedModel,
+} from "../../contract/native-api/generate-content.ts";
+
+const MODEL = "vendorx-3-pro-image";
+
+const request: GenerateContentBody = {
+  contents: [{ role: "user", parts: [{ text: "a red fox in the snow" }] }],
+  generationConfig: {
+    responseModalities: ["TEXT", "IMAGE"],
+    imageConfig: { aspectRatio: "16:9", imageSize: "2K" },
+  },
+};
+
+const answer: GenerateContentResponse = {
+  candidates: [
+    {
+      content: { role: "model", parts: [{ inlineData: { mimeType: "image/png", data: "iVBORw0KGgo=" } }] },
+      finishReason: "STOP",
+      index: 0,
+    },
+  ],
+  usageMetadata: {
+    promptTokenCount: 6,
+    candidatesTokenCount: 1120,
+    totalTokenCount: 1126,
+    promptTokensDetails: [{ modality: "TEXT", tokenCount: 6 }],
+    candidatesTokensDetails: [{ modality: "IMAGE", tokenCount: 1120 }],
+  },
+  modelVersion: MODEL,
+  responseId: "gen_0f1e2d3c4b5a69788796",
+};
+
+const native: NativeModel = {
+  name: `models/${MODEL}`,
+  version: "1",
+  displayName: MODEL,
+  description: "Makes and edits images",
+  inputTokenLimit: 131_072,
+  outputTokenLimit: 32_768,
+  supportedGenerationMethods: ["generateContent", "streamGenerateContent"],
+  aspectRatios: [...COMMON_RATIOS],
+  imageSizes: ["1K", "2K", "4K"],
+  maxInputImages: 14,
+  pricing: { currency: "usd", images: { "1K": 0.134, "2K": 0.134, "4K": 0.24 } },
+};
+
+const shared: SharedModel = { id: MODEL, object: "model", created: 0, owned_by: "imgbatch", ...native };
+
+/** An example of each body of the native API, by the name of its schema. */
+export const NATIVE_EXAMPLES: Record<string, unknown> = {
+  GenerateContent: request,
+  GenerateContentAnswer: answer,
+  NativeModel: native,
+  NativeModelList: { models: [native], nextPageToken: "50" },
+  SharedModel: shared,
+  SharedModelList: { object: "list", data: [shared], models: [native] },
+};

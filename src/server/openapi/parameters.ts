@@ -1,0 +1,105 @@
+import { CHALLENGE } from "../../contract/data-directory.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
+
+type Described = { [keyword: string]: unknown };
+
+const text = (facts: Described = {}) => ({ type: "string", ...facts });
+const choice = (values: readonly string[], facts: Described = {}) => text({ enum: values, ...facts });
+const count = (facts: Described) => ({ type: "integer", ...facts });
+
+const at =
+  (place: "path" | "query" | "header") => (name: string, description: string, schema: Described) => ({
+    name,
+    in: place,
+    ...(place === "path" ? { required: true } : {}),
+    description,
+    schema,
+  });
+const path = at("path");
+const query = at("query");
+const header = at("header");
+
+/** The parameters of all operations, by the name that the table of operations gives them. */
+export function componentParameters(limits: Limits): Record<string, Described> {
+  const { batchPageDefault, batchPageMax, itemPageDefault, itemPageMax, idempotencyKeyChars } = FIXED_LIMITS;
+  const time = text({ examples: ["2030-01-31", "2030-01-31T12:00:00Z", "1896048000"] });
+  const { zipItems } = limits;
+  return {
+    RequestId: header("x-request-id", "Echoed when it is well formed; else the service makes one.", {
+      ...text({ pattern: "^[A-Za-z0-9._-]{1,128}$" }),
+    }),
+    IdempotencyKey: header(
+      "Idempotency-Key",
+      "Printable ASCII, one for each batch: the same request with the same key is answered with the same batch.",
+      text({ minLength: 1, maxLength: idempotencyKeyChars, pattern: "^[\\x20-\\x7e]+$" }),
+    ),
+    BatchId: path("id", "Id of a batch that this key made.", text()),
+    CustomId: path("custom_id", "Id of an item, as the item list has it.", text()),
+    BatchStatus: query("status", "Only batches of this status.", choice(["all", ...BATCH_STATUSES])),
+    TaskName: query(
+      "task_name",
+      "Only batches whose name contains this, upper and lower case alike.",
+      text(),
+    ),
+    Downloaded: query(
+      "downloaded",
+      "Only batches that were downloaded, or were not.",
+      choice(["true", "false"]),
+    ),
+    From: query("from", "Only batches created then or later: RFC 3339, a day of UTC, or Unix seconds.", time),
+    To: query("to", "Only batches created then or earlier; a day counts to its end.", time),
+    BatchLimit: query("limit", "Batches on a page.", {
+      ...count({ minimum: 1, maximum: batchPageMax, default: batchPageDefault }),
+    }),
+    ItemStatus: query("status", "Only items of this status.", choice(["all", ...ITEM_STATUSES])),
+    ItemLimit: query("limit", "Items on a page.", {
+      ...count({ minimum: 1, maximum: itemPageMax, default: itemPageDefault }),
+    }),
+    Cursor: query("cursor", "`next_cursor` of the page before; a plain number is an offset.", text()),
+    ImageIndex: query("image_index", "Which image of the item.", count({ minimum: 0, default: 0 })),
+    ZipStatus: query("status", "Which items: their images, or for `failed` only their errors.", {
+      ...choice(["success", "failed", "all"], { default: "success" }),
+    }),
+    MaxItems: query("max_items", "More items than this are refused rather than left out.", {
+      ...count({ minimum: 1, maximum: zipItems, default: zipItems }),
+    }),
+    Challenge: query("challenge", "A fresh random text; `proof` answers it.", {
+      ...text({ pattern: CHALLENGE.source }),
+    }),
+    Range: header("Range", "One range of bytes; several are answered with the whole.", text()),
+    IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole.", text()),
+    Model: path("model", "Id of a model that this key can use.", text()),
+    PageSize: query("pageSize", "Models on a page; more than the maximum is the maximum.", {
+      ...count({ minimum: 0, maximum: 1000, default: 50 }),
+    }),
+    PageToken: query("pageToken", "`nextPageToken` of the page before.", text()),
+    Alt: query("alt", "`sse` for events; else one JSON array.", choice(["sse", "json"])),
+    IfNoneMatch: header("If-None-Match", "Nothing if the ETag still is this one.", text()),
+  };
+}
+
+const head = (description: string, schema: Described) => ({ description, schema });
+
+/** The headers of answers, by the name that the table of operations gives them. `name` is the one on the wire. */
+export const RESPONSE_HEADERS: Record<string, { name: string; header: Described }> = {
+  RequestId: {
+    name: "x-request-id",
+    header: head("Quote it when you report a problem.", text()),
+  },
+  IdempotencyReplayed: {
+    name: "Idempotency-Replayed",
+    header: head("`true` when this is an earlier batch.", text({ const: "true" })),
+  },
+  RetryAfter: { name: "Retry-After", header: head("Seconds to wait.", count({ minimum: 0 })) },
+  ContentLength: { name: "Content-Length", header: head("Size in bytes.", count({ minimum: 0 })) },
+  ContentDisposition: { name: "Content-Disposition", header: head("A safe name for the file.", text()) },
+  ContentRange: { name: "Content-Range", header: head("Which bytes, of how many.", text()) },
+  ETag: { name: "ETag", header: head("Strong: changes whenever a byte does.", text()) },
+  AcceptRanges: { name: "Accept-Ranges", header: head("Ranges are answered.", text({ const: "bytes" })) },
+  CacheControl: { name: "Cache-Control", header: head("Only the caller may keep it.", text()) },
+  NoSniff: {
+    name: "X-Content-Type-Options",
+    header: head("The type is the one named.", text({ const: "nosniff" })),
+  },
+};

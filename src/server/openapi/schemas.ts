@@ -1,0 +1,99 @@
+import { z } from "zod";
+import { batchObjectSchema } from "../../contract/batch-api/batches.ts";
+import {
+  createBatchSchema,
+  createItemSchema,
+  referenceImageSchema,
+} from "../../contract/batch-api/create-batch.ts";
+import { itemObjectSchema } from "../../contract/batch-api/items.ts";
+import { batchModelSchema } from "../../contract/batch-api/models.ts";
+import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
+import type { Limits } from "../../contract/limits.ts";
+import {
+  generateContentResponseSchema,
+  generateContentSchema,
+  nativeErrorBodySchema,
+  nativeModelListSchema,
+  nativeModelSchema,
+  sharedModelListSchema,
+  sharedModelSchema,
+} from "../../contract/native-api/generate-content.ts";
+import { addFieldRules } from "./field-rules.ts";
+
+export type JsonSchema = { [keyword: string]: unknown };
+
+const listOf = <T extends z.ZodType>(element: T) =>
+  z.object({
+    object: z.literal("list"),
+    data: z.array(element),
+    has_more: z.boolean(),
+    next_cursor: z.string().nullable().describe("goes into `cursor` for the next page"),
+  });
+
+const CODES = Object.keys(SERVICE_ERRORS) as ServiceErrorCode[];
+const TYPES = [...new Set(CODES.map((code) => errorType(SERVICE_ERRORS[code].httpStatus)))];
+
+const errorSchema = z.object({
+  error: z.object({
+    type: z.enum(TYPES),
+    code: z.enum(CODES).describe("decide by this, never by the message"),
+    message: z.string(),
+    param: z.string().optional().describe("the field, parameter or header at fault, when it is one"),
+  }),
+});
+
+const healthSchema = z.object({
+  status: z.literal("ok"),
+  proof: z
+    .string()
+    .optional()
+    .describe("to a challenge: shows whoever can read the data directory that this is its service"),
+});
+
+/** What `/readyz` answers. */
+export const readinessSchema = z.object({
+  status: z.enum(["ready", "not_ready"]),
+  problems: z.array(z.string()),
+});
+export type Readiness = z.infer<typeof readinessSchema>;
+
+const COMPONENTS: Record<string, z.ZodType> = {
+  Batch: batchObjectSchema,
+  BatchList: listOf(batchObjectSchema),
+  Item: itemObjectSchema,
+  ItemList: listOf(itemObjectSchema),
+  BatchModel: batchModelSchema,
+  BatchModelList: listOf(batchModelSchema),
+  CreateBatch: createBatchSchema,
+  CreateItem: createItemSchema,
+  ReferenceImage: referenceImageSchema,
+  Error: errorSchema,
+  GenerateContent: generateContentSchema,
+  GenerateContentAnswer: generateContentResponseSchema,
+  NativeModel: nativeModelSchema,
+  NativeModelList: nativeModelListSchema,
+  SharedModel: sharedModelSchema,
+  SharedModelList: sharedModelListSchema,
+  NativeError: nativeErrorBodySchema,
+  Health: healthSchema,
+  Readiness: readinessSchema,
+  OpenApi: z.looseObject({ openapi: z.string(), info: z.looseObject({}), paths: z.looseObject({}) }),
+};
+
+/** The schemas of all bodies, by name, made from those that the service itself checks with. */
+export function componentSchemas(limits: Limits): Record<string, JsonSchema> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(COMPONENTS)) registry.add(schema, { id });
+  const { schemas } = z.toJSONSchema(registry, {
+    // Readers must bear fields that a later version adds, so objects stay open.
+    io: "input",
+    uri: (id) => `#/components/schemas/${id}`,
+    override: ({ jsonSchema }) => {
+      // What JavaScript can count to is no rule of the API.
+      if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+    },
+  });
+  const bare = Object.entries(schemas).map(([name, { $schema, $id, ...schema }]) => [name, schema]);
+  return addFieldRules(Object.fromEntries(bare), limits);
+}

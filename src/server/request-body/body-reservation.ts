@@ -1,0 +1,97 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { MemoryReturn } from "./collect-garbage.ts";
+import { MemoryBudget, type MemoryShare } from "./memory-budget.ts";
+
+const MIB = 1024 * 1024;
+const BUSY_RETRY_MS = 5000;
+/** A body up to this size shares memory only with others of its kind: it never waits for a large one. */
+const SMALL_BODY_BYTES = 4 * MIB;
+
+/**
+ * What the bodies of one service share.
+ * Rules: LOAD-1, EDGE-5.
+ */
+export class BodyBudgets {
+  readonly small = new MemoryBudget(64 * MIB, 32 * MIB);
+  readonly large = new MemoryBudget(64 * MIB, 32 * MIB);
+  /** The images of bodies that are still being read or worked with, on the disk. */
+  readonly disk = new MemoryBudget(2048 * MIB, 512 * MIB);
+  readonly memory = new MemoryReturn();
+}
+
+/**
+ * The room of one body: memory for what is kept of it there, in a small place, or in a large one as soon as it is known
+ * to be large; and disk for its images. Bytes are asked for as they come.
+ * Rule: LOAD-1.
+ */
+export class BodyReservation {
+  readonly #budgets: BodyBudgets;
+  readonly #caller: string;
+  readonly #waitMs: number;
+  readonly #left = new AbortController();
+  #memory: MemoryShare;
+  #memoryBytes = 0;
+  #disk: MemoryShare | null = null;
+  #isLarge: boolean;
+
+  /** `announced`: bytes of the body, 0 when that is not known. `waitMs`: how long it waits for others. */
+  constructor(budgets: BodyBudgets, caller: string, announced: number, waitMs: number) {
+    this.#budgets = budgets;
+    this.#caller = caller;
+    this.#waitMs = waitMs;
+    this.#isLarge = announced > SMALL_BODY_BYTES;
+    this.#memory = (this.#isLarge ? budgets.large : budgets.small).enter(caller);
+  }
+
+  /** Null when so many more bytes may be kept in memory now, else what resolves when they may, or rejects with `RATE_LIMITED`. */
+  memoryFor(bytes: number): Promise<void> | null {
+    this.#memoryBytes += bytes;
+    if (this.#isLarge || this.#memoryBytes <= SMALL_BODY_BYTES) return this.#wait(this.#memory.take(bytes));
+    this.#memory.leave();
+    this.#isLarge = true;
+    this.#memory = this.#budgets.large.enter(this.#caller);
+    return this.#wait(this.#memory.take(this.#memoryBytes));
+  }
+
+  /** The same for bytes on the disk. */
+  diskFor(bytes: number): Promise<void> | null {
+    this.#disk ??= this.#budgets.disk.enter(this.#caller);
+    return this.#wait(this.#disk.take(bytes));
+  }
+
+  /** The body has been read. */
+  finish(): void {
+    this.#memory.finish();
+    this.#disk?.finish();
+  }
+
+  /** Nothing of it is kept any more. Whoever waits is told that the request is over. */
+  leave(): void {
+    this.#left.abort(new Error("the request ended early"));
+    this.#memory.leave();
+    this.#disk?.leave();
+    const { large, memory } = this.#budgets;
+    if (this.#isLarge) memory.soon(() => large.bytes === 0);
+  }
+
+  #wait(place: Promise<void> | null): Promise<void> | null {
+    if (place === null) return null;
+    const { signal } = this.#left;
+    return new Promise((resolve, reject) => {
+      const end = (settle: () => void) => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onLeft);
+        settle();
+      };
+      const onLeft = () => end(() => reject(signal.reason));
+      const timer = setTimeout(() => end(() => reject(busy())), this.#waitMs);
+      signal.addEventListener("abort", onLeft);
+      void place.then(() => end(resolve));
+    });
+  }
+}
+
+function busy(): ImgbatchError {
+  const message = "Other requests with large bodies keep the service busy; send it again later.";
+  return new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
+}

@@ -1,0 +1,35 @@
+const KIB = 1024;
+const MIB = 1024 * KIB;
+/** Sizes of the pieces that a body is kept in. The system commits the last kind bit by bit, and takes it back whole. */
+const PIECE_BYTES = [64 * KIB, MIB, 4 * MIB, 32 * MIB] as const;
+
+/** Gathers chunks of any size without keeping them: each would hold far more memory than its bytes. */
+export class ChunkBuffer {
+  size = 0;
+  readonly #full: Uint8Array<ArrayBuffer>[] = [];
+  #last = new Uint8Array(0);
+  #used = 0;
+
+  add(chunk: Uint8Array): void {
+    this.size += chunk.length;
+    for (let rest = chunk; rest.length > 0; ) {
+      if (this.#used === this.#last.length) this.#grow();
+      const part = rest.subarray(0, this.#last.length - this.#used);
+      this.#last.set(part, this.#used);
+      this.#used += part.length;
+      rest = rest.subarray(part.length);
+    }
+  }
+
+  /** All of it, in pieces that own their memory. */
+  all(): Uint8Array<ArrayBuffer>[] {
+    const last = this.#last.subarray(0, this.#used);
+    return this.#used === 0 ? this.#full : [...this.#full, last];
+  }
+
+  #grow(): void {
+    if (this.#used > 0) this.#full.push(this.#last);
+    this.#last = new Uint8Array(PIECE_BYTES[this.#full.length] ?? PIECE_BYTES[3]);
+    this.#used = 0;
+  }
+}

@@ -1,0 +1,227 @@
+const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
+const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+/** What a byte outside a text is; 0 for all that do not matter. */
+const [QUOTES, OPEN, CLOSE, SEPARATOR] = [1, 2, 3, 4];
+const KINDS = new Uint8Array(256);
+KINDS[QUOTE] = QUOTES;
+for (const byte of [OPEN_LIST, OPEN_OBJECT]) KINDS[byte] = OPEN;
+for (const byte of [CLOSE_LIST, CLOSE_OBJECT]) KINDS[byte] = CLOSE;
+for (const byte of [COMMA, COLON]) KINDS[byte] = SEPARATOR;
+/** More than the longest name with every character escaped. */
+const MAX_NAME_BYTES = 200;
+
+/** Where texts are: from the outside in, the names of an object's fields that lead there, or `*` for all of a list. */
+export type StringRange = readonly (readonly string[] | "*")[];
+
+/** A part of a body: what stays, the quotes of a long text included, or what is between these quotes. */
+export type BodyPart = { kind: "rest"; bytes: Buffer } | { kind: "text"; bytes: Buffer; isEnd: boolean };
+
+/**
+ * Finds the long texts at one kind of place in JSON that comes in chunks, by looking at its bytes once. What is inside
+ * quotes stays as it is written, with its escapes. Of bytes that are no JSON something comes out that is no JSON
+ * either.
+ */
+export class StringFinder {
+  readonly #place: StringRange;
+  readonly #minBytes: number;
+  /** Lists and objects that are open here. */
+  #depth = 0;
+  /** How many of them, from the outside, lead to the place. */
+  #onWay = 0;
+  /** Whether the value that comes next in the innermost of these is a step on the way. */
+  #isNext = false;
+  /** Whether a colon came, so that the next text is no name. */
+  #isValue = false;
+  /** The name that is being read or came last; null for any that does not matter. */
+  #name: number[] | null = null;
+  #state: "outside" | "text" | "at place" | "long" = "outside";
+  #isEscaped = false;
+  /** What came of a text at the place that is not long yet. */
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+
+  constructor(place: StringRange, minBytes: number) {
+    this.#place = place;
+    this.#minBytes = minBytes;
+  }
+
+  /** The parts of the next chunk, in their order; what they hold is only good until the next call. */
+  *read(chunk: Buffer): Generator<BodyPart> {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#state === "outside" || this.#state === "text") {
+        const from = at;
+        at = this.#walk(chunk, at);
+        yield { kind: "rest", bytes: chunk.subarray(from, at) };
+        continue;
+      }
+      const quote = this.#findEnd(chunk, at);
+      const end = quote < 0 ? chunk.length : quote;
+      yield* this.#inPlace(chunk.subarray(at, end), quote >= 0);
+      at = end;
+      if (quote < 0) continue;
+      this.#state = "outside";
+      at++;
+      yield { kind: "rest", bytes: chunk.subarray(end, at) };
+    }
+  }
+
+  /** What is left when the chunks are over: a text that has no end. */
+  *end(): Generator<BodyPart> {
+    if (this.#state === "at place") yield* this.#giveHeld("rest", false);
+    if (this.#state === "long") yield { kind: "text", bytes: Buffer.alloc(0), isEnd: true };
+    this.#state = "outside";
+  }
+
+  *#inPlace(bytes: Buffer, isEnd: boolean): Generator<BodyPart> {
+    if (this.#state === "long") {
+      yield { kind: "text", bytes, isEnd };
+      return;
+    }
+    if (this.#heldBytes + bytes.length >= this.#minBytes) {
+      yield* this.#giveHeld("text", false);
+      this.#state = "long";
+      yield { kind: "text", bytes, isEnd };
+    } else if (isEnd) {
+      yield* this.#giveHeld("rest", false);
+      yield { kind: "rest", bytes };
+    } else {
+      // A copy: the chunk may be a small part of a large piece of memory.
+      this.#held.push(Buffer.from(bytes));
+      this.#heldBytes += bytes.length;
+    }
+  }
+
+  *#giveHeld(kind: "rest" | "text", isEnd: boolean): Generator<BodyPart> {
+    for (const bytes of this.#held) yield kind === "rest" ? { kind, bytes } : { kind, bytes, isEnd };
+    this.#held = [];
+    this.#heldBytes = 0;
+  }
+
+  /** Passes over everything up to the first byte of a text at the place. */
+  #walk(chunk: Buffer, from: number): number {
+    let at = from;
+    while (at < chunk.length && this.#state !== "at place") {
+      at = this.#state === "text" ? this.#passText(chunk, at) : this.#passOutside(chunk, at);
+    }
+    return at;
+  }
+
+  /** Up to the first byte of the next text. Every byte of a body comes through here, so it is all locals. */
+  #passOutside(chunk: Buffer, from: number): number {
+    const { length } = chunk;
+    let depth = this.#depth;
+    let onWay = this.#onWay;
+    for (let i = from; i < length; i++) {
+      const byte = chunk[i] as number;
+      const kind = KINDS[byte];
+      if (kind === 0 || (kind === SEPARATOR && depth > onWay)) continue;
+      if (depth > onWay && kind === OPEN) depth++;
+      else if (depth > onWay && kind === CLOSE) depth--;
+      else {
+        this.#depth = depth;
+        if (kind === QUOTES) {
+          this.#begin();
+          return i + 1;
+        }
+        if (kind === OPEN) this.#open(byte === OPEN_LIST);
+        else if (kind === CLOSE) this.#close();
+        else if (!this.#isInList()) this.#separate(byte === COLON);
+        depth = this.#depth;
+        onWay = this.#onWay;
+      }
+    }
+    this.#depth = depth;
+    return length;
+  }
+
+  /** Up to the byte behind the text that is being read, or behind the chunk. */
+  #passText(chunk: Buffer, from: number): number {
+    const { length } = chunk;
+    const name = this.#name;
+    let isEscaped = this.#isEscaped;
+    this.#isEscaped = false;
+    for (let i = from; i < length; i++) {
+      const byte = chunk[i] as number;
+      if (isEscaped) isEscaped = false;
+      else if (byte === BACKSLASH) isEscaped = true;
+      else if (byte === QUOTE) {
+        this.#state = "outside";
+        return i + 1;
+      }
+      if (name !== null && name.length <= MAX_NAME_BYTES) name.push(byte);
+    }
+    this.#isEscaped = isEscaped;
+    return length;
+  }
+
+  #begin(): void {
+    this.#state = this.#isAtPlace() ? "at place" : "text";
+    if (this.#state === "text") this.#name = this.#isNameHere() ? [] : null;
+  }
+
+  #separate(isColon: boolean): void {
+    this.#isNext = isColon && this.#isNameOfPlace();
+    this.#isValue = isColon;
+  }
+
+  /** Where a text at the place ends in this chunk; negative when it does not. */
+  #findEnd(chunk: Buffer, from: number): number {
+    const begin = this.#isEscaped ? from + 1 : from;
+    this.#isEscaped = false;
+    let quote = chunk.indexOf(QUOTE, begin);
+    let backslash = chunk.indexOf(BACKSLASH, begin);
+    while (backslash >= 0 && (quote < 0 || backslash < quote)) {
+      const after = backslash + 2;
+      if (after > chunk.length) this.#isEscaped = true;
+      if (after >= chunk.length) return -1;
+      if (quote >= 0 && quote < after) quote = chunk.indexOf(QUOTE, after);
+      backslash = chunk.indexOf(BACKSLASH, after);
+    }
+    return quote;
+  }
+
+  #open(isList: boolean): void {
+    const isOnWay = this.#depth === this.#onWay && (this.#depth === 0 || this.#isNext);
+    const step = this.#place[this.#onWay];
+    this.#depth++;
+    if (!isOnWay || step === undefined || (step === "*") !== isList) return;
+    this.#onWay++;
+    this.#isNext = isList;
+    this.#isValue = isList;
+  }
+
+  #close(): void {
+    if (this.#depth === 0) return;
+    const wasOnWay = this.#depth === this.#onWay;
+    this.#depth--;
+    if (!wasOnWay) return;
+    this.#onWay--;
+    this.#isNext = this.#isInList();
+    this.#isValue = true;
+  }
+
+  #isInList(): boolean {
+    return this.#place[this.#onWay - 1] === "*";
+  }
+
+  #isAtPlace(): boolean {
+    return this.#isNext && this.#depth === this.#place.length && this.#onWay === this.#place.length;
+  }
+
+  #isNameHere(): boolean {
+    return this.#depth > 0 && this.#depth === this.#onWay && !this.#isValue;
+  }
+
+  #isNameOfPlace(): boolean {
+    const step = this.#place[this.#onWay - 1];
+    if (step === undefined || step === "*" || this.#name === null) return false;
+    const raw = Buffer.from(this.#name).toString("latin1");
+    if (!raw.includes("\\")) return step.includes(raw);
+    try {
+      return step.includes(JSON.parse(`"${raw}"`));
+    } catch {
+      return false;
+    }
+  }
+}

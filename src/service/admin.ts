@@ -1,0 +1,194 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { DEFAULT_ACCOUNT, ensureDefaultAccount, issueKey, openAccount, topUp } from "../domain/accounts.ts";
+import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
+import { type KeyState, keyState } from "../domain/keys.ts";
+import type { Repositories } from "../domain/ports/stores.ts";
+import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { type Ids, randomIds } from "../kernel/ids.ts";
+import { formatUsd } from "../kernel/money.ts";
+import { type OpenData, openDataDirectory } from "./data-directory.ts";
+
+export { DEFAULT_ACCOUNT };
+export type Account = AccountRecord;
+export type Key = ApiKeyRecord & { accountName: string; state: KeyState };
+/** An entry with the balance of its account after it. */
+export type LedgerLine = LedgerEntry & { accountName: string; balanceMicroUsd: number };
+
+export interface NewKey {
+  name: string;
+  accountName: string;
+  group: string;
+  expiresAtMs: number | null;
+  /** Whether nothing but drawings is made: decides the first balance of a default account that this key needs. */
+  onlyDraws: boolean;
+}
+
+/** Looks after an open data directory. Names and ids that nobody has are answered with null. */
+export interface Admin {
+  /** The database was not there before. */
+  isNew: boolean;
+  accounts(): Promise<Account[]>;
+  account(name: string): Promise<Account | null>;
+  /** Null when the name is taken. */
+  createAccount(account: { name: string; balanceMicroUsd: number }): Promise<Account | null>;
+  /** Throws `USAGE` when the account would have more than can be counted exactly. */
+  topUp(name: string, amountMicroUsd: number): Promise<Account | null>;
+  keys(): Promise<Key[]>;
+  /** Makes the account `default` too when the key is for it and it is missing, as the first start would. */
+  createKey(key: NewKey): Promise<(Key & { key: string }) | null>;
+  /** A running service obeys with its next request. Disabling again keeps the first moment. */
+  setKeyDisabled(id: string, isDisabled: boolean): Promise<Key | null>;
+  hasBatch(id: string): Promise<boolean>;
+  /** In order of time. Entries of the given batches only, or all. */
+  ledger(filter: {
+    accountId?: string | undefined;
+    batchIds?: readonly string[] | undefined;
+  }): Promise<LedgerLine[]>;
+  check(): Promise<CheckReport>;
+  close(): void;
+}
+
+export interface AdminOptions {
+  directory: string;
+  /** Makes the database when there is none, for a directory that is prepared before its first start. */
+  mayCreate?: boolean;
+  /** For tests; what is left out is the real thing. */
+  clock?: Clock;
+  ids?: Ids;
+}
+
+/** A file is in the way, or the place may not be written. */
+const FILE_PROBLEMS = new Set(["EEXIST", "ENOTDIR", "EACCES", "EPERM", "EROFS", "SQLITE_CANTOPEN"]);
+
+/**
+ * Opens a data directory for administration, also while a service runs on it: no lock is taken.
+ * Rules: ADMIN-1, ADMIN-4, ADMIN-5.
+ */
+export async function openAdmin(options: AdminOptions): Promise<Admin> {
+  const { directory, mayCreate = false, clock = systemClock, ids = randomIds } = options;
+  const isNew = !existsSync(join(directory, DATA_FILES.database));
+  if (isNew && !mayCreate) {
+    const message = `${directory} is no data directory: it has no ${DATA_FILES.database}`;
+    throw new ImgbatchError("USAGE", message);
+  }
+  const data = await openDataDirectory(directory, clock).catch((error: NodeJS.ErrnoException) => {
+    if (!isNew || !FILE_PROBLEMS.has(error.code ?? "")) throw error;
+    throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${error.message}`);
+  });
+  return { isNew, ...adminOf(data, { clock, ids }) };
+}
+
+function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {
+  const { stores } = data;
+  return {
+    accounts: () => stores.read.accounts.list(),
+    account: (name) => stores.read.accounts.byName(name),
+    createAccount: (account) =>
+      stores.write(async (tx) =>
+        (await tx.accounts.byName(account.name)) ? null : await openAccount(tx, deps, account),
+      ),
+    topUp: (name, amountMicroUsd) =>
+      stores.write(async (tx) => {
+        const account = await tx.accounts.byName(name);
+        if (!account) return null;
+        requireRoom(account, amountMicroUsd);
+        await topUp(tx, deps, account.id, amountMicroUsd);
+        return tx.accounts.byId(account.id);
+      }),
+    keys: () =>
+      stores.snapshot(async (now) => {
+        const keys: Key[] = [];
+        for (const key of await now.keys.list()) keys.push(await describeKey(now, key, deps.clock));
+        return keys;
+      }),
+    createKey: ({ accountName, onlyDraws, ...facts }) =>
+      stores.write(async (tx) => {
+        const isDefault = accountName === DEFAULT_ACCOUNT;
+        const account = isDefault
+          ? await ensureDefaultAccount(tx, deps, onlyDraws)
+          : await tx.accounts.byName(accountName);
+        if (!account) return null;
+        const { key, ...record } = await issueKey(tx, deps, { ...facts, accountId: account.id });
+        return { ...(await describeKey(tx, record, deps.clock)), key };
+      }),
+    setKeyDisabled: (id, isDisabled) =>
+      stores.write(async (tx) => {
+        const before = await tx.keys.byId(id);
+        if (!before) return null;
+        const disabledAtMs = isDisabled ? (before.disabledAtMs ?? deps.clock.nowMs()) : null;
+        await tx.keys.setDisabled(id, disabledAtMs);
+        return describeKey(tx, { ...before, disabledAtMs }, deps.clock);
+      }),
+    hasBatch: async (id) => (await stores.read.batches.byId(id)) !== null,
+    ledger: ({ accountId, batchIds }) =>
+      stores.snapshot(async (now) => {
+        const lines = await withBalances(
+          now,
+          await now.ledger.list(accountId === undefined ? {} : { accountId }),
+        );
+        return lines.filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId)));
+      }),
+    check: () => checkAll(data),
+    close: () => data.close(),
+  };
+}
+
+/**
+ * The file of the database first: what it holds can only be read as far as the file is whole.
+ * Rule: DAMAGE-4.
+ */
+async function checkAll(data: OpenData): Promise<CheckReport> {
+  const ofFile = readable(() => data.integrityProblems());
+  const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
+  try {
+    const report = await checkInvariants(data.stores, data.blobs);
+    return { ...report, problems: [...problems, ...report.problems] };
+  } catch (error) {
+    // A syntax error is of JSON in a column, which the file's own structure says nothing about.
+    const isDamage = isDatabaseDamage(error) || error instanceof SyntaxError;
+    if (!isDamage && problems.length === 0) throw error;
+    const rest = `accounts, batches and images could not be checked: ${(error as Error).message}`;
+    return { accounts: 0, batches: 0, images: 0, problems: [...problems, rest] };
+  }
+}
+
+function readable(read: () => string[]): string[] | Error {
+  try {
+    return read();
+  } catch (error) {
+    if (isDatabaseDamage(error)) return error as Error;
+    throw error;
+  }
+}
+
+/** What is held may come back, so both must fit together. */
+function requireRoom({ name, balanceMicroUsd, heldMicroUsd }: Account, amountMicroUsd: number): void {
+  const total = balanceMicroUsd + heldMicroUsd;
+  if (Number.isSafeInteger(total + amountMicroUsd)) return;
+  const room = formatUsd(Number.MAX_SAFE_INTEGER - total);
+  throw new ImgbatchError("USAGE", `<usd>: the account ${name} has room for ${room} more at most.`);
+}
+
+async function describeKey(now: Repositories, key: ApiKeyRecord, clock: Clock): Promise<Key> {
+  return { ...key, accountName: await nameOf(now, key.accountId), state: keyState(key, clock.nowMs()) };
+}
+
+/** Needs every entry of each account from its first on. */
+async function withBalances(now: Repositories, entries: readonly LedgerEntry[]): Promise<LedgerLine[]> {
+  const balances = new Map<string, number>();
+  const names = new Map((await now.accounts.list()).map(({ id, name }) => [id, name]));
+  return entries.map((entry) => {
+    const balanceMicroUsd = (balances.get(entry.accountId) ?? 0) + entry.balanceChangeMicroUsd;
+    balances.set(entry.accountId, balanceMicroUsd);
+    return { ...entry, accountName: names.get(entry.accountId) ?? entry.accountId, balanceMicroUsd };
+  });
+}
+
+/** Every key has an account: the database sees to it. */
+async function nameOf(now: Repositories, accountId: string): Promise<string> {
+  return (await now.accounts.byId(accountId))?.name ?? accountId;
+}

@@ -1,0 +1,280 @@
+import type { Fact } from "../dashboard/events.ts";
+import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
+import { openFolder } from "../dashboard/open-folder.ts";
+import type { DashboardSource, Intent } from "../dashboard/source.ts";
+import { bytes as sizeText } from "../dashboard/text/format.ts";
+import { readIntact } from "../domain/downloads/read-intact.ts";
+import type { Feed } from "../domain/feed.ts";
+import type { BlobStore } from "../domain/ports/blob-store.ts";
+import type { Stores } from "../domain/ports/stores.ts";
+import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
+import type { toCells } from "../imaging/pixels.ts";
+import type { Clock } from "../kernel/clock.ts";
+
+/** Batches of earlier times that are shown when the view opens. */
+const FIRST_ROWS = 500;
+const DISK_EVERY_MS = 10_000;
+/** More could not be read anyway. */
+const FAILURES_A_FRAME = 10;
+
+/** What the live view of a service in this process is made from. */
+export interface DashboardSourceDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  feed: Feed;
+  clock: Clock;
+  facts: ServiceFacts;
+  freeDiskBytes(): Promise<number>;
+  /** Makes a picture small, in turn with all other images that the service decodes. */
+  toCells(...[bytes, cells]: Parameters<typeof toCells>): ReturnType<typeof toCells>;
+  /** What the workers do now. */
+  queue(): { running: number; places: number; isPaused: boolean };
+  setPaused(isPaused: boolean): void;
+  cancel(batchId: string): Promise<void>;
+  /** Makes a new batch of the failed items; answers its name and how many items it has. */
+  retry(batchId: string): Promise<{ name: string; itemCount: number }>;
+  deleteOutputs(batchId: string): Promise<void>;
+  deleteRecord(batchId: string): Promise<void>;
+}
+
+/**
+ * The source of the dashboard of `serve`. Listens to the service's feed, and reads each changed batch once a frame,
+ * however often it changed.
+ */
+export function createDashboardSource(deps: DashboardSourceDeps): DashboardSource {
+  const { stores, feed } = deps;
+  let tell: (fact: Fact) => void = () => {};
+  let openDetail: string | null = null;
+
+  const showDetail = async (batchId: string) => {
+    const detail = await detailOf(stores, batchId);
+    if (detail !== null && openDetail === batchId) tell({ type: "detail", detail });
+  };
+  const actions: { [T in Intent["type"]]: (intent: Extract<Intent, { type: T }>) => Promise<void> | void } = {
+    "open-detail": async ({ batchId }) => {
+      openDetail = batchId;
+      await showDetail(batchId);
+    },
+    "close-detail": () => {
+      openDetail = null;
+    },
+    "show-picture": (intent) => showPicture(deps, intent, tell),
+    cancel: async ({ batchId }) => {
+      await deps.cancel(batchId);
+      tell({ type: "message", text: "Cancelled. What was finished stays and is billed." });
+    },
+    retry: async ({ batchId }) => {
+      const { name, itemCount } = await deps.retry(batchId);
+      tell({ type: "message", text: `Trying ${itemCount} again, as a new batch “${name}”.` });
+    },
+    "delete-outputs": async ({ batchId }) => {
+      await deps.deleteOutputs(batchId);
+      tell({ type: "message", text: "The image files are deleted; the record stays." });
+    },
+    "delete-record": async ({ batchId }) => {
+      await deps.deleteRecord(batchId);
+      tell({ type: "message", text: "The record is deleted; its files go when their time comes." });
+    },
+    "open-folder": async () => {
+      tell({ type: "message", text: await openFolder(deps.facts.dataDirectory ?? ".") });
+    },
+    pause: ({ isPaused }) => {
+      deps.setPaused(isPaused);
+      tell({ type: "vitals", vitals: { isPaused } });
+    },
+    quit: () => {},
+  };
+
+  return {
+    abilities: {
+      pause: true,
+      retry: true,
+      openFolder: true,
+      picture: true,
+      activity: true,
+      itemFacts: true,
+      endsService: true,
+    },
+    start: (listener) => {
+      tell = listener;
+      const changed = new Set<string>();
+      /** Whose records were deleted since the last reading began: what was read of them is not shown. */
+      const gone = new Set<string>();
+      let showing: Promise<void> | null = null;
+      let hasBegun = false;
+      let hasMoved = true;
+      let failures: { batchId: string; customId: string }[] = [];
+      let images = 0;
+      let diskAtMs = Number.NEGATIVE_INFINITY;
+      const unsubscribe = feed.subscribe((event) => {
+        if (event.type === "request") return tell({ type: "request", line: event.line });
+        if (event.type === "log") return tell({ type: "log", line: event.line });
+        if (event.type === "batch-gone") {
+          changed.delete(event.batchId);
+          gone.add(event.batchId);
+          return tell({ type: "batch-gone", id: event.batchId });
+        }
+        changed.add(event.batchId);
+        hasMoved = true;
+        if (event.type === "item" && event.status === "success") images++;
+        if (event.type === "item" && event.status === "failed") failures.push(event);
+      });
+      tell({ type: "service", facts: deps.facts });
+      const show = async () => {
+        if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
+        images = 0;
+        const ids = [...changed];
+        changed.clear();
+        gone.clear();
+        const failed = failures.slice(-FAILURES_A_FRAME);
+        failures = [];
+        const isMoved = hasMoved;
+        hasMoved = false;
+        const isDetailOld = openDetail !== null && ids.includes(openDetail);
+        const found = hasBegun ? await changedRows(stores, ids) : await firstRows(stores);
+        const rows = found.filter(({ id }) => !gone.has(id));
+        if (rows.length > 0 || !hasBegun) tell({ type: "batches", rows });
+        hasBegun = true;
+        for (const failure of failed) await tellFailure(deps, failure, tell);
+        if (isDetailOld && openDetail !== null) await showDetail(openDetail);
+        if (isMoved) {
+          const pendingItems = await stores.read.batches.pendingItemCount();
+          const money = await moneyOf(stores);
+          const { running, places, isPaused } = deps.queue();
+          const waitingItems = Math.max(0, pendingItems - running);
+          tell({
+            type: "vitals",
+            vitals: { ...money, waitingItems, runningItems: running, places, isPaused },
+          });
+        }
+        const nowMs = deps.clock.nowMs();
+        if (Math.abs(nowMs - diskAtMs) < DISK_EVERY_MS) return;
+        diskAtMs = nowMs;
+        deps.freeDiskBytes().then(
+          (freeDiskBytes) => tell({ type: "vitals", vitals: { freeDiskBytes } }),
+          () => {},
+        );
+      };
+      const flush = () => {
+        showing ??= show().finally(() => {
+          showing = null;
+        });
+        return showing;
+      };
+      flush().catch(() => {});
+      return { flush, stop: unsubscribe };
+    },
+    perform: async (intent) => {
+      await (actions[intent.type] as (intent: Intent) => Promise<void> | void)(intent);
+    },
+  };
+}
+
+async function changedRows(stores: Stores, ids: readonly string[]): Promise<BatchRow[]> {
+  const rows: BatchRow[] = [];
+  for (const id of ids) {
+    const batch = await stores.read.batches.byId(id);
+    if (isShown(batch)) rows.push(toRow(batch));
+  }
+  return rows;
+}
+
+/** All that work, and the newest of the others. */
+async function firstRows(stores: Stores): Promise<BatchRow[]> {
+  const working = await stores.read.batches.withStatus([
+    "queued",
+    "running",
+    "processing_results",
+    "settling",
+  ]);
+  const latest = await stores.read.batches.latest(FIRST_ROWS);
+  const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
+  return [...byId.values()].filter(isShown).map(toRow);
+}
+
+/** A line among the errors for an image that could not be made. */
+async function tellFailure(
+  { stores, clock }: DashboardSourceDeps,
+  { batchId, customId }: { batchId: string; customId: string },
+  tell: (fact: Fact) => void,
+): Promise<void> {
+  const item = await stores.read.items.byCustomId(batchId, customId);
+  if (item?.error == null) return;
+  const name = (await stores.read.batches.byId(batchId))?.taskName ?? batchId;
+  const text = `${customId} failed, ${item.error.code}: ${item.error.message} (“${name}”)`;
+  tell({ type: "log", line: { atMs: clock.nowMs(), level: "warn", text } });
+}
+
+function isShown(batch: BatchRecord | null): batch is BatchRecord {
+  return batch !== null && batch.recordDeletedAtMs === null;
+}
+
+function toRow(batch: BatchRecord): BatchRow {
+  return {
+    id: batch.id,
+    name: batch.taskName,
+    status: batch.status,
+    model: batch.model,
+    provider: batch.provider,
+    itemCount: batch.itemCount,
+    successCount: batch.successCount,
+    failCount: batch.failCount,
+    estimatedMicroUsd: batch.estimatedMicroUsd,
+    costMicroUsd: batch.actualMicroUsd ?? batch.successCount * batch.price.imageMicroUsd,
+    createdAtMs: batch.createdAtMs,
+    endedAtMs: batch.endedAtMs,
+    error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
+  };
+}
+
+async function moneyOf(stores: Stores): Promise<{ balanceMicroUsd: number; heldMicroUsd: number }> {
+  const accounts = await stores.read.accounts.list();
+  const sum = (pick: (account: (typeof accounts)[number]) => number) =>
+    accounts.reduce((total, account) => total + pick(account), 0);
+  return { balanceMicroUsd: sum((a) => a.balanceMicroUsd), heldMicroUsd: sum((a) => a.heldMicroUsd) };
+}
+
+async function detailOf(stores: Stores, batchId: string) {
+  return stores.snapshot(async (read) => {
+    const batch = await read.batches.byId(batchId);
+    if (batch === null) return null;
+    const outputs = new Map<number, OutputRecord[]>();
+    for (const output of await read.outputs.ofBatch(batchId)) {
+      outputs.set(output.itemId, [...(outputs.get(output.itemId) ?? []), output]);
+    }
+    const items = await read.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
+    return {
+      batchId,
+      items: items.map((item) => toItemRow(item, outputs.get(item.id) ?? [], batch.price.imageMicroUsd)),
+      history: (await read.batches.events(batchId)).map(({ to, atMs }) => ({ status: to, atMs })),
+    };
+  });
+}
+
+function toItemRow(item: ItemRecord, outputs: readonly OutputRecord[], imageMicroUsd: number): ItemRow {
+  const sizeBytes = outputs.reduce((sum, output) => sum + output.sizeBytes, 0);
+  return {
+    customId: item.customId,
+    status: item.status,
+    prompt: item.prompt,
+    error: item.error === null ? null : `${item.error.code}: ${item.error.message}`,
+    sizeBytes: outputs.length === 0 ? null : sizeBytes,
+    costMicroUsd: item.status === "success" ? imageMicroUsd : null,
+  };
+}
+
+async function showPicture(
+  { stores, blobs, toCells }: DashboardSourceDeps,
+  intent: Extract<Intent, { type: "show-picture" }>,
+  tell: (fact: Fact) => void,
+): Promise<void> {
+  const { batchId, customId, columns, rows } = intent;
+  const item = await stores.read.items.byCustomId(batchId, customId);
+  const [output] = item === null ? [] : await stores.read.outputs.ofItem(item.id);
+  if (output === undefined) throw new Error(`${customId} has no image any more.`);
+  const bytes = await readIntact(blobs, output);
+  const pixels = await toCells(bytes, { columns, rows });
+  const { widthPx, heightPx, mimeType, sizeBytes } = output;
+  const caption = `${widthPx}×${heightPx} ${mimeType} ${sizeText(sizeBytes)}`;
+  tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
+}

@@ -1,0 +1,73 @@
+import { existsSync, statSync } from "node:fs";
+import { mkdir, readdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import type { BlobStore } from "../domain/ports/blob-store.ts";
+import type { Stores } from "../domain/ports/stores.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { fileBlobs } from "../storage/blobs/file-blobs.ts";
+import type { SqlDatabase } from "../storage/dialects/sql-session.ts";
+import { openSqlite } from "../storage/dialects/sqlite.ts";
+import { storageFailure } from "../storage/disk-trouble.ts";
+import { migrate } from "../storage/migrations/migrate.ts";
+import { sqlStores } from "../storage/stores.ts";
+
+/** The database and the files of a data directory, open. */
+export interface OpenData {
+  stores: Stores;
+  blobs: BlobStore;
+  /** Problems of the database file itself, a line each. */
+  integrityProblems(): string[];
+  close(): void;
+}
+
+/**
+ * Opens (or makes) the database and the blobs of a data directory, without owning it. Throws `STORAGE_FAILED` when the
+ * database file is none, or is lost while there are images that it must have known. `onBroken`: see `openSqlite`.
+ * Rule: DAMAGE-4.
+ */
+export async function openDataDirectory(
+  directory: string,
+  clock: Clock = systemClock,
+  onBroken?: (cause: Error) => void,
+): Promise<OpenData> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const file = join(directory, DATA_FILES.database);
+  await refuseLostDatabase(file, directory);
+  const database = await openDatabase(file, clock, onBroken);
+  return {
+    stores: sqlStores(database),
+    blobs: fileBlobs(join(directory, DATA_FILES.blobs)),
+    integrityProblems: () => database.integrityProblems(),
+    close: () => database.close(),
+  };
+}
+
+async function openDatabase(
+  file: string,
+  clock: Clock,
+  onBroken: ((cause: Error) => void) | undefined,
+): Promise<SqlDatabase> {
+  try {
+    const database = openSqlite(file, clock, onBroken);
+    await migrate(database).catch((error) => {
+      database.close();
+      throw error;
+    });
+    return database;
+  } catch (cause) {
+    const damage = cause instanceof ImgbatchError ? cause.cause : cause;
+    if (!isDatabaseDamage(damage)) throw cause;
+    throw storageFailure(dirname(file), damage);
+  }
+}
+
+/** A new database in the place of a lost one would start with other money, and never know the images again. */
+async function refuseLostDatabase(file: string, directory: string): Promise<void> {
+  if (existsSync(file) && statSync(file).size > 0) return;
+  const images = await readdir(join(directory, DATA_FILES.blobs, "outputs")).catch(() => []);
+  if (images.length === 0) return;
+  const message = `${file} is missing or empty, but ${directory} holds images of batches: put the database back, or move the directory away.`;
+  throw new ImgbatchError("STORAGE_FAILED", message);
+}

@@ -1,0 +1,242 @@
+import { randomBytes } from "node:crypto";
+import { mkdir, rm, statfs } from "node:fs/promises";
+import { join } from "node:path";
+import type { Config } from "../config/schema.ts";
+import { type Credentials, DATA_FILES, type ServerFile } from "../contract/data-directory.ts";
+import { dropOutputs } from "../domain/batches/delete-outputs.ts";
+import { deleteRecord } from "../domain/batches/delete-record.ts";
+import { retryFailed } from "../domain/batches/retry-failed.ts";
+import { Feed } from "../domain/feed.ts";
+import { feedLog } from "../domain/feed-log.ts";
+import type { ImageProvider } from "../domain/ports/image-provider.ts";
+import { Realtime } from "../domain/realtime/generate.ts";
+import { releaseDeadHolds } from "../domain/realtime/holds.ts";
+import { poolThreads } from "../environment.ts";
+import { Decoding } from "../imaging/decoding.ts";
+import { toCells } from "../imaging/pixels.ts";
+import { sharpInspector } from "../imaging/sharp-inspector.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { removePartialFiles, writeFileDurably } from "../kernel/files/durable-file.ts";
+import { type Ids, randomIds } from "../kernel/ids.ts";
+import type { Log } from "../kernel/log.ts";
+import { createProviders } from "../providers/registry.ts";
+import { buildExpressApp } from "../server/app.ts";
+import { withPathTargets } from "../server/connections/path-targets.ts";
+import type { ApiDeps } from "../server/deps.ts";
+import { DownloadSlots } from "../server/limits/download-slots.ts";
+import { FailedAuthLimit } from "../server/limits/failed-auth-limit.ts";
+import { RequestLimits } from "../server/limits/request-limits.ts";
+import { listen } from "../server/listen.ts";
+import { BodyBudgets } from "../server/request-body/body-reservation.ts";
+import { JsonParser } from "../server/request-body/parse-json.ts";
+import { acquireDataLockPatiently } from "../storage/data-lock.ts";
+import { storageFailure } from "../storage/disk-trouble.ts";
+import type { WorkerDeps } from "../workers/deps.ts";
+import { startRetention } from "../workers/retention-sweep.ts";
+import { offerOf, Scheduler } from "../workers/scheduler.ts";
+import { offerRealtime, shareProviders } from "../workers/shared-concurrency.ts";
+import type { DashboardSourceDeps } from "./dashboard-source.ts";
+import { openDataDirectory } from "./data-directory.ts";
+import { ensureCredentials } from "./local-credentials.ts";
+
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+
+export interface ServiceOptions {
+  config: Config;
+  dataDirectory: string;
+  /** Port 0 takes a free one. */
+  address: { host: string; port: number };
+  /** Whether `credentials.json` is to name this service's address: not for one that ends with a command. */
+  announceUrl: boolean;
+  /** Without workers the service shows and serves what is there, and takes no batch. */
+  workers: boolean;
+  /** `feed`: the lines are told on the feed alone, for a live view. */
+  log: Log | "feed";
+  /** For tests; what is left out is the real thing. */
+  clock?: Clock;
+  ids?: Ids;
+  random?: () => number;
+  providers?: readonly ImageProvider[];
+  feed?: Feed;
+}
+
+export interface Service {
+  url: string;
+  /** Path of the file with the key for clients on this machine. */
+  credentialsFile: string;
+  credentials: Credentials;
+  feed: Feed;
+  /**
+   * Aborted with a `STORAGE_FAILED` when the disk fails under the database: nothing is written any more, and the owner
+   * is to close the service and end.
+   * Rule: DISK-3.
+   */
+  failed: AbortSignal;
+  /** What a live view of this service is made from. */
+  view: DashboardSourceDeps;
+  /** Stops in the reverse order of the start: no new requests, workers end or park, files are closed. */
+  close(graceMs: number): Promise<void>;
+}
+
+/**
+ * Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
+ * `STORAGE_FAILED` when its disk is full or refuses.
+ */
+export async function startService(options: ServiceOptions): Promise<Service> {
+  const { config, dataDirectory } = options;
+  const clock = options.clock ?? systemClock;
+  const ids = options.ids ?? randomIds;
+  const feed = options.feed ?? new Feed();
+  const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
+  const undo: (() => Promise<void> | void)[] = [];
+  const failing = new AbortController();
+  const onBroken = (cause: Error) => {
+    const error = storageFailure(dataDirectory, cause);
+    log.error("the database cannot be used any more; stopping", { error: error.message });
+    failing.abort(error);
+  };
+  const unwind = async () => {
+    for (const step of undo.reverse()) await step();
+  };
+  try {
+    await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
+    undo.push(await acquireDataLockPatiently(dataDirectory, systemClock));
+    await removePartialFiles(dataDirectory);
+    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
+    undo.push(close);
+    await blobs.removeDrafts();
+
+    const decoding = new Decoding(poolThreads());
+    const { simulate } = config;
+    const providers =
+      options.providers ?? (await createProviders(config.providers, { clock, simulate, decoding }));
+    undo.push(async () => {
+      for (const provider of providers) await provider.close();
+    });
+    const shared = shareProviders(providers);
+    const workerDeps: WorkerDeps = {
+      stores,
+      blobs,
+      inspector: sharpInspector(decoding),
+      providers: shared.forBatches,
+      clock,
+      ids,
+      random: options.random ?? Math.random,
+      feed,
+      log,
+      outputRetentionMs: config.retention.outputHours * HOUR_MS,
+    };
+    const scheduler = new Scheduler(workerDeps);
+    const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
+    const realtimeOffer = offerRealtime(shared.forRealtime, rates);
+    const realtime = new Realtime({
+      ...workerDeps,
+      offer: realtimeOffer,
+      timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
+    });
+    await releaseDeadHolds(stores, clock.nowMs());
+    const withWorkers = options.workers && config.features.workers;
+    const secret = randomBytes(32).toString("base64url");
+    const onBatchCreated = (batchId: string) => {
+      feed.publish({ type: "batch", batchId, status: "queued" });
+      scheduler.wake(batchId);
+    };
+    const apiDeps: ApiDeps = {
+      ...workerDeps,
+      limits: config.limits,
+      server: { ...config.server, host: options.address.host },
+      storageUriPrefixes: config.storageUriPrefixes,
+      models: config.models,
+      groups: config.groups,
+      features: config.features,
+      keyHeaders: config.vendor.keyHeaders,
+      realtime,
+      realtimeOffer,
+      requestLimits: new RequestLimits(config.limits, clock),
+      slots: new DownloadSlots(config.limits.downloadsPerKey),
+      bodyBudgets: new BodyBudgets(),
+      jsonParser: new JsonParser(),
+      failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
+        countsLoopback: config.server.trustProxy !== false,
+      }),
+      offer: (model) => offerOf(providers, rates, model),
+      workersRunning: () => scheduler.isRunning,
+      workersExpected: withWorkers,
+      freeDiskBytes: () => freeBytesOf(dataDirectory),
+      secret,
+      cancel: (batchId) => scheduler.cancel(batchId),
+      onBatchCreated,
+    };
+    const app = buildExpressApp(apiDeps);
+    let graceMs = 0;
+    if (withWorkers) {
+      undo.push(() => scheduler.stop(graceMs));
+      await scheduler.start();
+      const { inputHours, sweepMinutes } = config.retention;
+      undo.push(
+        startRetention(workerDeps, {
+          inputRetentionMs: inputHours * HOUR_MS,
+          everyMs: sweepMinutes * MINUTE_MS,
+        }),
+      );
+    }
+    undo.push(() => realtime.stop());
+    const listening = await listen(withPathTargets(app), options.address, { log });
+    undo.push(() => listening.close(graceMs, () => realtime.stop()));
+    const credentials = await ensureCredentials(
+      { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
+      { stores, clock, ids, log },
+    );
+    await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, secret }, clock);
+    undo.push(() => rm(join(dataDirectory, DATA_FILES.server), { force: true }));
+    return {
+      url: listening.url,
+      credentialsFile: join(dataDirectory, DATA_FILES.credentials),
+      credentials,
+      feed,
+      failed: failing.signal,
+      view: {
+        ...apiDeps,
+        facts: {
+          url: listening.url,
+          dataDirectory,
+          providers: providers.map(({ name }) => name).join(", ") || null,
+          startedAtMs: clock.nowMs(),
+        },
+        toCells: (bytes, cells) => toCells(bytes, cells, decoding),
+        queue: () => scheduler.load,
+        setPaused: (isPaused) => scheduler.setPaused(isPaused),
+        retry: async (batchId) => {
+          const batch = await retryFailed(apiDeps, batchId);
+          onBatchCreated(batch.id);
+          return { name: batch.taskName, itemCount: batch.itemCount };
+        },
+        deleteOutputs: (batchId) => dropOutputs(apiDeps, batchId, clock.nowMs()),
+        deleteRecord: (batchId) => deleteRecord(apiDeps, batchId, clock.nowMs()),
+      },
+      close: async (grace) => {
+        graceMs = grace;
+        await unwind();
+      },
+    };
+  } catch (error) {
+    await unwind();
+    throw storageFailure(dataDirectory, error);
+  }
+}
+
+async function freeBytesOf(directory: string): Promise<number> {
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize;
+}
+
+async function writeServerFile(
+  directory: string,
+  facts: Pick<ServerFile, "url" | "workers" | "secret">,
+  clock: Clock,
+): Promise<void> {
+  const started_at = Math.floor(clock.nowMs() / 1000);
+  const file: ServerFile = { ...facts, pid: process.pid, started_at };
+  await writeFileDurably(join(directory, DATA_FILES.server), `${JSON.stringify(file)}\n`, { mode: 0o600 });
+}

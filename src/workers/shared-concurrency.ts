@@ -1,0 +1,110 @@
+import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
+import type { RealtimeOffer } from "../domain/realtime/generate.ts";
+
+/** After so many real-time requests in a row, a batch's item that waits comes first. */
+const URGENT_IN_A_ROW = 3;
+
+interface Waiter {
+  start(): void;
+}
+
+/**
+ * The places of one provider, for both that want them: people who wait for an answer go ahead of batches, but never
+ * keep them waiting for ever.
+ * Rule: RT-19.
+ */
+class ConcurrencySlots {
+  #free: number;
+  #urgentInARow = 0;
+  readonly #urgent: Waiter[] = [];
+  readonly #patient: Waiter[] = [];
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  /** Runs the work in a place of its own. Rejects with the signal's reason when aborted while it waits. */
+  async run<T>(isUrgent: boolean, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    await this.#enter(isUrgent ? this.#urgent : this.#patient, signal);
+    try {
+      return await work();
+    } finally {
+      this.#free++;
+      this.#admit();
+    }
+  }
+
+  #enter(line: Waiter[], signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted();
+      const leave = () => {
+        line.splice(line.indexOf(waiter), 1);
+        reject(signal.reason);
+      };
+      const waiter = {
+        start: () => {
+          signal.removeEventListener("abort", leave);
+          resolve();
+        },
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      line.push(waiter);
+      this.#admit();
+    });
+  }
+
+  #admit(): void {
+    while (this.#free > 0) {
+      const isBatchDue = this.#urgentInARow >= URGENT_IN_A_ROW && this.#patient.length > 0;
+      const urgent = isBatchDue ? undefined : this.#urgent.shift();
+      const next = urgent ?? this.#patient.shift();
+      if (!next) return;
+      this.#urgentInARow = urgent && this.#patient.length > 0 ? this.#urgentInARow + 1 : 0;
+      this.#free--;
+      next.start();
+    }
+  }
+}
+
+/** One provider as two: what both make at once never exceeds what it takes. */
+export function shareConcurrency(provider: ItemProvider): {
+  forBatches: ItemProvider;
+  forRealtime: ItemProvider;
+} {
+  const places = new ConcurrencySlots(provider.concurrency);
+  const through = (isUrgent: boolean): ItemProvider => ({
+    kind: "item",
+    name: provider.name,
+    concurrency: provider.concurrency,
+    serves: (model) => provider.serves(model),
+    generate: (request, signal) => places.run(isUrgent, signal, () => provider.generate(request, signal)),
+    close: () => provider.close(),
+  });
+  return { forBatches: through(false), forRealtime: through(true) };
+}
+
+/** The providers for both sides, in their order. One that takes whole batches as a job cannot work in real time. */
+export function shareProviders(providers: readonly ImageProvider[]): {
+  forBatches: ImageProvider[];
+  forRealtime: ItemProvider[];
+} {
+  const forRealtime: ItemProvider[] = [];
+  const forBatches = providers.map((provider) => {
+    if (provider.kind !== "item") return provider;
+    const shared = shareConcurrency(provider);
+    forRealtime.push(shared.forRealtime);
+    return shared.forBatches;
+  });
+  return { forBatches, forRealtime };
+}
+
+/** Finds what makes an image for a model in real time: the first provider that serves it. */
+export function offerRealtime(
+  providers: readonly ItemProvider[],
+  rateMultipliers: ReadonlyMap<string, number>,
+): (model: string) => RealtimeOffer | null {
+  return (model) => {
+    const provider = providers.find((p) => p.serves(model));
+    return provider ? { provider, rateMultiplier: rateMultipliers.get(provider.name) ?? 1 } : null;
+  };
+}

@@ -1,0 +1,212 @@
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, it } from "vitest";
+import { type Cli, createCli } from "../../support/cli.ts";
+import type { FakeOptions } from "../../support/fake-service.ts";
+
+/** A run of some images in `pets-images`, not waited for. */
+async function bench(options: FakeOptions = {}, flags: string[] = []): Promise<Cli> {
+  const cli = await createCli(options);
+  const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
+  await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
+  expect((await cli.here(["submit", "pets.jsonl", "-d", "-n", "pets", ...flags])).code).toBe(0);
+  return cli;
+}
+
+const lines = (text: string) => text.split("\n").slice(0, -1);
+
+it("[CLI-30] list prints a record a line, newest first, with as many fields each", async () => {
+  const cli = await bench({ statuses: ["running"] }, ["--max-batch", "1"]);
+  const { code, stdout } = await cli.here(["list"]);
+  expect(code).toBe(0);
+  const records = lines(stdout).map((line) => line.split("\t"));
+  expect(records.map(([id]) => id)).toEqual(cli.fake.batches.map(({ id }) => id).reverse());
+  for (const record of records)
+    expect(record.slice(1, 6).concat(record.slice(7))).toEqual(["queued", "0", "0", "1", "0.0335", "pets"]);
+});
+
+it("[CLI-30] list gives its filters to the service, and says when there is more", async () => {
+  const cli = await bench({ statuses: ["running"] }, ["--max-batch", "1"]);
+  const two = await cli.here(["list", "--limit", "2", "--json"]);
+  expect(two.json()).toMatchObject({ ok: true, batches: [{}, {}], has_more: true });
+  expect(two.stderr).toContain("there are more");
+  expect((await cli.here(["list", "--all", "--json"])).json()).toMatchObject({ has_more: false });
+  const flags = ["--status", "running", "--name", "a&b", "--downloaded", "no", "--from", "2030-01-31"];
+  const { code, stdout } = await cli.here(["list", ...flags, "--to", "24h"]);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
+  const { path } = cli.fake.requests.at(-1) ?? { path: "" };
+  const query = Object.fromEntries(new URL(path, "http://x").searchParams);
+  expect(query).toMatchObject({
+    status: "running",
+    task_name: "a&b",
+    downloaded: "false",
+    from: "2030-01-31",
+    to: expect.stringMatching(/^20\d\d-\d\d-\d\dT[\d:]+Z$/),
+  });
+  expect((await cli.here(["list", "--from", "yesterday"])).code).toBe(2);
+  const wrong = await cli.here(["list", "--status", "runing"]);
+  expect({ code: wrong.code, stderr: wrong.stderr }).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("Did you mean running?"),
+  });
+});
+
+it("[CLI-31] items tells what became of each image, over all batches of a run", async () => {
+  const cli = await bench({ failing: /dog/ }, ["--max-batch", "2"]);
+  const { stdout } = await cli.here(["items", "pets-images"]);
+  expect(lines(stdout).map((line) => line.split("\t").slice(0, 4))).toEqual([
+    ["cat", "success", "1", ""],
+    ["dog", "failed", "0", "PROVIDER_ITEM_FAILED"],
+    ["cow", "success", "1", ""],
+  ]);
+  const failed = await cli.here(["items", "pets-images", "--status", "failed", "--json"]);
+  expect(failed.json()).toMatchObject({
+    ok: true,
+    has_more: false,
+    items: [{ custom_id: "dog", batch_id: cli.fake.batches[0]?.id }],
+  });
+  expect((await cli.here(["items", "imgbatch_none"])).code).toBe(10);
+});
+
+it("[CLI-23] status shows the batches that are there, and ends with 10 when one is not", async () => {
+  const cli = await bench({ statuses: ["running"] });
+  const { code, stdout, stderr, json } = await cli.here(["status", "imgbatch_none", "pets-images", "--json"]);
+  expect(code).toBe(10);
+  expect(stdout).toContain(cli.fake.batches[0]?.id);
+  expect(json().batches).toHaveLength(1);
+  expect(stderr).toContain("There is no batch imgbatch_none");
+});
+
+it("[CLI-29] watch follows several batches to their end with a line for each change, and has their exit code", async () => {
+  const cli = await bench({ statuses: ["running", "running", "completed"], failing: /dog/ }, [
+    "--max-batch",
+    "2",
+  ]);
+  const { code, stdout, stderr } = await cli.here(["watch", "pets-images", "--interval", "20ms"]);
+  expect(code).toBe(4);
+  const said = lines(stdout).map((line) => line.split(/ {2}/).slice(0, 2));
+  for (const { id } of cli.fake.batches) {
+    expect(said).toContainEqual([id, "running"]);
+    expect(said.filter(([each, status]) => each === id && status === "completed")).toHaveLength(1);
+  }
+  expect(stderr).toMatch(/\nnext: imgbatch download pets-images --base-url [^\n]*\n$/);
+});
+
+it("[CLI-29] watch without an id follows what runs; when nothing does, it says so", async () => {
+  const cli = await bench({ statuses: ["running", "completed"] });
+  const first = await cli.here(["watch", "--json", "--interval", "20ms"]);
+  expect(first.code).toBe(0);
+  expect(first.json()).toMatchObject({ ok: true, counts: { total: 3, success: 3, failed: 0 } });
+  const second = await cli.here(["watch"]);
+  expect(second).toMatchObject({
+    code: 0,
+    stdout: "",
+    stderr: expect.stringMatching(/^nothing is running\nnext: imgbatch list .*\n$/),
+  });
+});
+
+it("[CLI-18] watch ends when nobody reads any more", async () => {
+  const cli = await bench({ statuses: ["running"] });
+  const { child, ended } = cli.start(["watch", "pets-images", "--interval", "20ms"]);
+  child.stdout.destroy();
+  const { code, stderr } = await ended;
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+});
+
+it.skipIf(!existsSync("/dev/full"))("[CLI-18] results that cannot be written are exit 9", () => {
+  const bin = fileURLToPath(new URL("../../../bin/imgbatch.mjs", import.meta.url));
+  for (const command of ["--help", "list --help --json"]) {
+    const script = `"${process.execPath}" "${bin}" ${command} 2>&1 >/dev/full`;
+    const { status, stdout } = spawnSync("sh", ["-c", script]);
+    expect({ status, said: String(stdout) }).toMatchObject({
+      status: 9,
+      said: expect.stringContaining("ENOSPC"),
+    });
+  }
+});
+
+it("[CLI-32] cancel says what was released and what stays billed; the second time there is nothing to do", async () => {
+  const cli = await bench({ statuses: ["running"] });
+  const { code, stdout, stderr } = await cli.here(["cancel", "pets-images"]);
+  expect(code).toBe(0);
+  expect(stdout).toMatch(/^imgbatch_\w+ {2}cancelled {2}1\/3 images {2}2 failed/);
+  expect(stderr).toContain("1 of 3 images were finished and stay, billed $0.0335; $0.0871 released");
+  expect(stderr).toMatch(/next: imgbatch download pets-images\n$/);
+  const again = await cli.here(["cancel", "pets-images", "--json"]);
+  expect(again.json()).toMatchObject({ ok: true, cancelled: [] });
+  expect(again.stderr).toContain("had been cancelled before");
+  expect(cli.fake.count(/^POST .*cancel/)).toBe(1);
+});
+
+it("[CLI-32] cancel of a run that was split stops every batch of it, also when the service says little", async () => {
+  const cli = await bench({ statuses: ["running"], foreign: true }, ["--max-batch", "1"]);
+  const { code, json } = await cli.here(["cancel", "pets-images", "--json"]);
+  expect(code).toBe(0);
+  expect(json().cancelled).toEqual(cli.fake.batches.map(({ id }) => id));
+  expect(json().released).toBeNull();
+});
+
+it("[CLI-33] delete needs to know what; outputs, then the record, and the files here stay", async () => {
+  const cli = await bench();
+  await cli.here(["wait", "pets-images"]);
+  await cli.here(["download", "pets-images"]);
+  expect((await cli.here(["delete", "pets-images"])).code).toBe(2);
+  expect(cli.fake.count(/^DELETE/)).toBe(0);
+  const both = await cli.here(["delete", "pets-images", "--outputs", "--record", "--json"]);
+  expect(both.json()).toMatchObject({ ok: true, deleted: [expect.any(String)], outputs: true, record: true });
+  expect(
+    cli.fake.requests.filter(({ method }) => method === "DELETE").map(({ path }) => path.split("/").at(-1)),
+  ).toEqual(["outputs", expect.stringMatching(/^imgbatch_/)]);
+  expect(existsSync(join(cli.cwd, "pets-images", "images", "cat.png"))).toBe(true);
+  expect((await cli.here(["delete", "pets-images", "--record"])).code).toBe(10);
+});
+
+it("[CLI-33] what runs cannot be deleted: exit 6", async () => {
+  const cli = await bench({ statuses: ["running"] });
+  expect((await cli.here(["delete", "pets-images", "--record"])).code).toBe(6);
+});
+
+it("[SAVE-4] with a submission that is not known, cancel, items and delete do what they can and end with 7", async () => {
+  const cli = await createCli({ statuses: ["running"] });
+  const prompts = ["cat", "dog", "cow"].map((id) => JSON.stringify({ custom_id: id, prompt: `a ${id}` }));
+  await writeFile(join(cli.cwd, "pets.jsonl"), prompts.join("\n"));
+  cli.fake.fault(/^POST/, { lie: (answer) => answer }, { lie: (answer) => answer });
+  cli.fake.always(/^POST [^?]*batches$/, { reset: "after" });
+  const submitted = await cli.here(["submit", "pets.jsonl", "-d", "--max-batch", "1"]);
+  expect(submitted.code).toBe(7);
+  const known = cli.fake.batches[0]?.id ?? "";
+  const says = /batch(es)? (2|3|2, 3) of 3 may exist without being known here: run its submit command again/;
+
+  const items = await cli.here(["items", "pets-images", "--json"]);
+  expect(items.code).toBe(7);
+  expect(items.json()).toMatchObject({ ok: false, exit_code: 7, error: { code: "SUBMISSION_UNKNOWN" } });
+  expect(JSON.stringify(items.json().items)).toContain(known);
+  expect(items.stderr).toMatch(says);
+
+  const cancelled = await cli.here(["cancel", "pets-images"]);
+  expect(cancelled.code).toBe(7);
+  expect(cancelled.stdout).toContain(known);
+  expect(cancelled.stderr).toMatch(says);
+  expect(cli.fake.batches[0]?.wire.status).toBe("cancelled");
+
+  const deleted = await cli.here(["delete", "pets-images", "--outputs", "--json"]);
+  expect(deleted.code).toBe(7);
+  expect(deleted.json().deleted).toContain(known);
+  expect(cli.fake.batches[0]?.wire.status).toBe("output_deleted");
+});
+
+it("[SAVE-4] a run of which nothing is known is exit 7 too", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
+  cli.fake.always(/^POST/, { reset: "after" });
+  expect((await cli.here(["submit", "p.jsonl"])).code).toBe(7);
+  for (const command of [["cancel"], ["items"], ["delete", "--outputs"]]) {
+    const [name = "", ...flags] = command;
+    const { code, stdout, stderr } = await cli.here([name, "p-images", ...flags]);
+    expect({ name, code, stdout }).toEqual({ name, code: 7, stdout: "" });
+    expect(stderr).toContain("The submission of p-images was not finished: run its submit command again.");
+  }
+});

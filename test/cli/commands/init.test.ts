@@ -1,0 +1,214 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { loadConfig, parseConfig } from "../../../src/config/load.ts";
+import { runInProcess } from "../../support/cli-in-process.ts";
+import { BIN, cleanEnvironment } from "../../support/processes.ts";
+import { startTestService } from "../../support/service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+/** The YAML library of the OpenAPI validator. */
+const { parse } = createRequire(import.meta.resolve("@seriousme/openapi-schema-validator"))("yaml");
+
+const read = (...path: string[]) => readFile(join(...path), "utf8");
+
+const init = (dir: string, ...args: string[]) => runInProcess(["init", dir, ...args], { cwd: dirname(dir) });
+
+/** An empty directory, and a way to type commands in it: `imgbatch` is this program, `npm` only says what it was told. */
+async function workshop() {
+  const root = await tempDir();
+  const dir = join(root, "project");
+  const bin = join(root, "bin");
+  await mkdir(dir);
+  await mkdir(bin);
+  await writeFile(join(bin, "imgbatch"), `#!/bin/sh\nexec "${process.execPath}" "${BIN}" "$@"\n`);
+  await writeFile(join(bin, "npm"), '#!/bin/sh\necho "npm $*" >> "$NPM_LOG"\n');
+  for (const name of ["imgbatch", "npm"]) await chmod(join(bin, name), 0o755);
+  const log = join(root, "npm.log");
+  const env = cleanEnvironment({
+    PATH: `${bin}:${process.env.PATH}`,
+    IMGBATCH_DATA: join(root, "data"),
+    NPM_LOG: log,
+  });
+  const type = async (script: string, extra: Record<string, string> = {}, flags = "-euo pipefail") => {
+    const args = [...flags.split(" "), "-c", script];
+    const child = spawn("bash", args, {
+      cwd: dir,
+      env: { ...env, ...extra },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let text = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (data) => {
+        text += data;
+      });
+    const [code] = await once(child, "close");
+    return { code, text };
+  };
+  return { root, dir, log, type };
+}
+
+describe("imgbatch init", () => {
+  it("[INIT-1] writes prompts and a configuration, and the two commands it names work in an empty directory", async () => {
+    const { dir, type } = await workshop();
+    const { code, text } = await type("imgbatch init");
+    expect(code).toBe(0);
+    const next = [...text.matchAll(/^ {2}(imgbatch submit .*)$/gm)].map((match) => match[1] ?? "");
+    expect(next).toEqual(["imgbatch submit prompts.jsonl --dry-run", "imgbatch submit prompts.jsonl"]);
+    for (const command of next) expect(await type(command)).toMatchObject({ code: 0 });
+    expect(await read(dir, "prompts-images/index.html")).toContain("12 images");
+  });
+
+  it("[INIT-1] the configuration is commented, and says what holds without it", async () => {
+    const dir = await tempDir();
+    expect((await init(dir)).stdout).toBe("prompts.jsonl\nimgbatch.config.json\n");
+    expect(await read(dir, "imgbatch.config.json")).toContain("//");
+    expect(loadConfig({ cwd: dir })).toEqual(parseConfig({}, "defaults"));
+  });
+
+  it("[INIT-2] keeps files that are there, links too, unless --force", async () => {
+    const dir = await tempDir();
+    await writeFile(join(dir, "prompts.jsonl"), "mine");
+    await symlink("nowhere", join(dir, "imgbatch.config.json"));
+    const kept = await init(dir, "--json");
+    expect(JSON.parse(kept.stdout)).toMatchObject({
+      written: [],
+      kept: ["prompts.jsonl", "imgbatch.config.json"],
+    });
+    expect(kept.stderr).toContain("prompts.jsonl is there already");
+    expect(await read(dir, "prompts.jsonl")).toBe("mine");
+    expect((await init(dir, "--force")).code).toBe(0);
+    expect(await read(dir, "prompts.jsonl")).toContain("custom_id");
+  });
+
+  it("[INIT-2] says what is wrong with a template's name or a directory", async () => {
+    const dir = await tempDir();
+    const typo = await init(dir, "--template", "gitub");
+    expect(typo.code).toBe(2);
+    expect(typo.stderr).toContain("did you mean github?");
+    await writeFile(join(dir, "file"), "");
+    for (const place of ["file", "file/below"]) {
+      const { code, stderr } = await runInProcess(["init", place], { cwd: dir });
+      expect(code).toBe(2);
+      expect(stderr).toContain(`"${place}" is no directory, and cannot become one: a file has this name.`);
+      expect(stderr).toContain("next: name another directory; nothing was written");
+    }
+  });
+
+  it("[INIT-3] names the way into another directory, for a shell", async () => {
+    const dir = await tempDir();
+    const { stderr } = await runInProcess(["init", "my images"], { cwd: dir });
+    expect(stderr).toContain("  cd 'my images'\n");
+    expect((await stat(join(dir, "my images", "prompts.jsonl"))).isFile()).toBe(true);
+  });
+});
+
+/** The commands of a workflow's `run` keys, one of a line or a block, with the name of their step. */
+function runSteps(yaml: string): string[] {
+  const lines = yaml.split("\n");
+  return lines.flatMap((line, i) => {
+    const [, indent = "", text = ""] = /^( *)run: (.*)$/.exec(line) ?? [];
+    if (text === "") return [];
+    if (text !== "|") return [text];
+    const end = lines.findIndex((each, j) => j > i && each.trim() !== "" && !each.startsWith(`${indent}  `));
+    return [lines.slice(i + 1, end).join("\n")];
+  });
+}
+
+describe("the templates", () => {
+  it("[INIT-4] the pipelines are YAML, and name only outputs and files that there are", async () => {
+    const dir = await tempDir();
+    await init(dir, "--template", "all");
+    const github = parse(await read(dir, ".github/workflows/images.yml"));
+    const { steps } = github.jobs.images;
+    for (const step of steps) {
+      expect([typeof step.run, typeof step.uses].sort()).toEqual(["string", "undefined"]);
+      if (step.uses !== undefined) expect(step.uses).toMatch(/^actions\/[a-z-]+@v\d+$/);
+    }
+    const named = JSON.stringify(steps).matchAll(/steps\.(\w+)\.outputs\.(\w+)/g);
+    const outputs = ["batch_id", "directory", "success_count", "fail_count"];
+    for (const [, id, output] of named) {
+      expect(steps.map((step: { id?: string }) => step.id)).toContain(id);
+      expect(outputs).toContain(output);
+    }
+    const gitlab = parse(await read(dir, ".gitlab-ci.yml"));
+    const { script, artifacts } = gitlab.images;
+    expect(script[0]).toContain(`--output ${artifacts.paths[0]} `);
+    expect(script[0]).toContain(`--junit ${artifacts.reports.junit}`);
+  });
+
+  it("[INIT-4] the GitHub workflow's steps run, and its last step gets the outputs of the run", async () => {
+    const { dir, log, type } = await workshop();
+    await init(dir, "--template", "github");
+    const [install = "", make = "", say = "", ...more] = runSteps(
+      await read(dir, ".github/workflows/images.yml"),
+    );
+    expect(more).toEqual([]);
+    const files = {
+      GITHUB_OUTPUT: join(dirname(dir), "output"),
+      GITHUB_STEP_SUMMARY: join(dirname(dir), "summary"),
+    };
+    const runner = {
+      ...files,
+      GITHUB_ACTIONS: "true",
+      CI: "true",
+      IMGBATCH_BASE_URL: "",
+      IMGBATCH_API_KEY: "",
+    };
+    for (const script of [install, make]) expect(await type(script, runner, "-e")).toMatchObject({ code: 0 });
+    expect(await read(log)).toBe("npm install --global imgbatch\n");
+    expect(await read(files.GITHUB_STEP_SUMMARY)).toContain("12 images");
+    for (const name of ["images-junit.xml", "images.md", "images-out/index.html"])
+      expect((await read(dir, name)).length).toBeGreaterThan(0);
+    const outputs = Object.fromEntries(
+      [...(await read(files.GITHUB_OUTPUT)).matchAll(/^(\w+)<<(\w+)\n(.*)\n\2$/gm)].map(([, k, , v]) => [
+        k,
+        v,
+      ]),
+    );
+    const { batch_id, directory, success_count, fail_count } = outputs;
+    const env = { BATCH_ID: batch_id, DIRECTORY: directory, MADE: success_count, FAILED: fail_count };
+    const said = await type(say, env as Record<string, string>, "-e");
+    expect(said.text).toMatch(/^12 images in images-out, 0 failed \(imgbatch_\w+\)\n$/);
+  });
+
+  it("[INIT-4] the GitLab job's script runs, and makes the report that the job names", async () => {
+    const { dir, type } = await workshop();
+    await init(dir, "--template", "gitlab");
+    const yaml = await read(dir, ".gitlab-ci.yml");
+    const commands = [...yaml.matchAll(/^ {4}- ((?:npm|imgbatch) .*)$/gm)].map((match) => match[1] ?? "");
+    expect(commands).toHaveLength(2);
+    const runner = { CI: "true", GITLAB_CI: "true", IMGBATCH_API_KEY: "", FORCE_COLOR: "1" };
+    for (const command of commands) expect(await type(command, runner)).toMatchObject({ code: 0 });
+    const [, report = ""] = /junit: (.*)/.exec(yaml) ?? [];
+    expect(await read(dir, report)).toContain('tests="12" failures="0"');
+    expect(await read(dir, report)).toContain("[[ATTACHMENT|images-out/images/fox_01.png]]");
+  });
+
+  it("[INIT-4] the script goes on after what passes, and says what to do about failed images", async () => {
+    const { dir, type } = await workshop();
+    await init(dir, "--template", "script");
+    const line = (prompt: string) => `${JSON.stringify({ custom_id: "a", prompt })}\n`;
+    await writeFile(join(dir, "bad.jsonl"), line("a dog [[refuse]]") + line("a hen").replace('"a"', '"b"'));
+    const bad = await type("./make-images.sh bad.jsonl bad");
+    expect(bad.code).toBe(4);
+    expect(bad.text).toContain("bad/retry.jsonl has their prompts");
+    const { url } = await startTestService({ workers: false });
+    const wrong = await type("./make-images.sh", { IMGBATCH_BASE_URL: url, IMGBATCH_API_KEY: "wrong" });
+    expect(wrong.code).toBe(3);
+    expect(wrong.text).toContain("next: give a key in IMGBATCH_API_KEY");
+    expect(wrong.text).toContain("imgbatch ended with 3");
+    const shim = (body: string) => `imgbatch() { ${body}; }; export -f imgbatch; ./make-images.sh`;
+    expect(await type(shim("echo $*"))).toMatchObject({ code: 0 });
+    const brief = { TRIES: "2", PAUSE: "0" };
+    const passing = await type(shim("[ -e tried ] || { touch tried; return 7; }"), brief);
+    expect(passing.code).toBe(0);
+    expect(passing.text).toContain("trying again in 0 s (1 of 2)");
+    const away = await type(shim("return 7"), brief);
+    expect(away.code).toBe(7);
+    expect(away.text).toContain("still not through after 2 tries");
+  });
+});

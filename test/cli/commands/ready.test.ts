@@ -1,0 +1,66 @@
+import { describe, expect, it } from "vitest";
+import { createCli } from "../../support/cli.ts";
+import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+describe("imgbatch ready", () => {
+  it("[READY-1] prints the address of a service that works and takes the key", async () => {
+    const cli = await createCli();
+    const { code, stdout } = await cli.run(["ready"]);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${cli.fake.url}\n` });
+    expect((await cli.run(["ready", "--json"])).json()).toEqual({
+      ok: true,
+      ready: true,
+      url: cli.fake.url,
+      exit_code: 0,
+    });
+    expect(cli.fake.count(/^POST/)).toBe(0);
+  });
+
+  it("[READY-1] is 7 while the service is not ready, and says why", async () => {
+    const cli = await createCli();
+    cli.fake.fault(/readyz/, { status: 503, body: { status: "not_ready", problems: ["the disk is full"] } });
+    const { code, stderr } = await cli.run(["ready"]);
+    expect(code).toBe(7);
+    expect(stderr).toContain("Not ready: the disk is full.");
+    const down = await cli.run(["ready", "--base-url", "http://127.0.0.1:1"]);
+    expect(down.code).toBe(7);
+    expect(down.stderr).toContain("next: imgbatch ready --wait");
+    expect(down.stderr).not.toContain("paid");
+  });
+
+  it("[READY-1] asks the running service of the data directory, and starts none", async () => {
+    const data = await tempDir();
+    const env = cleanEnvironment({ IMGBATCH_DATA: data });
+    const none = await imgbatch(["ready"], { env });
+    expect(none.code).toBe(7);
+    expect(none.stderr).toContain("next: start `imgbatch serve`");
+    const waiting = startNode([BIN, "ready", "--wait"], { env });
+    const serve = startNode([BIN, "serve", "--port", "0"], { env });
+    const { url } = JSON.parse(await serve.line());
+    const { code, stdout } = await waiting.exited;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${url}\n` });
+  });
+
+  it("[READY-2] a refused or missing key is 3 at once, also with --wait", async () => {
+    const cli = await createCli();
+    cli.fake.fault(/models/, { status: 401, body: { error: { code: "INVALID_API_KEY", message: "no" } } });
+    expect((await cli.run(["ready", "--wait"])).code).toBe(3);
+    expect((await cli.run(["ready"], { env: { IMGBATCH_API_KEY: "" } })).code).toBe(3);
+  });
+
+  it("[READY-3] --wait looks until it is ready, or until the time is up: then 124", async () => {
+    const cli = await createCli();
+    const down = { status: 503, body: "" };
+    cli.fake.fault(/readyz/, down, down);
+    expect((await cli.run(["ready", "--wait"])).code).toBe(0);
+    expect(cli.fake.count(/readyz/)).toBe(3);
+    cli.fake.fault(/readyz/, ...Array.from({ length: 50 }, () => down));
+    const late = await cli.run(["ready", "--wait", "--timeout", "600ms", "--json"]);
+    expect(late.code).toBe(124);
+    expect(late.json().error?.message).toContain("HTTP 503");
+    const silent = await createCli();
+    silent.fake.fault(/readyz/, { silent: true });
+    expect((await silent.run(["ready", "--timeout", "300ms"])).code).toBe(124);
+  });
+});

@@ -1,0 +1,133 @@
+import { existsSync, readFileSync, statSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const serveArgs = (data: string, ...more: string[]) => [BIN, "serve", "--port", "0", "--data", data, ...more];
+const readJson = (path: string) => JSON.parse(readFileSync(path, "utf8"));
+
+describe("imgbatch serve", () => {
+  it("[SERVE-1] says when it is ready, in a line and in a file, and stops gracefully on SIGTERM", async () => {
+    const data = await tempDir();
+    const readyFile = join(data, "ready.json");
+    const serve = startNode(serveArgs(data, "--ready-file", readyFile));
+    const line = JSON.parse(await serve.line());
+    expect(line).toEqual({ event: "ready", url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/) });
+    const credentials = join(data, "credentials.json");
+    expect(readJson(readyFile)).toEqual({ url: line.url, pid: serve.child.pid, data, credentials });
+    expect(readJson(credentials)).toEqual({
+      base_url: line.url,
+      api_key: expect.stringMatching(/^imgb_.{43}$/),
+    });
+    for (const file of [credentials, join(data, "imgbatch.db"), join(data, "server.json")]) {
+      expect(statSync(file).mode & 0o777).toBe(0o600);
+    }
+    expect((await fetch(`${line.url}/readyz`)).status).toBe(200);
+    const authorization = `Bearer ${readJson(credentials).api_key}`;
+    const models = await fetch(`${line.url}/v1/images/batches/models`, { headers: { authorization } });
+    expect(models.status).toBe(200);
+    await models.arrayBuffer();
+
+    serve.child.kill("SIGTERM");
+    const { code, stderr } = await serve.exited;
+    expect(code).toBe(0);
+    expect(existsSync(readyFile)).toBe(false);
+    expect(existsSync(join(data, "server.json"))).toBe(false);
+    for (const logLine of stderr.trim().split("\n")) expect(() => JSON.parse(logLine)).not.toThrow();
+    expect(stderr).not.toContain(readJson(credentials).api_key);
+  });
+
+  it("[DATA-1] owns its data directory: a second one is told who has it", async () => {
+    const data = await tempDir();
+    const first = startNode(serveArgs(data));
+    const { url } = JSON.parse(await first.line());
+    const second = await imgbatch(["serve", "--port", "0", "--data", data]);
+    expect(second.code).toBe(6);
+    expect(second.stderr).toContain(`pid ${first.child.pid}, ${url}`);
+  });
+
+  it("[SERVE-2] a port that is taken is an error that names it", async () => {
+    const data = await tempDir();
+    // It takes connections and says nothing.
+    const other = createServer((socket) => void socket.resume());
+    const port = await new Promise<number>((done) =>
+      other.listen(0, "127.0.0.1", () => done((other.address() as { port: number }).port)),
+    );
+    try {
+      const serve = await imgbatch(["serve", "--port", String(port), "--data", data]);
+      expect(serve.code).toBe(6);
+      expect(serve.stderr).toContain(`127.0.0.1:${port} is taken by another program`);
+    } finally {
+      await new Promise((done) => other.close(done));
+    }
+  });
+
+  it("[SERVE-2] a port that a service of this program has is told with its process and data directory", async () => {
+    const [usual, other] = [await tempDir(), await tempDir()];
+    const env = cleanEnvironment({ IMGBATCH_DATA: usual });
+    const first = startNode([BIN, "serve", "--port", "0"], { env });
+    const { port } = new URL(JSON.parse(await first.line()).url);
+    const known = await startNode([BIN, "serve", "--port", port, "--data", other], { env }).exited;
+    expect(known.code).toBe(6);
+    expect(known.stderr).toContain(`the data directory ${usual} (process ${first.child.pid})`);
+    expect(known.stderr).toMatch(/\nnext: .*--port 0/);
+    const elsewhere = cleanEnvironment({ IMGBATCH_DATA: other });
+    const unknown = await startNode([BIN, "serve", "--port", port], { env: elsewhere }).exited;
+    expect(unknown.stderr).toContain("taken by another imgbatch service");
+    first.child.kill("SIGINT");
+    expect((await first.exited).code).toBe(0);
+  });
+
+  it("[SERVE-3] --ephemeral leaves nothing behind", async () => {
+    const temporary = await tempDir();
+    const env = cleanEnvironment({ TMPDIR: temporary });
+    const readyFile = join(temporary, "ready.json");
+    const serve = startNode([BIN, "serve", "--port", "0", "--ephemeral", "--ready-file", readyFile], { env });
+    await serve.line();
+    const { data } = readJson(readyFile);
+    expect(existsSync(join(data, "imgbatch.db"))).toBe(true);
+    serve.child.kill("SIGINT");
+    expect((await serve.exited).code).toBe(0);
+    expect(existsSync(data)).toBe(false);
+  });
+
+  it.each([
+    [["--port", "99999"], "--port"],
+    [["--grace", "soon"], "--grace"],
+    [["--simulate", "speed=2"], "--simulate"],
+    [["--simulate", "fail=3"], "--simulate"],
+    [["--log-level", "loud"], "--log-level"],
+  ])("[SERVE-4] %j is a usage error that names the flag", async (flags, name) => {
+    const { code, stderr, stdout } = await imgbatch(["serve", "--data", await tempDir(), ...flags]);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain(name);
+  });
+});
+
+describe("imgbatch admin check", () => {
+  it("[CHECK-1] finds what was changed behind the service's back", async () => {
+    const data = await tempDir();
+    const serve = startNode(serveArgs(data));
+    await serve.line();
+    serve.child.kill("SIGTERM");
+    await serve.exited;
+    expect((await imgbatch(["admin", "check", "--data", data])).code).toBe(0);
+    const { default: Sqlite } = await import("better-sqlite3");
+    const database = new Sqlite(join(data, "imgbatch.db"));
+    database.exec("update accounts set balance_micro_usd = balance_micro_usd + 1");
+    database.close();
+    const { code, stdout } = await imgbatch(["admin", "check", "--data", data, "--json"]);
+    expect(code).toBe(4);
+    expect(JSON.parse(stdout).problems).toEqual([
+      "account default: balance is 1000000001, should be 1000000000 (micro-dollars)",
+    ]);
+  });
+
+  it("[CHECK-2] does not take any directory for a data directory", async () => {
+    const { code, stderr } = await imgbatch(["admin", "check", "--data", await tempDir()]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("is no data directory");
+  });
+});

@@ -1,0 +1,94 @@
+import { expect, it } from "vitest";
+import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts";
+import { readCommandLine } from "../../../src/cli/command-line/parse.ts";
+import { COMMANDS } from "../../../src/cli/commands/registry.ts";
+import { adviceFor, type Typed } from "../../../src/cli/result/advice.ts";
+import { nextCommand } from "../../../src/cli/result/next-command.ts";
+import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
+
+const typed = (path: string, words: string[] = [], more: Partial<Typed> = {}): Typed => ({
+  path,
+  arguments: words,
+  options: {},
+  where: {},
+  paysAgain: false,
+  ...more,
+});
+const advice = (code: ErrorCode, ...about: Parameters<typeof typed>) =>
+  adviceFor(new ImgbatchError(code), typed(...about));
+
+function paths(specs: readonly CommandSpec[], above: string[] = []): string[][] {
+  return specs.flatMap(({ name, commands = [] }) => [[...above, name], ...paths(commands, [...above, name])]);
+}
+
+it("[CLI-1] every error of every command has an advice, and the commands in it are ones that there are", () => {
+  const codes = [...Object.keys(ERRORS), "HTTP_418", "HTTP_403", "HTTP_599"] as ErrorCode[];
+  for (const path of paths(COMMANDS)) {
+    for (const code of codes) {
+      for (const paysAgain of [false, true]) {
+        const text = advice(code, path.join(" "), ["my dir"], { paysAgain });
+        expect(text.length).toBeGreaterThan(10);
+        for (const [, command = ""] of text.matchAll(/\bimgbatch ([a-z -]+)/g)) {
+          const words = command.trim().split(" ");
+          const name = words.filter((word, i) => i === 0 || path.includes(word) || words[0] === "admin");
+          const known = paths(COMMANDS).map((each) => each.join(" "));
+          expect(known.some((each) => name.join(" ").startsWith(each)) || command.startsWith("--")).toBe(
+            true,
+          );
+        }
+      }
+    }
+  }
+});
+
+it("[CLI-1] an advice names the batch or the run that the command was about, quoted where a shell needs it", () => {
+  expect(advice("TIMEOUT", "submit", ["a b.jsonl"])).toBe(
+    "imgbatch wait 'a b-images' (or the same command again)",
+  );
+  expect(advice("TIMEOUT", "submit", ["x"], { options: { output: "out" } })).toContain("imgbatch wait out (");
+  expect(advice("TIMEOUT", "wait", ["one", "two"])).toContain("imgbatch wait one two (");
+  expect(advice("BATCH_IMAGE_NOT_READY", "download", ["it's"])).toBe("imgbatch wait 'it'\\''s'");
+  expect(advice("BATCH_IMAGE_ITEM_NOT_FOUND", "download", ["out"])).toMatch(/^imgbatch items out /);
+  expect(advice("USAGE", "admin keys create")).toBe("imgbatch admin keys create --help");
+  expect(advice("USAGE", "")).toBe("imgbatch --help");
+});
+
+it("[CLI-1] a command to type next goes to the same service with the same key, and shows no password", () => {
+  const where = { baseUrl: "https://host/path", apiKeyFile: "my key", data: "d" };
+  expect(nextCommand(where, "wait", "out")).toBe(
+    "imgbatch wait out --base-url https://host/path --api-key-file 'my key' --data d",
+  );
+  expect(nextCommand({ baseUrl: "https://me:secret@host" }, "list")).toBe("imgbatch list");
+});
+
+it("[CLI-1] no name in a command to type next is taken for an option", () => {
+  const lost = { flag: "--include-lost" } as const;
+  expect(nextCommand({ data: "-d", apiKeyFile: "-" }, "retry", lost, "-o2")).toBe(
+    "imgbatch retry --include-lost ./-o2 --api-key-file - --data ./-d",
+  );
+  expect(nextCommand({}, "retry", "--include-lost")).toBe("imgbatch retry ./--include-lost");
+  expect(nextCommand({}, "wait", "-a b")).toBe("imgbatch wait './-a b'");
+});
+
+it("[CLI-1] --new is not advised beside a key of the caller's own", () => {
+  const code = "BATCH_IMAGE_IDEMPOTENCY_CONFLICT";
+  expect(advice(code, "submit", ["x"])).toMatch(/^add --new/);
+  const own = { options: { idempotencyKey: "K" } };
+  for (const each of [code, "BATCH_IMAGE_OUTPUT_DELETED", "BATCH_IMAGE_NOT_FOUND"] as const)
+    expect(advice(each, "submit", ["x"], own)).toMatch(/^put --new in the place of --idempotency-key/);
+});
+
+it("[CLI-1] what the help gives as examples can be typed", () => {
+  const specs = (all: readonly CommandSpec[]): CommandSpec[] =>
+    all.flatMap((spec) => [spec, ...specs(spec.commands ?? [])]);
+  const examples = specs(COMMANDS).flatMap((spec) => spec.examples ?? []);
+  const calls = examples.flatMap((line) => {
+    const bare = line.replace(/ {2,}#.*$/, "").replace(/"[^"]*"/g, "x");
+    return bare.split(/\||&&|\bsource <\(|\)| > \S+/).filter((part) => /^\s*imgbatch /.test(part));
+  });
+  expect(calls.length).toBeGreaterThan(COMMANDS.length);
+  for (const call of calls) {
+    const words = call.trim().split(/\s+/).slice(1);
+    expect({ call, kind: readCommandLine(words, COMMANDS).kind }).toEqual({ call, kind: "command" });
+  }
+});

@@ -1,0 +1,101 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { EXIT_CODES, type ExitName } from "../../../src/contract/exit-codes.ts";
+import { type Cli, type CliOptions, type CliResult, createCli } from "../../support/cli.ts";
+
+/** How a script meets each exit code: what the program is asked, and what happens meanwhile. */
+const WAYS: Record<ExitName, (cli: Cli, json: string[]) => Promise<CliResult>> = {
+  ok: (cli, json) => cli.run(["submit", "good.jsonl", ...json]),
+  internal: async (cli, json) => {
+    cli.fake.options.statuses = ["running"];
+    return cli.run(["submit", "good.jsonl", ...json], await crashing(cli, 'throw new Error("boom")'));
+  },
+  usage: (cli, json) => cli.run(["submit", "wrong.jsonl", ...json]),
+  auth: (cli, json) => cli.run(["list", ...json], { env: { IMGBATCH_API_KEY: "wrong" } }),
+  someFailed: (cli, json) => cli.run(["submit", "some.jsonl", ...json]),
+  noImages: (cli, json) => cli.run(["submit", "none.jsonl", ...json]),
+  conflict: async (cli, json) => {
+    await cli.run(["submit", "good.jsonl", "-o", "taken"]);
+    return cli.run(["submit", "some.jsonl", "-o", "taken", ...json]);
+  },
+  temporary: (cli, json) => {
+    cli.fake.fault(/^GET .*models/, { status: 500 });
+    return cli.run(["models", ...json]);
+  },
+  money: (cli, json) => cli.run(["submit", "good.jsonl", "--max-cost", "0.01", ...json]),
+  saving: async (cli, json) => {
+    await writeFile(join(cli.cwd, "file"), "");
+    return cli.run(["submit", "good.jsonl", "-o", "file/out", ...json]);
+  },
+  gone: (cli, json) => cli.run(["status", "imgbatch_gone", ...json]),
+  timeout: (cli, json) => {
+    cli.fake.options.statuses = ["running"];
+    return cli.run(["submit", "good.jsonl", "--timeout", "600ms", ...json]);
+  },
+  interrupted: (cli, json) => signalled(cli, "SIGINT", json),
+  terminated: (cli, json) => signalled(cli, "SIGTERM", json),
+};
+
+async function signalled(cli: Cli, signal: NodeJS.Signals, json: string[]): Promise<CliResult> {
+  cli.fake.options.statuses = ["running"];
+  const { child, ended } = cli.start(["submit", "good.jsonl", ...json]);
+  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/), { timeout: 15_000 }).toBeGreaterThan(0);
+  child.kill(signal);
+  return ended;
+}
+
+async function bench(): Promise<Cli> {
+  const cli = await createCli({ failing: /bad/ });
+  const files = {
+    good: '{"prompt":"a"}\n{"prompt":"b"}',
+    some: '{"prompt":"a"}\n{"prompt":"bad"}',
+    none: '{"prompt":"bad"}',
+    wrong: '{"promt":"a"}',
+  };
+  for (const [name, text] of Object.entries(files)) await writeFile(join(cli.cwd, `${name}.jsonl`), text);
+  return cli;
+}
+
+it.each(Object.keys(WAYS) as ExitName[])(
+  "[CLI-26] %s: the program ends with the code of the table, with and without --json",
+  async (name) => {
+    const { code: expected } = EXIT_CODES[name];
+    const [plain, json] = await Promise.all(
+      [[], ["--json"]].map(async (flags) => WAYS[name](await bench(), flags)),
+    );
+    expect([plain?.code, json?.code]).toEqual([expected, expected]);
+    expect(json?.json()).toMatchObject({ ok: expected === 0, exit_code: expected });
+    expect(plain?.stdout.startsWith("{")).toBe(false);
+    if (expected !== 0) expect(json?.json().error).toMatchObject({ code: expect.any(String) });
+  },
+);
+
+it("[CLI-26] a CI script goes red when a single image fails", async () => {
+  const cli = await bench();
+  expect((await cli.run(["submit", "some.jsonl"])).code).not.toBe(0);
+  expect((await cli.run(["submit", "good.jsonl"])).code).toBe(0);
+});
+
+/** Something that nobody awaits goes wrong in the middle of a command. */
+async function crashing(cli: Cli, statement: string): Promise<CliOptions> {
+  await mkdir(join(cli.cwd, "preload"));
+  const file = join(cli.cwd, "preload", "crash.mjs");
+  await writeFile(file, `setTimeout(() => { ${statement} }, 1500);`);
+  return { env: { NODE_OPTIONS: `--import=${file}` } };
+}
+
+it.each(['throw new Error("boom")', 'Promise.reject(new Error("boom"))'])(
+  "[CLI-35] a crash (%s) is one error document and exit 1",
+  async (statement) => {
+    const cli = await bench();
+    cli.fake.options.statuses = ["running"];
+    const { code, json, stderr } = await cli.run(
+      ["submit", "good.jsonl", "--json"],
+      await crashing(cli, statement),
+    );
+    expect(code).toBe(1);
+    expect(json()).toMatchObject({ ok: false, error: { code: "INTERNAL" }, exit_code: 1 });
+    expect(stderr).toContain("boom");
+  },
+);

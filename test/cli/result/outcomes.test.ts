@@ -1,0 +1,120 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { createCli } from "../../support/cli.ts";
+import type { Answer } from "../../support/fake-service.ts";
+
+const LOOK = /^GET .*\/imgbatch_\w+$/;
+
+/** Takes the counts out of an answer, or writes them as text. */
+const telling =
+  (fields: readonly string[], write: (value: unknown) => unknown) =>
+  (answer: Answer): Answer => {
+    const wire = JSON.parse(answer.body.toString());
+    for (const name of fields) wire[name] = write(wire[name]);
+    return { ...answer, body: Buffer.from(JSON.stringify(wire)) };
+  };
+const COUNTS = ["item_count", "success_count", "fail_count"];
+
+async function detached(prompts: readonly string[], dir = "pets-images") {
+  const cli = await createCli({ failing: /bad/ });
+  await writeFile(
+    join(cli.cwd, "pets.jsonl"),
+    prompts.map((prompt) => JSON.stringify({ prompt })).join("\n"),
+  );
+  const submitted = await cli.here(["submit", "pets.jsonl", "--detach", "-o", dir]);
+  expect(submitted.code).toBe(0);
+  return { cli, id: submitted.stdout.trim() };
+}
+
+for (const [what, prompts, code] of [
+  ["all made", ["a", "b"], 0],
+  ["some failed", ["a", "bad"], 4],
+  ["none made", ["bad"], 5],
+] as const) {
+  it(`[HTTP-34] ${what}: wait and watch judge by the items where counts are missing, or written as text`, async () => {
+    for (const write of [() => undefined, String]) {
+      const { cli, id } = await detached(prompts);
+      cli.fake.always(LOOK, { lie: telling(COUNTS, write) });
+      for (const command of ["wait", "watch"]) {
+        const { code: ended } = await cli.here([command, id, "--interval", "50ms"]);
+        expect([command, ended]).toEqual([command, code]);
+      }
+      const status = await cli.here(["status", id]);
+      const made = prompts.filter((prompt) => prompt !== "bad").length;
+      expect(status.stdout).toContain(`${made}/${prompts.length} images`);
+      expect((await cli.here(["wait", "pets-images", "--json"])).json()).toMatchObject({
+        counts: { total: prompts.length, success: made },
+      });
+    }
+  });
+}
+
+it("[HTTP-34] status tells what it knows when the items cannot be listed either", async () => {
+  const { cli, id } = await detached(["a"]);
+  cli.fake.always(LOOK, { lie: telling(COUNTS, () => undefined) });
+  cli.fake.always(/items/, { status: 404, body: "" });
+  const { code, stdout } = await cli.here(["status", id]);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringContaining("?/? images  ? failed") });
+});
+
+/** The last line of stderr without what says where the service is. */
+const next = (stderr: string) =>
+  stderr
+    .trim()
+    .split("\n")
+    .at(-1)
+    ?.replace(/ --(base-url|api-key-file|data) \S+/g, "");
+
+it("[CLI-1] each outcome of a batch names the command that comes next, with what it is about", async () => {
+  const dir = "my pets";
+  const { cli, id } = await detached(["a", "bad"], dir);
+  const after = async (...args: string[]) => next((await cli.here(args)).stderr);
+  const { wire, statuses } = cli.fake.batches[0] ?? expect.fail();
+  statuses.splice(0, statuses.length, "running");
+  expect(await after("status", dir)).toBe("next: imgbatch wait 'my pets'");
+  expect(await after("wait", dir, "--timeout", "300ms")).toBe(
+    "next: imgbatch wait 'my pets' (or the same command again)",
+  );
+  expect(await after("download", dir)).toBe("next: imgbatch wait 'my pets'");
+  expect(await after("submit", "pets.jsonl", "-o", dir, "--timeout", "300ms")).toBe(
+    "next: imgbatch wait 'my pets' (or the same command again)",
+  );
+  statuses.splice(0, statuses.length, "completed");
+  expect(await after("wait", dir)).toBe("next: imgbatch download 'my pets'");
+  expect(await after("status", id)).toBe(`next: imgbatch download ${id}`);
+  expect(await after("download", dir)).toBe("next: imgbatch retry 'my pets'");
+  expect(await after("download", dir, "--item", "none")).toMatch(/^next: imgbatch items 'my pets' /);
+  expect(await after("submit", "pets.jsonl", "-o", dir, "--dry-run")).toBe(
+    "next: the same command without --dry-run",
+  );
+  expect(await after("status", "nodir")).toMatch(/^next: imgbatch list /);
+  expect((await cli.here(["status", "nodir"])).stderr).toContain(
+    "There is no batch nodir for this key, and no directory of a run is called that here.",
+  );
+  statuses.splice(0, statuses.length, "output_deleted");
+  expect(await after("wait", dir)).toContain("--new");
+  expect(wire.id).toBe(id);
+});
+
+it("[CLI-1] what is on disk is named: the folder, or the ZIP that was kept", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
+  const folder = await cli.here(["submit", "p.jsonl", "-o", "my images"]);
+  expect(next(folder.stderr)).toBe("next: look into 'my images/images' (the same command again repairs)");
+  const zip = await cli.here(["submit", "p.jsonl", "-o", "zipped", "--zip"]);
+  expect(next(zip.stderr)).toMatch(/^next: look into zipped\/imgbatch_\w+\.zip \(/);
+});
+
+it("[CLI-1] with -q nothing but the error is said", async () => {
+  const cli = await createCli({ failing: /bad/ });
+  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}\n{"prompt":"bad"}');
+  const some = await cli.here(["submit", "p.jsonl", "-q"]);
+  expect([some.code, some.stderr]).toEqual([4, "error: 1 of 2 images failed\n"]);
+  const gone = await cli.here(["status", "imgbatch_none", "-q"]);
+  expect(gone.stderr).toBe(
+    "error: There is no batch imgbatch_none for this key.\ncode: BATCH_IMAGE_NOT_FOUND, request id: req_fake\n",
+  );
+  const wrong = await cli.here(["status", "-q", "--nonsense"]);
+  expect([wrong.code, wrong.stderr]).toEqual([2, "error: unknown option '--nonsense'\n"]);
+});

@@ -1,0 +1,157 @@
+import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { askProof, findRunning, isProof, readServer } from "../../../src/cli/service/running-service.ts";
+import { listModels } from "../../../src/client/models.ts";
+import { createHttp } from "../../../src/http/http.ts";
+import { InstantClock } from "../../support/instant-clock.ts";
+import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { startTestService } from "../../support/service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const NOTE = /using the embedded service \(procedural drawings, not a model\)/g;
+
+/** A directory with a prompt file, and the environment in which its data directory is below it. */
+async function workplace(prompts: object[] = [{ prompt: "a red kite" }, { prompt: "a blue door" }]) {
+  const cwd = await tempDir();
+  writeFileSync(join(cwd, "p.jsonl"), prompts.map((line) => JSON.stringify(line)).join("\n"));
+  const data = join(cwd, "data");
+  return { cwd, data, env: cleanEnvironment({ IMGBATCH_DATA: data }) };
+}
+
+/** Another program on the port, which notes what it is sent. */
+async function startStranger(port: number, wordsFor: (path: string) => string | Promise<string>) {
+  const keys: string[] = [];
+  const paths: string[] = [];
+  const stranger = createServer(async (request, response) => {
+    paths.push(request.url ?? "");
+    const { authorization } = request.headers;
+    if (authorization !== undefined) keys.push(authorization);
+    response.setHeader("content-type", "application/json").end(await wordsFor(request.url ?? ""));
+  });
+  await new Promise<void>((done) => stranger.listen(port, "127.0.0.1", done));
+  onTestFinished(async () => {
+    stranger.closeAllConnections();
+    await new Promise((done) => stranger.close(done));
+  });
+  return { keys, paths, url: `http://127.0.0.1:${(stranger.address() as AddressInfo).port}` };
+}
+
+describe("the embedded service", () => {
+  it("[EMBED-1] is started inside the command when there is none, says so once, and is gone afterwards", async () => {
+    const { cwd, env, data } = await workplace();
+    const { code, stdout, stderr } = await imgbatch(["submit", "p.jsonl"], { cwd, env });
+    expect([code, stdout]).toEqual([0, "p-images\n"]);
+    expect(stderr.match(NOTE)).toHaveLength(1);
+    expect(readdirSync(join(cwd, "p-images", "images"))).toEqual(["item_000001.png", "item_000002.png"]);
+    expect(existsSync(join(data, "server.json"))).toBe(false);
+    expect(statSync(data).mode & 0o777).toBe(0o700);
+  });
+
+  it("[EMBED-2] is the running one when there is one on the data directory", async () => {
+    const { cwd, env, data } = await workplace();
+    const serve = startNode([BIN, "serve", "--port", "0", "--data", data], { cwd, env });
+    const { url } = JSON.parse(await serve.line());
+    const { code } = await imgbatch(["submit", "p.jsonl"], { cwd, env });
+    expect(code).toBe(0);
+    const runState = JSON.parse(readFileSync(join(cwd, "p-images", "imgbatch.json"), "utf8"));
+    const status = await imgbatch(["status", runState.batches[0].id, "--base-url", url], { cwd, env });
+    expect([status.code, status.stdout]).toEqual([0, expect.stringContaining("completed")]);
+    serve.child.kill("SIGTERM");
+    expect((await serve.exited).stderr).toContain('"method":"POST","path":"/v1/images/batches","status":200');
+  });
+
+  it("[EMBED-3] is shared by commands that start at the same moment", async () => {
+    const { cwd, env } = await workplace();
+    writeFileSync(join(cwd, "q.jsonl"), JSON.stringify({ prompt: "another file" }));
+    const exits = await Promise.all(
+      ["p.jsonl", "q.jsonl"].map((file) => imgbatch(["submit", file], { cwd, env })),
+    );
+    // Whoever owns the service may end first; then the other one is told to run the same command again.
+    for (const [i, exit] of exits.entries()) {
+      if (exit.code === 0) continue;
+      expect(exit.code).toBe(7);
+      expect((await imgbatch(["submit", ["p.jsonl", "q.jsonl"][i] ?? ""], { cwd, env })).code).toBe(0);
+    }
+    expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(2);
+    expect(readdirSync(join(cwd, "q-images", "images"))).toHaveLength(1);
+    expect((await imgbatch(["admin", "check"], { cwd, env })).code).toBe(0);
+  });
+
+  it("[EMBED-4] never gives its key to a program that got the address of a killed service and repeats what it said", async () => {
+    const { cwd, env, data } = await workplace();
+    const serve = startNode([BIN, "serve", "--port", "0", "--data", data], { cwd, env });
+    const { url } = JSON.parse(await serve.line());
+    const health = await fetch(`${url}/healthz?challenge=${"a".repeat(43)}`);
+    const words = await health.text();
+    const whole = { ...JSON.parse(words), ...JSON.parse(await (await fetch(`${url}/healthz`)).text()) };
+    serve.child.kill("SIGKILL");
+    await serve.exited;
+    const said = readFileSync(join(data, "server.json"), "utf8");
+    const stranger = await startStranger(Number(new URL(url).port), () => JSON.stringify(whole));
+    const looks = [["list"], ["ready"], ["doctor"], ["models", "--base-url", url]];
+    for (const args of looks) {
+      // A command that starts its own service removes what the killed one left.
+      writeFileSync(join(data, "server.json"), said, { mode: 0o600 });
+      await imgbatch(args, { cwd, env });
+    }
+    writeFileSync(join(data, "server.json"), said, { mode: 0o600 });
+    expect((await imgbatch(["submit", "p.jsonl"], { cwd, env })).code).toBe(0);
+    expect(stranger.paths.length).toBeGreaterThanOrEqual(looks.length);
+    expect(stranger.keys).toEqual([]);
+  });
+
+  it("[EMBED-4] takes no proof from another port, and none by a file that others could read", async () => {
+    const service = await startTestService({ workers: false });
+    const server = await readServer(service.data);
+    if (server === null) throw new Error("server.json is not there");
+    expect(isProof(await askProof(service.url), server)).toBe(true);
+    const relay = await startStranger(0, async (path) => (await fetch(service.url + path)).text());
+    const relayed = await askProof(relay.url);
+    expect(relayed).not.toBeNull();
+    expect(isProof(relayed, server)).toBe(false);
+    chmodSync(join(service.data, "server.json"), 0o640);
+    expect(await findRunning(service.data)).toBeNull();
+  });
+
+  it("[EMBED-4] is asked for its proof before each request: one that ended is followed by nobody", async () => {
+    const service = await startTestService({ workers: false });
+    const running = await findRunning(service.data);
+    if (running === null) throw new Error("no service was found");
+    const { url: baseUrl, apiKey, confirm } = running;
+    const http = createHttp({ baseUrl, apiKey, confirm, clock: new InstantClock(), random: () => 0 });
+    expect(await listModels(http)).not.toEqual([]);
+    await service.close(0);
+    const stranger = await startStranger(Number(new URL(baseUrl).port), () => '{"data":[],"proof":"x"}');
+    await expect(listModels(http)).rejects.toMatchObject({
+      code: "NETWORK",
+      message: expect.stringContaining("is no longer the service"),
+    });
+    expect([stranger.paths.length > 0, stranger.keys]).toEqual([true, []]);
+  });
+
+  it("[EMBED-5] a command that was killed is finished by the same command, and nothing is paid twice", async () => {
+    const prompts = Array.from({ length: 12 }, (_, i) => ({ prompt: `kite number ${i + 1}` }));
+    const { cwd, env, data } = await workplace(prompts);
+    const first = startNode([BIN, "submit", "p.jsonl", "--progress", "plain"], { cwd, env });
+    await expect
+      .poll(
+        () =>
+          existsSync(join(data, "blobs", "outputs")) && readdirSync(join(data, "blobs", "outputs")).length,
+        {
+          timeout: 15_000,
+        },
+      )
+      .toBe(1);
+    first.child.kill("SIGKILL");
+    await first.exited;
+    const again = await imgbatch(["submit", "p.jsonl", "--json"], { cwd, env });
+    expect(again.code).toBe(0);
+    expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, replayed: true });
+    expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(12);
+    const check = await imgbatch(["admin", "check", "--json"], { cwd, env });
+    expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 12, problems: [] });
+  });
+});

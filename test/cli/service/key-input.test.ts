@@ -1,0 +1,101 @@
+import { stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { expect, it } from "vitest";
+import { connect } from "../../../src/cli/service/connect.ts";
+import { createCli } from "../../support/cli.ts";
+import { FAKE_KEY } from "../../support/fake-service.ts";
+import { allowKeyFile } from "../../support/secrets.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const NO_KEY = { env: { IMGBATCH_API_KEY: "" } };
+
+it("[CLI-38] a key that is piped in is used; an empty pipe or file is no key", async () => {
+  const cli = await createCli();
+  expect((await cli.run(["models", "--api-key-stdin"], { ...NO_KEY, stdin: `${FAKE_KEY}\n` })).code).toBe(0);
+  await writeFile(join(cli.cwd, "none.key"), "\n");
+  const asked = cli.fake.requests.length;
+  for (const [args, source] of [
+    [["models", "--api-key-stdin"], "standard input (--api-key-stdin) is empty"],
+    [["models", "--api-key-file", "none.key"], "none.key (--api-key-file) is empty"],
+  ] as const) {
+    const { code, stderr } = await cli.run(args, NO_KEY);
+    expect({ code, stderr }).toEqual({ code: 3, stderr: expect.stringContaining(source) });
+  }
+  expect(cli.fake.requests).toHaveLength(asked);
+});
+
+it("[CLI-38] while the key does not come, Ctrl-C and the time limit are obeyed", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
+  const open = { ...NO_KEY, stdin: null };
+  const waiting = cli.start(["models", "--api-key-stdin", "--json"], open);
+  setTimeout(() => waiting.child.kill("SIGINT"), 1500);
+  const late = ["submit", "p.jsonl", "--api-key-stdin", "--timeout", "500ms"];
+  const [interrupted, timedOut] = await Promise.all([waiting.ended, cli.run(late, open)]);
+  expect([interrupted.code, interrupted.json().error?.code]).toEqual([130, "INTERRUPTED"]);
+  expect(timedOut.code).toBe(124);
+  expect(timedOut.stderr).toContain("standard input has not ended. Nothing was sent.");
+  expect(cli.fake.requests).toHaveLength(0);
+});
+
+it("[CLI-38] the time limit ends the reading of prompts too", async () => {
+  const cli = await createCli();
+  for (const command of ["submit", "generate"]) {
+    const { code, stderr } = await cli.run([command, "-", "--timeout", "300ms"], { stdin: null });
+    expect({ code, stderr }).toEqual({ code: 124, stderr: expect.stringContaining("Nothing was sent.") });
+  }
+});
+
+it("[CLI-38] a key is not read from a terminal, where all could see it", async () => {
+  const { signal } = new AbortController();
+  const stdin = Object.assign(new PassThrough(), { isTTY: true });
+  const output = { warn: () => {} } as never;
+  const global = {
+    baseUrl: "http://127.0.0.1:1",
+    apiKeyStdin: true,
+    data: await tempDir(),
+  } as never;
+  await expect(connect(global, { workers: false }, { output, signal, stdin })).rejects.toMatchObject({
+    code: "USAGE",
+    message: expect.stringContaining("standard input is a terminal"),
+  });
+});
+
+it("[CONF-6] no key goes to an address that only the file of the working directory names, until it is agreed to", async () => {
+  const cli = await createCli();
+  const name = (url: string) =>
+    writeFile(join(cli.cwd, "imgbatch.config.json"), JSON.stringify({ baseUrl: url }));
+  await name(cli.fake.url);
+  await writeFile(join(cli.cwd, "key"), FAKE_KEY);
+  allowKeyFile(join(cli.cwd, "key"));
+  const env = { IMGBATCH_BASE_URL: "" };
+  const refusals = [["models"], ["ready"], ["doctor"], ["models", "--api-key-file", "key"]];
+  for (const args of refusals) {
+    const { code, stdout, stderr } = await cli.run(args, { env });
+    expect({ args, code }).toEqual({ args, code: 3 });
+    expect(stdout + stderr).toContain(`imgbatch doctor --base-url ${cli.fake.url}`);
+  }
+  expect(cli.fake.requests).toEqual([]);
+  expect((await cli.run(["models", "--config", "imgbatch.config.json"], { env })).code).toBe(0);
+  expect((await cli.run(["models", "--base-url", cli.fake.url], { env })).code).toBe(0);
+  expect((await cli.run(["models"])).code).toBe(0);
+  // To name it for one run agrees to nothing more.
+  expect((await cli.run(["models"], { env })).code).toBe(3);
+
+  const agreed = await cli.run(["doctor", "--base-url", `${cli.fake.url}/`, "--json"], { env });
+  expect(agreed.code).toBe(0);
+  const findings = agreed.json().findings as { check: string; message: string }[];
+  const path =
+    findings
+      .find(({ check }) => check === "address")
+      ?.message.split(" in ")
+      .at(-1) ?? "";
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+  expect((await cli.run(["models"], { env })).code).toBe(0);
+  await name(`${cli.fake.url}/elsewhere`);
+  expect((await cli.run(["models"], { env })).code).toBe(3);
+  await name(cli.fake.url);
+  await writeFile(path, "{");
+  expect((await cli.run(["models"], { env })).code).toBe(3);
+}, 60_000);

@@ -1,0 +1,73 @@
+import { expect, it, onTestFinished } from "vitest";
+import type { CommandContext } from "../../../src/cli/command-line/command-context.ts";
+import { explainStop } from "../../../src/cli/interruption/stop-reason.ts";
+import type { ServiceConnection } from "../../../src/cli/service/connection.ts";
+import { withService } from "../../../src/cli/service/with-service.ts";
+import { getBatch } from "../../../src/client/batches/get.ts";
+import { listModels } from "../../../src/client/models.ts";
+import { ImgbatchError } from "../../../src/contract/errors.ts";
+import { FAKE_KEY, startFakeService } from "../../support/fake-service.ts";
+
+type Kind = ServiceConnection["kind"];
+
+/** A context whose connections go to these addresses, one after the other. */
+function contextOf(connections: { baseUrl: string; kind: Kind }[]) {
+  const closed: string[] = [];
+  const notes: string[] = [];
+  const note = (line: string) => void notes.push(line);
+  const output = { note, warn: note, annotate() {}, detail() {}, progress() {}, settle() {}, event() {} };
+  const connect = async (): Promise<ServiceConnection> => {
+    const next = connections.shift();
+    if (next === undefined) throw new Error("no more connections");
+    const close = async () => void closed.push(next.kind);
+    return { ...next, apiKey: FAKE_KEY, isLocal: true, close };
+  };
+  return { context: { output, connect } as unknown as CommandContext, closed, notes };
+}
+
+async function liveUrl(): Promise<string> {
+  const fake = await startFakeService();
+  onTestFinished(() => fake.close());
+  return fake.url;
+}
+
+async function deadUrl(): Promise<string> {
+  const fake = await startFakeService();
+  await fake.close();
+  return fake.url;
+}
+
+it("[CLI-25] when the service of another command ends, the work is done again with the next one", async () => {
+  const connections = [
+    { baseUrl: await deadUrl(), kind: "shared" as const },
+    { baseUrl: await liveUrl(), kind: "own" as const },
+  ];
+  const { context, closed, notes } = contextOf(connections);
+  const models = await withService(context, { workers: true }, async ({ http, isBorrowed }) =>
+    isBorrowed ? http.json({ method: "GET", path: "/", maxRetries: 0 }) : listModels(http),
+  );
+  expect(models).toHaveLength(2);
+  expect(closed).toEqual(["shared", "own"]);
+  expect(notes).toHaveLength(1);
+});
+
+it("[CLI-25] a service that was named by the caller is not replaced, and refusals are final", async () => {
+  const dead = contextOf([{ baseUrl: await deadUrl(), kind: "remote" }]);
+  const look = withService(dead.context, { workers: false }, ({ http }) =>
+    getBatch(http, "x", { maxRetries: 0 }),
+  );
+  await expect(look).rejects.toMatchObject({ code: "NETWORK" });
+  const shared = contextOf([{ baseUrl: await liveUrl(), kind: "shared" }]);
+  const missing = withService(shared.context, { workers: false }, ({ http }) => getBatch(http, "x"));
+  await expect(missing).rejects.toMatchObject({ code: "BATCH_IMAGE_NOT_FOUND" });
+  expect([...dead.closed, ...shared.closed]).toEqual(["remote", "shared"]);
+});
+
+it("[CLI-10] a stop says whether the batch goes on without this command", () => {
+  const stop = (kind: Kind) => (explainStop(new ImgbatchError("INTERRUPTED"), kind, ["b1"]) as Error).message;
+  expect(stop("remote")).toBe("Interrupted; b1 goes on.");
+  expect(stop("shared")).toBe("Interrupted; b1 goes on while its service runs.");
+  expect(stop("own")).toBe("Interrupted; b1 runs on when you call this again.");
+  const other = new ImgbatchError("NETWORK");
+  expect(explainStop(other, "own", ["b1"])).toBe(other);
+});

@@ -1,0 +1,98 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import express from "express";
+import { describe, expect, it } from "vitest";
+import { dataDirectoryOf, isProceduralOnly, loadConfig, parseConfig } from "../../src/config/load.ts";
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+describe("the configuration", () => {
+  it("[CONF-1] fills in every default when there is no file", async () => {
+    const config = loadConfig({ cwd: await tempDir() });
+    expect(config.limits).toEqual(DEFAULT_LIMITS);
+    expect(config.models.map((m) => [m.id, m.prices["1K"]])).toEqual([
+      ["vendorx-3.1-flash-image", 0.067],
+      ["vendorx-3.1-flash-image-preview", 0.067],
+      ["vendorx-3-pro-image", 0.134],
+      ["vendorx-3-pro-image-preview", 0.134],
+      ["vendorx-3.1-flash-lite-image", 0.0336],
+    ]);
+    expect(config.providers).toMatchObject([{ name: "procedural", type: "procedural", concurrency: 2 }]);
+    expect(config).toMatchObject({ baseUrl: null, server: { host: "127.0.0.1", port: 8787 } });
+    expect(Object.isFrozen(config)).toBe(true);
+  });
+
+  it("[CONF-2] takes comments and trailing commas, and keeps the defaults of what a file leaves out", async () => {
+    const cwd = await tempDir();
+    const text = '{\n  // ours\n  "limits": { "zipItems": 7, },\n}';
+    writeFileSync(join(cwd, "imgbatch.config.json"), text);
+    const { limits } = loadConfig({ cwd });
+    expect([limits.zipItems, limits.itemsPerBatch]).toEqual([7, 200]);
+  });
+
+  it.each([
+    [{ limit: {} }, 'Unrecognized key: "limit"'],
+    [{ limits: { zipItem: 1 } }, 'limits: Unrecognized key: "zipItem"'],
+    [{ server: { port: "80" } }, "server.port: "],
+    [{ server: { publicUrl: "images.example.org" } }, "server.publicUrl: must be like https://host"],
+    [{ server: { publicUrl: "ftp://images.example.org" } }, "server.publicUrl: must be like https://host"],
+    [{ server: { trustProxy: "loopback" } }, "server.trustProxy: must be true, false, the number of proxies"],
+    [{ server: { trustProxy: 0 } }, "server.trustProxy: "],
+    [{ server: { trustProxy: 1.5 } }, "server.trustProxy: "],
+    [{ server: { trustProxy: null } }, "server.trustProxy: must be true, false"],
+    [{ server: { trustProxy: [1] } }, "server.trustProxy: "],
+    [{ server: { trustProxy: ["loopback", "10.0.0.0/33"] } }, "server.trustProxy.1: must be an address"],
+    [{ server: { trustProxy: ["10.0.0.0/0"] } }, "server.trustProxy.0: must be an address"],
+    [{ server: { trustProxy: ["::1/129"] } }, "server.trustProxy.0: must be an address"],
+    [{ server: { trustProxy: ["proxy.lan"] } }, "server.trustProxy.0: must be an address"],
+    [{ models: [{ id: "a" }, { id: "a" }] }, "models: has two models with one id"],
+    [{ providers: [{ name: "p", type: "magic" }] }, "providers.0.type: "],
+  ])("[CONF-3] %j is an error that names the file and the key", (value, problem) => {
+    expect(() => parseConfig(value, "some/file.json")).toThrow(problem);
+    expect(() => parseConfig(value, "some/file.json")).toThrow("some/file.json: ");
+  });
+
+  it.each([
+    [true],
+    [false],
+    [2],
+    [[]],
+    [
+      [
+        "127.0.0.1",
+        "10.0.0.0/8",
+        "::1",
+        "fc00::/7",
+        "::ffff:10.0.0.1",
+        "loopback",
+        "linklocal",
+        "uniquelocal",
+      ],
+    ],
+  ])("[CONF-2] server.trustProxy takes what Express takes: %j", (trustProxy) => {
+    const { server } = parseConfig({ server: { trustProxy } }, "test");
+    expect(() => express().set("trust proxy", server.trustProxy)).not.toThrow();
+    expect(server).toEqual({ host: "127.0.0.1", port: 8787, publicUrl: null, trustProxy });
+  });
+
+  it("[CONF-3] broken text is an error that names the line, and a named file must be there", async () => {
+    const cwd = await tempDir();
+    writeFileSync(join(cwd, "c.json"), '{\n"a": \n}');
+    expect(() => loadConfig({ file: "c.json", cwd })).toThrow(/c\.json:3: /);
+    expect(() => loadConfig({ file: "other.json", cwd })).toThrow("cannot be read");
+  });
+
+  it("[CONF-4] the data directory is the flag, else the environment, else the user's own", () => {
+    const environment = { baseUrl: undefined, apiKey: undefined, dataDirectory: "from-env" };
+    expect(dataDirectoryOf("flag", environment, "/w")).toBe("/w/flag");
+    expect(dataDirectoryOf(undefined, environment, "/w")).toBe("/w/from-env");
+    expect(dataDirectoryOf(undefined, { ...environment, dataDirectory: undefined }, "/w")).toContain(
+      "imgbatch",
+    );
+  });
+});
+
+it("[CONF-5] there is play money only where nothing but drawings is made", () => {
+  const of = (providers?: object[]) => isProceduralOnly(parseConfig(providers ? { providers } : {}, "test"));
+  expect([of(), of([]), of([{ name: "p", type: "procedural", models: ["*"] }])]).toEqual([true, false, true]);
+});

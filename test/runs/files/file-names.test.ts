@@ -1,0 +1,112 @@
+import { readdir, rename, writeFile } from "node:fs/promises";
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { resultSchema } from "../../../src/runs/directory/result-schema.ts";
+import type { ResultLine } from "../../../src/runs/directory/results-file.ts";
+import { createDiskNames } from "../../../src/runs/files/file-names.ts";
+import { type FakeOptions, png, type ZippedFile } from "../../support/fake-service.ts";
+import { createBench } from "../../support/run-harness.ts";
+
+const TWO = [
+  { custom_id: "cat", prompt: "a" },
+  { custom_id: "dog:1", prompt: "b" },
+];
+/** The beginning of a JPEG, with a frame of 3 by 4. */
+const JPEG = Buffer.from("ffd8ffc0001108000400030301110002110103110100ffd9", "hex");
+
+/** A ZIP in which nothing is called as its item, and a manifest that tells whose it is. */
+function renamed(files: ZippedFile[]): ZippedFile[] {
+  return files.map((file, index) => {
+    if (file.name !== "manifest.json") return { ...file, name: `out/${index}.bin` };
+    const manifest = JSON.parse(file.data.toString());
+    for (const [at, entry] of manifest.files.entries()) entry.filename = `out/${at}.bin`;
+    return { ...file, data: Buffer.from(JSON.stringify(manifest)) };
+  });
+}
+
+it("[SAVE-8] images are named by their ids and real types, whatever a ZIP calls them, in every batch of a run", async () => {
+  const bench = await createBench({ tamper: renamed });
+  const limits = { itemsPerBatch: 1 };
+  await bench.submit(TWO, { limits, onlyStart: true });
+  for (const item of bench.fake.batches[1]?.items ?? []) item.images = [JPEG, png("second")];
+  const outcome = await bench.submit(TWO, { limits });
+  expect(outcome.lines.map((line) => line.files.map((file) => file.path))).toEqual([
+    ["images/cat.png"],
+    ["images/dog_1.jpg", "images/dog_1_2.png"],
+  ]);
+  expect(bench.fake.count(/content/)).toBe(0);
+});
+
+it("[SAVE-8] a directory whose files an earlier version named otherwise is whole, and repaired in place", async () => {
+  const bench = await createBench();
+  await bench.submit(TWO);
+  await rename(bench.path("images/cat.png"), bench.path("images/00001.PNG"));
+  const lines = (await bench.read("results.jsonl")).replace("images/cat.png", "images/00001.PNG");
+  await writeFile(bench.path("results.jsonl"), lines);
+  expect(await bench.submit(TWO)).toMatchObject({ fetchedCount: 0 });
+  await writeFile(bench.path("images/00001.PNG"), "damaged");
+  expect(await bench.submit(TWO)).toMatchObject({ fetchedCount: 1 });
+  expect((await readdir(bench.path("images"))).sort()).toEqual(["00001.PNG", "dog_1.png"]);
+});
+
+it("[SAVE-8] one image has one path, and no two have the same, whatever their ids", () => {
+  const image = fc.tuple(fc.string({ unit: "grapheme", minLength: 1 }), fc.nat(3));
+  fc.assert(
+    fc.property(fc.uniqueArray(image, { selector: String, maxLength: 20 }), (images) => {
+      const names = createDiskNames();
+      const take = () => images.map(([id, index]) => names.takeImage(id, index, "image/png"));
+      const paths = take();
+      for (const path of paths) expect(path).toMatch(/^images\/(?!\.)[^/]+\.png$/s);
+      expect(new Set(paths.map((path) => path.normalize("NFC").toLowerCase())).size).toBe(paths.length);
+      expect(take()).toEqual(paths);
+    }),
+    {
+      examples: [
+        [
+          [
+            [".", 0],
+            ["..", 0],
+            ["_", 0],
+            ["..", 1],
+          ],
+        ],
+      ],
+    },
+  );
+});
+
+const checks: [string, FakeOptions, ResultLine["verified"]][] = [
+  ["a service that tells hashes", {}, "sha256"],
+  ["a ZIP without hashes", { foreign: true }, "crc32"],
+  ["single images without hashes", { foreign: true, tamper: () => [] }, null],
+];
+it.each(checks)("[SAVE-9] the results say which check was possible: %s", async (_, options, verified) => {
+  const bench = await createBench(options);
+  const { lines } = await bench.submit(TWO);
+  expect(lines.map((line) => line.verified)).toEqual([verified, verified]);
+  for (const line of await bench.results()) expect(resultSchema.parse(line)).toEqual(line);
+});
+
+it("[SAVE-9] a file that is had again is not called better checked than before; an earlier version's word is read", async () => {
+  const bench = await createBench({ foreign: true });
+  await bench.submit(TWO);
+  await writeFile(bench.path("images/cat.png"), "damaged");
+  expect((await bench.submit(TWO)).lines[0]?.verified).toBe("crc32");
+  const lines = (await bench.read("results.jsonl")).replaceAll('"crc32"', '"size"');
+  await writeFile(bench.path("results.jsonl"), lines);
+  const { fetchedCount, lines: again } = await bench.submit(TWO);
+  expect([fetchedCount, again[0]?.verified]).toEqual([0, null]);
+});
+
+it("[RUN-13] as many images as there are may have one name: each finds its own without trying all before", () => {
+  const names = createDiskNames();
+  const count = 50_000;
+  const paths = new Set(
+    Array.from({ length: count }, (_, i) =>
+      names.takeImage(`a${":*?|"[i % 4]}`.padEnd(i % 7), i, "image/png"),
+    ),
+  );
+  expect(paths.size).toBe(count);
+  const same = new Set(Array.from({ length: count }, () => names.take("same.png")));
+  expect(same.size).toBe(count);
+});

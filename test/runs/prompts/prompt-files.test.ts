@@ -1,0 +1,386 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import fc from "fast-check";
+import sharp from "sharp";
+import { expect, it } from "vitest";
+import { ImgbatchError } from "../../../src/contract/errors.ts";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { readPromptFiles } from "../../../src/runs/prompts/prompt-files.ts";
+import type { PromptItem } from "../../../src/runs/prompts/prompt-item.ts";
+import { repeatedKeys } from "../../../src/runs/prompts/repeated-keys.ts";
+import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
+import { png } from "../../support/fake-service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+type Files = Record<string, string | Uint8Array>;
+
+async function read(files: Files, names = Object.keys(files)): Promise<PromptItem[]> {
+  const cwd = await tempDir();
+  for (const [name, data] of Object.entries(files)) await writeFile(join(cwd, name), data);
+  const stdin = async function* () {
+    yield Buffer.from(files["-"] ?? "");
+  };
+  const sources = names.map((name) => ({ name, cwd, stdin }));
+  return readPromptFiles(sources, { limits: DEFAULT_LIMITS, defaultCount: 1 });
+}
+
+async function problems(files: Files, names?: string[]): Promise<readonly string[]> {
+  const error = await read(files, names).then(
+    () => null,
+    (thrown) => thrown,
+  );
+  expect(error).toBeInstanceOf(ImgbatchError);
+  expect(error.code).toBe("INVALID_INPUT");
+  return error.details;
+}
+
+it("[FILE-1] JSON lines give prompts with their ids and counts; blank lines, comments and a byte order mark are skipped", async () => {
+  const text =
+    '\ufeff{"prompt": " a cat "}\r\n\r\n// a comment\n{"prompt":"b","custom_id":"x","output_count":3}';
+  expect(await read({ "p.jsonl": text })).toEqual([
+    { prompt: "a cat", customId: null, outputCount: 1, references: [], place: { file: "p.jsonl", line: 1 } },
+    { prompt: "b", customId: "x", outputCount: 3, references: [], place: { file: "p.jsonl", line: 4 } },
+  ]);
+});
+
+it("[FILE-1] standard input is read as JSON lines and named <stdin>", async () => {
+  expect((await read({ "-": '{"prompt":"a"}' }, ["-"]))[0]?.place).toEqual({ file: "<stdin>", line: 1 });
+  expect(await problems({ "-": "{" }, ["-"])).toEqual([
+    expect.stringMatching(/^<stdin>:1: is not valid JSON/),
+  ]);
+});
+
+it("[FILE-2] every problem of every file is reported with file, line, field and what would be right", async () => {
+  const a = [
+    '{"prompt":"ok"}',
+    '{"promt":"typo"}',
+    "nonsense",
+    '{"prompt":"x","output_count":9}',
+    '["list"]',
+  ].join("\n");
+  const b = '{"prompt":5,"custom_id":"a/b"}\n{"prompt":"   "}';
+  expect(await problems({ "a.jsonl": a, "b.jsonl": b })).toEqual([
+    "a.jsonl:2: promt: is not a known field; did you mean prompt?",
+    "a.jsonl:2: prompt: is missing; say what the image shows",
+    expect.stringMatching(
+      /^a\.jsonl:3: is not valid JSON \(.*\); write one object a line, like \{"prompt": "a red bicycle"\}$/,
+    ),
+    "a.jsonl:4: output_count: must be a whole number from 1 to 4, not 9",
+    expect.stringMatching(/^a\.jsonl:5: is a list, not an object/),
+    "b.jsonl:1: prompt: must be a string, not a number",
+    expect.stringMatching(/^b\.jsonl:1: custom_id: must not hold/),
+    "b.jsonl:2: prompt: is empty; say what the image shows",
+  ]);
+});
+
+it("[FILE-2] an unknown field far from any known one lists the known ones", async () => {
+  expect(await problems({ "p.jsonl": '{"prompt":"a","negative":"b"}' })).toEqual([
+    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images",
+  ]);
+});
+
+it("[FILE-3] invalid UTF-8 is an error that names the line, and the other lines are still checked", async () => {
+  const bytes = Buffer.concat([
+    Buffer.from('{"prompt":"a"}\n{"prompt":"'),
+    Buffer.from([0xff, 0xfe]),
+    Buffer.from('"}\n{}'),
+  ]);
+  expect(await problems({ "p.jsonl": bytes })).toEqual([
+    "p.jsonl:2: is not valid UTF-8; save the file as UTF-8",
+    "p.jsonl:3: prompt: is missing; say what the image shows",
+  ]);
+  expect(await problems({ "p.jsonl": Buffer.from('\ufeff{"prompt":"a"}', "utf16le") })).toEqual([
+    "p.jsonl:1: the file is UTF-16; save it as UTF-8",
+  ]);
+});
+
+it("[FILE-4] prompts are limited in characters, not in bytes, and hold no half characters", async () => {
+  expect(await read({ "p.jsonl": JSON.stringify({ prompt: "🐈".repeat(8000) }) })).toHaveLength(1);
+  expect(await problems({ "p.jsonl": JSON.stringify({ prompt: "x".repeat(8001) }) })).toEqual([
+    "p.jsonl:1: prompt: has 8001 characters; at most 8000 are allowed",
+  ]);
+  expect(await problems({ "p.jsonl": '{"prompt":"\\ud83d"}' })).toEqual([
+    expect.stringContaining("half a character pair"),
+  ]);
+});
+
+it("[FILE-5] an id used twice in a run is named with the line that has it, also when a counter makes it", async () => {
+  const a = '{"prompt":"1","custom_id":"cat","output_count":2}';
+  const b = '{"prompt":"2","custom_id":"cat_01"}\n{"prompt":"3","custom_id":"cat","output_count":2}';
+  expect(await problems({ "a.jsonl": a, "b.jsonl": b })).toEqual([
+    'b.jsonl:1: custom_id: "cat_01" is already used by a.jsonl:1; every image needs an id of its own',
+    'b.jsonl:2: custom_id: "cat_01" is already used by a.jsonl:1; every image needs an id of its own',
+  ]);
+});
+
+it("[FILE-6] reference images are paths beside the prompt file, objects, or inline, with their type taken from the bytes", async () => {
+  const inline = { mime_type: "image/png", data: png("in").toString("base64"), id: "i" };
+  const line = {
+    prompt: "edit",
+    reference_images: ["photo.jpg", { path: "photo.jpg", type: "style" }, inline],
+  };
+  const [item] = await read({ "p.jsonl": JSON.stringify(line), "photo.jpg": png("photo", 8, 5) }, [
+    "p.jsonl",
+  ]);
+  expect(item?.references).toMatchObject([
+    { mimeType: "image/png", pixels: 40, source: { path: expect.stringMatching(/photo\.jpg$/) } },
+    { mimeType: "image/png", type: "style" },
+    { mimeType: "image/png", id: "i", source: { kept: { bytes: png("in").length } } },
+  ]);
+});
+
+it("[FILE-7] every way in which a reference image can be wrong is said", async () => {
+  const data = png("x").toString("base64");
+  const bad = [
+    "missing.png",
+    "text.png",
+    ".",
+    "large.png",
+    7,
+    {},
+    { path: "a.png", data, mime_type: "image/png" },
+    { data: `data:image/png;base64,${data}`, mime_type: "image/png" },
+    { data, mime_type: "image/webp" },
+    { data },
+    { data, mime_type: "image/png", urll: "x" },
+    { data: Buffer.from("text").toString("base64"), mime_type: "image/png" },
+    { path: "text.png", id: "x".repeat(81) },
+    "wide.png",
+    { data: manyScans(8, 8, 101).toString("base64"), mime_type: "image/jpeg" },
+  ];
+  const files = {
+    "p.jsonl": JSON.stringify({ prompt: "edit", reference_images: bad }),
+    "text.png": "no image",
+    "large.png": new Uint8Array(10 * 1024 * 1024 + 1),
+    "wide.png": blackPng(16_385, 1),
+  };
+  const found = await problems(files, ["p.jsonl"]);
+  expect(found.map((line) => line.replace(/^p\.jsonl:1: reference_images/, ""))).toEqual([
+    expect.stringMatching(/^\[4\]: must be a path or an object/),
+    expect.stringMatching(/^\[5\]: needs either path/),
+    expect.stringMatching(/^\[6\]: needs either path/),
+    expect.stringMatching(/^\[9\]\.mime_type: is missing/),
+    expect.stringMatching(/^\[10\]\.urll: is not a known field/),
+    expect.stringMatching(/^\[12\]\.id: must be a string of at most 80/),
+    "[0]: missing.png does not exist (paths are relative to the prompt file)",
+    expect.stringMatching(/^\[1\]: text\.png must be a PNG/),
+    "[2]: . is not a file",
+    expect.stringMatching(/^\[3\]: large\.png has 10485761 bytes; at most 10485760/),
+    expect.stringMatching(/^\[7\]\.data: must be standard Base64/),
+    '[8].mime_type: is "image/webp"; it should be image/png',
+    expect.stringMatching(/^\[11\]\.data: must be a PNG/),
+    expect.stringMatching(/^\[12\]: text\.png/),
+    "[13]: wide.png has 16385x1 pixels; at most 16,384 pixels a side are allowed",
+    "[14].data: has too many scans; at most 100 scans are allowed",
+  ]);
+});
+
+it("[FILE-15] a reference image that was cut or whose header is damaged is named with its path, its field and what is missing", async () => {
+  const whole = {
+    "p.png": png("p", 40, 30),
+    "p.jpg": await sharp(png("p", 40, 30))
+      .jpeg()
+      .toBuffer(),
+    "p.webp": await sharp(png("p", 40, 30))
+      .webp()
+      .toBuffer(),
+  };
+  for (const [name, data] of Object.entries(whole)) {
+    const line = JSON.stringify({ prompt: "edit", reference_images: [name] });
+    const added = Buffer.concat([data, Buffer.from("added by a camera")]);
+    expect(await read({ "p.jsonl": line, [name]: added }, ["p.jsonl"])).toHaveLength(1);
+    for (const size of [20, 100, data.length >> 1, data.length - 1]) {
+      const [found] = await problems({ "p.jsonl": line, [name]: data.subarray(0, size) }, ["p.jsonl"]);
+      expect(found).toContain(`p.jsonl:1: reference_images[0]: ${name} is a damaged image: it`);
+      expect(found).toMatch(/; copy or save it again$/);
+    }
+  }
+  const inline = { mime_type: "image/png", data: whole["p.png"].subarray(0, 100).toString("base64") };
+  expect(await problems({ "p.jsonl": JSON.stringify({ prompt: "e", reference_images: [inline] }) })).toEqual([
+    "p.jsonl:1: reference_images[0].data: is a damaged image: it has no IEND chunk; give all of its bytes",
+  ]);
+  const flat = Buffer.from(whole["p.png"]);
+  flat.writeUInt32BE(0, 16);
+  const line = JSON.stringify({ prompt: "edit", reference_images: ["flat.png"] });
+  expect(await problems({ "p.jsonl": line, "flat.png": flat }, ["p.jsonl"])).toEqual([
+    expect.stringContaining("flat.png is a damaged image: its header says no size"),
+  ]);
+});
+
+it("[FILE-15] the end of a preview in the header of a JPEG is not the end of the image", async () => {
+  const preview = await sharp(png("t", 4, 3))
+    .jpeg()
+    .toBuffer();
+  const jpeg = await sharp(png("p", 40, 30))
+    .jpeg()
+    .toBuffer();
+  const head = Buffer.from([0xff, 0xe1, 0, 0]);
+  head.writeUInt16BE(preview.length + 2, 2);
+  const data = Buffer.concat([jpeg.subarray(0, 2), head, preview, jpeg.subarray(2)]);
+  const line = JSON.stringify({ prompt: "edit", reference_images: ["p.jpg"] });
+  expect(await read({ "p.jsonl": line, "p.jpg": data }, ["p.jsonl"])).toHaveLength(1);
+  expect(await problems({ "p.jsonl": line, "p.jpg": data.subarray(0, -40) }, ["p.jsonl"])).toEqual([
+    expect.stringContaining("p.jpg is a damaged image: it has no end-of-image marker"),
+  ]);
+});
+
+it("[FILE-17] a key that a line has twice is an error of that line, since one of its values would be lost", async () => {
+  const text = [
+    '{"prompt":"a","prompt":"b"}',
+    '{"prompt":"a","custom_id":"x", "pro\\u006dpt" : "b","custom_id":"x","custom_id":"x"}',
+    '{"prompt":"fine: {\\"prompt\\":1,\\\\","custom_id":"prompt"}',
+    '{"prompt":"x","reference_images":["prompt",{"path":"p.png","id":"prompt"},{"path":"p.png","id":"prompt"}]}',
+  ].join("\n");
+  expect(await problems({ "p.jsonl": text, "p.png": png("p"), prompt: png("p") }, ["p.jsonl"])).toEqual([
+    expect.stringMatching(/^p\.jsonl:1: prompt: is there more than once; keep one/),
+    expect.stringMatching(/^p\.jsonl:2: prompt: is there more than once/),
+    expect.stringMatching(/^p\.jsonl:2: custom_id: is there more than once/),
+  ]);
+});
+
+it("[FILE-17] of any object, exactly the keys that stand twice at its top are found", () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.string(), fc.jsonValue())), fc.boolean(), (pairs, isWide) => {
+      const space = isWide ? " \t" : "";
+      const members = pairs.map(
+        ([key, value]) => `${space}${JSON.stringify(key)}${space}:${space}${JSON.stringify(value)}`,
+      );
+      const keys = pairs.map(([key]) => key);
+      const expected = new Set(keys.filter((key, i) => keys.indexOf(key) < i));
+      expect(new Set(repeatedKeys(`{${members.join(",")}}`))).toEqual(expected);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+it("[FILE-8] a text file has a prompt a line", async () => {
+  const items = await read({ "p.txt": "a cat\n\n// a comic\n  a dog  \n" });
+  expect(items.map(({ prompt, place }) => [prompt, place.line])).toEqual([
+    ["a cat", 1],
+    ["// a comic", 3],
+    ["a dog", 4],
+  ]);
+});
+
+it("[FILE-9] a table names its columns in the first row; cells may be quoted and hold separators, quotes and line breaks", async () => {
+  const csv = 'custom_id,prompt,output_count\r\nx,"a ""big"", red\ncat",2\r\n\n\n,plain,\n';
+  const items = await read({ "p.csv": csv });
+  expect(
+    items.map(({ customId, prompt, outputCount, place }) => [customId, prompt, outputCount, place.line]),
+  ).toEqual([
+    ["x", 'a "big", red\ncat', 2, 2],
+    [null, "plain", 1, 6],
+  ]);
+  const tsv = await read(
+    { "p.tsv": "prompt\treference_images\na, b\tx.png; y.png", "x.png": png("x"), "y.png": png("y") },
+    ["p.tsv"],
+  );
+  expect(tsv[0]).toMatchObject({
+    prompt: "a, b",
+    references: [{ mimeType: "image/png" }, { mimeType: "image/png" }],
+  });
+});
+
+it("[FILE-9] what is wrong with a table is said by line", async () => {
+  expect(await problems({ "p.csv": "name,count\nx,1" })).toEqual([
+    "p.csv:1: the first row must name the columns, and one of them must be prompt",
+  ]);
+  expect(await problems({ "p.csv": 'prompt\nok\na,b\n"open' })).toEqual([
+    "p.csv:3: has 2 cells but the first row names 1; quote cells that hold the separator",
+    'p.csv:4: a quoted cell is not closed; end it with "',
+  ]);
+});
+
+it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, line breaks of Windows, prompts that begin with //", async () => {
+  const csv = [
+    "\ufeffprompt,custom_id,",
+    'a sign that says "open",a',
+    '"quoted" ,b',
+    '"""all"" of it",c',
+    '"two\r\nlines, // of it",d\r',
+    '// a comic with "quotes",e',
+    "  // indented",
+    "   ",
+    "short",
+  ].join("\n");
+  expect(
+    (await read({ "p.csv": csv })).map(({ prompt, customId, place }) => [prompt, customId, place.line]),
+  ).toEqual([
+    ['a sign that says "open"', "a", 2],
+    ["quoted", "b", 3],
+    ['"all" of it', "c", 4],
+    ["two\r\nlines, // of it", "d", 5],
+    ['// a comic with "quotes"', "e", 7],
+    ["// indented", null, 8],
+    ["short", null, 10],
+  ]);
+});
+
+it("[FILE-9] columns that are unknown, double or separated in another way are said once, with what was meant", async () => {
+  expect(await problems({ "p.csv": "prompt,promt,promt\na,b,c\nd,e,f" })).toEqual([
+    "p.csv:1: promt: is the name of two columns; remove or rename one",
+    "p.csv:1: promt: is not a known field; did you mean prompt?",
+  ]);
+  expect(await problems({ "p.csv": "prompt,,\na,b,\nc,d," })).toEqual([
+    "p.csv:1: a column has cells but no name; name it or remove it",
+  ]);
+  expect(await problems({ "p.csv": "prompt;custom_id\na;b" })).toEqual([
+    'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by ";": save the file with commas',
+  ]);
+  expect(await problems({ "p.csv": "Promt,x\na,b" })).toEqual([
+    'p.csv:1: the first row must name the columns, and one of them must be prompt; did you mean prompt by "Promt"?',
+  ]);
+});
+
+it("[FILE-9] quotes that go wrong are said with the line where the row begins", async () => {
+  const csv = 'prompt,custom_id\n"he said "hi" twice",a\n  // a,b\nc,"d"\n"fine",e\n"caf';
+  expect(await problems({ "p.csv": Buffer.concat([Buffer.from(csv), Buffer.from([0xe9])]) })).toEqual([
+    expect.stringMatching(/^p\.csv:2: has text after the quote that closes a cell; write "" for a quote/),
+    "p.csv:6: is not valid UTF-8; save the file as UTF-8",
+  ]);
+});
+
+it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
+  expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl:1: there is no such file"]);
+  expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl:1: holds no prompts"]);
+});
+
+it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one error with lines", async () => {
+  const fragments = fc.constantFrom(
+    '{"prompt":"a"}',
+    "\n",
+    '"',
+    ",",
+    "{",
+    "}",
+    "\r\n",
+    "prompt",
+    "\ufeff",
+    "//",
+    "\t",
+    "null",
+    "[1]",
+    "é",
+  );
+  const bytes = fc.oneof(
+    fc.uint8Array({ maxLength: 60 }),
+    fc.array(fragments, { maxLength: 30 }).map((parts) => Buffer.from(parts.join(""))),
+  );
+  const cwd = await tempDir();
+  let run = 0;
+  await fc.assert(
+    fc.asyncProperty(bytes, fc.constantFrom("jsonl", "txt", "csv", "tsv"), async (data, extension) => {
+      const name = `${run++}.${extension}`;
+      await writeFile(join(cwd, name), data);
+      const source = { name, cwd, stdin: async function* () {} };
+      try {
+        const items = await readPromptFiles([source], { limits: DEFAULT_LIMITS, defaultCount: 1 });
+        expect(items.length).toBeGreaterThan(0);
+      } catch (error) {
+        expect(error).toMatchObject({ code: "INVALID_INPUT" });
+        for (const line of (error as ImgbatchError).details ?? []) expect(line).toMatch(/^\d+\.\w+:\d+: /);
+      }
+    }),
+    { numRuns: 300 },
+  );
+});

@@ -1,0 +1,152 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { thumbnail } from "../../../src/imaging/thumbnail.ts";
+import { writeGallery } from "../../../src/runs/reports/gallery.ts";
+import { CHROMIUM, dumpDom } from "../../support/chromium.ts";
+import { HOSTILE, reportOf } from "../../support/report.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const error = { code: "SAFETY_BLOCKED", message: "refused" };
+const ATTACKS = [...HOSTILE, '</p><iframe srcdoc="<script>parent.document.title=1</script>"></iframe>'];
+
+/** What a page would do that a test cannot click: written into a copy of it, where the policy lets it run. */
+const PROBE = `
+  const says = {};
+  const pics = document.querySelectorAll(".pic");
+  const dialog = document.querySelector("dialog");
+  const key = (name) => dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
+  const shown = () => document.querySelectorAll(".sheet > li:not([hidden])").length;
+  says.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  says.all = shown();
+  document.querySelector("[data-kind=fail]").click();
+  says.failed = shown();
+  document.querySelector("[data-kind=all]").click();
+  pics[0].click();
+  says.opened = dialog.open && dialog.querySelector(".stage img").getAttribute("src");
+  key("ArrowRight");
+  says.next = dialog.querySelector(".stage img").getAttribute("src");
+  key("End");
+  says.last = dialog.querySelector(".stage").textContent;
+  key("Home");
+  dialog.close();
+  setTimeout(() => {
+    says.focus = document.activeElement === pics[0];
+    const search = document.querySelector("input");
+    const find = (words) => {
+      search.value = words;
+      search.dispatchEvent(new Event("input"));
+      return new Promise((done) => setTimeout(() => done(shown()), 100));
+    };
+    (async () => {
+      says.byFacts = [await find("64"), await find("PNG"), await find("kB")];
+      says.byError = [await find("safety_BLOCKED"), await find("REFUSED")];
+      says.byId = await find("i0");
+      says.found = await find("RED fox");
+      says.small = document.querySelector(".pic img").naturalWidth;
+      says.broken = [...document.images].filter((each) => each.complete && each.naturalWidth === 0).length;
+      document.title = JSON.stringify(says);
+    })();
+  }, 100);
+`;
+
+/** Says what is in a page of very many images while somebody goes through it. */
+const LONG_PROBE = `
+  const says = {};
+  const shown = () => document.querySelectorAll(".sheet > li").length;
+  const rest = document.querySelector(".rest");
+  says.first = shown();
+  rest.click();
+  says.more = shown();
+  document.querySelector(".pic").click();
+  dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true, cancelable: true }));
+  says.last = document.querySelector(".stage").textContent;
+  document.querySelector("dialog").close();
+  document.querySelector("[data-kind=fail]").click();
+  says.failed = shown();
+  says.rest = rest.hidden;
+  document.querySelector("[data-kind=all]").click();
+  says.again = shown();
+  document.title = JSON.stringify(says);
+`;
+
+async function makePage(): Promise<{ dir: string; page: string; probed: string }> {
+  const dir = await tempDir();
+  await mkdir(join(dir, "images"));
+  const bytes = await sharp({ create: { width: 64, height: 48, channels: 3, background: "#2f5fd0" } })
+    .png()
+    .toBuffer();
+  const images = ["a red fox", ...ATTACKS].map((prompt, i) => ({ id: `i${i}`, prompt }));
+  for (const { id } of images) await writeFile(join(dir, "images", `${id}.png`), bytes);
+  const report = reportOf([...images, { id: "refused", prompt: "x", error }], { name: ATTACKS[0] ?? "" });
+  const decoding = new Decoding();
+  const page = await writeGallery(dir, report, {
+    loadThumbnail: async () => (bytes, edge) => thumbnail(bytes, edge, decoding),
+  });
+  const html = await readFile(page, "utf8");
+  const probed = join(dir, "probed.html");
+  const open = html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, "");
+  await writeFile(probed, open.replace("</body>", `<script>${PROBE}</script></body>`));
+  return { dir, page, probed };
+}
+
+const titleOf = (dom: string) => /<title>([\s\S]*?)<\/title>/.exec(dom)?.[1] ?? "";
+
+describe.skipIf(CHROMIUM === null)("the contact sheet in Chromium", { timeout: 60_000 }, () => {
+  it("[REPORT-2] runs its own script from disk, and nothing that a prompt holds", async () => {
+    const { page } = await makePage();
+    const dom = await dumpDom(page, { width: 1440, height: 900 });
+    expect(titleOf(dom)).toBe("&lt;/script&gt;&lt;script&gt;document.title='owned'&lt;/script&gt;");
+    expect(dom).toContain('<div class="tools">');
+    expect(dom).not.toContain("<iframe");
+  });
+
+  it("[REPORT-17] of very many images a part is in the page at once, and all of them can be reached", async () => {
+    const dir = await tempDir();
+    const images = Array.from({ length: 1500 }, (_, i) => ({ id: `i${i}`, ...(i > 1497 ? { error } : {}) }));
+    const page = await writeGallery(dir, reportOf(images), { loadThumbnail: async () => null });
+    const html = await readFile(page, "utf8");
+    const open = html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, "");
+    await writeFile(page, open.replace("</body>", `<script>${LONG_PROBE}</script></body>`));
+    const dom = await dumpDom(page, { width: 1440, height: 900 });
+    expect(JSON.parse(titleOf(dom))).toEqual({
+      first: 300,
+      more: 600,
+      last: "SAFETY_BLOCKED\nrefused",
+      failed: 2,
+      rest: true,
+      again: 300,
+    });
+  });
+
+  it.each([390, 1440])(
+    "[REPORT-14] at %i pixels nothing hangs over, filters and keys work, and every picture is there",
+    async (width) => {
+      const { probed } = await makePage();
+      const said = JSON.parse(titleOf(await dumpDom(probed, { width, height: 900 })).replaceAll("&lt;", "<"));
+      const all = ATTACKS.length + 2;
+      expect(said).toEqual({
+        overflow: 0,
+        all,
+        failed: 1,
+        opened: "images/i0.png",
+        next: "images/i1.png",
+        last: "SAFETY_BLOCKED\nrefused",
+        focus: true,
+        byFacts: [0, 0, 0],
+        byError: [1, 1],
+        byId: 1,
+        found: 1,
+        small: 64,
+        broken: 0,
+      });
+    },
+  );
+});
+
+if (CHROMIUM === null)
+  process.stderr.write(
+    "skipped: the contact sheet in a browser, since there is no chromium on this machine\n",
+  );

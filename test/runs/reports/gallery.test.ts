@@ -1,0 +1,201 @@
+import { createHash } from "node:crypto";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { writeGallery } from "../../../src/runs/reports/gallery.ts";
+import type { RunReport } from "../../../src/runs/reports/run-report.ts";
+import { HOSTILE, reportOf } from "../../support/report.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const error = { code: "SAFETY_BLOCKED", message: "refused <here>" };
+const small = (text: string) => async () => Buffer.from(text);
+
+async function pageOf(report: RunReport, thumbnail = small("tiny")): Promise<{ dir: string; html: string }> {
+  const dir = await tempDir();
+  await mkdir(join(dir, "images"));
+  for (const { files } of report.images)
+    for (const { path } of files) await writeFile(join(dir, path), "an image");
+  await writeGallery(dir, report, { loadThumbnail: async () => thumbnail });
+  return { dir, html: await readFile(join(dir, "index.html"), "utf8") };
+}
+
+const count = (html: string, pattern: RegExp) => html.match(pattern)?.length ?? 0;
+
+describe("the contact sheet", () => {
+  it("[REPORT-16] holds a prompt whole, but of very many long ones the beginnings", async () => {
+    const prompt = "é".repeat(8000);
+    const of = (length: number) =>
+      reportOf(Array.from({ length }, (_, i) => ({ id: `i${i}`, prompt }))).images.map(
+        (image) => image.prompt,
+      );
+    expect(of(500)[499]).toBe(prompt);
+    expect(of(2000)[1999]).toBe(`${"é".repeat(2000)}…`);
+    const most = Array.from({ length: 100_000 }, (_, i) => ({
+      id: `i${i}`,
+      prompt: i < 9 ? prompt : "a fox",
+    }));
+    expect(reportOf(most).images[0]?.prompt).toBe(`${"é".repeat(200)}…`);
+    expect(reportOf(most).images[99_999]?.prompt).toBe("a fox");
+  });
+
+  it("[REPORT-17] of more than a thousand cards the page has 300 at first and the others put by, and says so", async () => {
+    const images = Array.from({ length: 1001 }, (_, i) => ({
+      id: `i${i}`,
+      entry: "x.png",
+      path: "images.zip",
+    }));
+    const { html } = await pageOf(reportOf(images));
+    const [atOnce = "", later = ""] = html.split("<template>");
+    expect([count(atOnce, /<li class="ok">/g), count(later, /<li class="ok">/g)]).toEqual([300, 701]);
+    expect(later).toContain(
+      "</template><noscript>Without scripts, only 300 of 1001 images are shown.</noscript>",
+    );
+    const { html: less } = await pageOf(reportOf(images.slice(1)));
+    expect(count(less, /<li class="ok">/g)).toBe(1000);
+    expect(less).not.toContain("<template>");
+  });
+
+  it("[REPORT-1] shows every image with prompt, id, size, type and link, and the run's model, cost, date and batch", async () => {
+    const { html } = await pageOf(
+      reportOf([{ id: "a fox #1", prompt: "a red fox", path: "images/a fox #1.png" }], { name: "My run" }),
+    );
+    expect(html).toContain("<title>My run</title>");
+    expect(html).toContain('<p class="prompt" dir="auto">a red fox</p>');
+    expect(html).toContain('href="images/a%20fox%20%231.png" aria-label="Open a fox #1"');
+    expect(html).toContain(`src="data:image/webp;base64,${Buffer.from("tiny").toString("base64")}"`);
+    expect(html).toContain("1024 × 768 · PNG · 12.3\u00a0kB");
+    for (const fact of ["a-model", "$0.0335", "2031-05-06 07:08 UTC", "<code>imgbatch_1</code> completed"])
+      expect(html).toContain(fact);
+    expect(html).not.toMatch(/\{\{\w+\}\}/);
+  });
+
+  it("[REPORT-1] shows failures with code and message, counts them, and says how to try again", async () => {
+    const images = [{ id: "fox" }, { id: "owl", prompt: "an owl", error }, { id: "elk", error }];
+    const { html } = await pageOf(reportOf(images, { directory: "my images" }));
+    expect(count(html, /<li class="fail">/g)).toBe(2);
+    expect(html).toContain('<span class="code">SAFETY_BLOCKED</span>');
+    expect(html).toContain("refused &lt;here&gt;");
+    expect(html).toContain("2 images failed");
+    expect(html).toContain("imgbatch retry &#39;my images&#39;");
+    const { html: good } = await pageOf(reportOf([{ id: "fox" }]));
+    expect(good).not.toContain('class="failed-note"');
+  });
+
+  it("[REPORT-2] no text becomes markup, and only the page's own script may run", async () => {
+    const images = HOSTILE.map((prompt, i) => ({ id: `i${i}`, prompt }));
+    const { html } = await pageOf(
+      reportOf([...images, { id: "<b>", error: { code: "<i>", message: "</li>" } }]),
+    );
+    expect(count(html, /<script>/g)).toBe(1);
+    expect(count(html, /<img /g)).toBe(HOSTILE.length);
+    expect(count(html, /<li class=/g)).toBe(HOSTILE.length + 1);
+    expect(html).not.toMatch(/<b>|<i>|onerror="|\p{Cc}(?<!\n)|\uffff/u);
+    const script = html.split("<script>")[1]?.split("</script>")[0] ?? "";
+    const hash = createHash("sha256").update(script).digest("base64");
+    expect(html).toContain(`script-src 'sha256-${hash}'`);
+    expect(html).toContain("default-src 'none'");
+  });
+
+  it("[REPORT-3] needs no network: every address is data or a file of the run", async () => {
+    const { html } = await pageOf(reportOf([{ id: "fox", prompt: "see https://example.com/x" }]));
+    const addresses = [...html.matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1] ?? "");
+    expect(addresses.length).toBeGreaterThan(1);
+    for (const address of addresses) expect(address).toMatch(/^(data:|images\/)/);
+    expect(html).not.toMatch(/@import|url\(/);
+  });
+
+  it("[REPORT-3] without small pictures it shows the files themselves", async () => {
+    const report = reportOf([{ id: "fox" }]);
+    const dir = await tempDir();
+    await writeGallery(dir, report, { loadThumbnail: async () => null });
+    expect(await readFile(join(dir, "index.html"), "utf8")).toContain('src="images/fox.png"');
+    const broken = await pageOf(report, async () => Promise.reject(new Error("no")));
+    expect(broken.html).toContain('src="images/fox.png"');
+  });
+
+  it("[REPORT-3] names the entry of a ZIP that was kept", async () => {
+    const dir = await tempDir();
+    const report = reportOf([{ id: "fox", path: "images.zip", entry: "images/fox.png" }]);
+    await writeGallery(dir, report, { loadThumbnail: async () => small("x") });
+    const html = await readFile(join(dir, "index.html"), "utf8");
+    expect(html).toContain('<a class="pic zip" href="images.zip">images/fox.png');
+    expect(html).not.toContain("data:image");
+  });
+
+  it("[REPORT-4] embeds at most 2000 small pictures and 32 MB of them, smaller ones the more there are", async () => {
+    const edges = new Set<number>();
+    const dir = await tempDir();
+    await mkdir(join(dir, "images"));
+    await writeFile(join(dir, "images/x.png"), "an image");
+    const images = (n: number) =>
+      Array.from({ length: n }, (_, i) => ({ id: `i${i}`, path: "images/x.png" }));
+    const made = async (n: number, bytes: number) => {
+      const thumbnail = async (_: Uint8Array, edge: number) => {
+        edges.add(edge);
+        return Buffer.alloc(bytes);
+      };
+      await writeGallery(dir, reportOf(images(n)), { loadThumbnail: async () => thumbnail });
+      const html = await readFile(join(dir, "index.html"), "utf8");
+      return { embedded: count(html, /src="data:/g), linked: count(html, /src="images\/x\.png"/g) };
+    };
+    expect(await made(10_000, 9)).toEqual({ embedded: 2000, linked: 8000 });
+    const { embedded, linked } = await made(50, 4_000_000);
+    expect(embedded + linked).toBe(50);
+    expect(embedded).toBeGreaterThanOrEqual(8);
+    expect(embedded).toBeLessThanOrEqual(11);
+    expect([...edges]).toEqual([224, 480]);
+  });
+
+  it("[REPORT-4] never holds more than a few pictures at once", async () => {
+    let open = 0;
+    let most = 0;
+    const thumbnail = async () => {
+      most = Math.max(most, ++open);
+      await new Promise((done) => setImmediate(done));
+      open--;
+      return Buffer.from("x");
+    };
+    await pageOf(reportOf(Array.from({ length: 100 }, (_, i) => ({ id: `i${i}` }))), thumbnail);
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(4);
+  });
+
+  it("[REPORT-5] a page that shows this already stays, whenever it is looked at; anything new replaces it whole", async () => {
+    const report = reportOf([{ id: "fox" }]);
+    const { dir } = await pageOf(report);
+    const path = join(dir, "index.html");
+    const { ino } = await stat(path);
+    let asked = 0;
+    const loadThumbnail = async () => {
+      asked++;
+      return small("other");
+    };
+    await writeGallery(dir, { ...report, endedAt: "2032-01-01T00:00:00.000Z" }, { loadThumbnail });
+    expect({ asked, ino: (await stat(path)).ino }).toEqual({ asked: 0, ino });
+    await writeGallery(dir, reportOf([{ id: "fox", prompt: "new" }]), { loadThumbnail });
+    expect(asked).toBe(1);
+    expect((await stat(path)).ino).not.toBe(ino);
+    expect((await readdir(dir)).sort()).toEqual(["images", "index.html"]);
+  });
+
+  it("[REPORT-5] a page of somebody else is never replaced", async () => {
+    const dir = await tempDir();
+    await writeFile(join(dir, "index.html"), "<!doctype html><title>my site</title>");
+    const work = writeGallery(dir, reportOf([{ id: "fox" }]), { loadThumbnail: async () => null });
+    await expect(work).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
+    expect(await readFile(join(dir, "index.html"), "utf8")).toContain("my site");
+  });
+
+  it("[REPORT-5] an interruption leaves the old page and nothing half written", async () => {
+    const { dir, html } = await pageOf(reportOf([{ id: "fox" }]));
+    const stop = new AbortController();
+    const loadThumbnail = async () => {
+      stop.abort(new Error("stop"));
+      return small("x");
+    };
+    const work = writeGallery(dir, reportOf([{ id: "owl" }]), { loadThumbnail, signal: stop.signal });
+    await expect(work).rejects.toThrow("stop");
+    expect(await readFile(join(dir, "index.html"), "utf8")).toBe(html);
+    expect((await readdir(dir)).sort()).toEqual(["images", "index.html"]);
+  });
+});

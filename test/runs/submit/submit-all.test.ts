@@ -1,0 +1,68 @@
+import { expect, it } from "vitest";
+import type { Chunk } from "../../../src/runs/plan/plan.ts";
+import { submitAll } from "../../../src/runs/submit/submit-all.ts";
+import { createBench } from "../../support/run-harness.ts";
+
+const chunksOf = (count: number, references: unknown[] = []) =>
+  Array.from({ length: count }, (_, index) => ({ index, items: [{ references }] }) as unknown as Chunk);
+
+/** Submits with a turn of the event loop for each, and counts how many are under way. */
+async function watch(chunks: readonly Chunk[], fails: (index: number) => boolean = () => false) {
+  const seen = { most: 0, underFirst: 0, started: [] as number[], ended: 0 };
+  let underWay = 0;
+  const done = submitAll(chunks, async ({ index }) => {
+    underWay++;
+    seen.started.push(index);
+    seen.most = Math.max(seen.most, underWay);
+    // Later ones of those side by side end first.
+    for (let turn = 0; turn < 20 - index; turn++) await new Promise(setImmediate);
+    if (index === 0) seen.underFirst = underWay;
+    underWay--;
+    seen.ended++;
+    if (fails(index)) throw new Error(`no ${index}`);
+    return index;
+  });
+  return { seen, found: await done.catch((error: Error) => error.message) };
+}
+
+it("[RUN-26] the first batch goes alone, then four side by side, and the answers keep their order", async () => {
+  const { seen, found } = await watch(chunksOf(10));
+  expect(found).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  expect(seen).toMatchObject({ most: 4, underFirst: 1 });
+});
+
+it("[RUN-26] batches with reference images go one after the other", async () => {
+  expect((await watch(chunksOf(5, [{}]))).seen.most).toBe(1);
+});
+
+it("[RUN-26] after a failure nothing new leaves, and what is under way is waited for", async () => {
+  const first = await watch(chunksOf(10), (index) => index === 0);
+  expect([first.found, first.seen.started]).toEqual(["no 0", [0]]);
+  const later = await watch(chunksOf(10), (index) => index === 4);
+  expect(later.found).toBe("no 4");
+  expect(later.seen.started).toEqual([0, 1, 2, 3, 4]);
+  expect(later.seen.ended).toBe(5);
+});
+
+it("[RUN-26] the ledger names every batch that was made, each in its place, also after a failure", async () => {
+  const bench = await createBench();
+  const lines = Array.from({ length: 12 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));
+  const limits = { itemsPerBatch: 1 };
+  bench.fake.fault(/^POST/, ...Array.from({ length: 5 }, () => ({ lie: <T>(answer: T) => answer })), {
+    status: 402,
+    body: { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "no" } },
+  });
+  await expect(bench.submit(lines, { limits })).rejects.toMatchObject({
+    code: "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+  });
+  const half = (await bench.ledger()).batches.filter(({ state }) => state === "created");
+  expect(half.map(({ id }) => id).sort()).toEqual(bench.fake.batches.map(({ id }) => id).sort());
+  const outcome = await bench.submit(lines, { limits });
+  expect(outcome.lines.map((line) => line.custom_id)).toEqual(lines.map((line) => line.custom_id));
+  expect(bench.fake.batches).toHaveLength(12);
+  const runState = await bench.ledger();
+  for (const [index, { id, state }] of runState.batches.entries()) {
+    const made = bench.fake.batches.find((batch) => batch.id === id);
+    expect([state, made?.items[0]?.custom_id]).toEqual(["created", `c${index}`]);
+  }
+});

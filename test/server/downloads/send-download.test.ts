@@ -1,0 +1,94 @@
+import { connect } from "node:net";
+import { Readable } from "node:stream";
+import express from "express";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { ReaderPace } from "../../../src/server/connections/bound-connections.ts";
+import { sendDownload } from "../../../src/server/downloads/send-download.ts";
+import { DownloadSlots } from "../../../src/server/limits/download-slots.ts";
+import { listen } from "../../../src/server/listen.ts";
+import { gate } from "../../support/gate.ts";
+
+const MIB = 1024 * 1024;
+const strict: ReaderPace = {
+  stepMs: 15,
+  bytesPerStep: 32 * 1024,
+  firstBytes: 256 * 1024,
+  savedBytes: 2 * MIB,
+};
+
+/** A server of one download for one key, one at a time; `ended` resolves with how the first one ended. */
+async function downloadServer(options: { bytes?: number; pace?: ReaderPace; open?: () => Readable }) {
+  const { bytes = 64 * MIB, pace = strict } = options;
+  const chunk = Buffer.alloc(MIB);
+  const whole = () => Readable.from(Array.from({ length: bytes / MIB }, () => chunk));
+  const slots = new DownloadSlots(1);
+  const ended = gate<unknown>();
+  const app = express().get("/", (request, response) => {
+    const download = {
+      ...{ sizeBytes: bytes, etag: "e", mimeType: "application/zip", fileName: "a.zip" },
+      open: options.open ?? whole,
+    };
+    sendDownload(request, response, download, () => slots.take("key")).then(ended.open, (error) => {
+      response.destroy();
+      ended.open(error);
+    });
+  });
+  const address = { host: "127.0.0.1", port: 0 };
+  const server = await listen(app, address, { bounds: { readerPace: pace } });
+  onTestFinished(() => server.close(0));
+  return { url: server.url, slots, ended: ended.promise };
+}
+
+/** Asks for the download and gives the connection to `read`. */
+function reader(url: string) {
+  const socket = connect(Number(new URL(url).port), "127.0.0.1", () => {
+    socket.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  });
+  socket.on("error", () => {});
+  return socket;
+}
+
+describe("the place of a download", () => {
+  it("[LOAD-5] comes back from a reader that stands still, and from one that takes a little now and then", async () => {
+    for (const everyMs of [0, 20]) {
+      const { url, slots, ended } = await downloadServer({});
+      const socket = reader(url);
+      socket.pause();
+      const timer = everyMs === 0 ? undefined : setInterval(() => socket.read(1), everyMs);
+      expect(await ended).toBe(false);
+      clearInterval(timer);
+      slots.take("key")();
+      socket.destroy();
+    }
+  });
+
+  it("[LOAD-5] stays with a reader that keeps the pace, however long it takes", async () => {
+    const pace = { ...strict, windowMs: 1000, bytesPerWindow: 1 };
+    const { url, ended } = await downloadServer({ bytes: 16 * MIB, pace });
+    const socket = reader(url);
+    let read = 0;
+    socket.on("data", (data) => {
+      read += data.length;
+      socket.pause();
+      setTimeout(() => socket.resume(), 10);
+    });
+    expect(await ended).toBe(true);
+    await new Promise((resolve) => socket.once("close", resolve));
+    expect(read).toBeGreaterThan(16 * MIB);
+  });
+
+  it("[LOAD-5] comes back when the reader goes away, and when the bytes cannot be read", async () => {
+    const gone = await downloadServer({});
+    const socket = reader(gone.url);
+    socket.once("data", () => socket.destroy());
+    expect(await gone.ended).toBe(false);
+    gone.slots.take("key")();
+    const failing = () => {
+      throw new Error("the disk is gone");
+    };
+    const broken = await downloadServer({ open: failing });
+    reader(broken.url).resume();
+    expect(await broken.ended).toBeInstanceOf(Error);
+    broken.slots.take("key")();
+  });
+});

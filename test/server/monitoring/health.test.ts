@@ -1,0 +1,126 @@
+import { randomBytes } from "node:crypto";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { ownershipProof } from "../../../src/contract/data-directory.ts";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
+import { MIN_FREE_DISK_BYTES, operationsRoutes } from "../../../src/server/monitoring/health.ts";
+import { startTestService } from "../../support/service.ts";
+
+type Deps = Parameters<typeof operationsRoutes>[0];
+
+const GIB = 1024 ** 3;
+
+describe("the service tells whether it is ready", () => {
+  it("[OPS-7] says yes when it can write, has space, and its workers run", async () => {
+    expect(await readiness({})).toEqual([200, { status: "ready", problems: [] }]);
+    const service = await startTestService();
+    const ready = await fetch(`${service.url}/readyz`);
+    expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
+  });
+
+  it.each<[string, Partial<Deps>, string]>([
+    [
+      "the disk is full",
+      { freeDiskBytes: async () => MIN_FREE_DISK_BYTES - 1 },
+      "less than 100 MiB of disk space is free",
+    ],
+    [
+      "the disk cannot be asked",
+      { freeDiskBytes: () => Promise.reject(new Error("/secret/path")) },
+      "the free disk space cannot be read",
+    ],
+    ["the database refuses to write", { stores: refusingStores() }, "the database cannot be written"],
+    ["the workers ended", { workersRunning: () => false }, "the workers are not running"],
+  ])("[OPS-7] says no, and why, when %s", async (_, deps, problem) => {
+    expect(await readiness(deps)).toEqual([503, { status: "not_ready", problems: [problem] }]);
+  });
+
+  it("[OPS-7] names every problem at once", async () => {
+    const [status, { problems }] = await readiness({
+      stores: refusingStores(),
+      freeDiskBytes: async () => 0,
+      workersRunning: () => false,
+    });
+    expect([status, problems.length]).toEqual([503, 3]);
+  });
+
+  it("[OPS-7] is ready without workers when none are expected: it serves what is there", async () => {
+    const service = await startTestService({ config: { features: { workers: false } } });
+    const ready = await fetch(`${service.url}/readyz`);
+    expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
+  });
+
+  it("[OPS-8] is alive even when it is not ready", async () => {
+    const url = await serveOperations({ stores: refusingStores() });
+    const alive = await fetch(`${url}/healthz`);
+    expect([alive.status, await alive.json()]).toEqual([200, { status: "ok" }]);
+  });
+
+  it("[OPS-12] proves to each challenge that it has the secret, for its own port alone", async () => {
+    const url = await serveOperations({ secret: "s".repeat(43) });
+    const challenge = randomBytes(32).toString("base64url");
+    const headers = { host: "127.0.0.1:1" };
+    const answer = await fetch(`${url}/healthz?challenge=${challenge}`, { headers });
+    const port = Number(new URL(url).port);
+    const proof = ownershipProof("s".repeat(43), challenge, port);
+    expect(await answer.json()).toEqual({ status: "ok", proof });
+    const others = [
+      ownershipProof("t".repeat(43), challenge, port),
+      ownershipProof("s".repeat(43), `${challenge}x`, port),
+      ownershipProof("s".repeat(43), challenge, port + 1),
+    ];
+    expect(new Set([proof, ...others]).size).toBe(4);
+  });
+
+  it("[OPS-12] takes no challenge that could be guessed", async () => {
+    const { url } = await startTestService({ workers: false });
+    for (const challenge of ["short", "x".repeat(129), `${"x".repeat(40)}%20`, "a&challenge=b"]) {
+      const answer = await fetch(`${url}/healthz?challenge=${challenge}`);
+      expect([answer.status, await answer.json()]).toMatchObject([400, { error: { param: "challenge" } }]);
+    }
+  });
+
+  it.each(["/healthz", "/readyz", "/metrics", "/openapi.json"])(
+    "[OPS-8] %s needs no key, answers HEAD, and takes no other method",
+    async (path) => {
+      const service = await startTestService({ workers: false, config: { features: { workers: false } } });
+      const head = await fetch(service.url + path, { method: "HEAD" });
+      expect([head.status, await head.text()]).toEqual([200, ""]);
+      const posted = await fetch(service.url + path, { method: "POST" });
+      expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD"]);
+    },
+  );
+});
+
+function refusingStores(): Stores {
+  return { write: () => Promise.reject(new Error("disk I/O error")) } as unknown as Stores;
+}
+
+/** The operations alone, on a free port; what is left out works. */
+async function serveOperations(deps: Partial<Deps>): Promise<string> {
+  const working = {
+    stores: { write: async () => undefined } as unknown as Stores,
+    limits: DEFAULT_LIMITS,
+    secret: "s".repeat(43),
+    workersExpected: true,
+    workersRunning: () => true,
+    freeDiskBytes: async () => GIB,
+  };
+  const noMetrics = { observe: () => {}, answer: () => {} };
+  const server = express()
+    .use(operationsRoutes({ ...working, ...deps }, noMetrics))
+    .listen(0, "127.0.0.1");
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  await new Promise((resolve) => server.once("listening", resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function readiness(deps: Partial<Deps>): Promise<[number, { status: string; problems: string[] }]> {
+  const answer = await fetch(`${await serveOperations(deps)}/readyz`);
+  return [answer.status, (await answer.json()) as { status: string; problems: string[] }];
+}

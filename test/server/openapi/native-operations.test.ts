@@ -1,0 +1,34 @@
+import { expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { buildOpenApi } from "../../../src/server/openapi/document.ts";
+import { type ApiDocument, DocumentChecker } from "../../support/openapi.ts";
+import { content, generate } from "../../support/realtime.ts";
+import { MODEL, startTestService } from "../../support/service.ts";
+
+it("[OPS-3] the description fits the answers and refusals of the real-time API", async () => {
+  const service = await startTestService({ workers: false });
+  const checker = new DocumentChecker(buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument);
+  const statuses: number[] = [];
+  const expectFit = async (method: string, path: string, answer: Response) => {
+    await checker.expectConforming(method, path, answer);
+    await answer.arrayBuffer();
+    statuses.push(answer.status);
+  };
+  const get = (path: string, key = service.credentials.api_key) =>
+    fetch(service.url + path, { headers: { authorization: `Bearer ${key}` } });
+  for (const prefix of ["/v1beta", "/v1"]) {
+    const one = `${prefix}/models/{model}`;
+    await expectFit("get", `${prefix}/models`, await get(`${prefix}/models?pageSize=1`));
+    await expectFit("get", `${prefix}/models`, await get(`${prefix}/models`, "wrong"));
+    await expectFit("get", one, await get(`${prefix}/models/${MODEL}`));
+    await expectFit("get", one, await get(`${prefix}/models/nope`));
+    await expectFit("post", `${one}:generateContent`, await generate(service, content("x"), { prefix }));
+    await expectFit("post", `${one}:generateContent`, await generate(service, content(""), { prefix }));
+    for (const verb of ["streamGenerateContent?alt=sse", "streamGenerateContent"]) {
+      const answer = await generate(service, content("x"), { prefix, verb });
+      await expectFit("post", `${one}:streamGenerateContent`, answer);
+    }
+  }
+  const each = [200, 401, 200, 404, 200, 400, 200, 200];
+  expect(statuses).toEqual([...each, ...each]);
+});
