@@ -34,7 +34,6 @@ export function partFiles(target: string): { part: string; etag: string } {
  * Downloads into a file that is whole or absent. A broken transfer goes on where it stopped, also in a later process,
  * as long as the service still has the same bytes (strong ETag). What cannot be resumed is removed, and on a disk that
  * refuses too, since it may be full of it. Throws what `Http` throws, `SAVE_FAILED` for the disk.
- * Rules: HTTP-19, HTTP-20, HTTP-21.
  */
 export async function downloadFile(options: DownloadOptions): Promise<Downloaded> {
   const { http, target, signal } = options;

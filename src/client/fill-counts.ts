@@ -5,7 +5,6 @@ import type { Batch } from "./wire/read-batch.ts";
 /**
  * An ended batch with its counts. A service that does not say them is asked for the items, and these are counted; what
  * has neither an image nor an error by then has failed.
- * Rule: HTTP-34.
  */
 export async function withCounts(http: Http, batch: Batch, signal?: AbortSignal): Promise<Batch> {
   if (batch.hasCounts || !batch.isDone || batch.status === "output_deleted") return batch;

@@ -40,7 +40,6 @@ const MAX_ANSWER_BYTES = 192 * 1024 * 1024;
  * Makes one image. What may pass is tried again, and an answer without an image, or one that breaks off, once; there is
  * no idempotency key, so an attempt whose answer was lost may have been billed. Throws `IMAGE_REFUSED` when the prompt or the image was
  * refused, `NO_IMAGES` for an answer without a usable image, and what `Http` throws.
- * Rules: GEN-1, GEN-2, GEN-3, GEN-4.
  */
 export async function generateImage(
   http: Http,

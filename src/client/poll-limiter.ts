@@ -8,7 +8,6 @@ const GAP_MS = 200;
 /**
  * What the pollers of several batches of one service share. Each keeps its own pace; together they do not make a storm,
  * and when the service wants to be left alone, all of them do.
- * Rule: HTTP-33.
  */
 export class PollLimiter {
   readonly #clock: Clock;

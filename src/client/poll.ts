@@ -56,7 +56,6 @@ export interface PollOptions {
 /**
  * Looks at a batch until it has ended, and answers it. What may pass (network, 429, 502–504, pages of somebody else) is
  * waited out; a `Retry-After` beats the pace. An unknown status is never the end. Never submits anything.
- * Rules: HTTP-15, HTTP-16, HTTP-17.
  */
 export async function pollUntilDone(id: string, options: PollOptions): Promise<Batch> {
   const { http, clock, random, signal, turns } = options;
@@ -109,10 +108,7 @@ function withinReason(askedForMs: number | null, isLocal: boolean): number | nul
   return Math.min(LONGEST_ASKED_MS, Math.max(shortestMs, askedForMs));
 }
 
-/**
- * A signal that is aborted with `TIMEOUT` when `limitMs` have passed. Call `stop` when the work is over.
- * Rule: HTTP-18.
- */
+/** A signal that is aborted with `TIMEOUT` when `limitMs` have passed. Call `stop` when the work is over. */
 export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; stop: () => void } {
   const over = new AbortController();
   const stopped = new AbortController();

@@ -5,7 +5,6 @@ const MINUTE_MS = 60_000;
 /**
  * Lets at most `perMinute` callers pass in any minute, in the order in which they ask; undefined lets all pass. Rejects
  * with the reason of the caller's signal.
- * Rule: GEN-5.
  */
 export function createRateLimiter(
   perMinute: number | undefined,

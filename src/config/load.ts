@@ -12,7 +12,6 @@ const CONFIG_FILE = "imgbatch.config.json";
 /**
  * Reads the configuration: the named file, else `imgbatch.config.json` of the working directory, else defaults.
  * Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every key that is unknown or of a wrong type.
- * Rules: CONF-1, CONF-2, CONF-3.
  */
 export function loadConfig(options: { file?: string | undefined; cwd: string }): Config {
   const path = resolve(options.cwd, options.file ?? CONFIG_FILE);
@@ -50,16 +49,12 @@ export function parseConfig(value: unknown, source: string): Config {
 
 /**
  * Whether nothing but drawings is made: then the money is play money. Without any provider nothing is made.
- * Rule: CONF-5.
  */
 export function isProceduralOnly({ providers }: Pick<Config, "providers">): boolean {
   return providers.length > 0 && providers.every((provider) => provider.type === "procedural");
 }
 
-/**
- * The data directory: the flag, else the environment, else the user's own on this platform.
- * Rule: CONF-4.
- */
+/** The data directory: the flag, else the environment, else the user's own on this platform. */
 export function dataDirectoryOf(flag: string | undefined, environment: Environment, cwd: string): string {
   const named = flag ?? environment.dataDirectory;
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);

@@ -14,10 +14,7 @@ export interface CheckReport {
   problems: string[];
 }
 
-/**
- * Verifies everything that must always be true of money, batches, items and files. Changes nothing.
- * Rules: CHECK-1, CHECK-3.
- */
+/** Verifies everything that must always be true of money, batches, items and files. Changes nothing. */
 export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise<CheckReport> {
   const { outputs, ...report } = await stores.snapshot(async (now) => {
     const accounts = await now.accounts.list();

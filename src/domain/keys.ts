@@ -16,7 +16,6 @@ export function keyRecord(
 /**
  * The key that a request shows, when it is active. Looking up the hash makes the time independent of how much of a
  * guessed key is right. Throws `API_KEY_REQUIRED`, `INVALID_API_KEY` or `API_KEY_DISABLED`.
- * Rule: AUTH-1.
  */
 export async function authenticate(
   repositories: Repositories,

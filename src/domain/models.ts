@@ -33,18 +33,12 @@ export function groupHasModel(group: GroupEntry, model: string): boolean {
   return group.models.includes("*") || group.models.includes(model);
 }
 
-/**
- * The models that a key of this group can name in a batch request.
- * Rule: MODEL-1.
- */
+/** The models that a key of this group can name in a batch request. */
 export function batchModelsOf(group: GroupEntry, models: readonly ModelEntry[]): ModelEntry[] {
   return models.filter((m) => m.family === "native" && m.batch && groupHasModel(group, m.id));
 }
 
-/**
- * How many reference images one item of a batch may have.
- * Rule: LIMIT-3.
- */
+/** How many reference images one item of a batch may have. */
 export function referenceLimit(model: ModelEntry): number {
   return model.maxReferenceImages ?? referenceLimitByName(model.id);
 }

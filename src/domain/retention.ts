@@ -21,7 +21,6 @@ export interface SweepReport {
  * reference images of batches that ended `inputRetentionMs` ago (0 keeps them), and old idempotency keys.
  * `dueMs` is the time by which things are due; `nowMs` is when their deletion is dated. Records stay. A delete that
  * fails does not stop the others.
- * Rules: KEEP-1, KEEP-2, KEEP-3, KEEP-4.
  */
 export async function sweep(
   deps: { stores: Stores; blobs: BlobStore },

@@ -1,6 +1,5 @@
 /**
  * The text of an answer, after decompression; null when it is longer than `maxBytes`: then nothing more of it is read.
- * Rule: HTTP-22.
  */
 export async function boundedText(
   response: Response,

@@ -49,7 +49,6 @@ export interface AskedFor {
 
 /**
  * The error that an answer outside 2xx stands for. `text` is its body; the keys that this process sends are taken out of it.
- * Rule: HTTP-5.
  */
 export function errorOfResponse(
   response: Response,
@@ -167,7 +166,6 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 
 /**
  * The pause that a `Retry-After` header asks for, in ms, a day at most: seconds or a date. Null when there is none.
- * Rule: HTTP-2.
  */
 export function retryAfterMs(headers: Headers, nowMs: number): number | null {
   const value = headers.get("retry-after")?.trim();

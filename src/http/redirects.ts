@@ -17,7 +17,6 @@ interface Bounds {
  * `fetch`, with few redirects and only those of a GET: anything else would lose its body without a word, so its redirect
  * is answered as it came. The key never goes to another origin, and once there it does not come back. Throws
  * `BAD_RESPONSE`, naming where it leads, for a circle and for another origin without leave.
- * Rules: HTTP-11, HTTP-36.
  */
 export async function fetchWithin(
   { baseUrl, elsewhere }: Bounds,

@@ -21,7 +21,6 @@ export interface PictureMetadata {
 /**
  * Writes the metadata into an encoded picture: text chunks of a PNG, EXIF of JPEG and WebP. The settings are in the
  * form that image viewers and prompt readers know: the prompt, then one line of `Name: value` pairs.
- * Rules: IMG-6, IMG-7, IMG-8.
  */
 export function addMetadata(
   image: Buffer,

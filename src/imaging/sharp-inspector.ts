@@ -15,7 +15,6 @@ interface Header {
  * Decodes with libvips on its own threads, when `decoding` has room. Width and height are those of the stored pixels: an
  * EXIF orientation is told, not applied. An animated WebP is taken as an image of its frame size; all its frames are
  * decoded and their pixels count together.
- * Rules: IMG-1, IMG-2, IMG-3, IMG-4, IMG-5, IMG-9, IMG-10.
  */
 export function sharpInspector(decoding: Decoding): ImageInspector {
   return {

@@ -6,7 +6,6 @@ const QUALITY = 72;
 /**
  * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned as its EXIF says, on white where it is
  * transparent. Null for bytes that do not decode, and for those that `decoding` does not take.
- * Rule: IMG-11.
  */
 export async function thumbnail(
   bytes: Buffer,

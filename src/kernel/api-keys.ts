@@ -86,10 +86,7 @@ function isPlain(value: object): boolean {
   return prototype === Object.prototype || prototype === null;
 }
 
-/**
- * Whether an API key stands anywhere in the text.
- * Rule: SECRET-4.
- */
+/** Whether an API key stands anywhere in the text. */
 export function holdsApiKey(text: string): boolean {
   return text.search(API_KEY) >= 0;
 }
@@ -97,16 +94,12 @@ export function holdsApiKey(text: string): boolean {
 /**
  * The text with `imgb_…` in the place of every API key of this program, and without the keys that this process sends: for
  * logs and messages, whatever they were made of.
- * Rules: SECRET-3, SECRET-6.
  */
 export function hideApiKeys(text: string): string {
   return hideUsedKeys(text).replace(API_KEY, "imgb_…");
 }
 
-/**
- * A line for a person or a log: it can neither move the cursor nor show a key.
- * Rule: SECRET-6.
- */
+/** A line for a person or a log: it can neither move the cursor nor show a key. */
 export function safeLine(text: string): string {
   return hideApiKeys(escapeControls(text));
 }

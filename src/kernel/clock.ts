@@ -26,7 +26,6 @@ const SLICE_MS = 2_000;
 /**
  * The clock of people: a sleep is over at its time of day, also when the machine itself slept in between, which timers
  * do not count. A clock that is set back does not make it longer.
- * Rule: HTTP-23.
  */
 export const wallClock: Clock = {
   nowMs: () => Date.now(),

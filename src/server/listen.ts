@@ -34,10 +34,7 @@ const OPTIONS: ServerOptions = {
 /** An answer that was written at the end of the grace gets this long to reach its reader. */
 const LAST_WORDS_MS = 500;
 
-/**
- * Listens; port 0 takes a free one. Throws `ADDRESS_IN_USE` when the port is taken.
- * Rules: API-8, LOAD-4.
- */
+/** Listens; port 0 takes a free one. Throws `ADDRESS_IN_USE` when the port is taken. */
 export async function listen(
   app: RequestListener,
   address: { host: string; port: number },

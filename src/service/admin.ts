@@ -64,10 +64,7 @@ export interface AdminOptions {
 /** A file is in the way, or the place may not be written. */
 const FILE_PROBLEMS = new Set(["EEXIST", "ENOTDIR", "EACCES", "EPERM", "EROFS", "SQLITE_CANTOPEN"]);
 
-/**
- * Opens a data directory for administration, also while a service runs on it: no lock is taken.
- * Rules: ADMIN-1, ADMIN-4, ADMIN-5.
- */
+/** Opens a data directory for administration, also while a service runs on it: no lock is taken. */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { directory, mayCreate = false, clock = systemClock, ids = randomIds } = options;
   const isNew = !existsSync(join(directory, DATA_FILES.database));
@@ -137,10 +134,7 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
   };
 }
 
-/**
- * The file of the database first: what it holds can only be read as far as the file is whole.
- * Rule: DAMAGE-4.
- */
+/** The file of the database first: what it holds can only be read as far as the file is whole. */
 async function checkAll(data: OpenData): Promise<CheckReport> {
   const ofFile = readable(() => data.integrityProblems());
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];

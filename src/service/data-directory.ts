@@ -25,7 +25,6 @@ export interface OpenData {
 /**
  * Opens (or makes) the database and the blobs of a data directory, without owning it. Throws `STORAGE_FAILED` when the
  * database file is none, or is lost while there are images that it must have known. `onBroken`: see `openSqlite`.
- * Rule: DAMAGE-4.
  */
 export async function openDataDirectory(
   directory: string,

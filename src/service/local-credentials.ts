@@ -46,10 +46,7 @@ export async function ensureCredentials(
   return credentials;
 }
 
-/**
- * A copy or a restored backup can have a key file that every user of the machine reads.
- * Rule: SECRET-7.
- */
+/** A copy or a restored backup can have a key file that every user of the machine reads. */
 async function closeToOthers(path: string, log: Log): Promise<void> {
   if (process.platform === "win32") return;
   const facts = await stat(path).catch(() => null);

@@ -9,7 +9,6 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 /**
  * A log on a stream: a JSON object a line, or (`forPeople`) a readable line. Nothing is buffered. An API key is cut out
  * wherever it stands: in a path, in a request id, in the message of an error.
- * Rule: SECRET-3.
  */
 export function createLog(options: {
   level: LogLevel;

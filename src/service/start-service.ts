@@ -70,7 +70,6 @@ export interface Service {
   /**
    * Aborted with a `STORAGE_FAILED` when the disk fails under the database: nothing is written any more, and the owner
    * is to close the service and end.
-   * Rule: DISK-3.
    */
   failed: AbortSignal;
   /** What a live view of this service is made from. */

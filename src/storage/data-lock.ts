@@ -15,7 +15,6 @@ const OWNER_POLL_MS = 50;
  * here. When somebody else has removed it, an owner may hold a lock that nobody sees any more: then no other process may
  * have the database itself open. Answers the function that frees the lock.
  * Throws `DATA_DIRECTORY_IN_USE`, naming the owner, when another process has it.
- * Rule: DATA-1.
  */
 function acquireDataLock(directory: string): () => void {
   const file = join(directory, DATA_FILES.lock);

@@ -8,7 +8,6 @@ import { isDiskFull, systemCodeOf } from "../kernel/files/disk-full.ts";
 /**
  * What a client is told when the service cannot store something now: it may ask again. Says nothing about the machine
  * but the bare code of the operating system.
- * Rule: DISK-1.
  */
 export function notStored(cause: unknown): ImgbatchError {
   const what = isDiskFull(cause)
@@ -29,7 +28,6 @@ const OF_THE_DISK = /^(EIO|EROFS|EACCES|EPERM|EMFILE|ENFILE|SQLITE_(IOERR\w*|REA
 /**
  * What ends a service whose data directory cannot be used: names the directory, or the damaged file in it, and the
  * cause. Any other error as it is.
- * Rules: DISK-3, DISK-6.
  */
 export function storageFailure<E>(directory: string, error: E): E | ImgbatchError {
   const isOurs = error instanceof ImgbatchError && error.code === "BATCH_IMAGE_QUEUE_FAILED";

@@ -8,7 +8,6 @@ export const BATCHES_IN_HAND = 32;
  * Which batches are in hand. There are few of each queue; the others wait in the database as `queued`, in the order in
  * which they came. So thousands of waiting batches cost neither memory nor a slow start, and a key with many of them
  * does not keep another key's batch waiting.
- * Rules: WORK-6, WORK-7.
  */
 export class Admission {
   readonly #stores: Stores;

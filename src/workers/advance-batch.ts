@@ -9,7 +9,6 @@ import type { WorkerDeps } from "./deps.ts";
  * pending items through its results and its money to `completed`. Each step is a transaction of its own and is told
  * to the feed; a crash between two steps is continued here. Begins no step while `isHeld`. Answers the status that was
  * reached.
- * Rules: LIFE-1, LIFE-5.
  */
 export async function advanceBatch(
   deps: WorkerDeps,

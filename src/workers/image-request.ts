@@ -7,7 +7,6 @@ import type { WorkerDeps } from "./deps.ts";
 /**
  * The request that an item of a batch stands for, with its reference images read: batches make 1K images of the
  * default ratio. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
- * Rule: DAMAGE-3.
  */
 export async function buildImageRequest(
   deps: Pick<WorkerDeps, "stores" | "blobs">,

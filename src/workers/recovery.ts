@@ -9,7 +9,6 @@ const STOPPED_LATELY_MS = 24 * 3_600_000;
  * that were stored but never recorded (the process died in between; their items are made again); leases of the dead
  * are dropped. Only batches that were at work, or were stopped in the last day, are looked at: a queued one has no image
  * yet, and there can be thousands of them.
- * Rules: LIFE-5, DATA-4.
  */
 export async function recover(deps: WorkerDeps): Promise<void> {
   const leases = await deps.stores.write((tx) => tx.items.dropLeases());

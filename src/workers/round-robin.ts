@@ -1,7 +1,6 @@
 /**
  * Whose turn it is, among things that have owners: owners take turns, and the things of one owner take turns among
  * themselves. So neither a large thing nor an owner of many things holds up the others.
- * Rules: WORK-3, WORK-6.
  */
 export class RoundRobin<T> {
   /** Owner → id → thing. The first of each is next. */

@@ -22,7 +22,6 @@ const UNMADE: readonly BatchStatus[] = ["queued", "running"];
 /**
  * Decides what is worked on: every batch in hand is either in a lane (its items are being made) or being advanced
  * (results, money); the others that have not ended wait in the database, which owns the truth.
- * Rules: LIFE-5, LIFE-6, CANCEL-1, CANCEL-4, CANCEL-5, WORK-7, WORK-8, WORK-9.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
@@ -63,7 +62,6 @@ export class Scheduler {
 
   /**
    * Begins nothing new while paused; what runs goes on, and requests are answered. Not kept over a restart.
-   * Rule: WORK-10.
    */
   setPaused(isPaused: boolean): void {
     this.#isPaused = isPaused;

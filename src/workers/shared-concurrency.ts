@@ -11,7 +11,6 @@ interface Waiter {
 /**
  * The places of one provider, for both that want them: people who wait for an answer go ahead of batches, but never
  * keep them waiting for ever.
- * Rule: RT-19.
  */
 class ConcurrencySlots {
   #free: number;

@@ -39,17 +39,11 @@ describe("the table of rules", () => {
     expect(nameless).toEqual([]);
   });
 
-  it("[REPO-5] the code cites only rules that are in the table", () => {
+  it("[REPO-5] tests cite rules, the code does not", () => {
     const src = resolve(TEST, "../src");
-    const files = readdirSync(src, { recursive: true, encoding: "utf8" }).filter((name) =>
-      /\.tsx?$/.test(name),
-    );
-    const citations = files.flatMap((file) =>
-      [...readFileSync(join(src, file), "utf8").matchAll(/ Rules?: ([A-Z0-9, -]+)\./g)].flatMap((match) =>
-        (match[1] ?? "").split(", ").map((id) => ({ file, id })),
-      ),
-    );
-    expect(citations.length).toBeGreaterThan(0);
-    expect(citations.filter(({ id }) => !table.has(id))).toEqual([]);
+    const citing = readdirSync(src, { recursive: true, encoding: "utf8" })
+      .filter((name) => /\.tsx?$/.test(name))
+      .filter((name) => / Rules?: [A-Z]+-\d/.test(readFileSync(join(src, name), "utf8")));
+    expect(citing).toEqual([]);
   });
 });

@@ -25,7 +25,6 @@ export type Invocation =
 
 /**
  * Reads the command line by the command table. Throws `USAGE`, saying what is wrong and what may be meant.
- * Rules: CLI-16, CLI-17.
  */
 export function readCommandLine(argv: readonly string[], table: readonly CommandSpec[]): Invocation {
   let chosen: Invocation | null = null;

@@ -30,7 +30,6 @@ export interface StopOptions {
 /**
  * Does work that makes batches. When it is stopped, the error says what becomes of them, also of those whose outcome is
  * not known; with `cancelOnInterrupt` an interruption cancels them first, when those under way have been answered.
- * Rules: CLI-10, CLI-11, CLI-34.
  */
 export async function stoppable<T>(
   context: CommandContext,

@@ -25,10 +25,7 @@ export function exitCodeOf(error: ImgbatchError): number {
   return EXIT_CODES[errorEntry(error.code).exit].code;
 }
 
-/**
- * The one document of `--json` when a command failed. It shows no API key, whatever was said.
- * Rules: CLI-2, SECRET-6.
- */
+/** The one document of `--json` when a command failed. It shows no API key, whatever was said. */
 export function errorDocument(error: ImgbatchError): object {
   const { code, message, param, requestId, details } = error;
   return {
@@ -53,7 +50,6 @@ export function resultDocument({ json, exitCode }: CommandResult): unknown {
 /**
  * An error for people, on stderr, with the service's code and request id; the last line says what to do, unless nothing
  * but errors is wanted. Text of others cannot move the cursor, and no line shows an API key.
- * Rules: SECRET-6, CLI-1, CLI-36.
  */
 export function errorLines(
   error: ImgbatchError,

@@ -26,10 +26,7 @@ export interface ErrorStyle {
 
 const USUAL: ErrorStyle = { verbose: false, quiet: false, color: true, typed: NOTHING_TYPED };
 
-/**
- * With `--json` exactly one document is printed, whichever end comes first.
- * Rule: CLI-2.
- */
+/** With `--json` exactly one document is printed, whichever end comes first. */
 export function createFinish(
   terminal: Pick<Terminal, "stdout" | "stderr">,
   wants: { json: boolean; lines: () => boolean },

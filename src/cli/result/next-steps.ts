@@ -18,7 +18,6 @@ const MOST_COMMANDS = 5;
 /**
  * What to type next about some batches or runs, by how they stand: finish submitting, wait, fetch, or ask what went
  * wrong. Null when nothing is left to do.
- * Rule: CLI-1.
  */
 export function nextSteps(
   where: Whereabouts,

@@ -8,7 +8,6 @@ import type { TypedOptions } from "../command-line/option-values.ts";
 /**
  * Throws `SAVE_FAILED` when a report that is asked for has no place, before anything is sent that would be paid for. A
  * directory that is not there is no mistake: it is made when the report is written. Nothing is written here.
- * Rule: REPORT-19.
  */
 export async function requireReportPaths(options: TypedOptions, cwd: string): Promise<void> {
   for (const name of ["junit", "markdown"]) {

@@ -5,7 +5,6 @@ import type { Output } from "../command-line/command-context.ts";
 /**
  * The time between two looks that was asked for, as far as it is fair: a service elsewhere is not asked more often than
  * every 10 s, and a shorter time is lengthened with a warning. On this machine any time will do.
- * Rule: CLI-37.
  */
 export function pollInterval(
   askedMs: number | undefined,

@@ -31,7 +31,6 @@ export function readReportFlags({ options, cwd }: Pick<CommandContext, "options"
  * Writes the reports of a run that has ended: the contact sheet, what the flags name, and what GitHub Actions shows.
  * `model` and `name` are what the images were made with; null where that is not known. `retryCommand` makes the failed
  * images again where `imgbatch retry` does not; null for none.
- * Rules: REPORT-1, REPORT-13.
  */
 export async function writeRunReports(
   context: Pick<CommandContext, "output" | "signal">,

@@ -88,7 +88,6 @@ export function submissionUnknown(
 /**
  * The end of a command that has done what it could with the batches of a target that are known: when there are others,
  * it has not done all that was asked for.
- * Rule: SAVE-4.
  */
 export function withUnknown(
   target: Target,

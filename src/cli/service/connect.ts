@@ -104,10 +104,7 @@ async function givenApiKey(
   return environment.apiKey;
 }
 
-/**
- * Never from a terminal, which would show the key to whoever looks on.
- * Rule: CLI-38.
- */
+/** Never from a terminal, which would show the key to whoever looks on. */
 async function readPipedKey({ stdin, signal }: Input): Promise<string> {
   if (stdin.isTTY === true) {
     const message =

@@ -23,7 +23,6 @@ interface Embedding {
 /**
  * The embedded service: the one that already runs on the data directory, else one inside this process on a free
  * loopback port. Two commands that start at once end up with one service.
- * Rules: EMBED-1, EMBED-2, EMBED-3, EMBED-4.
  */
 export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
   const { dataDirectory, needs, output, signal } = embedding;

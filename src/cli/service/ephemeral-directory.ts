@@ -11,7 +11,6 @@ const MIN_AGE_MS = 60_000;
 /**
  * Makes a data directory for as long as one command runs. Those of commands that were killed, which nobody owns any
  * more, are removed first.
- * Rule: EXEC-6.
  */
 export async function makeEphemeralDirectory(command: "exec" | "serve"): Promise<string> {
   await removeAbandoned(tmpdir()).catch(() => {});

@@ -20,7 +20,6 @@ export interface FoundService {
 /**
  * Answers how to find the service that commands would talk to: the named one, else the one that runs on the data
  * directory, null while none does. Nothing is started. Throws `API_KEY_REQUIRED` for a named one without a key.
- * Rule: READY-1.
  */
 export async function createServiceLocator(
   context: Pick<CommandContext, "global" | "cwd" | "connect" | "signal" | "output">,

@@ -17,7 +17,6 @@ export interface Probe {
 /**
  * Asks the service whether it is ready, and whether it takes the key. Other services need not know the first question.
  * Throws when the key is refused, and for what no waiting helps.
- * Rules: READY-1, READY-2.
  */
 export async function probeService(service: FoundService, signal: AbortSignal): Promise<Probe> {
   const problems = await readinessProblems(service.baseUrl, signal);

@@ -17,7 +17,6 @@ const CONNECTIONS = 5;
 /**
  * Connects, works, disconnects. When the service was another process's embedded one and goes away, the work is done
  * again with a new one: so it must be able to start over, finding what it has done before.
- * Rule: CLI-25.
  */
 export async function withService<T>(
   context: CommandContext,

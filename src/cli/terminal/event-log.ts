@@ -16,7 +16,6 @@ export interface EventLog {
 /**
  * Opens what `--events` names: a file, which is written anew, or `-`. Throws `USAGE` when that cannot be done. A file
  * that fails later (a full disk) does not stop the command: `onFailure` is told once.
- * Rule: CLI-28.
  */
 export function openEventLog(
   target: string | undefined,

@@ -12,7 +12,6 @@ interface Stream {
 
 /**
  * Output on stderr in the form that fits: a live line on a terminal, plain lines elsewhere, nothing when quiet.
- * Rules: CLI-14, CLI-24.
  */
 export async function createOutput(
   global: Pick<GlobalOptions, "quiet" | "verbose" | "progress" | "color">,

@@ -13,7 +13,6 @@ export interface SignalWatch {
 /**
  * The first SIGINT or SIGTERM aborts with an `ImgbatchError`; the second one ends the process at once, with the exit
  * code that `fail` answers.
- * Rule: CLI-11.
  */
 export function watchSignals(
   terminal: Pick<Terminal, "signals" | "exit">,

@@ -5,7 +5,6 @@ import type { Terminal } from "./terminal.ts";
 /**
  * Watches over stdout and stderr. Whoever reads may stop reading (`| head`): that is no failure of the command, and
  * aborts `closed`. Results that cannot be written for another reason, such as a full disk, are `SAVE_FAILED`.
- * Rule: CLI-18.
  */
 export function guardStreams({ stdout, stderr }: Pick<Terminal, "stdout" | "stderr">): {
   closed: AbortSignal;

@@ -16,7 +16,6 @@ export interface Terminal {
 
 /**
  * The pieces of standard input. Throws the signal's reason when it is aborted first: an end may never come.
- * Rules: CLI-11, CLI-38.
  */
 export async function* piecesOf(
   stream: AsyncIterable<Uint8Array>,

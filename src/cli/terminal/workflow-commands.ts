@@ -6,7 +6,6 @@ const COMMAND = /^([^\S\n]*):(?=:)|#(?=#\[)/gm;
 
 /**
  * The text without commands to the runner: their first character becomes an escape that JSON reads as the same text.
- * Rule: REPORT-18.
  */
 export function withoutWorkflowCommands(text: string): string {
   return text.replace(COMMAND, (found, blanks: string | undefined) =>

@@ -6,17 +6,13 @@ import { getBatch } from "./get.ts";
 
 /**
  * Asks a service to stop a batch, and answers how the batch stands after it. An ended batch stays as it is.
- * Rule: HTTP-30.
  */
 export async function cancelBatch(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
   await send(http, { method: "POST", path: routes.cancel(id), signal });
   return (await getBatch(http, id, { signal })).batch;
 }
 
-/**
- * Deletes the images of an ended batch, and answers how the batch stands after it.
- * Rule: HTTP-30.
- */
+/** Deletes the images of an ended batch, and answers how the batch stands after it. */
 export async function deleteOutputs(http: Http, id: string, signal?: AbortSignal): Promise<Batch> {
   await send(http, { method: "DELETE", path: routes.outputs(id), signal });
   return (await getBatch(http, id, { signal })).batch;
@@ -24,7 +20,6 @@ export async function deleteOutputs(http: Http, id: string, signal?: AbortSignal
 
 /**
  * Hides an ended batch for good. An attempt whose answer was lost may have done it: then "no such batch" is success.
- * Rule: HTTP-30.
  */
 export async function deleteRecord(http: Http, id: string, signal?: AbortSignal): Promise<void> {
   const { attempts, error } = await attempt(http, { method: "DELETE", path: routes.batch(id), signal });

@@ -17,7 +17,6 @@ export interface CreatedBatch {
  * Makes a batch. `body` is the JSON text of the request, `key` its idempotency key: sending twice makes one batch.
  * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer; ask again with the same key. After
  * `signal` no other attempt leaves; the one under way ends with it too, or with `answerSignal` where that is given.
- * Rules: HTTP-7, HTTP-8.
  */
 export async function createBatch(
   http: Http,

@@ -10,7 +10,6 @@ const MOST_ITEMS = 100_000;
 /**
  * Every item of a batch, in request order, over as many pages as it takes. Throws `BAD_RESPONSE` for a list without an
  * end, and for one of more than `most` items (default 100 000).
- * Rule: HTTP-12.
  */
 export async function listItems(
   http: Http,

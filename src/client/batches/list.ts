@@ -26,7 +26,6 @@ const MOST_BATCHES = 1_000_000;
 /**
  * The batches of the key, newest first, at most `limit` (null: all of them), over as many pages as it takes. A
  * list that does not end is `BAD_RESPONSE`: nobody would know what is missing.
- * Rule: HTTP-31.
  */
 export async function listBatches(
   http: Http,

@@ -60,10 +60,7 @@ export interface Batch {
   raw: Record<string, unknown>;
 }
 
-/**
- * Null when the value is no batch at all.
- * Rule: HTTP-13.
- */
+/** Null when the value is no batch at all. */
 export function readBatch(value: unknown): Batch | null {
   const parsed = batchSchema.safeParse(value);
   if (!parsed.success) return null;

@@ -54,7 +54,6 @@ const SHOWN_TEXT = 300;
 /**
  * Takes the main image out of an answer of 2xx. Interim images of a model that thinks are no results. Throws
  * `IMAGE_REFUSED` and `NO_IMAGES`, saying why, as the service told it.
- * Rules: GEN-2, GEN-3.
  */
 export function readGenerated(json: unknown, requestId: string | undefined): ReadImage {
   const parsed = answerSchema.safeParse(json);

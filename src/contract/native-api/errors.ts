@@ -18,10 +18,7 @@ export function nativeStatus(httpStatus: number): NativeStatus {
   return STATUSES[httpStatus] ?? (httpStatus < 500 ? "INVALID_ARGUMENT" : "INTERNAL");
 }
 
-/**
- * The JSON body of an error of the native API.
- * Rule: RT-3.
- */
+/** The JSON body of an error of the native API. */
 export function nativeErrorBody({
   code,
   message,

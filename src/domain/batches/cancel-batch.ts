@@ -14,7 +14,6 @@ const CANCELLED: ItemError = {
  * Cancels a batch: what is not finished fails, what is finished and intact is paid for and stays, the rest of
  * the hold goes back. Work that is under way loses its lease with it, so a late result is dropped. Answers the
  * custom ids of the items that were not finished, or null, without any change, when the batch had ended.
- * Rules: CANCEL-1, CANCEL-2, CANCEL-3.
  */
 export function cancelBatch(
   deps: { stores: Stores; blobs: BlobStore },

@@ -37,7 +37,6 @@ interface Rules {
 /**
  * Reads the reference images of all items and checks their count, Base64 and size; `checkImages` follows. Throws the
  * code of the first failure.
- * Rules: BATCH-4, LIMIT-3, LIMIT-4.
  */
 export async function readReferences<T extends { outputCount: number; reference_images: unknown[] }>(
   items: readonly T[],
@@ -71,7 +70,6 @@ export async function readReferences<T extends { outputCount: number; reference_
 /**
  * Checks that the bytes of every reference really are an image of the type that the request says. Equal bytes are
  * decoded once. Throws the code of the first failure.
- * Rules: BATCH-4, LIMIT-4.
  */
 export async function checkImages(
   items: readonly { references: readonly CheckedReference[] }[],

@@ -62,7 +62,6 @@ const bodySchema = createBatchSchema.extend({
 /**
  * Checks and normalises the body of a create request. The order is fixed and the first failure is answered:
  * model present, items and fields, duplicate ids, prompt lengths, references, images in all, model known.
- * Rules: BATCH-2, BATCH-3, LIMIT-2, IDEM-8.
  */
 export async function checkRequest(body: unknown, rules: RequestRules): Promise<CheckedRequest> {
   const modelId = (body as { model?: unknown } | null)?.model;

@@ -40,7 +40,6 @@ export interface CreatedBatch {
 /**
  * Accepts a checked request: reference images are stored first, then one transaction writes the batch, its items, its
  * idempotency key and its hold. Of two concurrent requests with one key, one makes the batch and both answer it.
- * Rules: BATCH-1, BATCH-6, BATCH-7, IDEM-1, IDEM-2, IDEM-3, IDEM-5, IDEM-6, IDEM-7.
  */
 export async function createBatch(
   deps: CreateBatchDeps,
@@ -131,7 +130,6 @@ export function inputsPrefix(batchId: string): string {
 
 /**
  * The items of a request, one per image: an item with several outputs becomes several, each with its own id.
- * Rule: BATCH-1.
  */
 export function expandItems(request: Pick<CheckedRequest, "items">): NewItem[] {
   const expanded = request.items.flatMap((item, sourceIndex) =>
@@ -147,7 +145,6 @@ export function expandItems(request: Pick<CheckedRequest, "items">): NewItem[] {
 
 /**
  * Whether this idempotency key has made a batch of exactly this request: everything about it was checked then.
- * Rule: IDEM-8.
  */
 export async function isKnownRequest(
   repositories: Repositories,

@@ -11,7 +11,6 @@ import { moveBatch } from "./lifecycle.ts";
  * Says that the images of an ended batch are gone; its record and what was paid stay. `purgeOutputs` follows, and is
  * done by the next sweep when it fails or the process dies in between. Answers whether the status changed now.
  * Throws `BATCH_IMAGE_OUTPUT_DELETE_NOT_READY` for a batch that has not ended.
- * Rules: DELETE-1, DELETE-3.
  */
 export function deleteOutputs(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
   return stores.write(async (tx) => {

@@ -6,7 +6,6 @@ import type { Stores } from "../ports/stores.ts";
 /**
  * Hides the record of an ended batch from its key for good. The files go later, when their time comes.
  * Throws `BATCH_IMAGE_RECORD_DELETE_NOT_READY` for a batch that has not ended.
- * Rules: DELETE-2, DELETE-3.
  */
 export async function deleteRecord(
   { stores, feed }: { stores: Stores; feed: Feed },

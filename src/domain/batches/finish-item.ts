@@ -13,7 +13,6 @@ export type LeasedItem = ItemRecord & { leaseToken: string };
 /**
  * Stores what a provider made for an item and records its success. The files are durable before the row names them. Answers the status of the item, or
  * null when it is no longer ours to finish (cancelled, or leased to somebody else): then the files are gone again.
- * Rules: ITEM-3, ITEM-4, CANCEL-2.
  */
 export async function finishItem(
   deps: { stores: Stores; blobs: BlobStore; inspector: ImageInspector },

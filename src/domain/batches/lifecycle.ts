@@ -39,10 +39,7 @@ export interface BatchEnd {
   outputsExpireAtMs: number | null;
 }
 
-/**
- * Writes a new batch as `queued`, with its hold and the first line of its history.
- * Rules: LIFE-1, MONEY-3.
- */
+/** Writes a new batch as `queued`, with its hold and the first line of its history. */
 export async function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
   await tx.batches.insert({ ...batch, status: "queued" });
   await tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
@@ -54,7 +51,6 @@ export async function openBatch(tx: Repositories, batch: BatchRecord, nowMs: num
  * the move is allowed and that the batch still is where the caller saw it, appends to the history, and does what
  * the move does to the money. Answers false, without any change, when the batch has moved on meanwhile.
  * Throws for a move that is not in the table. No move is dated before the batch was made.
- * Rules: LIFE-1, LIFE-2, LIFE-3, CLOCK-2.
  */
 export async function moveBatch(
   tx: Repositories,

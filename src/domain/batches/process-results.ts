@@ -17,7 +17,6 @@ export function startProcessing(stores: Stores, batchId: string, nowMs: number):
  * The work of `processing_results`: reads every stored image back, compares it with its size and hash, gives it its
  * name in the ZIP, and takes the batch to `settling`. An item whose file is gone or differs becomes a failure, and is
  * not paid for. Can be repeated at any point: nothing is written before everything is checked.
- * Rules: RESULT-1, ZIP-5.
  */
 export async function processResults(
   deps: { stores: Stores; blobs: BlobStore },

@@ -11,7 +11,6 @@ import { type CreateBatchDeps, createBatch } from "./create-batch.ts";
 /**
  * Makes the failed items of an ended batch again, as a new batch of the same key that is linked to it. Throws what
  * creating a batch throws, and `USAGE` when there is nothing to retry.
- * Rule: RETRY-6.
  */
 export async function retryFailed(
   deps: CreateBatchDeps & Omit<RequestRules, "group"> & { groups: readonly GroupEntry[] },
@@ -28,7 +27,6 @@ export async function retryFailed(
 /**
  * The create request that makes the failed items of an ended batch again, linked to it as its parent. Items that were
  * refused for what they ask are left out. Throws `USAGE` when nothing is left, or when the inputs are gone already.
- * Rule: RETRY-6.
  */
 export async function retryRequest(
   deps: { stores: Stores; blobs: BlobStore },

@@ -4,7 +4,6 @@ import { type BatchEnd, moveBatch } from "./lifecycle.ts";
 /**
  * The work of `settling`: in one transaction the price of the successful images is captured, the rest of the hold is
  * released, and the batch is `completed`. Repeating it changes nothing.
- * Rules: MONEY-4, LIFE-4.
  */
 export function settleBatch(stores: Stores, batchId: string, end: BatchEnd): Promise<boolean> {
   return stores.write(async (tx) => {

@@ -24,7 +24,6 @@ const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
  * Adds an entry and changes the account with it: the only writer of money. See LEDGER.md beside this file.
  * Repeating a movement (same request id) changes nothing. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE` when the balance
  * would fall below zero; the transaction around it then undoes the entry.
- * Rules: MONEY-2, MONEY-6.
  */
 export async function moveMoney(tx: Repositories, movement: Movement, nowMs: number): Promise<void> {
   const { amountMicroUsd, accountId } = movement;
@@ -50,10 +49,7 @@ export async function moveMoney(tx: Repositories, movement: Movement, nowMs: num
   );
 }
 
-/**
- * Takes the hold of a new batch out of its account's balance.
- * Rules: MONEY-2, MONEY-3.
- */
+/** Takes the hold of a new batch out of its account's balance. */
 export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
   await moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd: batch.holdMicroUsd }, nowMs);
 }
@@ -61,7 +57,6 @@ export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: num
 /**
  * Ends the hold of a batch: the price of its successful images is captured, the rest goes back to the balance.
  * Answers the captured amount. Never captures more than was held.
- * Rule: MONEY-4.
  */
 export async function settleHold(
   tx: Repositories,

@@ -6,7 +6,6 @@ import type { PriceSnapshot } from "../records.ts";
 /**
  * What one image of a batch costs and what is held for it. One image's amounts are rounded to a micro-dollar
  * (half up) once; everything else multiplies them. Null when the model has no 1K price.
- * Rules: MONEY-1, MONEY-5.
  */
 export function priceBatchImage(
   model: ModelEntry,
@@ -32,7 +31,6 @@ export function priceBatchImage(
 
 /**
  * What one image of this size costs in real time: no discount, and rounded once. Null when the model has no price.
- * Rules: MONEY-1, RT-15.
  */
 export function priceRealtimeImage(
   model: ModelEntry,

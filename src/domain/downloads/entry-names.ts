@@ -10,7 +10,6 @@ interface NamedImage {
 /**
  * The names of images in the ZIP, in the order given: `images/<custom id>.png`, `…_2.png` for the second image of an
  * item. Names that a file system without upper and lower case would take for the same get `~2`, `~3`, …
- * Rule: ZIP-5.
  */
 export function assignEntryNames(images: readonly NamedImage[]): string[] {
   const taken = new Set<string>();

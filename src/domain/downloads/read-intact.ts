@@ -5,7 +5,6 @@ import type { OutputRecord } from "../records.ts";
 
 /**
  * The bytes of a stored image, compared with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when they are not those.
- * Rule: RESULT-2.
  */
 export async function readIntact(blobs: BlobStore, output: OutputRecord): Promise<Buffer> {
   const bytes = await blobs.read(output.blobKey);

@@ -27,7 +27,6 @@ const ENTRY_OPTIONS = { mtime: ENTRY_TIME, forceDosTimestamp: true, compress: fa
  * The ZIP of a batch: images, then `manifest.json` and `errors.json`. The same batch always gives the same bytes.
  * Images are stored, not deflated: they are compressed already. Each image is compared with its hash before any of
  * its bytes leave, and all files are looked up before this resolves: one that is gone is `BATCH_IMAGE_RESULT_MISSING`.
- * Rules: ZIP-1, ZIP-2, RESULT-2.
  */
 export async function planBatchZip(
   blobs: BlobStore,

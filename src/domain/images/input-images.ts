@@ -12,7 +12,6 @@ export interface InputImageProblem {
 /**
  * The input images of one request. Each must be what it says it is; equal bytes are decoded once, and the pixels of
  * different ones are limited together.
- * Rule: BATCH-4.
  */
 export class InputImages {
   readonly #inspector: ImageInspector;

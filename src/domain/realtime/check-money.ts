@@ -12,7 +12,6 @@ export async function realtimeHeld(now: Repositories, accountId: string): Promis
 /**
  * Every hold of a real-time request is either open, with its record, or was captured or released in full; and what was
  * captured is what the usage records say. The problems found, a line each.
- * Rule: CHECK-3.
  */
 export async function realtimeMoneyProblems(now: Repositories, account: AccountRecord): Promise<string[]> {
   const moved = sumByRequest(await now.ledger.list({ accountId: account.id }));

@@ -52,7 +52,6 @@ export interface GeneratedContent {
 /**
  * Makes images while somebody waits for them. Money is held before the work; with an image it is captured together
  * with its usage record, without one it goes back.
- * Rules: RT-11, RT-12, RT-15, RT-16, RT-18, RT-20.
  */
 export class Realtime {
   readonly #deps: RealtimeDeps;

@@ -6,7 +6,6 @@ import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts"
 
 /**
  * Takes the price of a request out of the balance before anything is made. Throws `REALTIME_INSUFFICIENT_BALANCE`.
- * Rule: RT-16.
  */
 export function openHold(stores: Stores, hold: RealtimeHoldRecord): Promise<void> {
   return stores.write(async (tx) => {
@@ -23,7 +22,6 @@ export function openHold(stores: Stores, hold: RealtimeHoldRecord): Promise<void
 /**
  * Ends a hold, once: with usage records it is captured, without any it goes back to the balance. The records and the
  * money are one transaction.
- * Rules: RT-15, RT-16.
  */
 export function endHold(
   stores: Stores,
@@ -42,7 +40,6 @@ export function endHold(
 /**
  * Gives back what an earlier process held when it died. Only for the one that owns the data, before it takes requests.
  * Answers how many there were.
- * Rule: RT-17.
  */
 export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number> {
   return stores.write(async (tx) => {

@@ -6,7 +6,6 @@ export const MAX_INPUT_IMAGES = 14;
 
 /**
  * The models that a key of this group can name in a real-time request: those that are for it, with a price.
- * Rule: RT-13.
  */
 export function realtimeModelsOf(group: GroupEntry, models: readonly ModelEntry[]): ModelEntry[] {
   return models.filter((m) => m.realtime && groupHasModel(group, m.id) && pricedSizes(m).length > 0);
@@ -21,10 +20,7 @@ export function ratiosOf(model: ModelEntry): readonly string[] {
   return model.ratios === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
 }
 
-/**
- * The model that really runs when this one is asked for.
- * Rule: RT-20.
- */
+/** The model that really runs when this one is asked for. */
 export function executedModel(model: ModelEntry): string {
   return model.mapsTo ?? model.id;
 }

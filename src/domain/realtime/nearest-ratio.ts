@@ -9,7 +9,6 @@ import {
 
 /**
  * The ratio whose pictures are nearest to the shape of an image: twice as wide counts as far as twice as high.
- * Rule: RT-8.
  */
 export function nearestRatio(image: SizePx, set: RatioSet): AspectRatio {
   const ratios: readonly AspectRatio[] = set === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;

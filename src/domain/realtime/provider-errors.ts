@@ -7,7 +7,6 @@ const LIMITED_RETRY_MS = 5000;
 /**
  * What a failure of a provider is to the caller of the real-time API. A refusal of the prompt and an answer without
  * an image are no errors here.
- * Rule: RT-11.
  */
 export function realtimeError(error: ProviderError): ImgbatchError {
   const { message, retryAfterMs } = error;

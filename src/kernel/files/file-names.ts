@@ -7,7 +7,6 @@ export const MAX_NAME_BYTES = 120;
 
 /**
  * A file name that every file system takes, from any text. Never empty, never hidden, never leads elsewhere.
- * Rule: ZIP-5.
  */
 export function safeFileName(text: string): string {
   const replaced = text

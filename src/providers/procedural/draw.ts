@@ -26,10 +26,7 @@ export interface Drawing extends ImageRequest {
   image: number;
 }
 
-/**
- * Draws the picture and encodes it with its metadata. Rejects with the signal's reason when aborted.
- * Rules: DRAW-1, DRAW-2, DRAW-3.
- */
+/** Draws the picture and encodes it with its metadata. Rejects with the signal's reason when aborted. */
 export async function drawPicture(
   drawing: Drawing,
   signal: AbortSignal,

@@ -21,7 +21,6 @@ export interface ProceduralOptions {
 /**
  * Draws pictures on this machine, from the words of the prompt: no model, no network, no cost. The same request gives
  * the same bytes. Directives in the prompt make it wait, fail or misbehave on purpose.
- * Rules: DRAW-11, DRAW-12, DRAW-13.
  */
 export function createProceduralProvider(options: ProceduralOptions): ItemProvider {
   const { clock, simulate, decoding = new Decoding() } = options;

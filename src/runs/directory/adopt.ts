@@ -15,7 +15,6 @@ import type { RunService } from "./service-identity.ts";
 /**
  * Prepares a directory for the images of batches that were submitted elsewhere. One that already belongs to these
  * batches is taken as it is. Throws `DIRECTORY_CONFLICT` when it belongs to others.
- * Rule: CLI-20.
  */
 export async function adoptDirectory(
   dir: string,

@@ -22,7 +22,6 @@ export interface Owner {
 /**
  * Makes the directory when needed and answers its run state, null when it is new. Throws `DIRECTORY_CONFLICT` when it
  * belongs to another input, service or key, or holds files that a run would mix with its own.
- * Rules: RUN-5, RUN-6.
  */
 export async function claimDirectory(dir: string, owner: Owner): Promise<RunState | null> {
   await saving(dir, () => makeDurably(dir));
@@ -89,10 +88,7 @@ const LEFTOVER = new RegExp(`^(\\..+\\.[0-9a-f]{12}|[0-9a-f]{64})\\${PARTIAL_SUF
 export const PASSING_PREFIX = ".imgbatch-";
 const PASSING_ZIP = /^\.imgbatch-[\w-]+\.zip(\.part(\.etag)?)?$/;
 
-/**
- * Removes files that a crash left half written. Files of other names are nobody's business here.
- * Rule: RUN-14.
- */
+/** Removes files that a crash left half written. Files of other names are nobody's business here. */
 export async function removeLeftovers(dir: string): Promise<void> {
   for (const folder of [dir, join(dir, IMAGES_FOLDER), join(dir, REFERENCES_FOLDER)])
     await removeMatching(folder, LEFTOVER);

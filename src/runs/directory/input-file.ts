@@ -58,7 +58,6 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
 /**
  * Reads where the lines of a run's input are; empty when the directory has none (a mere download). A line that no run
  * has written is left out, and told as `damage`.
- * Rule: FILE-14.
  */
 export async function readRunInput(dir: string): Promise<RunInput> {
   const path = join(dir, INPUT_FILE);

@@ -25,7 +25,6 @@ export interface LockOptions {
  * open exclusive transaction on an empty database, so the system frees it when the process ends, however it ends.
  * A directory that cannot be written needs no lock, and one that was made here and stays empty is removed.
  * Throws `DIRECTORY_IN_USE` when another process has it, `SAVE_FAILED` when the directory cannot be made.
- * Rules: RUN-21, SAVE-5, SAVE-6.
  */
 export async function withRunLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   const { clock, signal, patienceMs = PATIENCE_MS } = options;

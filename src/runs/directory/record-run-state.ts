@@ -7,7 +7,6 @@ import { readRunState, recordBatch, writeRunState } from "./run-state.ts";
 /**
  * Notes in a run's state how its batches stand. When another process works on the run, that one keeps the run state:
  * then this does nothing.
- * Rule: RUN-21.
  */
 export async function recordInRunState(dir: string, batches: readonly Batch[], clock: Clock): Promise<void> {
   const byId = new Map(batches.map((batch) => [batch.id, batch]));

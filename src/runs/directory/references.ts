@@ -17,10 +17,7 @@ export function referencePath(sha256: string): string {
   return `${REFERENCES_FOLDER}/${sha256}`;
 }
 
-/**
- * Keeps each reference image once in the run's directory, by its hash, so that the run stands on its own.
- * Rule: RUN-17.
- */
+/** Keeps each reference image once in the run's directory, by its hash, so that the run stands on its own. */
 export async function storeReferences(dir: string, references: Iterable<PromptReference>): Promise<void> {
   const stored = new Set<string>();
   for (const reference of references) {

@@ -54,7 +54,6 @@ const ofRealtime = z.looseObject({
 /**
  * A line of `results.jsonl`: one for each image that was asked for, in the order of the input. Of a run of batches
  * (`ResultLine`), or of `generate --file`, where each image is a request of its own (`RealtimeLine`).
- * Rule: SCHEMA-1.
  */
 export const resultSchema = z.union([
   ofBatches.describe("of submit, retry and download"),

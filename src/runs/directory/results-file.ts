@@ -64,7 +64,6 @@ export async function readResults(dir: string): Promise<ResultLine[]> {
 /**
  * Writes `results.jsonl`, and `retry.jsonl` with the input of the failed images where it is known. Answers whether that
  * is there. Files that hold the same already are not touched.
- * Rules: RUN-1, RUN-10.
  */
 export async function writeResults<Line extends { custom_id: string }>(
   dir: string,

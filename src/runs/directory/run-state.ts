@@ -196,7 +196,6 @@ const lastWrites = new WeakMap<RunState, Promise<void>>();
 /**
  * On disk when this resolves, whole or not at all. Writes of one run state wait for each other: each writes what is known
  * when its turn comes, so that an older state never replaces a newer one.
- * Rules: RUN-7, RUN-8.
  */
 export function writeRunState(dir: string, runState: RunState): Promise<void> {
   const path = join(dir, RUN_STATE_FILE);

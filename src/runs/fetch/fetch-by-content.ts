@@ -17,7 +17,6 @@ const MOST_UNANSWERED = 2;
  * Fetches the images of some items one by one; files that are sound stay as they are. What is wrong with one does not
  * keep the others from being fetched. Throws what concerns all of them, and when the service does not answer any more,
  * which `mostUnanswered` items in a row show.
- * Rules: RUN-20, SAVE-1.
  */
 export async function fetchByContent(
   job: FetchJob,

@@ -15,7 +15,6 @@ import { readStart } from "./zip-reader.ts";
 /**
  * Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. An
  * item with an image that is absent or wrong has a problem. Throws what concerns the ZIP as a whole.
- * Rules: RUN-15, RUN-19, RUN-20.
  */
 export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches> {
   const { http, batch, items, signal, reporter } = job;

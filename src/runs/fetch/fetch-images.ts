@@ -25,7 +25,6 @@ const FEW = 8;
  * Gets what is missing or damaged of a batch's images, and nothing else. When this resolves, every successful item has
  * its files, verified, or a problem. Throws what concerns all of them: the service's errors (`BATCH_IMAGE_OUTPUT_DELETED`
  * among them), `NETWORK`, `SAVE_FAILED`.
- * Rules: RUN-4, RUN-19, RUN-20, SAVE-1.
  */
 export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
   const wanted = job.wanted.filter(hasImages);

@@ -118,7 +118,6 @@ export interface SavedZip {
  * Saves the ZIP of a batch, after every image in it was checked, and that no item's is absent. One that fails is
  * removed; what is at the target stays until then, and is only replaced by another ZIP when `mayReplace` says so:
  * otherwise `FILE_EXISTS`.
- * Rules: RUN-15, CLI-22, SAVE-3.
  */
 export async function saveZip(job: ZipJob, { mayReplace = false } = {}): Promise<SavedZip> {
   const { target, items, signal } = job;

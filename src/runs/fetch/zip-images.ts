@@ -52,7 +52,6 @@ export interface ZipContents {
 /**
  * The images of a batch's ZIP: by the manifest, or by their names without one. Never more of an item than the service
  * has announced, and no entry for two of them.
- * Rules: RUN-16, RUN-18, SAVE-11, SAVE-12.
  */
 export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
   const manifest = await readManifest(zip, items);

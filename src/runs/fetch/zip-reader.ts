@@ -32,7 +32,6 @@ export interface ZipReader {
  * is damaged, or hostile: names that lead elsewhere, links, encryption, the same name twice, too many or too large
  * files. Names that are only one on some file systems are told apart when files are placed. An abort of the signal ends
  * it with the signal's reason.
- * Rule: RUN-18.
  */
 export async function openZip(path: string, signal?: AbortSignal): Promise<ZipReader> {
   let zip: ZipFile;

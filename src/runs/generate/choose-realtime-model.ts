@@ -16,7 +16,6 @@ export interface Wish {
  * The model for images at once: the wanted one, or the first of the service's list whose name says that it makes images
  * (else the first). What the list says of it is checked before anything is sent. A wanted model goes to a service
  * without a list as it is. Throws `REALTIME_MODEL_NOT_FOUND` and `USAGE`.
- * Rule: GEN-6.
  */
 export async function chooseRealtimeModel(http: Http, wish: Wish, signal?: AbortSignal): Promise<string> {
   const models = await listOrNull(http, wish.model !== null, signal);

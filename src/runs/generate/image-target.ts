@@ -26,7 +26,6 @@ const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
  * Reads `--output`: a file, a directory (one that exists, or a name that ends with `/`), or nothing for a file named
  * from the prompt in `cwd`. Refuses, before anything is sent, a file that is there and what cannot be written: an image
  * that was paid for must find its place. Throws `USAGE` and `SAVE_FAILED`.
- * Rules: GEN-8, GEN-9.
  */
 export async function chooseTarget(
   output: string | null,

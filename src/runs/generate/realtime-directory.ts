@@ -40,7 +40,6 @@ async function requireWritable(folder: string): Promise<void> {
 /**
  * Makes the directory that of this run, or finds that it is. Another key may go on with a run, another service or other
  * prompts may not. Throws `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
- * Rule: GEN-11.
  */
 export async function openRealtimeDirectory(
   dir: string,
@@ -80,7 +79,6 @@ export async function openRealtimeDirectory(
 /**
  * The images that are here already, whole: as the results say, by hash; one without a line there, since the process was
  * killed at the wrong moment, when it is a whole image. Writes them down as the beginning of the results.
- * Rule: GEN-10.
  */
 export async function findFinished(
   dir: string,

@@ -55,7 +55,6 @@ const OF_ONE_PROMPT = ["IMAGE_REFUSED", "NO_IMAGES", "REALTIME_INVALID_ARGUMENT"
  * Makes the images of a run that are not in its directory yet. Requests under way are waited for when something stops
  * the run (no capacity, no money, no permission, a full disk, failures in a row): they may be billed. Only an abort ends
  * them. Whatever happens, the results on disk name every image that was saved.
- * Rules: GEN-7, GEN-10, GEN-11.
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
   const { plan, dir, service, clock, reporter, signal } = options;

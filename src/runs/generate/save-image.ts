@@ -29,7 +29,6 @@ export function factsOf(data: Buffer, mimeType: ImageMimeType): Omit<ResultFile,
 /**
  * Puts an image, byte by byte as it came, under the first free of its names; only the very name that the caller gave
  * is ever replaced, and only when that is allowed. On disk when this resolves; absent when it fails.
- * Rules: GEN-8, GEN-9.
  */
 export async function saveImage(
   target: ImageTarget,

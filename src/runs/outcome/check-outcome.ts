@@ -4,10 +4,7 @@ import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { CLIENT } from "./image-outcome.ts";
 
-/**
- * Throws `BAD_RESPONSE` when the service lists fewer items than the batch has.
- * Rule: RUN-16.
- */
+/** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */
 export function requireWholeList(batch: Batch, items: readonly BatchItem[]): void {
   if (batch.itemCount === null || items.length >= batch.itemCount) return;
   const message = `The service lists ${items.length} of the ${batch.itemCount} items of ${batch.id}.`;
@@ -17,7 +14,6 @@ export function requireWholeList(batch: Batch, items: readonly BatchItem[]): voi
 /**
  * Throws `BAD_RESPONSE` when images that were asked for are in no batch of the run: then these are not its batches.
  * Services may count the images of an item in another way than `_01`, `_02`: the beginning of the id decides.
- * Rule: RUN-22.
  */
 export function requireAskedFor(ids: readonly string[], lines: readonly ResultLine[]): void {
   const asked = new Set(ids);
@@ -47,7 +43,6 @@ function firstFrom(sorted: readonly string[], text: string): string | undefined 
 /**
  * Why an item of a batch that has ended has no image. One without an outcome has failed only where the batch as a whole
  * has: in a completed one the service is late with it, and what it may have made must not be paid for again.
- * Rules: RUN-16, SAVE-2.
  */
 export function errorOf(item: BatchItem, batch: Batch): ResultLine["error"] | null {
   const { status } = item;

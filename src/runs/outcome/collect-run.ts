@@ -56,7 +56,6 @@ export interface RunOutcome {
  * results, also when single images cannot be had: their lines say why (see `isMissing`). What concerns a batch as a
  * whole does not keep the others from being fetched; then the first error is thrown and the results of the earlier run
  * stay as they are, unless `isForgiving`. A disk, a key or an account that refuses ends it at once.
- * Rules: RUN-1, RUN-4, RUN-10, RUN-11, RUN-14, SAVE-1, SAVE-2, RETRY-7.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, state: runState, batches } = options;

@@ -31,7 +31,6 @@ const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 /**
  * Whether an image that is not here will not come any more, as far as one can know: it was made, and is paid for, but
  * is lost, damaged or deleted. After a passing trouble it may still come.
- * Rule: SAVE-10.
  */
 export function isLost(line: Outcome): boolean {
   const { error } = line;
@@ -62,7 +61,6 @@ export function undelivered({ code, message, requestId }: ImgbatchError): Result
 /**
  * What missing images mean for the process that asked for them; null when none is. Bytes that are wrong come before
  * what may come later, and that before what is gone for good.
- * Rule: SAVE-1.
  */
 export function judgeMissing(lines: readonly ResultLine[]): { exit: ExitName; code: ErrorCode } | null {
   const codes = lines.filter(isMissing).map(({ error }) => codeOf(error?.code));

@@ -30,10 +30,7 @@ export function countImages({ lines }: Pick<RunOutcome, "lines">): ImageCounts {
   return { total: lines.length, success: lines.length - missing - failed, failed, missing };
 }
 
-/**
- * What an ended run means for the process that asked for it.
- * Rule: CLI-4.
- */
+/** What an ended run means for the process that asked for it. */
 export function verdict(
   counts: Counts,
   statuses: readonly string[],

@@ -16,7 +16,6 @@ export interface ChosenModel {
 /**
  * The model of a run: the wanted one, or the first of the service's list. A wanted model goes to a service without a
  * list as it is. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does not have it.
- * Rules: CLI-7, CLI-8.
  */
 export async function chooseModel(
   http: Http,

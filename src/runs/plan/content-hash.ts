@@ -6,7 +6,6 @@ import { textOf } from "../prompts/spool.ts";
 /**
  * SHA-256 of what is asked for: of the canonical JSON of `head` with the items, ids and all, as its `items`; without
  * ever holding more of it than one item.
- * Rule: PLAN-3.
  */
 export function contentHash(
   head: { readonly [key: string]: JsonValue },

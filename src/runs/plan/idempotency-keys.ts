@@ -15,7 +15,6 @@ export interface KeyChoice {
 /**
  * The idempotency key of each batch. Derived from the content unless the caller says otherwise. Keys of an unfinished
  * run of the same directory stay, fresh ones too: after a crash the same command must find the batches it has made.
- * Rules: PLAN-3, PLAN-4, PLAN-5, SECRET-5.
  */
 export function chooseKeys(
   plan: Plan,

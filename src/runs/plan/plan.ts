@@ -38,10 +38,7 @@ export interface Plan {
   inputSha256: string;
 }
 
-/**
- * Assigns the missing ids, splits the run into batches, and derives their idempotency keys.
- * Rules: PLAN-1, PLAN-2.
- */
+/** Assigns the missing ids, splits the run into batches, and derives their idempotency keys. */
 export function planRun(request: RunRequest, limits: Limits): Plan {
   const items = assignIds(request.items);
   const chunks = split(items, limits).map((part, index) => ({

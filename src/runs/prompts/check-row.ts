@@ -40,7 +40,6 @@ export interface RowRules {
 
 /**
  * Checks every field of a row. What is wrong goes to `report`; the answer is of use only when nothing did.
- * Rules: FILE-2, FILE-4.
  */
 export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
   reportUnknown(fields, FIELDS, "", report);

@@ -17,7 +17,6 @@ const NOT_DOUBLED =
  * Splits lines into the records of a table. Cells may be quoted, and then hold separators, line breaks and doubled
  * quotes. Blank lines between records are skipped, records with a damaged line left out. A record of more than
  * `maxBytes` ends the reading: mostly its quote is not closed.
- * Rule: FILE-9.
  */
 export async function* readRecords(
   lines: AsyncIterable<Line>,

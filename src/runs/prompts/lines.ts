@@ -20,7 +20,6 @@ const BAD_TEXT = "is not valid UTF-8; save the file as UTF-8";
 /**
  * The lines of a file as its bytes arrive: UTF-8, with or without a byte order mark. No more than one line is held, and
  * of one that is longer than `maxBytes` not even that: its text is empty then.
- * Rules: FILE-3, FILE-12.
  */
 export async function* readLines(
   bytes: AsyncIterable<Uint8Array>,

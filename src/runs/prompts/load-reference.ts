@@ -26,7 +26,6 @@ export interface LoadOptions {
  * Looks at a reference image: size, type by its bytes, whether its header can be read and its end is there, hash. Null
  * when something is wrong with it, which is reported. Its pixels are not decoded: that is left to the service. The bytes
  * of a file are not kept: hundreds of references would fill the memory.
- * Rules: FILE-6, FILE-7, FILE-15.
  */
 export async function loadReference(
   spec: ReferenceSpec,

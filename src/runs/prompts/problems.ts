@@ -4,10 +4,7 @@ import { formatProblem, type Place, type Problem } from "./prompt-item.ts";
 /** More than anybody mends at once: of a file in a wrong format every line is a problem. */
 const MOST_SHOWN = 200;
 
-/**
- * Collects what is wrong with an input. All of it is counted, the first part of it kept to be shown.
- * Rule: FILE-2.
- */
+/** Collects what is wrong with an input. All of it is counted, the first part of it kept to be shown. */
 export class Problems {
   readonly #shown: Problem[] = [];
   #count = 0;

@@ -28,7 +28,6 @@ const PIECE_BYTES = 256 * 1024;
  * Reads and checks prompt files, in order, line by line: of a large input only a part stays in memory, the rest goes
  * into `spool`. Throws `INVALID_INPUT` with the problems of every file, one a line (`file:line: field: what is wrong,
  * what would be right`); nothing is half accepted.
- * Rules: FILE-1, FILE-2, FILE-5, FILE-10, FILE-11, FILE-13, FILE-16.
  */
 export async function readPromptFiles(
   sources: readonly PromptSource[],

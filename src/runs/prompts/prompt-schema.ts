@@ -22,10 +22,7 @@ const referenceSchema = z.union([
   }),
 ]);
 
-/**
- * A line of a prompt file, for editors and for programs that write such files; `checkRow` decides.
- * Rule: SCHEMA-1.
- */
+/** A line of a prompt file, for editors and for programs that write such files; `checkRow` decides. */
 export const promptSchema = z.strictObject({
   prompt: z.string().min(1).max(DEFAULT_LIMITS.promptChars).regex(PROMPT).describe("what the image shows"),
   custom_id: z

@@ -4,7 +4,6 @@ const COLON = /\s*:/y;
 /**
  * The keys that a JSON object has more than once, each once; of objects inside it nothing is said. `text` must be the
  * valid JSON text of an object: only the last value of such a key is left when that is parsed. Long strings are not read.
- * Rule: FILE-17.
  */
 export function repeatedKeys(text: string): string[] {
   const seen = new Set<string>();

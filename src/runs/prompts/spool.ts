@@ -33,7 +33,6 @@ const MEMORY_BYTES = 16 * 1024 * 1024;
 /**
  * Holds what a run has to send: in memory as long as it is little, then in a temporary file that has no name, so that
  * nothing stays behind however the process ends. The file goes with the last one who can read it.
- * Rule: FILE-13.
  */
 export class Spool {
   #memoryLeft: number;

@@ -11,7 +11,6 @@ const SEPARATORS = [",", ";", "\t", "|"];
 /**
  * `.csv` and `.tsv`: the first row names the fields. An empty or missing cell is an absent field; several reference
  * images in a cell are separated by `;`.
- * Rule: FILE-9.
  */
 export function readTable(separator: string, maxBytes: number): ReadRows {
   return async function* (lines, report) {

@@ -17,10 +17,7 @@ export function printable(text: string): string {
     });
 }
 
-/**
- * For the text and the quoted attributes of HTML and XML alike.
- * Rules: REPORT-2, REPORT-7.
- */
+/** For the text and the quoted attributes of HTML and XML alike. */
 export function escapeMarkup(text: string): string {
   return printable(text).replace(/[&<>"']/g, (c) => NAMES[c] ?? c);
 }
@@ -30,10 +27,7 @@ export function escapeAttribute(text: string): string {
   return escapeMarkup(text).replace(/[\t\n\r]/g, (c) => `&#${c.charCodeAt(0)};`);
 }
 
-/**
- * For one line of Markdown, inside a table too: nothing in it is formatting, a link, or a tag.
- * Rule: REPORT-9.
- */
+/** For one line of Markdown, inside a table too: nothing in it is formatting, a link, or a tag. */
 export function escapeMarkdown(text: string): string {
   return printable(text)
     .replace(/\s+/g, " ")

@@ -25,7 +25,6 @@ const SLOT = /\{\{(\w+)\}\}/g;
  * A page that already shows this is left as it is. `thumbnail` is asked for only when there is something to write;
  * null when pictures cannot be made small here: then the page shows the files themselves. Answers the path. Throws
  * `DIRECTORY_CONFLICT` when somebody else's page is there, and `SAVE_FAILED`.
- * Rules: REPORT-1, REPORT-2, REPORT-3, REPORT-5, REPORT-17.
  */
 export async function writeGallery(
   dir: string,

@@ -16,7 +16,6 @@ const MAX_SUMMARY_BYTES = 1_000_000;
 /**
  * Appends the step's summary, and its outputs `batch_id` (several between blanks), `directory`, `success_count` and
  * `fail_count`. A summary that the file has no room for is left out.
- * Rules: REPORT-10, REPORT-11.
  */
 export async function writeActionsFiles(report: RunReport, files: ActionsFiles): Promise<void> {
   const summary = toMarkdown(report);
@@ -39,10 +38,7 @@ function outputText({ batches, directory, images, failedCount }: RunReport): str
     .join("");
 }
 
-/**
- * The failures as annotations, a line each; the last one counts those that there is no room for.
- * Rule: REPORT-12.
- */
+/** The failures as annotations, a line each; the last one counts those that there is no room for. */
 export function annotations({ images, failedCount, directory }: RunReport): string[] {
   const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
   const failed = images.filter((image) => image.error !== null).slice(0, shown);

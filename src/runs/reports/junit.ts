@@ -5,7 +5,6 @@ import type { ReportImage, RunReport } from "./run-report.ts";
 /**
  * The run as JUnit XML: a test case for each image, in one suite, so that CI systems list what failed and why.
  * Every attribute and element that the stricter readers of the format ask for is there.
- * Rules: REPORT-6, REPORT-7.
  */
 export function toJunit(report: RunReport): string {
   const { images, failedCount, title } = report;

@@ -9,10 +9,7 @@ const MAX_FAILURES = 50;
 const MAX_IMAGES = 100;
 const MAX_CELL_CHARS = 160;
 
-/**
- * The run in Markdown: how it went, what failed and how to go on, and the images.
- * Rules: REPORT-8, REPORT-9.
- */
+/** The run in Markdown: how it went, what failed and how to go on, and the images. */
 export function toMarkdown(report: RunReport): string {
   const { images, failedCount, title, batches, model, costMicroUsd } = report;
   const good = images.length - failedCount;

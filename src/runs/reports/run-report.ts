@@ -60,10 +60,7 @@ export type EndedImage = Pick<ResultLine, "custom_id" | "status" | "files" | "er
 const PROMPT_CHARS = 4_000_000;
 const LEAST_PROMPT_CHARS = 200;
 
-/**
- * Puts together what is known of a run. An image counts as failed when no file of it is here.
- * Rule: REPORT-16.
- */
+/** Puts together what is known of a run. An image counts as failed when no file of it is here. */
 export function buildReport(facts: ReportFacts): RunReport {
   const { directory, state: runState, lines, input } = facts;
   const { retryCommand = `imgbatch retry ${shellWord(directory)}` } = facts;

@@ -20,7 +20,6 @@ function edgeFor(count: number): number {
 /**
  * The images in order, each with the addresses for its small pictures: data in the page itself, within bounds, else
  * its file. Never holds more than a few pictures at once.
- * Rules: REPORT-3, REPORT-4.
  */
 export async function* withSmallPictures(
   dir: string,

@@ -27,7 +27,6 @@ export interface ReportOptions {
 /**
  * Writes the reports of a run. Those that somebody named are part of what was asked for: `SAVE_FAILED` when one cannot
  * be written. The contact sheet and what GitHub shows are extras: then only a line says so.
- * Rules: REPORT-1, REPORT-13.
  */
 export async function writeReports(dir: string, report: RunReport, options: ReportOptions): Promise<void> {
   const { junit, markdown, gallery, actions, say, signal } = options;

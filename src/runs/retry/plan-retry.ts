@@ -45,7 +45,6 @@ export interface RetryPlan {
 /**
  * What a retry of a run sends: its failed images, as one batch or more for each batch that they failed in. The keys
  * come from the content, so that the same retry never makes a second batch.
- * Rules: RETRY-1, RETRY-2, RETRY-7.
  */
 export async function planRetry(
   run: { dir: string; state: RunState; limits: Limits },

@@ -43,7 +43,6 @@ export function unsentImages(runState: RunState): number {
 
 /**
  * Begins a retry: its batches, with their keys, are in the run state on disk before the first request leaves.
- * Rules: RETRY-1, RETRY-3.
  */
 export async function startRetry(options: RetryOptions, parts: readonly RetryPart[]): Promise<StartedRun> {
   const { dir, state: runState } = options;

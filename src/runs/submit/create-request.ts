@@ -16,7 +16,6 @@ type Piece = string | KeptText | PromptReference;
 /**
  * The JSON text of the create request of a chunk. Reference images, and prompts that were put aside, are read while it
  * is sent, so that no more than a piece of it is ever in memory. Throws `SAVE_FAILED` when a stored image was changed.
- * Rule: RUN-25.
  */
 export function createRequest(dir: string, request: RunRequest, chunk: Chunk): string | StreamedBody {
   const pieces = joined(piecesOf(request, chunk));

@@ -49,7 +49,6 @@ export interface StartedRun {
 /**
  * Makes the batches of a run, or finds the ones that an earlier attempt made. The run state names each batch's key on
  * disk before its request leaves, so that no crash makes a second one.
- * Rules: RUN-2, RUN-3, RUN-8, RUN-9, RUN-12, RUN-26, RUN-30, RUN-31.
  */
 export async function startRun(options: StartOptions): Promise<StartedRun> {
   const { plan, dir, service, signal } = options;
@@ -102,7 +101,6 @@ function noteOpen(submissions: Submissions, runState: RunState, earlier: RunStat
 
 /**
  * Leaves a started run to others, as it was asked for: the next `--new` generates again instead of going on with it.
- * Rule: RUN-9.
  */
 export async function leaveRun(dir: string, runState: RunState): Promise<void> {
   if (!runState.is_fresh) return;

@@ -8,7 +8,6 @@ const AT_ONCE = 4;
  * Submits the parts of a run, and answers what came of each, in their order. The first one goes alone: what refuses it
  * mostly refuses all. Then some go side by side, but not those with reference images, which are large. After a failure
  * no other one leaves; those under way are waited for, so that what they make is known, and the first error is thrown.
- * Rule: RUN-26.
  */
 export async function submitAll<T>(
   chunks: readonly Chunk[],

@@ -25,10 +25,7 @@ export interface SubmitBatchOptions {
   submissions?: Submissions | undefined;
 }
 
-/**
- * Makes one batch of a run, or finds the one that an earlier attempt made, and notes it in the run state.
- * Rules: RUN-3, RUN-8.
- */
+/** Makes one batch of a run, or finds the one that an earlier attempt made, and notes it in the run state. */
 export async function submitBatch(options: SubmitBatchOptions): Promise<{ batch: Batch; replayed: boolean }> {
   const found = await createOrFind(options);
   const { batch, replayed } = found;

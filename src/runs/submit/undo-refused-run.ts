@@ -21,7 +21,6 @@ function isOutright(error: unknown): boolean {
  * Takes back a run that was begun by this very call when the service refused its first batch outright: what the run has
  * written is removed, so that the mended input can use the directory. Nothing is touched when a batch was made, or may
  * have been. What cannot be removed stays; the refusal is the error to tell.
- * Rule: RUN-30.
  */
 export async function undoRefusedRun(dir: string, runState: RunState, error: unknown): Promise<void> {
   const isUnsent = runState.batches.every(({ state, id }) => state === "intent" && id === null);
@@ -40,7 +39,6 @@ const ITEM_FIELD = /\bitems\[(\d+)\](?:\.((?:\w|\[\d+\]|\.(?=\w))+))?/;
 
 /**
  * The same error, with the file and line of the input that it is about where the service names an item of its request.
- * Rule: RUN-31.
  */
 export function locateInInput(error: unknown, { items }: Chunk): unknown {
   if (!(error instanceof ImgbatchError)) return error;

@@ -23,7 +23,6 @@ export interface AwaitOptions {
 /**
  * Polls until every batch has ended, and answers them as they ended. Each has a pace of its own, which counts from when
  * it was made; what is told is told of all of them together. One that cannot be looked at any more ends it all.
- * Rules: HTTP-15, HTTP-33, CLI-10, RUN-29.
  */
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
   const { service, clock, random, intervalMs, reporter } = options;

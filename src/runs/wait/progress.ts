@@ -5,7 +5,6 @@ import type { Clock } from "../../kernel/clock.ts";
  * Describes how far a run is, over all of its batches: `12/200 images, 0 failed, 3.4/s, running`. The rate is what was
  * made since the first description; the status is that of a batch that runs, else of one that has not ended. Batches of
  * `retries` make images of the others again: each of those counts once.
- * Rule: RUN-29.
  */
 export function progressOf(
   states: readonly Batch[],

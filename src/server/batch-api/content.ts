@@ -11,10 +11,7 @@ import { callerOf } from "../middleware/authenticate.ts";
 import { findBatch, findItem } from "./find-batch.ts";
 import { queryText } from "./query.ts";
 
-/**
- * `GET …/{id}/items/{custom_id}/content`: the bytes of one image.
- * Rules: CONTENT-1, CONTENT-3, CONTENT-4.
- */
+/** `GET …/{id}/items/{custom_id}/content`: the bytes of one image. */
 export function content(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);

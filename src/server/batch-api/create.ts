@@ -17,10 +17,7 @@ const IMAGES: Pick<ImageTexts, "place" | "base64"> = {
   base64: "strict",
 };
 
-/**
- * `POST /v1/images/batches`: accepts a batch, or answers the one that the same idempotency key made.
- * Rule: SECRET-5.
- */
+/** `POST /v1/images/batches`: accepts a batch, or answers the one that the same idempotency key made. */
 export function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);

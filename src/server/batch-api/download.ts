@@ -11,10 +11,7 @@ import { callerOf } from "../middleware/authenticate.ts";
 import { findBatch } from "./find-batch.ts";
 import { queryChoice, queryInteger } from "./query.ts";
 
-/**
- * `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP.
- * Rules: ZIP-1, ZIP-3, ZIP-4, LIMIT-5.
- */
+/** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
 export function download(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);

@@ -8,10 +8,7 @@ import { itemView } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 import { invalidQuery, queryChoice, queryInteger, queryText } from "./query.ts";
 
-/**
- * `GET …/{id}/items`: the items in request order, a page at a time.
- * Rules: ITEM-1, ITEM-2.
- */
+/** `GET …/{id}/items`: the items in request order, a page at a time. */
 export function items(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const batch = await findBatch(deps.stores, callerOf(response), request.params.id);

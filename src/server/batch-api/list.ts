@@ -10,10 +10,7 @@ import { batchView } from "./batch-view.ts";
 import { invalidQuery, queryChoice, queryInteger, queryText } from "./query.ts";
 import { readInstant } from "./query-instant.ts";
 
-/**
- * `GET /v1/images/batches`: the batches of the key, newest first, a page at a time.
- * Rules: LIST-1, LIST-2, LIST-4.
- */
+/** `GET /v1/images/batches`: the batches of the key, newest first, a page at a time. */
 export function list(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const { key } = callerOf(response);

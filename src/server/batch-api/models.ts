@@ -7,10 +7,7 @@ import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 
-/**
- * `GET /v1/images/batches/models`: what the caller can name in a batch now, with prices.
- * Rule: MODEL-1.
- */
+/** `GET /v1/images/batches/models`: what the caller can name in a batch now, with prices. */
 export function models(deps: ApiDeps) {
   return (_request: Request, response: Response): void => {
     const { group } = callerOf(response);

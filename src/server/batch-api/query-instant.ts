@@ -12,10 +12,7 @@ export interface QueryInstant {
   lastSecond: number;
 }
 
-/**
- * A query parameter as a time: RFC 3339, `YYYY-MM-DD` or Unix seconds. Undefined when absent.
- * Rule: LIST-3.
- */
+/** A query parameter as a time: RFC 3339, `YYYY-MM-DD` or Unix seconds. Undefined when absent. */
 export function readInstant(request: Request, name: string): QueryInstant | undefined {
   // A plus that was not encoded arrives as a space; in a time it can only have been a plus.
   const text = queryText(request, name)?.replace(/ (?=\d{2}:\d{2}$)/, "+");

@@ -7,7 +7,6 @@ const DISCARD_MS = 10_000;
 
 /**
  * For a request that was answered whole: what is left of its body is dropped up to a bound, then the connection ends.
- * Rule: LOAD-4.
  */
 export function boundUnreadBody(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return;
@@ -20,7 +19,6 @@ export function boundUnreadBody(request: IncomingMessage): void {
  * Answers a request whose body may not have been read to its end. A client that still sends would lose an answer on a
  * connection that closes; so the answer goes out at once, the rest of the body is dropped (up to a bound of bytes and
  * time), and then the connection closes. A client that waits for permission to send is not waited for.
- * Rules: API-2, API-5, API-6.
  */
 export function drainUnreadBody(request: Request, response: Response, body: object): void {
   const bytes = Buffer.from(JSON.stringify(body));

@@ -3,7 +3,6 @@ import type { RequestListener } from "node:http";
 /**
  * Lets a listener see only targets that are a path. The host of an absolute target (`GET http://host/path`) takes the
  * place of the Host header (RFC 9112, section 3.2.2). A target of any other kind leaves a Host that is not well formed.
- * Rule: EDGE-2.
  */
 export function withPathTargets(listener: RequestListener): RequestListener {
   return (request, response) => {

@@ -15,7 +15,6 @@ const MAX_LINE_BYTES = 1024;
  * Answers what never becomes a request (no HTTP, headers that are too large or too slow, `CONNECT`) with the error
  * body and a request id, as every other error, and closes the connection. Where the path can still be read, it decides
  * on the style of the body.
- * Rules: API-1, API-2, API-8.
  */
 export function rejectMalformed(server: Server, log: Log): void {
   server.on("clientError", (fault: ClientFault, socket) =>

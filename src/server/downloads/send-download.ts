@@ -20,7 +20,6 @@ export interface Download {
  * Answers a download: the whole, or one range of it (`Range`, `If-Range`), or that it has not changed
  * (`If-None-Match`), or its headers (`HEAD`). `takePlace` is called before bytes are sent, and what it answers
  * afterwards. Returns whether the last byte of the download was sent.
- * Rules: CONTENT-1, CONTENT-2, ZIP-2, ZIP-3, LIMIT-6, LOAD-5.
  */
 export async function sendDownload(
   request: Request,

@@ -3,10 +3,7 @@ import { PerKeyCount } from "./per-key-count.ts";
 
 const RETRY_AFTER_MS = 1000;
 
-/**
- * Counts the downloads that run for each key, so that one caller cannot take all.
- * Rule: LIMIT-6.
- */
+/** Counts the downloads that run for each key, so that one caller cannot take all. */
 export class DownloadSlots {
   readonly #perKey: number;
   readonly #slots = new PerKeyCount();

@@ -12,7 +12,6 @@ const REMOTE_DEFAULT = 30;
  * Counts wrong keys by address, a minute at a time, so that nobody can guess keys quickly. A valid key is never
  * stopped by it. `perMinute` 0 means 30, and no limit for callers on this machine unless `countsLoopback`: behind a proxy
  * everybody may seem to be on this machine.
- * Rules: AUTH-5, EDGE-3.
  */
 export class FailedAuthLimit {
   readonly #perMinute: number;

@@ -8,7 +8,6 @@ const BUSY_RETRY_MS = 1000;
 /**
  * How many real-time requests a key may have running, and may begin within any minute. 0 switches a limit off.
  * A request that is refused here does not count.
- * Rule: RT-14.
  */
 export class RequestLimits {
   readonly #perMinute: number;

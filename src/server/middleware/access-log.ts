@@ -7,7 +7,6 @@ import type { ApiDeps } from "../deps.ts";
 /**
  * A line for each answer, in the log and on the feed. The query is left out: it can hold a key. Questions whether the
  * service is alive come all the time, and are for `debug` alone.
- * Rule: SECRET-3.
  */
 export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "clock">): RequestHandler {
   return (request, response, next) => {

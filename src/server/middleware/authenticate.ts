@@ -5,10 +5,7 @@ import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
 
-/**
- * Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks.
- * Rules: AUTH-1, AUTH-2.
- */
+/** Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks. */
 export function authenticate(deps: ApiDeps): RequestHandler {
   return async (request, response, next) => {
     try {
@@ -25,7 +22,6 @@ export function authenticate(deps: ApiDeps): RequestHandler {
 /**
  * Addresses end up in logs and histories: a key in one is refused on every path, whatever else the request says. The
  * text of the query is searched, because what a parser leaves out is in the logs all the same.
- * Rule: AUTH-4.
  */
 export const refuseKeyInUrl: RequestHandler = (request, _response, next) => {
   if (!namesApiKey(request.originalUrl)) {

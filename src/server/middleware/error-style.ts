@@ -5,7 +5,6 @@ import { nativeErrorBody } from "../../contract/native-api/errors.ts";
 /**
  * Whether an error is told the way of the native API: always below `/v1beta` and for its verbs. The model list of
  * `/v1` is for two kinds of clients; there the header of the key tells which one asks.
- * Rules: RT-2, RT-3.
  */
 export function isNativeStyle(request: Request, keyHeaders: readonly string[]): boolean {
   const [path = ""] = request.originalUrl.split("?");

@@ -15,7 +15,6 @@ const DOWNLOAD_HEADERS = [
 
 /**
  * The last handler: every error becomes an error body of the API that was asked, and nothing of our inside is told.
- * Rule: API-2.
  */
 export function answerErrors(
   log: Log,
@@ -45,10 +44,7 @@ export function answerErrors(
   };
 }
 
-/**
- * Behind the routes of a path: what is left is another method. `allow` lists those that the path takes.
- * Rule: API-3.
- */
+/** Behind the routes of a path: what is left is another method. `allow` lists those that the path takes. */
 export function methodNotAllowed(allow: readonly string[]): RequestHandler {
   return (_request, response) => {
     response.setHeader("Allow", allow.join(", "));

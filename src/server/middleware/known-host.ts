@@ -17,7 +17,6 @@ export interface Reach {
  * rebinding): the browser takes the page and this service for one site, and only the Host header shows the difference.
  * The port does not matter. On a wildcard address every IP address is taken, since rebinding needs a name. Throws
  * `MISDIRECTED_REQUEST`, and `MALFORMED_REQUEST` for a Host that is missing, repeated or not well formed.
- * Rules: EDGE-1, EDGE-2.
  */
 export function requireKnownHost({ host, publicUrl }: Reach): RequestHandler {
   const bound = hostOf(host.includes(":") ? `[${host}]` : host);

@@ -21,10 +21,7 @@ type OperationsDeps = Pick<
 /** So long one look at the database serves everybody who asks: each is a write, and no key is needed to ask. */
 const PROBE_EVERY_MS = 1000;
 
-/**
- * What operators ask: alive, ready to do work, numbers, and what the API is. No key is needed.
- * Rules: OPS-7, OPS-8.
- */
+/** What operators ask: alive, ready to do work, numbers, and what the API is. No key is needed. */
 export function operationsRoutes(deps: OperationsDeps, metrics: Metrics): Router {
   const databaseProblem = probing(deps);
   const router = Router({ caseSensitive: true, strict: true });

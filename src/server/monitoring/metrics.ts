@@ -36,7 +36,6 @@ export interface Metrics {
 /**
  * The numbers of one service, in a registry of its own. Requests and events are counted as they happen; everything
  * else is read when somebody asks, so nothing runs in between. No label holds an id, a name or a key.
- * Rules: OPS-5, OPS-6, RT-22.
  */
 export function createMetrics(deps: MetricsDeps): Metrics {
   const registry = new Registry();

@@ -8,7 +8,6 @@ import { bearerToken } from "../middleware/authenticate.ts";
 /**
  * The first credential of a fixed order counts, and only that: the vendor's headers, `Authorization: Bearer`,
  * `x-api-key`, and below `/v1beta` the query parameter `key`. Then the group must be of the native platform.
- * Rules: RT-1, AUTH-5.
  */
 export function authenticateNative(deps: ApiDeps): RequestHandler {
   return async (request, response, next) => {

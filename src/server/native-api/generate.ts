@@ -18,7 +18,6 @@ const IMAGES: Pick<ImageTexts, "place" | "base64"> = {
 /**
  * `POST …:generateContent` and `POST …:streamGenerateContent`. The order, behind the key: its limits,
  * model, size of the body, its fields, provider, money.
- * Rules: RT-14, RT-18, RT-21.
  */
 export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {

@@ -7,7 +7,6 @@ const VERBS = ["generateContent", "streamGenerateContent"];
 /**
  * Clients that encode every part of a path also encode the colon before the verb: `…/models/{model}%3AgenerateContent`.
  * In front of a verb it is read as a colon. Elsewhere it stays a part of a model's id.
- * Rule: RT-24.
  */
 export const readColons: RequestHandler = (request, _response, next) => {
   request.url = request.url.replace(ENCODED_COLON, (whole, path: string, verb: string) =>

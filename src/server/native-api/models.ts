@@ -12,10 +12,7 @@ import { nativeModelView, sharedModelView } from "./response/model-view.ts";
 const NATIVE_PAGE = 50;
 const SHARED_PAGE = 1000;
 
-/**
- * `GET /v1beta/models`: what this key can name, page by page.
- * Rule: RT-13.
- */
+/** `GET /v1beta/models`: what this key can name, page by page. */
 export function nativeModels(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
     const { entries, next } = page(deps, request, response, NATIVE_PAGE);
@@ -33,7 +30,6 @@ export function nativeModel(deps: ApiDeps) {
 
 /**
  * `GET /v1/models`: one answer for clients of both kinds. OpenAI's know no pages, so all models are on the first.
- * Rule: RT-13.
  */
 export function sharedModels(deps: ApiDeps) {
   return (request: Request, response: Response): void => {

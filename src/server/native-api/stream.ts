@@ -34,7 +34,6 @@ const ARRAY: Framing = {
 /**
  * Answers what comes of the work as a stream: events with `alt=sse`, else one JSON array. What fails before the first
  * event is an error of its own; later it is the last event.
- * Rule: RT-10.
  */
 export async function answerStream(
   deps: Pick<ApiDeps, "clock" | "log">,

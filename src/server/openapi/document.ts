@@ -26,10 +26,7 @@ export function openApi(limits: Limits): RequestHandler {
   };
 }
 
-/**
- * The OpenAPI 3.1 document of a service with these limits.
- * Rules: OPS-1, OPS-2, OPS-4.
- */
+/** The OpenAPI 3.1 document of a service with these limits. */
 export function buildOpenApi(limits: Limits): Json {
   const paths: Record<string, Json> = {};
   for (const operation of OPERATIONS) {

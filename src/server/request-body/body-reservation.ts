@@ -7,10 +7,7 @@ const BUSY_RETRY_MS = 5000;
 /** A body up to this size shares memory only with others of its kind: it never waits for a large one. */
 const SMALL_BODY_BYTES = 4 * MIB;
 
-/**
- * What the bodies of one service share.
- * Rules: LOAD-1, EDGE-5.
- */
+/** What the bodies of one service share. */
 export class BodyBudgets {
   readonly small = new MemoryBudget(64 * MIB, 32 * MIB);
   readonly large = new MemoryBudget(64 * MIB, 32 * MIB);
@@ -22,7 +19,6 @@ export class BodyBudgets {
 /**
  * The room of one body: memory for what is kept of it there, in a small place, or in a large one as soon as it is known
  * to be large; and disk for its images. Bytes are asked for as they come.
- * Rule: LOAD-1.
  */
 export class BodyReservation {
   readonly #budgets: BodyBudgets;

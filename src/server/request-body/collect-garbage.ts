@@ -13,7 +13,6 @@ export class MemoryReturn {
    * Asks the engine for it a moment after the last body was answered; on its own the engine gives it back only when more
    * is asked for, which an idle service never does. Takes some 20 ms, once. `isQuiet` says whether no body is there by
    * then: otherwise the next one to leave asks again.
-   * Rule: LOAD-6.
    */
   soon(isQuiet: () => boolean): void {
     clearTimeout(this.#timer);

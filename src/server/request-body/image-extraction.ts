@@ -38,7 +38,6 @@ export interface TakenBody {
 /**
  * Takes a body as it comes. Of a large one the images go to the disk while they arrive, decoded and hashed, so that no
  * more of them is in memory than a moment brings; equal ones are kept once.
- * Rules: LOAD-7, LOAD-8.
  */
 export class ImageExtraction {
   readonly #texts: ImageTexts;

@@ -20,7 +20,6 @@ interface Reading {
  * stops nobody. Bytes are counted as they arrive. The oldest body that is still being read always goes on, unless
  * finished ones keep everything, so no two can wait for each other; all others share `sharedBytes`. Of these one
  * caller has at most `callerBytes`, its own oldest body left out. At most `2 * largest body + sharedBytes` are kept.
- * Rule: LOAD-1.
  */
 export class MemoryBudget {
   readonly #sharedBytes: number;

@@ -24,7 +24,6 @@ const BOUNDS: JsonBounds = { maxDepth: FIXED_LIMITS.jsonDepth, maxElements: FIXE
 /**
  * Parses the bodies of one service. A large one needs memory several times its size while it is parsed: one at a time.
  * Others do not wait for it.
- * Rules: API-4, LOAD-3, EDGE-5.
  */
 export class JsonParser {
   readonly #large = new PQueue({ concurrency: 1 });

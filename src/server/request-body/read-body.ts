@@ -19,7 +19,6 @@ export const BODY_RATE: BodyRate = {
  * Reads a body to its end and hands over its chunks. While one is worked with (`add` answers a promise) no more is
  * read, so the sender has to wait. Throws `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT` for a sender that is too slow, and
  * what `add` throws.
- * Rules: API-5, LOAD-1, LOAD-2.
  */
 export function readBody(
   request: IncomingMessage,

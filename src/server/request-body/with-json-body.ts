@@ -26,7 +26,6 @@ export interface JsonBody {
  * Reads the body of a request as JSON and works with it. What it takes of memory and disk is bounded, and given back
  * when the work has ended, however it ends. Throws `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT`,
  * `RATE_LIMITED`, `INVALID_JSON`, or what is thrown when the disk takes no more.
- * Rules: API-4, API-5, API-6, LOAD-1, LOAD-2, LOAD-7.
  */
 export async function withJsonBody<T>(
   request: Request,

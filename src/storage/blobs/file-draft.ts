@@ -19,7 +19,7 @@ interface Place {
   memory: LentMemory;
 }
 
-/** A draft as a file of its own, which becomes a blob by its new name. Rule: DISK-7. */
+/** A draft as a file of its own, which becomes a blob by its new name. */
 export function fileDraft({ path, move, memory }: Place): BlobDraft {
   let file: FileHandle | null = null;
   let isThere = false;

@@ -9,7 +9,6 @@ const IDLE_MS = 2000;
 /**
  * Lends memory for work that is soon done, and lends the same again: memory that is thrown away after each use stays
  * with the process until the engine looks for it, which can be hundreds of megabytes later.
- * Rule: LOAD-9.
  */
 export class LentMemory {
   readonly #turns = new PQueue({ concurrency: LENT_AT_ONCE });

@@ -23,7 +23,6 @@ const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
  * Opens (or makes) the database file. WAL with full sync: a commit that returned survives a power cut. `onBroken` is
  * told once when the disk fails under the database, or the file turns out to be damaged: what a failed sync left on
  * the disk is unknown, so nothing is written after it, and only a new start, which reads the file afresh, can go on.
- * Rules: DISK-3, BUSY-1, BUSY-2.
  */
 export function openSqlite(
   file: string,

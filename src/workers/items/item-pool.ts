@@ -26,7 +26,6 @@ interface ActiveBatch {
  * Makes the items of batches with one provider, never more at once than it takes. Keys take turns, and the batches of a
  * key do, an item each, so that neither a large batch nor a caller with many holds up others. See LEASES.md beside
  * this file.
- * Rules: WORK-2, WORK-3, WORK-6, LIFE-6, CLOCK-1.
  */
 export class ItemPool implements WorkerPool {
   readonly provider: ItemProvider;

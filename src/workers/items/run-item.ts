@@ -41,7 +41,6 @@ export async function makeItem(
 /**
  * Records what came of an attempt. Never rejects: after trouble of our own (disk full, say) it tries to record the same
  * image again, because making it again would cost again. `lost` when it was told to stop meanwhile.
- * Rules: WORK-1, WORK-4, LIFE-6.
  */
 export async function recordItem(
   deps: WorkerDeps,

@@ -9,7 +9,6 @@ const TIMEOUT_MS = 10_000;
  * its name is not known, because the answer to its submission was lost or is still on its way. Answers whether no job
  * can be running any more; an upstream that does not know it yet counts as such only when `unknownMeansGone`.
  * Rejects when the upstream could not be asked or told. Can be repeated.
- * Rules: CANCEL-4, CANCEL-5, CANCEL-6.
  */
 export async function closeJob(
   deps: Pick<WorkerDeps, "stores" | "clock">,

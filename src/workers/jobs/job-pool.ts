@@ -23,7 +23,6 @@ interface WantedJob {
 /**
  * Hands batches to a provider that works on whole batches, never more jobs at once than it takes. Keys take turns.
  * No job is left running upstream for a batch that has ended: who could not be told is told again.
- * Rules: WORK-2, WORK-6, CANCEL-4, CANCEL-5, CANCEL-6.
  */
 export class JobPool implements WorkerPool {
   readonly provider: JobProvider;

@@ -13,7 +13,6 @@ const POLL_TROUBLE_LIMIT = 20;
  * Has an upstream make all pending items of a batch as one job, and records every result. Continues a job that an
  * earlier process submitted. Answers null when every item has ended, or why the batch as a whole failed.
  * Rejects with the signal's reason when aborted; the job then goes on upstream and is found again later.
- * Rules: JOB-1, JOB-2, JOB-3, JOB-4.
  */
 export async function runJob(
   deps: WorkerDeps,

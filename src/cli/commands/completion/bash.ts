@@ -1,9 +1,6 @@
 import type { CompletedCommand, Kind } from "./completed-commands.ts";
 
-/**
- * The completion of bash 3.2 and later; it needs no other script.
- * Rule: COMPLETE-1.
- */
+/** The completion of bash 3.2 and later; it needs no other script. */
 export function bashCompletion(commands: readonly CompletedCommand[]): string {
   const paths = commands
     .filter(({ path }) => path.length > 0)

@@ -1,9 +1,6 @@
 import type { CompletedCommand, CompletedOption, Kind } from "./completed-commands.ts";
 
-/**
- * The completion of fish 3, with the descriptions of commands and options.
- * Rule: COMPLETE-1.
- */
+/** The completion of fish 3, with the descriptions of commands and options. */
 export function fishCompletion(commands: readonly CompletedCommand[]): string {
   const paths = commands.filter(({ path }) => path.length > 0).map(({ path }) => quoted(path.join(" ")));
   return `# fish completion of imgbatch. In ~/.config/fish/config.fish: imgbatch completion fish | source

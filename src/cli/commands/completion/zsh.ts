@@ -1,9 +1,6 @@
 import type { CompletedCommand, CompletedOption, Kind } from "./completed-commands.ts";
 
-/**
- * The completion of zsh, with the descriptions of commands and options.
- * Rule: COMPLETE-1.
- */
+/** The completion of zsh, with the descriptions of commands and options. */
 export function zshCompletion(commands: readonly CompletedCommand[]): string {
   return `#compdef imgbatch
 # zsh completion of imgbatch. In ~/.zshrc, after compinit: source <(imgbatch completion zsh)

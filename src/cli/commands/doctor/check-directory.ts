@@ -27,7 +27,6 @@ const freeBytesOf: FreeBytes = async (path) => {
 
 /**
  * Whether files can be made in a directory, which need not be there yet, and whether there is room for them.
- * Rule: DOCTOR-3.
  */
 export async function checkDirectory(
   check: string,
@@ -73,10 +72,7 @@ export async function checkSecrecy(dataDirectory: string): Promise<Finding[]> {
   return findings;
 }
 
-/**
- * Whether a process owns the data directory without answering: commands would be refused.
- * Rule: DOCTOR-3.
- */
+/** Whether a process owns the data directory without answering: commands would be refused. */
 export async function checkOwner(
   dataDirectory: string,
   isAnswering: boolean,

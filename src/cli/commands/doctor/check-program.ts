@@ -24,10 +24,7 @@ function compare(a: string, b: string): number {
   return 0;
 }
 
-/**
- * Whether the compiled parts work here. Only the embedded service cannot do without them.
- * Rule: DOCTOR-4.
- */
+/** Whether the compiled parts work here. Only the embedded service cannot do without them. */
 export async function checkNativeParts(
   isEmbedded: boolean,
   attempt: (part: NativeModule) => Promise<void> = loadNativeModule,

@@ -11,7 +11,6 @@ const MAX_SKEW_MS = 30_000;
 
 /**
  * Whether the service answers, is ready, takes the key, and agrees about the time. Makes no image and costs nothing.
- * Rules: DOCTOR-1, DOCTOR-2.
  */
 export async function checkService(
   service: FoundService,

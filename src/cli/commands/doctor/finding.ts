@@ -27,10 +27,7 @@ export function fail(check: string, exit: ExitName, message: string, advice: str
 /** The worst first: what has to be mended before anything below it can be seen. */
 const WORST_FIRST: readonly ExitName[] = ["internal", "usage", "auth", "conflict", "saving", "temporary"];
 
-/**
- * The exit code of the worst finding; 0 when nothing fails.
- * Rule: DOCTOR-1.
- */
+/** The exit code of the worst finding; 0 when nothing fails. */
 export function worstExitCode(findings: readonly Finding[]): number {
   const exits = new Set(findings.map(({ exit }) => exit));
   return EXIT_CODES[WORST_FIRST.find((exit) => exits.has(exit)) ?? "ok"].code;

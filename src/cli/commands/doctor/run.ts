@@ -11,10 +11,7 @@ import { checkNativeParts, checkNode } from "./check-program.ts";
 import { checkService } from "./check-service.ts";
 import { type Finding, fail, ok, warn, worstExitCode } from "./finding.ts";
 
-/**
- * `imgbatch doctor`: looks at everything that a run needs, and says what to do about what is missing.
- * Rules: DOCTOR-1, DOCTOR-2, DOCTOR-3, DOCTOR-4.
- */
+/** `imgbatch doctor`: looks at everything that a run needs, and says what to do about what is missing. */
 export const run: RunCommand = async (context) => {
   const findings = await examine(context);
   const exitCode = worstExitCode(findings);

@@ -31,7 +31,6 @@ export interface ItemDownload {
 /**
  * Saves one image of an item, checked by what the service says of it. Throws `FILE_EXISTS` rather than replace a file of
  * other content unasked; the same content is left as it is.
- * Rules: CLI-21, SAVE-3.
  */
 export async function downloadItem(job: ItemDownload): Promise<CommandResult> {
   const { customId, index, cwd } = job;

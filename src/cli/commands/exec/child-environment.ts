@@ -4,7 +4,6 @@ export const MARK = "IMGBATCH_EXEC";
 /**
  * The variables through which programs find a service: this program's own, and those that the SDKs of OpenAI and of
  * Google's generative models read. A proxy is told to leave the service's address alone.
- * Rules: EXEC-1, EXEC-2.
  */
 export function serviceVariables(
   service: { url: string; apiKey: string; dataDirectory: string },

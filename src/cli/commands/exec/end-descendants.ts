@@ -14,10 +14,7 @@ export interface Descendants {
   mark: string;
 }
 
-/**
- * Asks what still runs of a command to end, and ends what does not within two seconds.
- * Rules: EXEC-4, EXEC-6.
- */
+/** Asks what still runs of a command to end, and ends what does not within two seconds. */
 export async function endDescendants(descendants: Descendants, clock: Clock): Promise<void> {
   signalAll(descendants, "SIGTERM");
   for (let waitedMs = 0; waitedMs < PATIENCE_MS && isRunning(descendants); waitedMs += POLL_MS)

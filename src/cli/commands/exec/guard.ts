@@ -25,7 +25,6 @@ export interface Guard {
 /**
  * A small process that ends the command and removes the directory when this process ends without having done so: even
  * `kill -9` closes the pipe between the two. It is out of reach of the terminal.
- * Rule: EXEC-6.
  */
 export function startGuard(): Guard {
   const child = spawn(process.execPath, [PROGRAM], {

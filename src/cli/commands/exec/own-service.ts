@@ -19,10 +19,7 @@ export interface OwnService {
   remove(): void;
 }
 
-/**
- * Starts the service on a new directory, or on `dataDirectory`, which then stays.
- * Rule: EXEC-4.
- */
+/** Starts the service on a new directory, or on `dataDirectory`, which then stays. */
 export async function startOwnService(options: {
   config: Config;
   dataDirectory: string | undefined;

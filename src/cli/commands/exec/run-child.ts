@@ -23,7 +23,6 @@ export interface Child {
  * Runs a command on this process's own standard streams and passes signals on to it: as long as it lives, it alone
  * decides what they mean. When it has ended, so has everything that it started. On a terminal it stays in the
  * terminal's group, so that it can read the keys.
- * Rules: EXEC-2, EXEC-3, EXEC-4.
  */
 export function runChild(
   command: readonly string[],

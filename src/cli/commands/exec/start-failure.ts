@@ -8,10 +8,7 @@ export interface StartFailure {
   exitCode: number;
 }
 
-/**
- * What an error of starting a program means.
- * Rule: EXEC-3.
- */
+/** What an error of starting a program means. */
 export function startFailure(
   file: string,
   cwd: string,

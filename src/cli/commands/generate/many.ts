@@ -131,7 +131,6 @@ interface Counts {
 
 /**
  * What stopped the run decides; else failures that would be the same again are told from those that may pass.
- * Rule: GEN-12.
  */
 function judgeImages(
   outcome: RealtimeOutcome,

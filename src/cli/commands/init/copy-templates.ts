@@ -15,7 +15,6 @@ export interface CopiedTemplates {
 /**
  * Copies templates into a directory, making it when needed. A file that is there is kept, whatever is in it, unless
  * `force`; nothing can slip in between the look and the write. Throws `SAVE_FAILED`.
- * Rule: INIT-2.
  */
 export async function copyTemplates(
   dir: string,

@@ -9,10 +9,7 @@ import { flagOption } from "../../command-line/option-values.ts";
 import { copyTemplates } from "./copy-templates.ts";
 import { TEMPLATES, type TemplateFile } from "./template-files.ts";
 
-/**
- * `imgbatch init`: files to start from, and the two commands to type next.
- * Rules: INIT-1, INIT-2, INIT-3.
- */
+/** `imgbatch init`: files to start from, and the two commands to type next. */
 export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
   const files = filesOf(options.template);
   const dir = resolve(cwd, named);

@@ -19,7 +19,6 @@ const LONGER = "look at the service (`imgbatch doctor`), or allow more time with
 /**
  * `imgbatch ready`: one look, or with `--wait` as many as it takes. A service that is not ready is exit 7, one that
  * refuses the key exit 3, time that runs out 124.
- * Rules: READY-1, READY-2, READY-3.
  */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { options, output } = context;

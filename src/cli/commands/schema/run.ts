@@ -9,7 +9,6 @@ const OPENAPI = "openapi";
 /**
  * `imgbatch schema`: a JSON Schema, or the OpenAPI document of a service with the usual limits. Without a name, the
  * names.
- * Rules: SCHEMA-1, SCHEMA-2.
  */
 export const run: RunCommand = async ({ arguments: [name] }) => {
   const names = [...Object.keys(SCHEMAS), OPENAPI];

@@ -6,7 +6,6 @@ import { askProof, isProof, type Proof, readServer } from "../../service/running
 /**
  * Who has the port that was wanted: a service of this program, with its process and data directory when it is the one of
  * a directory that is known here; else somebody else. Any other error stays as it is.
- * Rule: SERVE-2.
  */
 export async function explainPortInUse(
   thrown: unknown,

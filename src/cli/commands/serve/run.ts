@@ -74,7 +74,6 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   return { exitCode: 0, json: null };
 }
 
-/** Rule: VIEW-1. */
 async function showService(service: Service, signal: AbortSignal, hasColor: boolean): Promise<void> {
   const [{ loadDashboard }, { createDashboardSource }] = await Promise.all([
     import("../../terminal/dashboard.ts"),

@@ -24,7 +24,6 @@ export interface LiveWatch {
 /**
  * The live view over HTTP: shows what each look at a batch tells, and asks the service for what the person asks.
  * What a service does not tell (sizes, history, its queue) is left out.
- * Rule: VIEW-9.
  */
 export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; source: DashboardSource } {
   const { http, signal } = watch;

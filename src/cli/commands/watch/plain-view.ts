@@ -8,10 +8,7 @@ import type { WatchView } from "./watch-batches.ts";
 const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
-/**
- * A line for each batch when it has changed; its end is told at once.
- * Rule: CLI-29.
- */
+/** A line for each batch when it has changed; its end is told at once. */
 export function createPlainView(say: (line: string) => void, clock: Clock): WatchView {
   const told = new Map<string, { batch: Batch; atMs: number }>();
   return {

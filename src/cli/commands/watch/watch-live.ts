@@ -11,7 +11,6 @@ import { type WatchOptions, watchBatches } from "./watch-batches.ts";
 /**
  * Watches with the live view, and leaves a line for each batch when it closes. Throws `INTERRUPTED` when the person
  * quits before the end.
- * Rule: VIEW-9.
  */
 export async function watchLive(
   context: CommandContext,

@@ -24,10 +24,7 @@ const UNIT_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_00
 
 const DIRECTIVE = /\[\[(.*?)(\]\]|$)/gs;
 
-/**
- * What there is to draw of what was said before. Its directives have had their time, wrong ones too.
- * Rule: DRAW-9.
- */
+/** What there is to draw of what was said before. Its directives have had their time, wrong ones too. */
 export function withoutDirectives(earlier: string): string {
   return tidy(earlier.replaceAll(DIRECTIVE, " "), earlier);
 }
@@ -40,7 +37,6 @@ function tidy(text: string, prompt: string): string {
  * Splits a prompt into the text to draw and its directives, written `[[name]]` or `[[name:value]]` anywhere in it.
  * Of the same directive twice, the last counts. Throws `ProviderError` `INVALID_ARGUMENT` for one that is unknown,
  * malformed, or not closed.
- * Rules: DRAW-9, DRAW-10.
  */
 export function parseDirectives(prompt: string): { text: string; directives: Directives } {
   const directives: Directives = {

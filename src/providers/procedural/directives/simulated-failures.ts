@@ -50,7 +50,6 @@ function statusCode(status: number): ItemErrorCode {
 /**
  * The failure that the simulation draws for this item, or null. The same item fails at every try, and the same ones in
  * every run; a batch that retries them draws anew.
- * Rule: DRAW-14.
  */
 export function simulatedFailure(simulation: Simulation, request: ImageRequest): ProviderError | null {
   const { prompt, outputIndex, isRetryBatch } = request;

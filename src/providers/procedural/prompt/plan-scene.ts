@@ -26,7 +26,6 @@ export function pictureSeed(model: string, prompt: string, outputIndex: number):
 
 /**
  * Reads a prompt's words into a plan. Total: any text gives a plan, and the same text and seed the same plan.
- * Rules: DRAW-3, DRAW-4, DRAW-5.
  */
 export function planScene(prompt: string, seed: number): ScenePlan {
   const random = createRandom(seed).fork("plan");

@@ -19,7 +19,6 @@ const CAMEL = Object.fromEntries(
 /**
  * The value with its snake_case fields in lowerCamelCase, at every level. Where both spellings are there, the one in
  * lowerCamelCase counts.
- * Rule: RT-4.
  */
 export function camelKeys(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(camelKeys);

@@ -42,7 +42,6 @@ const IMAGE_CONFIG = `${CONFIG}.imageConfig`;
 /**
  * Checks and normalises the body of a real-time request for this model. The order is fixed and the first failure is
  * answered: how much there is, types, what is asked for (modalities, ratio, size, format), text, images.
- * Rules: RT-4, RT-5, RT-6, RT-7, RT-8.
  */
 export async function checkContent(
   body: unknown,

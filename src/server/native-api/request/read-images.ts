@@ -20,7 +20,6 @@ interface Rules {
 /**
  * The input images in their order, of all messages: an image that the model made earlier can be the one to edit.
  * Interim images of a model that thinks are left out. `first` is the size of the first one.
- * Rules: RT-5, RT-7.
  */
 export async function readImages(
   contents: GenerateContentRequest["contents"],

@@ -19,7 +19,6 @@ export const isFromUser = ({ role }: Contents[number]): boolean => role !== "mod
  * The texts of a conversation. `prompt` is the user's last turn that has one, and the limit on prompts is about it
  * alone. `earlier` is what was said before, cut to the same length: the oldest goes first.
  * Throws `REALTIME_INVALID_ARGUMENT` when there is no text, or too much of it.
- * Rules: RT-4, RT-5, RT-23.
  */
 export function readTurns(
   contents: Contents,

@@ -6,7 +6,6 @@ import { usageOf } from "./tokens.ts";
 /**
  * The answer of the real-time API. A refused prompt has no candidates; a model that made no image has one without
  * content.
- * Rules: RT-8, RT-9, RT-12.
  */
 export function contentView(content: GeneratedContent): GenerateContentResponse {
   const { request, executed, images, refusal, modelVersion, id } = content;

@@ -23,7 +23,6 @@ export type Usage = {
 /**
  * What a request counts in tokens. Output images have the published count of the model that ran; text is counted as a
  * token for every four bytes of UTF-8, and every input image as one of its family. Nothing is billed by tokens.
- * Rule: RT-9.
  */
 export function usageOf(facts: {
   model: string;
