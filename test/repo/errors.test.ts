@@ -8,7 +8,7 @@ import { errorsOf, OPERATIONS } from "../../src/server/openapi/operations.ts";
 import type { ApiDocument } from "../support/openapi.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
-const readme = readFileSync(join(ROOT, "README.md"), "utf8");
+const reference = readFileSync(join(ROOT, "src/server/README.md"), "utf8");
 const CODES = Object.keys(SERVICE_ERRORS) as ServiceErrorCode[];
 
 /** Codes that nothing answers yet, and what they are kept for. */
@@ -25,8 +25,8 @@ const WITHOUT_OPERATION: Partial<Record<ServiceErrorCode, string>> = {
     "told as the error of a failed batch, since batches are submitted later",
 };
 
-describe("the table of errors in the README", () => {
-  const rows = [...readme.matchAll(/^\| `([A-Z_]+)` \| (\d{3}) \| (.+) \| (.+) \|$/gm)];
+describe("the table of errors in the API reference", () => {
+  const rows = [...reference.matchAll(/^\| `([A-Z_]+)` \| (\d{3}) \| (.+) \| (.+) \|$/gm)];
 
   it("[OPS-9] has every code of the catalogue with its status, in its order, and no other", () => {
     const listed = rows.map(([, code, status]) => `${code} ${status}`);
@@ -39,8 +39,8 @@ describe("the table of errors in the README", () => {
   });
 });
 
-describe("the table of operations in the README", () => {
-  const rows = [...readme.matchAll(/^\| (GET|POST|DELETE) \| `([^`]+)` \| (.+) \| (.*)\|$/gm)];
+describe("the table of operations in the API reference", () => {
+  const rows = [...reference.matchAll(/^\| (GET|POST|DELETE) \| `([^`]+)` \| (.+) \| (.*)\|$/gm)];
   const described = OPERATIONS.filter(({ method }) => method !== "head");
 
   it("[OPS-10] has every operation of the description, and no other", () => {

@@ -19,10 +19,18 @@ describe("the package", () => {
       });
     const { stdout: packed } = await npm("pack", "--json", "--pack-destination", directory);
     const [{ filename, files }] = JSON.parse(packed);
-    const names = files.map(({ path }: { path: string }) => path.split("/")[0]);
-    expect([...new Set(names)].sort()).toEqual(
-      ["CHANGELOG.md", "LICENSE", "README.md", "bin", "dist", "package.json", "templates"].sort(),
-    );
+    const paths: string[] = files.map(({ path }: { path: string }) => path);
+    const ours = paths.filter((path) => !/^(bin|dist|templates)\//.test(path));
+    expect(ours.sort()).toEqual([
+      ".github/CONTRIBUTING.md",
+      ".github/SECURITY.md",
+      "CHANGELOG.md",
+      "LICENSE",
+      "README.md",
+      "package.json",
+      "src/server/README.md",
+      "src/service/README.md",
+    ]);
 
     const prefix = join(directory, "prefix");
     await npm("install", "--global", "--prefix", prefix, join(directory, filename));
