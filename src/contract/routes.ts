@@ -1,31 +1,54 @@
-const BATCHES = "/v1/images/batches";
-/** Half a character has no encoding. */
-const part = (text: string) => encodeURIComponent(text.toWellFormed());
-
-const NATIVE_MODELS = "/v1beta/models";
-
-/** The paths of both APIs, relative to the base URL. */
-export const routes = {
-  batchModels: `${BATCHES}/models`,
-  batches: BATCHES,
-  batch: (id: string) => `${BATCHES}/${part(id)}`,
-  items: (id: string) => `${BATCHES}/${part(id)}/items`,
-  content: (id: string, customId: string) => `${BATCHES}/${part(id)}/items/${part(customId)}/content`,
-  cancel: (id: string) => `${BATCHES}/${part(id)}/cancel`,
-  outputs: (id: string) => `${BATCHES}/${part(id)}/outputs`,
-  download: (id: string) => `${BATCHES}/${part(id)}/download`,
-  nativeModels: NATIVE_MODELS,
-  nativeModel: (model: string) => `${NATIVE_MODELS}/${part(model)}`,
-  generateContent: (model: string) => `${NATIVE_MODELS}/${part(model)}:generateContent`,
-  /** Its answer is a stream of events. */
-  streamGenerateContent: (model: string) => `${NATIVE_MODELS}/${part(model)}:streamGenerateContent?alt=sse`,
+/** The paths of all operations, relative to the base URL. A variable part is written `{name}`. */
+export const PATHS = {
+  batches: "/v1/images/batches",
+  batchModels: "/v1/images/batches/models",
+  batch: "/v1/images/batches/{id}",
+  items: "/v1/images/batches/{id}/items",
+  content: "/v1/images/batches/{id}/items/{custom_id}/content",
+  cancel: "/v1/images/batches/{id}/cancel",
+  outputs: "/v1/images/batches/{id}/outputs",
+  download: "/v1/images/batches/{id}/download",
+  nativeModels: "/v1beta/models",
+  nativeModel: "/v1beta/models/{model}",
   sharedModels: "/v1/models",
+  sharedModel: "/v1/models/{model}",
   ready: "/readyz",
   health: "/healthz",
+  metrics: "/metrics",
+  openApi: "/openapi.json",
+} as const;
+
+/** What a client can ask of a model: the last part of the path, behind a colon. */
+export const MODEL_VERBS = ["generateContent", "streamGenerateContent"] as const;
+
+/** The paths that a client calls, with the variable parts filled in. */
+export const routes = {
+  batchModels: PATHS.batchModels,
+  batches: PATHS.batches,
+  batch: (id: string) => fill(PATHS.batch, id),
+  items: (id: string) => fill(PATHS.items, id),
+  content: (id: string, customId: string) => fill(PATHS.content, id, customId),
+  cancel: (id: string) => fill(PATHS.cancel, id),
+  outputs: (id: string) => fill(PATHS.outputs, id),
+  download: (id: string) => fill(PATHS.download, id),
+  nativeModels: PATHS.nativeModels,
+  nativeModel: (model: string) => fill(PATHS.nativeModel, model),
+  generateContent: (model: string) => `${fill(PATHS.nativeModel, model)}:generateContent`,
+  /** The response is a stream of events. */
+  streamGenerateContent: (model: string) => `${fill(PATHS.nativeModel, model)}:streamGenerateContent?alt=sse`,
+  sharedModels: PATHS.sharedModels,
+  ready: PATHS.ready,
+  health: PATHS.health,
 };
 
-/** Carried by every answer, and taken from a request when it is well formed. */
+/** Puts the values, percent-encoded, into the variable parts of a path, in order. */
+function fill(path: string, ...values: string[]): string {
+  // Half of a surrogate pair has no UTF-8 encoding: `toWellFormed` replaces it.
+  return path.replace(/\{\w+\}/g, () => encodeURIComponent((values.shift() ?? "").toWellFormed()));
+}
+
+/** Every response carries it. The service takes it from the request when it is well formed. */
 export const REQUEST_ID_HEADER = "x-request-id";
 export const IDEMPOTENCY_KEY_HEADER = "idempotency-key";
-/** Set to `true` when a create request was answered with an earlier batch. */
+/** `true` when a create request returned an earlier batch. */
 export const IDEMPOTENCY_REPLAYED_HEADER = "idempotency-replayed";

@@ -1,18 +1,17 @@
-import express, { type Express } from "express";
-import { routes } from "../contract/routes.ts";
-import { batchRoutes } from "./batch-api/routes.ts";
+import express, { type Express, type Request } from "express";
+import type { ImgbatchError } from "../contract/errors.ts";
 import { guardConnection } from "./connections/connection-guard.ts";
 import type { ApiDeps } from "./deps.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
-import { errorBodies } from "./middleware/error-style.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
-import { operationsRoutes } from "./monitoring/health.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { readColons } from "./native-api/model-path.ts";
-import { nativeRoutes } from "./native-api/routes.ts";
+import { openApi } from "./openapi/document.ts";
+import { routerOf } from "./router.ts";
+import { errorStyleOf, SURFACES } from "./surfaces.ts";
 
 /** The whole HTTP side, in the order in which a request passes it. */
 export function buildExpressApp(deps: ApiDeps): Express {
@@ -30,12 +29,14 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(guardConnection);
   app.use(refuseKeyInUrl);
   app.use(requireKnownHost(deps.server));
-  app.use(operationsRoutes(deps, metrics));
-  // A router would take its mount path with a trailing slash for the path itself.
-  app.all([`${routes.batches}/`, `${routes.nativeModels}/`, `${routes.sharedModels}/`], notFound);
-  app.use(routes.batches, batchRoutes(deps));
-  app.use(nativeRoutes(deps));
+  const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
+  for (const surface of SURFACES) app.use(routerOf(surface, handlerDeps));
   app.use(notFound);
-  app.use(answerErrors(deps.log, errorBodies(deps.keyHeaders)));
+  const { keyHeaders, log } = deps;
+  const bodyOf = (error: ImgbatchError, request: Request) => {
+    const [path = ""] = request.originalUrl.split("?");
+    return errorStyleOf(path).body(error, { request, keyHeaders });
+  };
+  app.use(answerErrors(log, bodyOf));
   return app;
 }

@@ -1,3 +1,4 @@
+import type { RequestHandler } from "express";
 import type { Limits } from "../contract/limits.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
@@ -9,6 +10,7 @@ import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
 import type { RequestLimits } from "./limits/request-limits.ts";
 import type { Reach } from "./middleware/known-host.ts";
+import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-reservation.ts";
 import type { JsonParser } from "./request-body/parse-json.ts";
 
@@ -44,4 +46,11 @@ export interface ApiDeps extends CreateBatchDeps {
   cancel(batchId: string): Promise<void>;
   /** Told after a batch was accepted. */
   onBatchCreated(batchId: string): void;
+}
+
+/** The deps of the API with the parts that the application makes for itself. */
+export interface HandlerDeps extends ApiDeps {
+  metrics: Metrics;
+  /** Serves the OpenAPI document. */
+  openApi: RequestHandler;
 }

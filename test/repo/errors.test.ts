@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { SERVICE_ERRORS, type ServiceErrorCode } from "../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { buildOpenApi } from "../../src/server/openapi/document.ts";
-import { errorsOf, OPERATIONS } from "../../src/server/openapi/operations.ts";
+import { errorsOf, OPERATIONS } from "../../src/server/surfaces.ts";
 import type { ApiDocument } from "../support/openapi.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");

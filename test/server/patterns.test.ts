@@ -19,7 +19,7 @@ import { readInstant } from "../../src/server/batch-api/query-instant.ts";
 import { shownPath } from "../../src/server/middleware/access-log.ts";
 import { namesApiKey } from "../../src/server/middleware/authenticate.ts";
 import { hostOf } from "../../src/server/middleware/known-host.ts";
-import { routeOf } from "../../src/server/monitoring/route-label.ts";
+import { modelPathProblem } from "../../src/server/native-api/model-path.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 100_000;
@@ -96,7 +96,7 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "host of a request": hostOf,
   "names in a query": (text) => [namesApiKey(`/?${text}`), namesApiKey(`/?a=${text}`)],
   "path for a log": shownPath,
-  "route of a path": (text) => routeOf(`/v1/images/batches/${text}`),
+  "model of a path": (text) => [modelPathProblem(text), modelPathProblem(`a:${text}`)],
   "time in a query": (text) => refused(() => readInstant(asQuery(text), "from")),
   "number in a query": (text) =>
     refused(() => queryInteger(asQuery(text), "limit", { fallback: 1, min: 1, max: 9 })),

@@ -1,11 +1,10 @@
 import type { Server } from "node:http";
 import type { Duplex } from "node:stream";
-import { errorBody, ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
-import { nativeErrorBody } from "../../contract/native-api/errors.ts";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import { REQUEST_ID_HEADER } from "../../contract/routes.ts";
 import { randomIds } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
-import { isNativePath } from "../middleware/error-style.ts";
+import { errorStyleOf } from "../surfaces.ts";
 
 /** A socket that has been answered may be read no further: this long its sender may still take the answer. */
 const LINGER_MS = 2000;
@@ -18,10 +17,10 @@ const MAX_LINE_BYTES = 1024;
  */
 export function rejectMalformed(server: Server, log: Log): void {
   server.on("clientError", (fault: ClientFault, socket) =>
-    refuse(new ImgbatchError(codeOf(fault)), socket, { log, isNative: isNativePath(pathOf(fault)) }),
+    refuse(new ImgbatchError(codeOf(fault)), socket, { log, path: pathOf(fault) }),
   );
   server.on("connect", (_request, socket) =>
-    refuse(new ImgbatchError("NOT_FOUND"), socket, { log, isNative: false }),
+    refuse(new ImgbatchError("NOT_FOUND"), socket, { log, path: "" }),
   );
 }
 
@@ -39,14 +38,14 @@ function codeOf({ code = "" }: ClientFault): ServiceErrorCode {
   return code === "HPE_HEADER_OVERFLOW" ? "REQUEST_HEADERS_TOO_LARGE" : "MALFORMED_REQUEST";
 }
 
-function refuse(error: ImgbatchError, socket: Duplex, options: { log: Log; isNative: boolean }): void {
+function refuse(error: ImgbatchError, socket: Duplex, options: { log: Log; path: string }): void {
   // The other side went away, or an answer is on its way already: more bytes would be taken for a part of it.
   if (!socket.writable || hasBegunAnswer(socket)) {
     socket.destroy();
     return;
   }
   const requestId = randomIds.requestId();
-  const body = JSON.stringify(options.isNative ? nativeErrorBody(error) : errorBody(error));
+  const body = JSON.stringify(errorStyleOf(options.path).body(error));
   const head = [
     `HTTP/1.1 ${error.httpStatus} ${REASONS[error.httpStatus] ?? "Error"}`,
     "Content-Type: application/json; charset=utf-8",

@@ -1,5 +1,5 @@
 import type { RequestHandler } from "express";
-import { routes } from "../../contract/routes.ts";
+import { PATHS } from "../../contract/routes.ts";
 import { hideApiKeys } from "../../kernel/api-keys.ts";
 import { onEnded } from "../connections/exchange.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -18,7 +18,7 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
       const durationMs = Math.round(performance.now() - startedAt);
       const key = response.locals.key?.prefix ?? null;
       const line = { atMs: clock.nowMs(), method, path, status, durationMs, key };
-      const isProbe = path === routes.health;
+      const isProbe = path === PATHS.health;
       if (!isProbe) feed.publish({ type: "request", line });
       log[isProbe ? "debug" : "info"]("request", {
         method,

@@ -1,13 +1,17 @@
 import type { RequestHandler } from "express";
 import { Counter, Histogram, type Registry } from "prom-client";
 import { onEnded } from "../connections/exchange.ts";
-import { routeOf } from "./route-label.ts";
 
 /** From a list of a few rows to a ZIP over a slow line. */
 const SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120];
+/** The label of requests that no operation matched. */
+const OTHER_ROUTE = "other";
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/** Counts answers and how long they took, by method, route and status; `aborted` where the caller went away. */
+/**
+ * Counts responses and measures how long they took, by method, route and status; `aborted` when the caller went away.
+ * The route is the path of the operation as the table has it, so that no id or name of a caller gets into a label.
+ */
 export function observeRequests(registry: Registry): RequestHandler {
   const total = new Counter({
     name: "imgbatch_http_requests_total",
@@ -25,8 +29,8 @@ export function observeRequests(registry: Registry): RequestHandler {
   return (request, response, next) => {
     const startedAt = performance.now();
     const method = METHODS.includes(request.method) ? request.method : "other";
-    const route = routeOf(request.path);
     onEnded(response, (isWhole) => {
+      const route = response.locals.route ?? OTHER_ROUTE;
       const status = isWhole ? String(response.statusCode) : "aborted";
       total.inc({ method, route, status });
       duration.observe({ method, route }, (performance.now() - startedAt) / 1000);

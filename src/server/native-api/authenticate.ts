@@ -6,13 +6,13 @@ import { callerAddress } from "../limits/failed-auth-limit.ts";
 import { bearerToken } from "../middleware/authenticate.ts";
 
 /**
- * The first credential of a fixed order counts, and only that: the vendor's headers, `Authorization: Bearer`,
- * `x-api-key`, and below `/v1beta` the query parameter `key`. Then the group must be of the native platform.
+ * Only the first credential in a fixed order counts: the vendor's headers, `Authorization: Bearer`, `x-api-key`, and
+ * the query parameter where one is accepted. The group of the key must be of the native platform.
  */
-export function authenticateNative(deps: ApiDeps): RequestHandler {
+export function authenticateNative(deps: ApiDeps, sources: { queryParameter?: string } = {}): RequestHandler {
   return async (request, response, next) => {
     try {
-      const key = credentialOf(request, deps.keyHeaders);
+      const key = credentialOf(request, deps.keyHeaders, sources.queryParameter);
       response.locals.key = await authenticateKey(deps.stores.read, key, deps.clock.nowMs());
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;
@@ -33,8 +33,12 @@ export function authenticateNative(deps: ApiDeps): RequestHandler {
   };
 }
 
-/** A header without a value is none. */
-function credentialOf(request: Request, keyHeaders: readonly string[]): string | null {
+/** A header without a value counts as absent. */
+function credentialOf(
+  request: Request,
+  keyHeaders: readonly string[],
+  queryParameter: string | undefined,
+): string | null {
   for (const name of keyHeaders) {
     const key = request.get(name);
     if (key) return key;
@@ -43,7 +47,7 @@ function credentialOf(request: Request, keyHeaders: readonly string[]): string |
   if (token !== null) return token;
   const key = request.get("x-api-key");
   if (key) return key;
-  const inUrl = request.baseUrl === "/v1beta" ? request.query.key : undefined;
+  const inUrl = queryParameter === undefined ? undefined : request.query[queryParameter];
   if (inUrl === undefined || inUrl === "") return null;
   if (typeof inUrl !== "string") throw new ImgbatchError("INVALID_API_KEY");
   return inUrl;

@@ -1,10 +1,9 @@
 import type { RequestHandler } from "express";
-import { errorBody, ImgbatchError, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
+import { ImgbatchError, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
-import { nativeErrorBody } from "../../contract/native-api/errors.ts";
+import type { Answer } from "../operation.ts";
+import { errorStyleOf, errorsOf, OPERATIONS, type PlacedOperation, SURFACES } from "../surfaces.ts";
 import { EXAMPLES } from "./examples.ts";
-import type { Answer, Operation } from "./operation.ts";
-import { errorsOf, OPERATIONS } from "./operations.ts";
 import { componentParameters, RESPONSE_HEADERS } from "./parameters.ts";
 import { componentSchemas } from "./schemas.ts";
 
@@ -42,8 +41,7 @@ export function buildOpenApi(limits: Limits): Json {
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: "/" }],
-    tags: [{ name: "batches" }, { name: "realtime" }, { name: "operations" }],
-    security: [{ apiKey: [] }],
+    tags: [...new Set(SURFACES.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
       securitySchemes: {
@@ -58,27 +56,20 @@ export function buildOpenApi(limits: Limits): Json {
   };
 }
 
-function describe(operation: Operation): Json {
-  const { id, summary, needsKey, parameters = [], body } = operation;
+function describe(operation: PlacedOperation): Json {
+  const { id, summary, surface, parameters = [], body } = operation;
   return {
     operationId: id,
     summary,
-    tags: [needsKey ? (operation.api ? "realtime" : "batches") : "operations"],
-    ...securityOf(operation),
+    tags: [surface.tag],
+    security: surface.credential?.schemes.map((scheme) => ({ [scheme]: [] })) ?? [],
     parameters: [...parameters, "RequestId"].map((name) => ({ $ref: `#/components/parameters/${name}` })),
     ...(body === undefined ? {} : { requestBody: { required: true, content: jsonContent(body) } }),
     responses: { ...answersOf(operation), ...refusalsOf(operation) },
   };
 }
 
-function securityOf({ needsKey, api, path }: Operation): Json {
-  if (!needsKey) return { security: [] };
-  if (api === undefined) return {};
-  const inQuery = path.startsWith("/v1beta/") ? [{ queryKey: [] }] : [];
-  return { security: [{ apiKey: [] }, { headerKey: [] }, ...inQuery] };
-}
-
-function answersOf({ answers }: Operation): Json {
+function answersOf({ answers }: PlacedOperation): Json {
   const described = Object.entries(answers).map(([status, answer]) => [status, describeAnswer(answer)]);
   return Object.fromEntries(described);
 }
@@ -98,7 +89,7 @@ const bytesOf = (type: string) =>
   type.startsWith("text/") ? { type: "string" } : { type: "string", format: "binary" };
 
 /** An answer for each status of the codes, with exactly those codes. A `HEAD` has no body to tell them. */
-function refusalsOf(operation: Operation): Json {
+function refusalsOf(operation: PlacedOperation): Json {
   const byStatus = new Map<number, ServiceErrorCode[]>();
   for (const code of errorsOf(operation)) {
     const { httpStatus } = SERVICE_ERRORS[code];
@@ -109,25 +100,16 @@ function refusalsOf(operation: Operation): Json {
     {
       description: codes.map((code) => `\`${code}\`: ${SERVICE_ERRORS[code].message}`).join("\n"),
       headers: headersOf(status === 429 ? ["RetryAfter", "RequestId"] : ["RequestId"]),
-      ...(operation.method === "head" ? {} : { content: errorContent(codes, operation.api) }),
+      ...(operation.method === "head" ? {} : { content: errorContent(codes, operation.path) }),
     },
   ]);
   return Object.fromEntries(described);
 }
 
-function errorContent(codes: readonly ServiceErrorCode[], api: Operation["api"]): Json {
-  if (api !== undefined) return nativeErrorContent(codes, api);
-  const these = { properties: { error: { properties: { code: { enum: codes } } } } };
-  const examples = codes.map((code) => [code, { value: errorBody(new ImgbatchError(code)) }]);
-  const schema = { allOf: [{ $ref: "#/components/schemas/Error" }, these] };
-  return { "application/json": { schema, examples: Object.fromEntries(examples) } };
-}
-
-function nativeErrorContent(codes: readonly ServiceErrorCode[], api: "native" | "shared"): Json {
-  const examples = codes.map((code) => [code, { value: nativeErrorBody(new ImgbatchError(code)) }]);
-  const native = { $ref: "#/components/schemas/NativeError" };
-  const schema = api === "native" ? native : { anyOf: [{ $ref: "#/components/schemas/Error" }, native] };
-  return { "application/json": { schema, examples: Object.fromEntries(examples) } };
+function errorContent(codes: readonly ServiceErrorCode[], path: string): Json {
+  const style = errorStyleOf(path);
+  const examples = codes.map((code) => [code, { value: style.body(new ImgbatchError(code)) }]);
+  return { "application/json": { schema: style.schema(codes), examples: Object.fromEntries(examples) } };
 }
 
 function streamContent(schema: string): Json {

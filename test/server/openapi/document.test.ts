@@ -6,7 +6,7 @@ import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { buildExpressApp } from "../../../src/server/app.ts";
 import type { ApiDeps } from "../../../src/server/deps.ts";
 import { buildOpenApi } from "../../../src/server/openapi/document.ts";
-import { OPERATIONS } from "../../../src/server/openapi/operations.ts";
+import { OPERATIONS } from "../../../src/server/surfaces.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { type ApiDocument, DocumentChecker } from "../../support/openapi.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";

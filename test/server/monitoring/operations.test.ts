@@ -3,12 +3,12 @@ import type { AddressInfo } from "node:net";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ownershipProof } from "../../../src/contract/data-directory.ts";
-import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
-import { MIN_FREE_DISK_BYTES, operationsRoutes } from "../../../src/server/monitoring/health.ts";
+import type { HandlerDeps } from "../../../src/server/deps.ts";
+import { monitoring } from "../../../src/server/monitoring/operations.ts";
+import { MIN_FREE_DISK_BYTES } from "../../../src/server/monitoring/readiness.ts";
+import { routerOf } from "../../../src/server/router.ts";
 import { startTestService } from "../../support/service.ts";
-
-type Deps = Parameters<typeof operationsRoutes>[0];
 
 const GIB = 1024 ** 3;
 
@@ -20,7 +20,7 @@ describe("the service tells whether it is ready", () => {
     expect([ready.status, await ready.json()]).toEqual([200, { status: "ready", problems: [] }]);
   });
 
-  it.each<[string, Partial<Deps>, string]>([
+  it.each<[string, Partial<HandlerDeps>, string]>([
     [
       "the disk is full",
       { freeDiskBytes: async () => MIN_FREE_DISK_BYTES - 1 },
@@ -98,19 +98,19 @@ function refusingStores(): Stores {
   return { write: () => Promise.reject(new Error("disk I/O error")) } as unknown as Stores;
 }
 
-/** The operations alone, on a free port; what is left out works. */
-async function serveOperations(deps: Partial<Deps>): Promise<string> {
+/** The operations alone, on a free port; parts that are left out work. */
+async function serveOperations(deps: Partial<HandlerDeps>): Promise<string> {
   const working = {
     stores: { write: async () => undefined } as unknown as Stores,
-    limits: DEFAULT_LIMITS,
     secret: "s".repeat(43),
     workersExpected: true,
     workersRunning: () => true,
     freeDiskBytes: async () => GIB,
+    metrics: { observe: () => {}, answer: () => {} },
+    openApi: () => {},
   };
-  const noMetrics = { observe: () => {}, answer: () => {} };
   const server = express()
-    .use(operationsRoutes({ ...working, ...deps }, noMetrics))
+    .use(routerOf(monitoring, { ...working, ...deps } as HandlerDeps))
     .listen(0, "127.0.0.1");
   onTestFinished(async () => {
     server.closeAllConnections();
@@ -120,7 +120,9 @@ async function serveOperations(deps: Partial<Deps>): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-async function readiness(deps: Partial<Deps>): Promise<[number, { status: string; problems: string[] }]> {
+async function readiness(
+  deps: Partial<HandlerDeps>,
+): Promise<[number, { status: string; problems: string[] }]> {
   const answer = await fetch(`${await serveOperations(deps)}/readyz`);
   return [answer.status, (await answer.json()) as { status: string; problems: string[] }];
 }

@@ -1,28 +1,23 @@
-import type { ServiceErrorCode } from "../../contract/errors.ts";
-import { routes } from "../../contract/routes.ts";
-import { NATIVE_OPERATIONS, WITH_NATIVE_KEY } from "./native-operations.ts";
-import type { Answer, Operation } from "./operation.ts";
+import type { RequestHandler } from "express";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import { PATHS } from "../../contract/routes.ts";
+import type { HandlerDeps } from "../deps.ts";
+import { authenticate, requireBatchGroup } from "../middleware/authenticate.ts";
+import type { Answer, Operation, Surface } from "../operation.ts";
+import { cancel } from "./cancel.ts";
+import { content } from "./content.ts";
+import { create } from "./create.ts";
+import { deleteOutputs } from "./delete-outputs.ts";
+import { deleteRecord } from "./delete-record.ts";
+import { download } from "./download.ts";
+import { get } from "./get.ts";
+import { items } from "./items.ts";
+import { list } from "./list.ts";
+import { models } from "./models.ts";
 
-/** Where the description of the API and the numbers for monitoring are. */
-export const OPENAPI_PATH = "/openapi.json";
-export const METRICS_PATH = "/metrics";
-
-/** Every operation can answer these. */
-export const EVERYWHERE: readonly ServiceErrorCode[] = ["MISDIRECTED_REQUEST", "INTERNAL_ERROR"];
-
-/** Every operation of the batch API can answer these. */
-export const WITH_KEY: readonly ServiceErrorCode[] = [
-  "API_KEY_REQUIRED",
-  "INVALID_API_KEY",
-  "API_KEY_DISABLED",
-  "RATE_LIMITED",
-  "BATCH_IMAGE_GROUP_DISABLED",
-];
-
-const BATCH = `${routes.batches}/{id}`;
-const ITEMS = `${BATCH}/items`;
-const CONTENT = `${ITEMS}/{custom_id}/content`;
-const DOWNLOAD = `${BATCH}/download`;
+const usesBatches = [requireBatchGroup];
+/** Switching batches off stops new ones; finished results stay reachable. */
+const makesBatches = [requireFeature, requireBatchGroup];
 
 const batchAnswer = (description: string): Answer => ({ description, schema: "Batch" });
 
@@ -67,23 +62,22 @@ const zipErrors: readonly ServiceErrorCode[] = [
   "BATCH_IMAGE_RESULT_MISSING",
 ];
 
-/** The HTTP API, operation by operation. The description, the labels of metrics and their tests are made from it. */
-export const OPERATIONS: readonly Operation[] = [
+const OPERATIONS: readonly Operation[] = [
   {
     id: "listBatchModels",
     method: "get",
-    path: routes.batchModels,
+    path: PATHS.batchModels,
     summary: "Models that this key can use in batches, with prices",
-    needsKey: true,
     answers: { 200: { description: "The models.", schema: "BatchModelList" } },
     errors: ["BATCH_IMAGE_DISABLED"],
+    guards: makesBatches,
+    handler: models,
   },
   {
     id: "createBatch",
     method: "post",
-    path: routes.batches,
+    path: PATHS.batches,
     summary: "Create a batch",
-    needsKey: true,
     parameters: ["IdempotencyKey"],
     body: "CreateBatch",
     answers: {
@@ -114,149 +108,142 @@ export const OPERATIONS: readonly Operation[] = [
       "BATCH_IMAGE_QUEUE_FAILED",
       "BATCH_IMAGE_INSUFFICIENT_BALANCE",
     ],
+    guards: makesBatches,
+    handler: create,
   },
   {
     id: "listBatches",
     method: "get",
-    path: routes.batches,
+    path: PATHS.batches,
     summary: "Batches of this key, newest first",
-    needsKey: true,
     parameters: ["BatchStatus", "TaskName", "Downloaded", "From", "To", "BatchLimit", "Cursor"],
     answers: { 200: { description: "A page of batches.", schema: "BatchList" } },
     errors: ["BATCH_IMAGE_INVALID_QUERY"],
+    guards: usesBatches,
+    handler: list,
   },
   {
     id: "getBatch",
     method: "get",
-    path: BATCH,
+    path: PATHS.batch,
     summary: "One batch as it is now",
-    needsKey: true,
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch.") },
     errors: ["BATCH_IMAGE_NOT_FOUND"],
+    guards: usesBatches,
+    handler: get,
   },
   {
     id: "listItems",
     method: "get",
-    path: ITEMS,
+    path: PATHS.items,
     summary: "Items of a batch, in request order",
-    needsKey: true,
     parameters: ["BatchId", "ItemStatus", "ItemLimit", "Cursor"],
     answers: { 200: { description: "A page of items.", schema: "ItemList" } },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
+    guards: usesBatches,
+    handler: items,
   },
   {
     id: "getItemContent",
     method: "get",
-    path: CONTENT,
+    path: PATHS.content,
     summary: "One image of an ended batch",
-    needsKey: true,
     parameters: ["BatchId", "CustomId", "ImageIndex", ...ranges],
     answers: downloadAnswers("The image.", ["image/png", "image/jpeg", "image/webp"]),
     errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+    guards: usesBatches,
+    handler: content,
   },
   {
     id: "headItemContent",
     method: "head",
-    path: CONTENT,
+    path: PATHS.content,
     summary: "Size, type and ETag of one image",
-    needsKey: true,
     parameters: ["BatchId", "CustomId", "ImageIndex", ...conditions],
     answers: headAnswers("the image"),
     errors: contentErrors,
+    guards: usesBatches,
+    handler: content,
   },
   {
     id: "downloadBatch",
     method: "get",
-    path: DOWNLOAD,
+    path: PATHS.download,
     summary: "Images, manifest and errors of an ended batch as one ZIP",
-    needsKey: true,
     parameters: ["BatchId", "ZipStatus", "MaxItems", ...ranges],
     answers: downloadAnswers("The ZIP; the same batch always gives the same bytes.", ["application/zip"]),
     errors: [...zipErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+    guards: usesBatches,
+    handler: download,
   },
   {
     id: "headDownload",
     method: "head",
-    path: DOWNLOAD,
+    path: PATHS.download,
     summary: "Size and ETag of the ZIP",
-    needsKey: true,
     parameters: ["BatchId", "ZipStatus", "MaxItems", ...conditions],
     answers: headAnswers("the ZIP"),
     errors: zipErrors,
+    guards: usesBatches,
+    handler: download,
   },
   {
     id: "cancelBatch",
     method: "post",
-    path: `${BATCH}/cancel`,
+    path: PATHS.cancel,
     summary: "Stop a batch; finished images stay and are billed",
-    needsKey: true,
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch, cancelled; unchanged when it had ended already.") },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED", "BATCH_IMAGE_QUEUE_FAILED"],
+    guards: usesBatches,
+    handler: cancel,
   },
   {
     id: "deleteOutputs",
     method: "delete",
-    path: `${BATCH}/outputs`,
+    path: PATHS.outputs,
     summary: "Delete the image files of an ended batch; the record stays",
-    needsKey: true,
     parameters: ["BatchId"],
     answers: { 200: batchAnswer("The batch without its outputs.") },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
+    guards: usesBatches,
+    handler: deleteOutputs,
   },
   {
     id: "deleteBatch",
     method: "delete",
-    path: BATCH,
+    path: PATHS.batch,
     summary: "Hide the record of an ended batch; its files stay until they expire",
-    needsKey: true,
     parameters: ["BatchId"],
     answers: { 204: { description: "The record is hidden." } },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_RECORD_DELETE_NOT_READY", "BATCH_IMAGE_QUEUE_FAILED"],
-  },
-  ...NATIVE_OPERATIONS,
-  {
-    id: "getHealth",
-    method: "get",
-    path: routes.health,
-    summary: "The service is alive",
-    needsKey: false,
-    parameters: ["Challenge"],
-    answers: { 200: { description: "It is.", schema: "Health" } },
-    errors: ["BATCH_IMAGE_INVALID_QUERY"],
-  },
-  {
-    id: "getReadiness",
-    method: "get",
-    path: routes.ready,
-    summary: "The service is ready to work",
-    needsKey: false,
-    answers: {
-      200: { description: "It is.", schema: "Readiness" },
-      503: { description: "It is not; `problems` says why.", schema: "Readiness" },
-    },
-  },
-  {
-    id: "getMetrics",
-    method: "get",
-    path: METRICS_PATH,
-    summary: "Numbers for monitoring, in the Prometheus text format",
-    needsKey: false,
-    answers: { 200: { description: "The numbers.", bytes: ["text/plain"] } },
-  },
-  {
-    id: "getOpenApi",
-    method: "get",
-    path: OPENAPI_PATH,
-    summary: "This description",
-    needsKey: false,
-    answers: { 200: { description: "An OpenAPI 3.1 document.", schema: "OpenApi" } },
+    guards: usesBatches,
+    handler: deleteRecord,
   },
 ];
 
-/** The codes that an operation can answer. */
-export function errorsOf(operation: Operation): ServiceErrorCode[] {
-  const withKey = operation.api === undefined ? WITH_KEY : WITH_NATIVE_KEY;
-  return [...(operation.needsKey ? withKey : []), ...(operation.errors ?? []), ...EVERYWHERE];
+/** The batch API. Each operation is a file beside this one. */
+export const batchApi: Surface = {
+  tag: "batches",
+  prefix: PATHS.batches,
+  operations: OPERATIONS,
+  credential: {
+    schemes: ["apiKey"],
+    authenticate,
+    errors: [
+      "API_KEY_REQUIRED",
+      "INVALID_API_KEY",
+      "API_KEY_DISABLED",
+      "RATE_LIMITED",
+      "BATCH_IMAGE_GROUP_DISABLED",
+    ],
+  },
+};
+
+function requireFeature({ features }: HandlerDeps): RequestHandler {
+  return (_request, _response, next) => {
+    if (!features.batchImages) throw new ImgbatchError("BATCH_IMAGE_DISABLED");
+    next();
+  };
 }

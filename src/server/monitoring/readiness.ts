@@ -1,0 +1,64 @@
+import type { RequestHandler } from "express";
+import { systemClock } from "../../kernel/clock.ts";
+import type { ApiDeps } from "../deps.ts";
+import type { Readiness } from "../openapi/schemas.ts";
+
+/** With less free space than this the service is not ready: the images of a batch may not fit. */
+export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
+
+/** The database is probed at most this often: each probe is a write, and asking needs no key. */
+const PROBE_EVERY_MS = 1000;
+
+type ReadinessDeps = Pick<ApiDeps, "stores" | "workersExpected" | "workersRunning" | "freeDiskBytes">;
+
+/** `GET /readyz`: whether the service can do work, and what keeps it from that. */
+export function readiness(deps: ReadinessDeps): RequestHandler {
+  const databaseProblem = probing(deps);
+  return async (_request, response) => {
+    const problems = await readinessProblems(deps, databaseProblem);
+    const isReady = problems.length === 0;
+    const answer: Readiness = { status: isReady ? "ready" : "not_ready", problems };
+    response.status(isReady ? 200 : 503).json(answer);
+  };
+}
+
+/** Everything that keeps the service from working, in words that reveal nothing about its machine. */
+async function readinessProblems(
+  deps: ReadinessDeps,
+  databaseProblem: () => Promise<string | null>,
+): Promise<string[]> {
+  const found = await Promise.all([databaseProblem(), diskProblem(deps), workersProblem(deps)]);
+  return found.filter((problem) => problem !== null);
+}
+
+function probing({ stores }: ReadinessDeps): () => Promise<string | null> {
+  let last: { atMs: number; problem: Promise<string | null> } | null = null;
+  return () => {
+    const nowMs = systemClock.monotonicMs();
+    if (last === null || nowMs - last.atMs >= PROBE_EVERY_MS) {
+      const problem = stores
+        .write((tx) => tx.touch())
+        .then(
+          () => null,
+          () => "the database cannot be written",
+        );
+      last = { atMs: nowMs, problem };
+    }
+    return last.problem;
+  };
+}
+
+async function diskProblem({ freeDiskBytes }: ReadinessDeps): Promise<string | null> {
+  try {
+    const mib = MIN_FREE_DISK_BYTES / 1024 / 1024;
+    return (await freeDiskBytes()) < MIN_FREE_DISK_BYTES
+      ? `less than ${mib} MiB of disk space is free`
+      : null;
+  } catch {
+    return "the free disk space cannot be read";
+  }
+}
+
+function workersProblem({ workersExpected, workersRunning }: ReadinessDeps): string | null {
+  return workersExpected && !workersRunning() ? "the workers are not running" : null;
+}

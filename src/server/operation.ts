@@ -1,0 +1,66 @@
+import type { Request, RequestHandler } from "express";
+import type { ImgbatchError, ServiceErrorCode } from "../contract/errors.ts";
+import type { HandlerDeps } from "./deps.ts";
+
+/** One operation of the HTTP API. Names point into the OpenAPI tables of schemas, parameters, headers and examples. */
+export interface Operation {
+  /** `operationId` of the OpenAPI document. */
+  id: string;
+  method: "get" | "head" | "post" | "delete";
+  /** With `{name}` where a path has a variable part. */
+  path: string;
+  summary: string;
+  parameters?: readonly string[];
+  /** Name of the schema of the JSON body. */
+  body?: string;
+  answers: Readonly<Record<number, Answer>>;
+  /** The errors that this operation adds to `EVERYWHERE` and to those of its surface's credential. */
+  errors?: readonly ServiceErrorCode[];
+  /** Checks between the credential and the handler, in order. */
+  guards?: readonly MakeHandler[];
+  handler: MakeHandler;
+}
+
+/** A successful response: a JSON body of this schema, bytes of these types, or no body. */
+export interface Answer {
+  description: string;
+  schema?: string;
+  /** A stream of values of this schema: as events, or as a JSON array. */
+  streamOf?: string;
+  bytes?: readonly string[];
+  headers?: readonly string[];
+}
+
+/** Operations that share a credential: one API as its clients know it. */
+export interface Surface {
+  /** Tag of the operations in the OpenAPI document. */
+  tag: "batches" | "realtime" | "operations";
+  /** Every path below belongs to the surface: without a credential an unknown one is 401, not 404. */
+  prefix: string;
+  /** A path is matched with these in order: `/models` stands before `/{id}`. */
+  operations: readonly Operation[];
+  /** Null when no key is needed. */
+  credential: Credential | null;
+  /** Checks the path of a request before any operation is looked for. */
+  screen?: MakeHandler;
+  /** The first pattern that matches a path decides on its errors; that of the batch API where none does. */
+  errorStyles?: readonly (readonly [pattern: RegExp, style: ErrorStyle])[];
+}
+
+export interface Credential {
+  /** Names of the security schemes of the OpenAPI document that are accepted. */
+  schemes: readonly string[];
+  authenticate: MakeHandler;
+  /** The errors of every operation that needs this credential. */
+  errors: readonly ServiceErrorCode[];
+}
+
+/** The shape of error bodies. */
+export interface ErrorStyle {
+  /** The body of an error. `asked` is missing where no request could be parsed. */
+  body(error: ImgbatchError, asked?: { request: Request; keyHeaders: readonly string[] }): object;
+  /** The OpenAPI schema of the bodies for these codes. */
+  schema(codes: readonly ServiceErrorCode[]): object;
+}
+
+export type MakeHandler = (deps: HandlerDeps) => RequestHandler;
