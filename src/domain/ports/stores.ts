@@ -172,7 +172,10 @@ export interface ItemRepository {
   finish(
     id: number,
     leaseToken: string,
-    outcome: Pick<ItemRecord, "status" | "mimeType" | "imageCount" | "error" | "finishedAtMs">,
+    outcome: Pick<
+      ItemRecord,
+      "status" | "mimeType" | "imageCount" | "error" | "finishedAtMs" | "modelVersion"
+    >,
   ): Promise<{ isOurs: boolean }>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
   giveBack(

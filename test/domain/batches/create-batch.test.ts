@@ -2,9 +2,11 @@ import { describe, expect, it } from "vitest";
 import type { CheckedRequest } from "../../../src/domain/batches/check-request.ts";
 import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
+import { offersOf } from "../../../src/domain/offers.ts";
 import { CommitUnknown, type Stores } from "../../../src/domain/ports/stores.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
+import { FakeProvider } from "../../support/fake-provider.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -46,7 +48,7 @@ describe("a batch whose write fails", () => {
     const create = (error: Error) => {
       const broken: Stores = { ...stores, write: () => Promise.reject(error) };
       const deps = { stores: broken, blobs, clock: systemClock, ids: randomIds };
-      const offer = () => ({ name: "p", rateMultiplier: 1 });
+      const offer = offersOf([new FakeProvider()], []);
       const caller = { key, group: { ...group, platform: "native", allowBatchImages: true, models: ["*"] } };
       return createBatch({ ...deps, offer, workersRunning: () => true }, caller, REQUEST, null);
     };
