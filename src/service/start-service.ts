@@ -28,6 +28,7 @@ import { DownloadSlots } from "../server/limits/download-slots.ts";
 import { FailedAuthLimit } from "../server/limits/failed-auth-limit.ts";
 import { RequestLimits } from "../server/limits/request-limits.ts";
 import { listen } from "../server/listen.ts";
+import { withApiCode } from "../server/middleware/errors.ts";
 import { BodyBudgets } from "../server/request-body/body-reservation.ts";
 import { JsonParser } from "../server/request-body/parse-json.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
@@ -222,7 +223,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
   } catch (error) {
     await unwind();
-    throw storageFailure(dataDirectory, error);
+    throw withApiCode(storageFailure(dataDirectory, error));
   }
 }
 

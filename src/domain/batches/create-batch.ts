@@ -6,7 +6,8 @@ import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry } from "../models.ts";
 import type { Offer } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import { CommitUnknown, type Repositories, type Stores } from "../ports/stores.ts";
+import { StorageUnavailable } from "../ports/storage-unavailable.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
 import type { ApiKeyRecord, BatchRecord, NewItem, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./check-request.ts";
 import { openBatch } from "./lifecycle.ts";
@@ -110,10 +111,11 @@ export async function createBatch(
     if (created.replayed && hasFiles) await discardReferences(deps.blobs, id);
     return created;
   } catch (error) {
-    // A commit whose answer was an error may have happened all the same.
+    // A commit that returned an error may have happened all the same.
     const known = await deps.stores.read.batches.byId(id);
     if (known) return { batch: known, replayed: false };
-    if (hasFiles && !(error instanceof CommitUnknown)) await discardReferences(deps.blobs, id);
+    const mayHaveHappened = error instanceof StorageUnavailable && error.reason === "unknown-commit";
+    if (hasFiles && !mayHaveHappened) await discardReferences(deps.blobs, id);
     throw error;
   }
 }

@@ -3,7 +3,8 @@ import type { CheckedRequest } from "../../../src/domain/batches/check-request.t
 import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import { offersOf } from "../../../src/domain/offers.ts";
-import { CommitUnknown, type Stores } from "../../../src/domain/ports/stores.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
@@ -52,9 +53,9 @@ describe("a batch whose write fails", () => {
       const caller = { key, group: { ...group, platform: "native", allowBatchImages: true, models: ["*"] } };
       return createBatch({ ...deps, offer, workersRunning: () => true }, caller, REQUEST, null);
     };
-    await expect(create(new Error("refused"))).rejects.toThrow("refused");
+    await expect(create(new StorageUnavailable("full", "refused", null))).rejects.toThrow("refused");
     expect(await blobs.list("inputs/")).toEqual([]);
-    await expect(create(new CommitUnknown("lost", null))).rejects.toThrow("lost");
+    await expect(create(new StorageUnavailable("unknown-commit", "lost", null))).rejects.toThrow("lost");
     expect(await blobs.list("inputs/")).toHaveLength(1);
   });
 });
