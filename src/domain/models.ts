@@ -13,7 +13,7 @@ export interface ModelEntry {
   /** US dollars per image by tier. Without a price at 1K a model has no batch price. */
   prices: Readonly<Partial<Record<SizeTier, number>>>;
   maxReferenceImages?: number | undefined;
-  /** The model that really runs, when it is another. */
+  /** The model that providers run in its place. Left out: the model itself. */
   mapsTo?: string | undefined;
 }
 
@@ -41,4 +41,9 @@ export function batchModelsOf(group: GroupEntry, models: readonly ModelEntry[]):
 /** How many reference images one item of a batch may have. */
 export function referenceLimit(model: ModelEntry): number {
   return model.maxReferenceImages ?? referenceLimitByName(model.id);
+}
+
+/** The model that providers run for a requested model id: its `mapsTo`, or the id itself, also for an unknown model. */
+export function executedModel(models: readonly ModelEntry[], modelId: string): string {
+  return models.find(({ id }) => id === modelId)?.mapsTo ?? modelId;
 }

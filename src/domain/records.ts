@@ -129,6 +129,8 @@ export interface ItemRecord {
   imageCount: number;
   error: ItemError | null;
   finishedAtMs: number | null;
+  /** The model version that made or refused the image; null when the provider returned none. */
+  modelVersion: string | null;
 }
 
 export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt">;

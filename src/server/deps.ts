@@ -3,8 +3,10 @@ import type { Limits } from "../contract/limits.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
+import type { Offer } from "../domain/offers.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
-import type { Realtime, RealtimeOffer } from "../domain/realtime/generate.ts";
+import type { ItemProvider } from "../domain/ports/image-provider.ts";
+import type { Realtime } from "../domain/realtime/generate.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
@@ -27,7 +29,7 @@ export interface ApiDeps extends CreateBatchDeps {
   keyHeaders: readonly string[];
   realtime: Realtime;
   /** What makes an image for a model in real time now. */
-  realtimeOffer(model: string): RealtimeOffer | null;
+  realtimeOffer(modelId: string): Offer<ItemProvider> | null;
   requestLimits: RequestLimits;
   inspector: ImageInspector;
   slots: DownloadSlots;

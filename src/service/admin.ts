@@ -5,11 +5,12 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_ACCOUNT, ensureDefaultAccount, issueKey, openAccount, topUp } from "../domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
 import { type KeyState, keyState } from "../domain/keys.ts";
-import type { Repositories } from "../domain/ports/stores.ts";
+import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { formatUsd } from "../kernel/money.ts";
+import { withApiCode } from "../server/middleware/errors.ts";
 import { type OpenData, openDataDirectory } from "./data-directory.ts";
 
 export { DEFAULT_ACCOUNT };
@@ -73,7 +74,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
     throw new ImgbatchError("USAGE", message);
   }
   const data = await openDataDirectory(directory, clock).catch((error: NodeJS.ErrnoException) => {
-    if (!isNew || !FILE_PROBLEMS.has(error.code ?? "")) throw error;
+    if (!isNew || !FILE_PROBLEMS.has(error.code ?? "")) throw withApiCode(error);
     throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${error.message}`);
   });
   return { isNew, ...adminOf(data, { clock, ids }) };
@@ -81,15 +82,19 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
 
 function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {
   const { stores } = data;
+  const write: Stores["write"] = (work) =>
+    stores.write(work).catch((error) => {
+      throw withApiCode(error);
+    });
   return {
     accounts: () => stores.read.accounts.list(),
     account: (name) => stores.read.accounts.byName(name),
     createAccount: (account) =>
-      stores.write(async (tx) =>
+      write(async (tx) =>
         (await tx.accounts.byName(account.name)) ? null : await openAccount(tx, deps, account),
       ),
     topUp: (name, amountMicroUsd) =>
-      stores.write(async (tx) => {
+      write(async (tx) => {
         const account = await tx.accounts.byName(name);
         if (!account) return null;
         requireRoom(account, amountMicroUsd);
@@ -103,7 +108,7 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
         return keys;
       }),
     createKey: ({ accountName, onlyDraws, ...facts }) =>
-      stores.write(async (tx) => {
+      write(async (tx) => {
         const isDefault = accountName === DEFAULT_ACCOUNT;
         const account = isDefault
           ? await ensureDefaultAccount(tx, deps, onlyDraws)
@@ -113,7 +118,7 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
         return { ...(await describeKey(tx, record, deps.clock)), key };
       }),
     setKeyDisabled: (id, isDisabled) =>
-      stores.write(async (tx) => {
+      write(async (tx) => {
         const before = await tx.keys.byId(id);
         if (!before) return null;
         const disabledAtMs = isDisabled ? (before.disabledAtMs ?? deps.clock.nowMs()) : null;

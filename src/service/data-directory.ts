@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
+import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { fileBlobs } from "../storage/blobs/file-blobs.ts";
@@ -56,7 +57,7 @@ async function openDatabase(
     });
     return database;
   } catch (cause) {
-    const damage = cause instanceof ImgbatchError ? cause.cause : cause;
+    const damage = cause instanceof StorageUnavailable ? cause.cause : cause;
     if (!isDatabaseDamage(damage)) throw cause;
     throw storageFailure(dirname(file), damage);
   }

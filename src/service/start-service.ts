@@ -8,6 +8,7 @@ import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
+import { offersOf } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
@@ -27,14 +28,15 @@ import { DownloadSlots } from "../server/limits/download-slots.ts";
 import { FailedAuthLimit } from "../server/limits/failed-auth-limit.ts";
 import { RequestLimits } from "../server/limits/request-limits.ts";
 import { listen } from "../server/listen.ts";
+import { withApiCode } from "../server/middleware/errors.ts";
 import { BodyBudgets } from "../server/request-body/body-reservation.ts";
 import { JsonParser } from "../server/request-body/parse-json.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
 import type { WorkerDeps } from "../workers/deps.ts";
 import { startRetention } from "../workers/retention-sweep.ts";
-import { offerOf, Scheduler } from "../workers/scheduler.ts";
-import { offerRealtime, shareProviders } from "../workers/shared-concurrency.ts";
+import { Scheduler } from "../workers/scheduler.ts";
+import { shareProviders } from "../workers/shared-concurrency.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
 import { openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
@@ -118,6 +120,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       stores,
       blobs,
       inspector: sharpInspector(decoding),
+      models: config.models,
       providers: shared.forBatches,
       clock,
       ids,
@@ -128,7 +131,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
     const scheduler = new Scheduler(workerDeps);
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
-    const realtimeOffer = offerRealtime(shared.forRealtime, rates);
+    const realtimeOffer = offersOf(shared.forRealtime, config.models, rates);
     const realtime = new Realtime({
       ...workerDeps,
       offer: realtimeOffer,
@@ -146,7 +149,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       limits: config.limits,
       server: { ...config.server, host: options.address.host },
       storageUriPrefixes: config.storageUriPrefixes,
-      models: config.models,
       groups: config.groups,
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
@@ -159,7 +161,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
         countsLoopback: config.server.trustProxy !== false,
       }),
-      offer: (model) => offerOf(providers, rates, model),
+      offer: offersOf(shared.forBatches, config.models, rates),
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
@@ -221,7 +223,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     };
   } catch (error) {
     await unwind();
-    throw storageFailure(dataDirectory, error);
+    throw withApiCode(storageFailure(dataDirectory, error));
   }
 }
 

@@ -2,36 +2,31 @@ import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { CommitUnknown } from "../domain/ports/stores.ts";
+import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
 import { isDiskFull, systemCodeOf } from "../kernel/files/disk-full.ts";
 
-/**
- * What a client is told when the service cannot store something now: it may ask again. Says nothing about the machine
- * but the bare code of the operating system.
- */
-export function notStored(cause: unknown): ImgbatchError {
-  const what = isDiskFull(cause)
-    ? "The service's disk is full."
-    : `The service cannot store data now (${systemCodeOf(cause)}).`;
-  return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", what, { cause });
+/** Nothing was stored: the disk is full, or it refused. */
+export function notStored(cause: unknown): StorageUnavailable {
+  if (isDiskFull(cause)) return new StorageUnavailable("full", "The service's disk is full.", cause);
+  const message = `The service cannot store data now (${systemCodeOf(cause)}).`;
+  return new StorageUnavailable("broken", message, cause);
 }
 
-/** The same when the disk failed in the middle of a commit: the next start finds it whole, or not at all. */
-export function perhapsStored(cause: unknown): CommitUnknown {
+/** The disk failed during a commit: the next start finds all of the transaction, or nothing of it. */
+export function perhapsStored(cause: unknown): StorageUnavailable {
   const message = `The service's disk has failed (${systemCodeOf(cause)}): whether this was done is not known until it runs again.`;
-  return new CommitUnknown(message, cause);
+  return new StorageUnavailable("unknown-commit", message, cause);
 }
 
-/** What says that the disk or its rights are at fault, not the program. */
+/** Codes for which the disk or its rights are at fault, not the program. */
 const OF_THE_DISK = /^(EIO|EROFS|EACCES|EPERM|EMFILE|ENFILE|SQLITE_(IOERR\w*|READONLY\w*|CANTOPEN\w*|PERM))$/;
 
 /**
- * What ends a service whose data directory cannot be used: names the directory, or the damaged file in it, and the
- * cause. Any other error as it is.
+ * Returns the error that ends a service whose data directory cannot be used: `STORAGE_FAILED`, which names the cause
+ * and the directory, or the damaged file in it. Returns any other error as it is.
  */
 export function storageFailure<E>(directory: string, error: E): E | ImgbatchError {
-  const isOurs = error instanceof ImgbatchError && error.code === "BATCH_IMAGE_QUEUE_FAILED";
-  const cause = isOurs ? error.cause : error;
+  const cause = error instanceof StorageUnavailable ? error.cause : error;
   if (!(cause instanceof Error)) return error;
   if (isDatabaseDamage(cause)) return damaged(join(directory, DATA_FILES.database), cause);
   const code = systemCodeOf(cause);

@@ -111,6 +111,7 @@ export interface ItemsTable {
   image_count: Generated<number>;
   error: string | null;
   finished_at_ms: number | null;
+  model_version: string | null;
 }
 
 export interface OutputsTable {

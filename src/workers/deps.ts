@@ -1,4 +1,5 @@
 import type { Feed } from "../domain/feed.ts";
+import type { ModelEntry } from "../domain/models.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
@@ -12,6 +13,8 @@ export interface WorkerDeps {
   stores: Stores;
   blobs: BlobStore;
   inspector: ImageInspector;
+  /** As configured: an item of a batch is made by the executed model of its batch. */
+  models: readonly ModelEntry[];
   /** In order of preference. */
   providers: readonly ImageProvider[];
   clock: Clock;

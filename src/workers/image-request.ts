@@ -1,4 +1,5 @@
 import { DEFAULT_RATIO, imageSizePx } from "../contract/images/image-sizes.ts";
+import { executedModel } from "../domain/models.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
 import { sha256Hex } from "../kernel/ids.ts";
@@ -9,13 +10,13 @@ import type { WorkerDeps } from "./deps.ts";
  * default ratio. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
-  deps: Pick<WorkerDeps, "stores" | "blobs">,
+  deps: Pick<WorkerDeps, "stores" | "blobs" | "models">,
   batch: BatchRecord,
   item: ItemRecord,
 ): Promise<ImageRequest> {
   const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
   return {
-    model: batch.model,
+    model: executedModel(deps.models, batch.model),
     prompt: item.prompt,
     outputIndex: item.outputIndex,
     tier: "1K",

@@ -1,7 +1,7 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
-import type { ProviderOffer } from "../domain/batches/create-batch.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
+import { offersOf } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { BatchQueue } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
@@ -197,15 +197,17 @@ export class Scheduler {
 
   /** Gives a batch whose provider is not configured any more to another one, or fails it. */
   async #handOver(batch: BatchRecord): Promise<void> {
-    const heir = [...this.#lanes.values()].find((lane) => lane.provider.serves(batch.model));
-    if (!heir) return this.#failUnmakeable(batch.id);
+    const { providers, models, log } = this.#deps;
+    const offer = offersOf(providers, models)(batch.model);
+    if (!offer) return this.#failUnmakeable(batch.id);
+    const heir = offer.provider.name;
     await this.#deps.stores.write(async (tx) => {
       if (!UNMADE.includes((await tx.batches.byId(batch.id))?.status ?? "completed")) return;
       await tx.upstreamJobs.remove(batch.id);
-      await tx.batches.update(batch.id, { provider: heir.provider.name });
+      await tx.batches.update(batch.id, { provider: heir });
     });
-    const facts = { batch: batch.id, from: batch.provider, to: heir.provider.name };
-    this.#deps.log.warn("the provider of a batch is not configured any more; another one takes over", facts);
+    const facts = { batch: batch.id, from: batch.provider, to: heir };
+    log.warn("the provider of a batch is not configured any more; another one takes over", facts);
   }
 
   async #failUnmakeable(batchId: string): Promise<void> {
@@ -251,14 +253,4 @@ function everySoOften(count: number): () => Promise<void> {
   return async () => {
     if (++calls % count === 0) await new Promise((resume) => setImmediate(resume));
   };
-}
-
-/** The provider that a new batch for this model would get: the first that serves it. */
-export function offerOf(
-  providers: WorkerDeps["providers"],
-  rateMultipliers: ReadonlyMap<string, number>,
-  model: string,
-): ProviderOffer | null {
-  const provider = providers.find((p) => p.serves(model));
-  return provider ? { name: provider.name, rateMultiplier: rateMultipliers.get(provider.name) ?? 1 } : null;
 }

@@ -1,5 +1,4 @@
 import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
-import type { RealtimeOffer } from "../domain/realtime/generate.ts";
 
 /** After so many real-time requests in a row, a batch's item that waits comes first. */
 const URGENT_IN_A_ROW = 3;
@@ -95,15 +94,4 @@ export function shareProviders(providers: readonly ImageProvider[]): {
     return shared.forBatches;
   });
   return { forBatches, forRealtime };
-}
-
-/** Finds what makes an image for a model in real time: the first provider that serves it. */
-export function offerRealtime(
-  providers: readonly ItemProvider[],
-  rateMultipliers: ReadonlyMap<string, number>,
-): (model: string) => RealtimeOffer | null {
-  return (model) => {
-    const provider = providers.find((p) => p.serves(model));
-    return provider ? { provider, rateMultiplier: rateMultipliers.get(provider.name) ?? 1 } : null;
-  };
 }

@@ -1,9 +1,12 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { DATA_FILES } from "../../src/contract/data-directory.ts";
 import { settleHold } from "../../src/domain/billing/ledger.ts";
 import { type AdminOptions, type NewKey, openAdmin } from "../../src/service/admin.ts";
 import { FakeClock } from "../support/fake-clock.ts";
+import { InstantClock } from "../support/instant-clock.ts";
 import { openBeside, startTestService } from "../support/service.ts";
 import { openBatchRecord } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -51,6 +54,18 @@ describe("accounts", () => {
     expect(made.filter((one) => one === null)).toHaveLength(1);
     expect(await admin.topUp("A", 1)).toBeNull();
     expect(await admin.accounts()).toMatchObject([{ name: "a", balanceMicroUsd: 7 }]);
+  });
+
+  it("[BUSY-2] a database that stays locked is the same error as from the service", async () => {
+    const directory = await tempDir();
+    const admin = await administer({ directory, clock: new InstantClock() });
+    const other = new Sqlite(join(directory, DATA_FILES.database));
+    onTestFinished(() => void other.close());
+    other.exec("BEGIN IMMEDIATE");
+    await expect(admin.createAccount({ name: "a", balanceMicroUsd: 7 })).rejects.toMatchObject({
+      code: "BATCH_IMAGE_QUEUE_FAILED",
+      message: expect.stringContaining("locked"),
+    });
   });
 
   it("[ADMIN-4] no account gets more than can be counted exactly, with what is held for it", async () => {

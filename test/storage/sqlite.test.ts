@@ -50,7 +50,7 @@ describe("a database that another process has locked", () => {
     onTestFinished(() => database.close());
     const letGo = lockOut(file);
     await expect(database.transaction(async () => 1)).rejects.toMatchObject({
-      code: "BATCH_IMAGE_QUEUE_FAILED",
+      reason: "busy",
       message: expect.stringContaining("locked"),
     });
     expect(clock.sleepsMs.reduce((sum, ms) => sum + ms, 0)).toBe(10_000);

@@ -8,6 +8,7 @@ import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-out
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
+import { offersOf } from "../../src/domain/offers.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import { type ImageProvider, type JobItem, ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
@@ -18,7 +19,7 @@ import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { type OpenData, openDataDirectory } from "../../src/service/data-directory.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
-import { offerOf, Scheduler } from "../../src/workers/scheduler.ts";
+import { Scheduler } from "../../src/workers/scheduler.ts";
 import { SeededTurns, seededRandom } from "./seeded-turns.ts";
 
 const IMAGE = Buffer.from("an image");
@@ -125,7 +126,7 @@ export class World {
     const { scheduler } = this;
     const deps = {
       ...this.#deps,
-      offer: (id: string) => offerOf(this.#deps.providers, new Map(), id),
+      offer: offersOf(this.#deps.providers, []),
       workersRunning: () => true,
     };
     return createBatch(deps, { key: this.key, group }, request, idempotencyKey).then((created) => {
@@ -189,6 +190,7 @@ export class World {
       random: this.#random,
       feed,
       log: silentLog,
+      models: [],
       outputRetentionMs: 0,
     };
     this.scheduler = new Scheduler(this.#deps);

@@ -9,6 +9,7 @@ export const itemObjectSchema = z.object({
   mime_type: z.string().nullable(),
   file_extension: z.string().nullable(),
   image_count: z.int(),
+  model_version: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
 });
 export type ItemObject = z.infer<typeof itemObjectSchema>;

@@ -4,25 +4,21 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry } from "../models.ts";
+import type { Offer } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import { CommitUnknown, type Repositories, type Stores } from "../ports/stores.ts";
+import { StorageUnavailable } from "../ports/storage-unavailable.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
 import type { ApiKeyRecord, BatchRecord, NewItem, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./check-request.ts";
 import { openBatch } from "./lifecycle.ts";
-
-/** What can make images for a model now. */
-export interface ProviderOffer {
-  name: string;
-  rateMultiplier: number;
-}
 
 export interface CreateBatchDeps {
   stores: Stores;
   blobs: BlobStore;
   clock: Clock;
   ids: Ids;
-  /** The provider that would make images for the model, or null when none is healthy. */
-  offer(model: string): ProviderOffer | null;
+  /** Null when no provider makes images for the requested model. */
+  offer(modelId: string): Offer | null;
   workersRunning(): boolean;
 }
 
@@ -70,7 +66,7 @@ export async function createBatch(
     mimeType: request.mimeType,
     parentBatchId,
     metadata: request.metadata,
-    provider: offer.name,
+    provider: offer.provider.name,
     itemCount: items.length,
     successCount: 0,
     failCount: 0,
@@ -115,10 +111,11 @@ export async function createBatch(
     if (created.replayed && hasFiles) await discardReferences(deps.blobs, id);
     return created;
   } catch (error) {
-    // A commit whose answer was an error may have happened all the same.
+    // A commit that returned an error may have happened all the same.
     const known = await deps.stores.read.batches.byId(id);
     if (known) return { batch: known, replayed: false };
-    if (hasFiles && !(error instanceof CommitUnknown)) await discardReferences(deps.blobs, id);
+    const mayHaveHappened = error instanceof StorageUnavailable && error.reason === "unknown-commit";
+    if (hasFiles && !mayHaveHappened) await discardReferences(deps.blobs, id);
     throw error;
   }
 }

@@ -1,9 +1,8 @@
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ItemError } from "../../contract/item-errors.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { ProviderError } from "../ports/image-provider.ts";
+import { type GeneratedImages, ProviderError } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { ItemRecord, OutputRecord } from "../records.ts";
 
@@ -17,10 +16,10 @@ export type LeasedItem = ItemRecord & { leaseToken: string };
 export async function finishItem(
   deps: { stores: Stores; blobs: BlobStore; inspector: ImageInspector },
   item: LeasedItem,
-  images: readonly Buffer[],
+  { images, modelVersion }: GeneratedImages,
   nowMs: () => number,
 ): Promise<"success" | "failed" | null> {
-  const fail = (error: ItemError) => failItem(deps.stores, item, error, nowMs());
+  const fail = (error: ItemError) => failItem(deps.stores, item, { ...error, modelVersion }, nowMs());
   const first = images[0];
   if (!first) {
     const message = "The provider answered without an image.";
@@ -42,7 +41,8 @@ export async function finishItem(
   }
   const mimeType = inspected[0]?.facts.mimeType ?? null;
   const isOurs = await deps.stores.write(async (tx) => {
-    const outcome = { status: "success" as const, mimeType, imageCount: outputs.length, error: null };
+    const made = { mimeType, imageCount: outputs.length, modelVersion, error: null };
+    const outcome = { status: "success" as const, ...made };
     if (!(await tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs() })).isOurs)
       return false;
     await tx.outputs.insertMany(outputs);
@@ -60,10 +60,11 @@ export async function finishItem(
 export async function failItem(
   stores: Stores,
   item: LeasedItem,
-  error: ItemError,
+  { code, message, source, modelVersion = null }: ItemError & { modelVersion?: string | null },
   nowMs: number,
 ): Promise<"failed" | null> {
-  const outcome = { status: "failed" as const, mimeType: null as ImageMimeType | null, imageCount: 0, error };
+  const error: ItemError = { code, message, source };
+  const outcome = { status: "failed" as const, mimeType: null, imageCount: 0, modelVersion, error };
   const isOurs = await stores.write(async (tx) => {
     if (!(await tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs })).isOurs)
       return false;

@@ -7,7 +7,8 @@ export interface BlobFacts {
 
 /**
  * Bytes on their way into the store: they have no key yet, and nothing of them is left after a restart. Every method
- * may be called at any time; they wait for each other. Rejects with what a client is told when the disk is full.
+ * may be called at any time; they wait for each other. Writing rejects with `StorageUnavailable` when the disk is full
+ * or refuses.
  */
 export interface BlobDraft {
   /** Appends; the bytes must not change until this resolves. */
@@ -28,7 +29,10 @@ export interface BlobDraft {
 
 /** Keeps bytes under keys like `outputs/<batch>/<name>`. Keys are made by the service, never by a caller. */
 export interface BlobStore {
-  /** When this resolves, the bytes survive a power cut; until then the key does not exist. */
+  /**
+   * When this resolves, the bytes survive a power cut; until then the key does not exist. Rejects with
+   * `StorageUnavailable` when the disk is full or refuses.
+   */
   put(key: string, bytes: Buffer): Promise<BlobFacts>;
   /** Begins a blob whose key is not known yet. Whoever begins it must keep or discard it. */
   draft(): BlobDraft;

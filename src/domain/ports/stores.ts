@@ -1,4 +1,3 @@
-import { ImgbatchError } from "../../contract/errors.ts";
 import type { BatchStatus, ItemStatus } from "../../contract/statuses.ts";
 import type {
   AccountRecord,
@@ -31,15 +30,9 @@ export interface Stores {
    * Runs the work as one transaction that owns the write lock from its start, and is durable when this resolves.
    * A throw undoes all of it. Inside, nothing is awaited but calls of `tx`, one at a time: no network, no files, no
    * `read` or `write` of the stores. Whatever waits for anything else is undone. `tx` rejects after the end.
+   * Rejects with `StorageUnavailable` when the database cannot store anything now.
    */
   write<T>(work: (tx: Repositories) => Promise<T>): Promise<T>;
-}
-
-/** A write failed in the middle of its commit: whether it happened is not known, and it may still be seen to. */
-export class CommitUnknown extends ImgbatchError {
-  constructor(message: string, cause: unknown) {
-    super("BATCH_IMAGE_QUEUE_FAILED", message, { cause });
-  }
 }
 
 export interface Repositories {
@@ -172,7 +165,10 @@ export interface ItemRepository {
   finish(
     id: number,
     leaseToken: string,
-    outcome: Pick<ItemRecord, "status" | "mimeType" | "imageCount" | "error" | "finishedAtMs">,
+    outcome: Pick<
+      ItemRecord,
+      "status" | "mimeType" | "imageCount" | "error" | "finishedAtMs" | "modelVersion"
+    >,
   ): Promise<{ isOurs: boolean }>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
   giveBack(

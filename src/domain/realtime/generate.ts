@@ -7,22 +7,16 @@ import type { Log } from "../../kernel/log.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
+import type { Offer } from "../offers.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "../records.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { endHold, openHold } from "./holds.ts";
-import { executedModel } from "./models.ts";
 import { realtimeError } from "./provider-errors.ts";
 
 const TROUBLE_DELAY_MS = 1000;
-
-/** What makes an image for a model now, and the operator's factor on its price. */
-export interface RealtimeOffer {
-  provider: ItemProvider;
-  rateMultiplier: number;
-}
 
 export interface RealtimeDeps {
   stores: Stores;
@@ -30,8 +24,8 @@ export interface RealtimeDeps {
   ids: Ids;
   inspector: ImageInspector;
   log: Log;
-  /** Null when nothing healthy makes images for the model. */
-  offer(model: string): RealtimeOffer | null;
+  /** Null when no provider makes images for the requested model. */
+  offer(modelId: string): Offer<ItemProvider> | null;
   /** How long a request may take in all; 0 for as long as it wants. */
   timeoutMs: number;
 }
@@ -80,9 +74,9 @@ export class Realtime {
     gone.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, clock, ids } = this.#deps;
-    const executed = executedModel(request.model);
-    const offer = this.#deps.offer(executed);
+    const offer = this.#deps.offer(request.model.id);
     if (!offer) throw new ImgbatchError("REALTIME_NO_PROVIDER");
+    const executed = offer.executedModel;
     const price = priceRealtimeImage(request.model, request.size, caller.group, offer.rateMultiplier);
     if (price === null) throw new Error(`${request.model.id} has no price at ${request.size}`);
     const hold: RealtimeHoldRecord = {

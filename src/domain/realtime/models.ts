@@ -19,8 +19,3 @@ export function pricedSizes(model: ModelEntry): SizeTier[] {
 export function ratiosOf(model: ModelEntry): readonly string[] {
   return model.ratios === "extended" ? EXTENDED_RATIOS : COMMON_RATIOS;
 }
-
-/** The model that really runs when this one is asked for. */
-export function executedModel(model: ModelEntry): string {
-  return model.mapsTo ?? model.id;
-}

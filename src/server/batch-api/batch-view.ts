@@ -46,6 +46,7 @@ export function itemView(item: ItemRecord): ItemObject {
     mime_type: item.mimeType,
     file_extension: item.mimeType && IMAGE_EXTENSIONS[item.mimeType],
     image_count: item.imageCount,
+    model_version: item.modelVersion,
     error: item.error,
   };
 }

@@ -1,5 +1,6 @@
 import type { ErrorRequestHandler, Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Log } from "../../kernel/log.ts";
 import { drainUnreadBody } from "../connections/drain-unread-body.ts";
 
@@ -56,7 +57,15 @@ export const notFound: RequestHandler = () => {
   throw new ImgbatchError("NOT_FOUND");
 };
 
-function toServiceError(thrown: unknown): ImgbatchError {
+/** Returns the error that callers see for a storage that cannot be used now; any other error as it is. */
+export function withApiCode<E>(error: E): E | ImgbatchError {
+  if (!(error instanceof StorageUnavailable)) return error;
+  return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", error.message, { cause: error.cause });
+}
+
+/** Returns the error that callers see: `INTERNAL_ERROR` for everything that has no code of the HTTP APIs. */
+export function toServiceError(error: unknown): ImgbatchError {
+  const thrown = withApiCode(error);
   if (thrown instanceof ImgbatchError) return thrown.httpStatus === 0 ? internal(thrown) : thrown;
   // Express reports a path that does not decode this way.
   if (thrown instanceof URIError) return new ImgbatchError("NOT_FOUND");

@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { NativeModelList, SharedModelList } from "../../contract/native-api/generate-content.ts";
 import type { ModelEntry } from "../../domain/models.ts";
-import { executedModel, realtimeModelsOf } from "../../domain/realtime/models.ts";
+import { realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { modelParameter } from "./model-path.ts";
@@ -68,7 +68,7 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
 /** What the caller may use and something makes images for. */
 function listed(deps: ApiDeps, response: Response): ModelEntry[] {
   const models = realtimeModelsOf(callerOf(response).group, deps.models);
-  return models.filter((model) => deps.realtimeOffer(executedModel(model)) !== null);
+  return models.filter((model) => deps.realtimeOffer(model.id) !== null);
 }
 
 function page(deps: ApiDeps, request: Request, response: Response, size: number): Page<ModelEntry> {
@@ -76,6 +76,6 @@ function page(deps: ApiDeps, request: Request, response: Response, size: number)
 }
 
 function view(deps: ApiDeps, response: Response, model: ModelEntry) {
-  const rateMultiplier = deps.realtimeOffer(executedModel(model))?.rateMultiplier ?? 1;
+  const rateMultiplier = deps.realtimeOffer(model.id)?.rateMultiplier ?? 1;
   return nativeModelView(model, callerOf(response).group, rateMultiplier);
 }

@@ -1,9 +1,10 @@
 import type { Request, Response } from "express";
-import { ImgbatchError } from "../../contract/errors.ts";
+import type { ImgbatchError } from "../../contract/errors.ts";
 import { nativeErrorBody } from "../../contract/native-api/errors.ts";
 import type { GenerateContentResponse } from "../../contract/native-api/generate-content.ts";
 import { fieldError } from "../../domain/batches/request-problems.ts";
 import type { ApiDeps } from "../deps.ts";
+import { toServiceError } from "../middleware/errors.ts";
 import { openingView } from "./response/content-view.ts";
 
 /** After so long without a result a stream begins with an event that says so: the line must not look dead. */
@@ -75,8 +76,10 @@ export function framingOf(request: Request): Framing {
   throw fieldError("REALTIME_INVALID_ARGUMENT", "alt", "must be sse or json");
 }
 
-function toStreamError({ log }: Pick<ApiDeps, "log">, response: Response, error: unknown): ImgbatchError {
-  if (error instanceof ImgbatchError) return error;
-  log.error("unexpected error", { request_id: response.locals.requestId, error: String(error) });
-  return new ImgbatchError("INTERNAL_ERROR", undefined, { cause: error });
+function toStreamError({ log }: Pick<ApiDeps, "log">, response: Response, thrown: unknown): ImgbatchError {
+  const error = toServiceError(thrown);
+  if (error.code === "INTERNAL_ERROR") {
+    log.error("unexpected error", { request_id: response.locals.requestId, error: String(thrown) });
+  }
+  return error;
 }

@@ -49,6 +49,7 @@ const fox: ItemObject = {
   mime_type: "image/png",
   file_extension: "png",
   image_count: 1,
+  model_version: "vendorx-3.1-flash-image (procedural/1)",
   error: null,
 };
 
@@ -59,6 +60,7 @@ const owl: ItemObject = {
   mime_type: null,
   file_extension: null,
   image_count: 0,
+  model_version: null,
   error: { code: "SAFETY_BLOCKED", message: "The provider refused the prompt.", source: "provider" },
 };
 

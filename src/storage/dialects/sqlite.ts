@@ -1,7 +1,7 @@
 import { closeSync, openSync } from "node:fs";
 import Sqlite from "better-sqlite3";
 import { isDatabaseDamage } from "../../contract/data-directory.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isDiskFull } from "../../kernel/files/disk-full.ts";
 import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
@@ -104,7 +104,7 @@ function isBroken(error: unknown): error is Error {
   return hasFailed || isDatabaseDamage(error);
 }
 
-function stillBusy(cause: unknown): ImgbatchError {
+function stillBusy(cause: unknown): StorageUnavailable {
   const message = "Another process has kept the database of the service locked for too long.";
-  return new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED", message, { cause });
+  return new StorageUnavailable("busy", message, cause);
 }

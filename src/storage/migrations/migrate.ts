@@ -4,9 +4,16 @@ import { foundation } from "./001-foundation.ts";
 import { waitingAndOpenJobs } from "./002-waiting-and-open-jobs.ts";
 import { realtime } from "./003-realtime.ts";
 import { retentionTime } from "./004-retention-time.ts";
+import { modelVersion } from "./005-model-version.ts";
 import type { Migration } from "./migration.ts";
 
-const MIGRATIONS: readonly Migration[] = [foundation, waitingAndOpenJobs, realtime, retentionTime];
+const MIGRATIONS: readonly Migration[] = [
+  foundation,
+  waitingAndOpenJobs,
+  realtime,
+  retentionTime,
+  modelVersion,
+];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
 export async function migrate(database: SqlDatabase): Promise<void> {

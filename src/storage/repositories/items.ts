@@ -64,8 +64,9 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
         .where("lease_token", "is", null);
       return (await first(query))?.due ?? null;
     },
-    finish: async (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs }) => {
-      const outcome = { status, mime_type: mimeType, image_count: imageCount, finished_at_ms: finishedAtMs };
+    finish: async (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs, modelVersion }) => {
+      const made = { mime_type: mimeType, image_count: imageCount, model_version: modelVersion };
+      const outcome = { status, ...made, finished_at_ms: finishedAtMs };
       const noLease = { lease_token: null };
       const text = error && JSON.stringify(error);
       return { isOurs: (await run(held(id, leaseToken).set({ ...outcome, ...noLease, error: text }))) === 1 };
@@ -116,5 +117,6 @@ function toRecord(row: Selectable<ItemsTable>): ItemRecord {
     imageCount: row.image_count,
     error: row.error === null ? null : JSON.parse(row.error),
     finishedAtMs: row.finished_at_ms,
+    modelVersion: row.model_version,
   };
 }

@@ -1,4 +1,3 @@
-import type { ItemError } from "../../contract/item-errors.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
@@ -52,7 +51,7 @@ export async function recordItem(
     try {
       if (attempt === "aborted") return await giveBack(deps, item, 0, item.attempts);
       if (attempt instanceof ProviderError) return await recordFailure(deps, item, attempt);
-      return (await finishItem(deps, item, attempt.images, () => deps.clock.nowMs())) ?? "lost";
+      return (await finishItem(deps, item, attempt, () => deps.clock.nowMs())) ?? "lost";
     } catch (error) {
       const facts = { batch: item.batchId, item: item.id, error: String(error) };
       deps.log.error("item could not be recorded; trying again", facts);
@@ -68,8 +67,7 @@ async function recordFailure(deps: WorkerDeps, item: LeasedItem, error: Provider
     const delayMs = error.retryAfterMs ?? backoffMs(attempts, RETRY_BACKOFF, deps.random);
     return giveBack(deps, item, delayMs, attempts);
   }
-  const facts: ItemError = { code: error.code, message: error.message, source: error.source };
-  return (await failItem(deps.stores, item, facts, deps.clock.nowMs())) ?? "lost";
+  return (await failItem(deps.stores, item, error, deps.clock.nowMs())) ?? "lost";
 }
 
 async function giveBack(

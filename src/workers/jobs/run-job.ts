@@ -138,11 +138,8 @@ async function recordResults(
     const item = waiting.get(result.key);
     if (!item) continue;
     waiting.delete(result.key);
-    if ("output" in result) tell(item, await finishItem(deps, item, result.output.images, nowMs));
-    else {
-      const { code, message, source } = result.error;
-      tell(item, await failItem(deps.stores, item, { code, message, source }, nowMs()));
-    }
+    if ("output" in result) tell(item, await finishItem(deps, item, result.output, nowMs));
+    else tell(item, await failItem(deps.stores, item, result.error, nowMs()));
   }
   for (const item of waiting.values()) {
     const message = "The provider's job ended without a result for this item.";

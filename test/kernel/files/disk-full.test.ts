@@ -24,7 +24,7 @@ describe.runIf(process.platform === "linux")("a quota that is used up", () => {
 
   it("[DISK-8] is told as such to a client of the service, at the start, and by a command that saves a file", async () => {
     expect(notStored(quota)).toMatchObject({
-      code: "BATCH_IMAGE_QUEUE_FAILED",
+      reason: "full",
       message: "The service's disk is full.",
     });
     expect(storageFailure("/data", quota)).toMatchObject({

@@ -50,7 +50,7 @@ describe("a blob without a key", () => {
     expect(await files()).toEqual([]);
     await draft.discard();
     await blobs.draft().discard();
-    await expect(draft.keepAs("inputs/a/b")).rejects.toMatchObject({ code: "BATCH_IMAGE_QUEUE_FAILED" });
+    await expect(draft.keepAs("inputs/a/b")).rejects.toMatchObject({ reason: "broken" });
     expect(await blobs.list("inputs/")).toEqual([]);
   });
 
