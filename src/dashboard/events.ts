@@ -1,7 +1,8 @@
-import type { BatchDetail, BatchRow, LogLine, Picture, RequestLine, ServiceFacts, Vitals } from "./model.ts";
+import type { LogLine, RequestLine } from "../contract/activity.ts";
+import type { BatchDetail, BatchRow, Picture, ServiceFacts, Vitals } from "./model.ts";
 
-/** Everything that can happen to the live view. The reducer turns them into its state. */
-export type DashboardEvent =
+/** One piece of news from a source. It holds nothing about the screen that shows it. */
+export type Fact =
   | { type: "service"; facts: ServiceFacts }
   /** Batches that are new or have changed. */
   | { type: "batches"; rows: readonly BatchRow[] }
@@ -12,17 +13,5 @@ export type DashboardEvent =
   | { type: "log"; line: LogLine }
   | { type: "detail"; detail: BatchDetail }
   | { type: "picture"; picture: Picture }
-  /** Something to tell the person: what an action did, or why it could not. */
-  | { type: "message"; text: string; isError?: boolean }
-  | { type: "resize"; columns: number; rows: number }
-  | { type: "tick"; nowMs: number }
-  | { type: "key"; key: Key };
-
-/** An event that no person made. */
-export type Fact = Exclude<DashboardEvent, { type: "key" }>;
-
-/** A key that was pressed, by meaning; `char` is any printable text. */
-export type Key =
-  | { name: "up" | "down" | "pageUp" | "pageDown" | "home" | "end" | "enter" | "escape" | "backspace" }
-  | { name: "interrupt" }
-  | { name: "char"; text: string };
+  /** The outcome of an action, in words for the person. */
+  | { type: "message"; text: string; isError?: boolean };

@@ -1,13 +1,13 @@
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
 
-/** Times are milliseconds since 1970; money is whole micro-dollars. Null is what the service does not tell. */
+// Times are milliseconds since 1970, and money is whole micro-dollars. A null is a fact that the service does not report.
 
-/** A batch as the live view shows it. */
+/** A batch, as a line of the dashboard shows it. */
 export interface BatchRow {
   id: string;
   name: string;
   status: BatchStatus;
-  /** A status of another service that is not known here; shown as it is. */
+  /** A status that this version does not know, from another service. It is shown as it came. */
   statusText?: string;
   model: string;
   provider: string | null;
@@ -15,15 +15,15 @@ export interface BatchRow {
   successCount: number;
   failCount: number;
   estimatedMicroUsd: number | null;
-  /** What the finished images cost; the final amount once the batch is settled. */
+  /** The cost of the finished images; once the batch is settled, the final amount. */
   costMicroUsd: number | null;
   createdAtMs: number;
   endedAtMs: number | null;
-  /** Why the batch as a whole failed. */
+  /** The reason why the whole batch failed. */
   error: string | null;
 }
 
-/** One line of a batch's items. */
+/** One item of a batch. */
 export interface ItemRow {
   customId: string;
   status: ItemStatus;
@@ -33,7 +33,7 @@ export interface ItemRow {
   costMicroUsd: number | null;
 }
 
-/** One line of a batch's history. */
+/** A status that a batch reached, and when. */
 export interface HistoryRow {
   status: BatchStatus;
   atMs: number;
@@ -42,34 +42,14 @@ export interface HistoryRow {
 export interface BatchDetail {
   batchId: string;
   items: readonly ItemRow[];
-  /** Null where the service does not tell it. */
+  /** The oldest status first. */
   history: readonly HistoryRow[] | null;
 }
 
-/** An answered request. `key` is the short name of the key, never the key. */
-export interface RequestLine {
-  atMs: number;
-  method: string;
-  path: string;
-  status: number;
-  durationMs: number;
-  key: string | null;
-}
-
-export const PROBLEM_LEVELS = ["error", "warn", "info", "debug"] as const;
-export type ProblemLevel = (typeof PROBLEM_LEVELS)[number];
-
-/** A line of the service's log. */
-export interface LogLine {
-  atMs: number;
-  level: ProblemLevel;
-  text: string;
-}
-
-/** What does not change while the view is open. */
+/** Facts that do not change while the dashboard is open. */
 export interface ServiceFacts {
   url: string;
-  /** Null for a service elsewhere. */
+  /** Null for a remote service. */
   dataDirectory: string | null;
   providers: string | null;
   startedAtMs: number | null;
@@ -82,18 +62,18 @@ export interface Vitals {
   freeDiskBytes: number | null;
   waitingItems: number;
   runningItems: number;
-  /** How many images can be made at once. */
-  places: number | null;
+  /** The most images that the service makes at once. */
+  concurrency: number | null;
   isPaused: boolean;
 }
 
-/** An image as pixels for the terminal: three bytes each, row by row. */
+/** An image as pixels: red, green and blue in one byte each, row by row. */
 export interface Picture {
   batchId: string;
   customId: string;
   widthPx: number;
   heightPx: number;
   rgb: Uint8Array;
-  /** What the file itself is: its size, type and bytes. */
+  /** The facts of the image file: its size in pixels, its type and its bytes. */
   caption: string;
 }

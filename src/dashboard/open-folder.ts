@@ -2,7 +2,10 @@ import { spawn } from "node:child_process";
 
 const OPENERS: Partial<Record<NodeJS.Platform, string>> = { darwin: "open", win32: "explorer" };
 
-/** Shows a folder in the file manager of the desktop; where there is none, says where it is. Answers what to tell. */
+/**
+ * Shows a folder in the file manager of the desktop. Returns a message for the person: without a file manager it names
+ * the path of the folder.
+ */
 export async function openFolder(path: string): Promise<string> {
   const opener = OPENERS[process.platform] ?? "xdg-open";
   const started = await new Promise<boolean>((resolve) => {

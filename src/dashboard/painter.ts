@@ -11,8 +11,8 @@ const END_UPDATE = "\x1b[?2026l";
 type Screen = Pick<NodeJS.WriteStream, "write" | "columns" | "rows">;
 
 /**
- * Shows whole frames on the terminal's second screen, so that the scrollback is never touched. Only the lines that
- * differ from the last frame are written, in one piece: nothing flickers, and a quiet view writes nothing.
+ * Shows whole frames on the terminal's alternate screen, so that the scrollback stays as it is. It writes only the lines
+ * that differ from the last frame, in one piece: nothing flickers, and a frame without changes writes nothing.
  */
 export class Painter {
   readonly #terminal: Screen;
@@ -29,14 +29,14 @@ export class Painter {
     this.forget();
   }
 
-  /** Gives the terminal back as it was. Can be called again, and from an exit handler. */
+  /** Restores the terminal. It may be called again, and from an exit handler. */
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.#terminal.write(NORMAL_SCREEN);
   }
 
-  /** The window has changed: nothing of what was shown counts any more. */
+  /** Clears the window, so that the next frame is written whole: the window has a new size. */
   forget(): void {
     this.#shown = [];
     if (this.#isOpen) this.#terminal.write("\x1b[2J");
@@ -55,7 +55,7 @@ export class Painter {
   }
 }
 
-/** A stream for Ink that hands each frame to `onFrame` whole, and is as wide as it is told. */
+/** A stream for Ink that passes each whole frame to `onFrame`. Its width is set from outside. */
 export class FrameStream extends EventEmitter {
   readonly isTTY = true;
   readonly rows = Number.POSITIVE_INFINITY;
@@ -69,7 +69,7 @@ export class FrameStream extends EventEmitter {
   }
 
   write(text: string): boolean {
-    // Ink shows and hides the cursor through the same stream; the painter does that.
+    // Ink shows and hides the cursor through this stream, too. The painter already does that.
     if (text !== SHOW_CURSOR && text !== HIDE_CURSOR) this.#onFrame(dropControls(text));
     return true;
   }

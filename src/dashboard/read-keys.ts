@@ -1,6 +1,6 @@
-import type { Key } from "./events.ts";
+import type { Key } from "./state/input.ts";
 
-/** What Ink tells about a key press. */
+/** The part of Ink's report of a key press that counts here. */
 interface InkKey {
   upArrow: boolean;
   downArrow: boolean;
@@ -16,7 +16,7 @@ interface InkKey {
   meta: boolean;
 }
 
-/** The meanings of a key press, none for what has none here. Letters that arrive together are keys one by one. */
+/** Returns the meanings of a key press, or an empty list. Letters that arrive together are separate keys. */
 export function readKeys(input: string, key: InkKey): Key[] {
   const named = nameOf(input, key);
   if (named !== null) return [named];

@@ -1,11 +1,12 @@
-import type { DashboardEvent, Fact } from "./events.ts";
+import type { Fact } from "./events.ts";
 import type { DashboardSource, Intent } from "./source.ts";
-import { reduce, reduceFacts } from "./state/reduce.ts";
+import type { Change, DashboardEvent } from "./state/input.ts";
+import { reduce, reduceChanges } from "./state/reduce.ts";
 import { type DashboardState, initialState } from "./state/state.ts";
 
 /**
- * The live view without its looks: gathers what the source tells, turns it into states a few times a second, and
- * takes what the person asks to the source. `show` is called with each new state.
+ * The dashboard without its looks. It collects the facts of the source, turns them into a new state a few times a second,
+ * and passes the person's requests to the source. It calls `show` with each new state.
  */
 export class DashboardSession {
   state: DashboardState;
@@ -33,22 +34,22 @@ export class DashboardSession {
     const { columns, rows } = start;
     const empty = initialState({ nowMs: start.nowMs(), columns, rows, abilities: source.abilities });
     this.#running = source.start((event) => this.#waiting.push(event));
-    // What the source tells at once is in the first picture already.
-    this.state = reduceFacts(empty, this.#waiting.splice(0));
+    // The first frame already shows the facts that the source reported at once.
+    this.state = reduceChanges(empty, this.#waiting.splice(0));
   }
 
-  /** Shows what has happened since the last frame. Called by the one timer of the view. */
+  /** Shows everything that happened since the last frame. The one timer of the dashboard calls it. */
   frame(): void {
-    this.#running.flush?.().catch((error: unknown) => this.#tellFailure(error));
+    this.#running.flush?.().catch((error: unknown) => this.#showFailure(error));
     const before = this.state;
-    const facts = this.#waiting.splice(0);
+    const changes: Change[] = this.#waiting.splice(0);
     const nowMs = this.#nowMs();
-    if (Math.floor(nowMs / 1000) !== Math.floor(before.nowMs / 1000)) facts.push({ type: "tick", nowMs });
-    this.state = reduceFacts(before, facts);
+    if (Math.floor(nowMs / 1000) !== Math.floor(before.nowMs / 1000)) changes.push({ type: "tick", nowMs });
+    this.state = reduceChanges(before, changes);
     if (this.state !== before) this.#show(this.state);
   }
 
-  /** Shows an event at once: a key, or a new size of the window. */
+  /** Shows the effect of an event at once: of a key, or of a new window size. */
   now(event: DashboardEvent): void {
     const { state, intent } = reduce(this.state, event);
     this.state = state;
@@ -65,10 +66,10 @@ export class DashboardSession {
       this.#onQuit();
       return;
     }
-    this.#source.perform(intent).catch((error: unknown) => this.#tellFailure(error));
+    this.#source.perform(intent).catch((error: unknown) => this.#showFailure(error));
   }
 
-  #tellFailure(error: unknown): void {
+  #showFailure(error: unknown): void {
     const text = error instanceof Error ? error.message : String(error);
     this.#waiting.push({ type: "message", text, isError: true });
   }

@@ -1,22 +1,22 @@
 import chalk, { type ColorSupportLevel } from "chalk";
 import { render, useInput } from "ink";
 import { Dashboard } from "./components/dashboard.tsx";
-import type { Key } from "./events.ts";
 import { FrameStream, Painter } from "./painter.ts";
 import { readKeys } from "./read-keys.ts";
 import { DashboardSession } from "./session.ts";
 import type { DashboardSource } from "./source.ts";
+import type { Key } from "./state/input.ts";
 import type { DashboardState } from "./state/state.ts";
 
-/** The only timer: how often what has happened is shown. Keys are shown at once. */
+/** The time between two frames, in the only timer of the dashboard. Keys take effect at once. */
 const FRAME_MS = 500;
-/** On a slow or busy machine frames come later, so that they take a twentieth of a core at most; but they come. */
+/** Frames take at most a twentieth of a core: on a slow machine they come later, at least once a second. */
 const REST_PER_WORK = 20;
 const SLOWEST_FRAME_MS = 1000;
 
 /**
- * Shows the live view until the person quits or `signal` is aborted, and gives the terminal back as it was, also
- * when the process dies of an error. Needs a terminal on both streams.
+ * Shows the dashboard until the person quits or `signal` is aborted. It restores the terminal afterwards, also when an
+ * error ends the process. Both streams must be terminals.
  */
 export async function showDashboard(
   source: DashboardSource,
@@ -37,7 +37,7 @@ export async function showDashboard(
   });
   const restore = () => painter.close();
   process.on("exit", restore);
-  // Before anybody tells of the error: on the second screen nobody would see it.
+  // Node prints the error after this event. On the alternate screen it would be lost.
   process.on("uncaughtExceptionMonitor", restore);
   painter.open();
   const session = new DashboardSession(source, {
@@ -49,8 +49,8 @@ export async function showDashboard(
   });
   const onKey = (key: Key) => session.now({ type: "key", key });
   const view = (state: DashboardState) => <Screen state={state} onKey={onKey} />;
-  // Every frame comes whole, and the painter writes what is new of it: Ink's own way clears the scrollback when
-  // the window shrinks, and shows nothing where it believes itself in a pipeline.
+  // In debug mode Ink writes every frame whole, and the painter writes the lines that changed. Ink's own output clears
+  // the scrollback when the window shrinks, and shows nothing where Ink detects a CI environment.
   const inkOptions = { stdin, debug: true, exitOnCtrlC: false, patchConsole: false };
   const ink = render(view(session.state), { ...inkOptions, stdout: frames as unknown as NodeJS.WriteStream });
   const onResize = () => {
@@ -83,7 +83,7 @@ export async function showDashboard(
   }
 }
 
-/** What the terminal says it can show; it knows more of terminals inside terminals than the environment alone. */
+/** Returns the colours that the terminal can show. Node also knows terminals inside terminals. */
 function colorLevel(stdout: NodeJS.WriteStream): ColorSupportLevel {
   const depth = stdout.getColorDepth();
   return depth >= 24 ? 3 : depth >= 8 ? 2 : depth >= 4 ? 1 : 0;

@@ -1,10 +1,11 @@
 import type { Fact } from "./events.ts";
 
-/** What a person can ask the service to do from the live view. */
+/** A request of the person to the source. */
 export type Intent =
   | { type: "open-detail"; batchId: string }
   | { type: "close-detail" }
-  | { type: "show-picture"; batchId: string; customId: string; columns: number; rows: number }
+  /** Asks for the first image of an item, in at most `box` pixels. */
+  | { type: "show-picture"; batchId: string; customId: string; box: { widthPx: number; heightPx: number } }
   | { type: "cancel"; batchId: string }
   | { type: "retry"; batchId: string }
   | { type: "delete-outputs"; batchId: string }
@@ -13,28 +14,29 @@ export type Intent =
   | { type: "pause"; isPaused: boolean }
   | { type: "quit" };
 
-/** Which of the keys a source can serve; the others are not offered. */
+/** The actions and facts that a source offers. The dashboard hides everything else. */
 export interface Abilities {
   pause: boolean;
   retry: boolean;
   openFolder: boolean;
   picture: boolean;
-  /** Requests and log lines are told; else their panels are left out. */
+  /** The source reports requests and log lines. Without them their panels are left out. */
   activity: boolean;
-  /** Sizes and costs of single images are told; else their columns are left out. */
+  /** The source reports the size and cost of each image. Without them these columns are left out. */
   itemFacts: boolean;
-  /** Quitting stops the service, so that work stops too. */
+  /** Quitting stops the service, and its work with it. */
   endsService: boolean;
 }
 
-/** Where the live view gets its facts: the service of this process, or any service over HTTP. */
+/** The origin of the dashboard's facts: the embedded service, or any service over HTTP. */
 export interface DashboardSource {
   readonly abilities: Abilities;
   /**
-   * Begins to tell. Events may come at any rate; they are gathered and shown a few times a second. `flush` of the
-   * answer is called before each showing, so that a source can read what changed once and not for each change.
+   * Starts to report facts, at any rate: the dashboard collects them and shows them a few times a second. It calls
+   * `flush`, where there is one, before each frame, so that a source can read a batch once a frame however often it
+   * changed.
    */
-  start(tell: (fact: Fact) => void): { flush?: () => Promise<void>; stop: () => void };
-  /** Does what was asked; tells the outcome as events. Throws with a message for the person. */
+  start(report: (fact: Fact) => void): { flush?: () => Promise<void>; stop: () => void };
+  /** Carries out an intent and reports the outcome as facts. Throws an error with a message for the person. */
   perform(intent: Intent): Promise<void>;
 }

@@ -1,7 +1,7 @@
+import type { LogLevel } from "../contract/activity.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
-import type { ProblemLevel } from "./model.ts";
 
-/** A sign, a word and a colour: the first two tell everything, the colour only helps. */
+/** A sign, a word and a colour. Sign and word carry the meaning; the colour only helps. */
 export interface Mark {
   sign: string;
   word: string;
@@ -25,7 +25,7 @@ export const ITEM_MARKS: Record<ItemStatus, Mark> = {
   failed: { sign: "×", word: "failed", color: "red" },
 };
 
-export const LEVEL_MARKS: Record<ProblemLevel, Mark> = {
+export const LEVEL_MARKS: Record<LogLevel, Mark> = {
   error: { sign: "×", word: "error", color: "red" },
   warn: { sign: "!", word: "warn", color: "yellow" },
   info: { sign: " ", word: "info" },
@@ -33,4 +33,3 @@ export const LEVEL_MARKS: Record<ProblemLevel, Mark> = {
 };
 
 export const ACCENT = "cyan";
-export const MUTED = "gray";

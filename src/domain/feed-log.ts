@@ -1,14 +1,13 @@
+import type { LogLevel } from "../contract/activity.ts";
 import { hideApiKeys } from "../kernel/api-keys.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Log } from "../kernel/log.ts";
 import type { Feed } from "./feed.ts";
 
-type Level = "debug" | "info" | "warn" | "error";
-
 /** A log whose lines go to the feed, for a live view: keys are cut out. Answered requests are on the feed already. */
 export function feedLog(feed: Feed, clock: Clock): Log {
   const say =
-    (level: Level) =>
+    (level: LogLevel) =>
     (message: string, facts: object = {}) => {
       if (message === "request") return;
       const rest = Object.entries(facts).map(([name, value]) => `${name}=${String(value)}`);

@@ -1,3 +1,4 @@
+import type { LogLine, RequestLine } from "../contract/activity.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
 
 /** What has just happened, told after it was committed. */
@@ -6,18 +7,8 @@ export type ServiceEvent =
   /** The record of a batch was deleted: nobody is to see it any more. */
   | { type: "batch-gone"; batchId: string }
   | { type: "item"; batchId: string; customId: string; status: ItemStatus }
-  /** An answered request; `key` is the short name of its key. */
   | { type: "request"; line: RequestLine }
-  | { type: "log"; line: { atMs: number; level: "debug" | "info" | "warn" | "error"; text: string } };
-
-export interface RequestLine {
-  atMs: number;
-  method: string;
-  path: string;
-  status: number;
-  durationMs: number;
-  key: string | null;
-}
+  | { type: "log"; line: LogLine };
 
 export type Listener = (event: ServiceEvent) => void;
 

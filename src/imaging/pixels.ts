@@ -15,7 +15,7 @@ export interface Pixels {
 export async function toPixels(
   bytes: Buffer,
   box: { widthPx: number; heightPx: number },
-  decoding: Decoding,
+  decoding = new Decoding(),
 ): Promise<Pixels> {
   const limits = { maxPixels: Number.POSITIVE_INFINITY };
   const { data, info } = await decoding.decode(bytes, limits, () =>
@@ -28,13 +28,4 @@ export async function toPixels(
       .toBuffer({ resolveWithObject: true }),
   );
   return { widthPx: info.width, heightPx: info.height, rgb: data };
-}
-
-/** An image, made small enough for so many cells of a terminal: a cell shows two pixels, one above the other. */
-export function toCells(
-  bytes: Buffer,
-  cells: { columns: number; rows: number },
-  decoding = new Decoding(),
-): Promise<Pixels> {
-  return toPixels(bytes, { widthPx: cells.columns, heightPx: cells.rows * 2 }, decoding);
 }

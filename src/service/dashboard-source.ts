@@ -8,7 +8,7 @@ import type { Feed } from "../domain/feed.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
-import type { toCells } from "../imaging/pixels.ts";
+import type { toPixels } from "../imaging/pixels.ts";
 import type { Clock } from "../kernel/clock.ts";
 
 /** Batches of earlier times that are shown when the view opens. */
@@ -26,7 +26,7 @@ export interface DashboardSourceDeps {
   facts: ServiceFacts;
   freeDiskBytes(): Promise<number>;
   /** Makes a picture small, in turn with all other images that the service decodes. */
-  toCells(...[bytes, cells]: Parameters<typeof toCells>): ReturnType<typeof toCells>;
+  toPixels(...[bytes, box]: Parameters<typeof toPixels>): ReturnType<typeof toPixels>;
   /** What the workers do now. */
   queue(): { running: number; places: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
@@ -144,7 +144,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
           const waitingItems = Math.max(0, pendingItems - running);
           tell({
             type: "vitals",
-            vitals: { ...money, waitingItems, runningItems: running, places, isPaused },
+            vitals: { ...money, waitingItems, runningItems: running, concurrency: places, isPaused },
           });
         }
         const nowMs = deps.clock.nowMs();
@@ -264,16 +264,16 @@ function toItemRow(item: ItemRecord, outputs: readonly OutputRecord[], imageMicr
 }
 
 async function showPicture(
-  { stores, blobs, toCells }: DashboardSourceDeps,
+  { stores, blobs, toPixels }: DashboardSourceDeps,
   intent: Extract<Intent, { type: "show-picture" }>,
   tell: (fact: Fact) => void,
 ): Promise<void> {
-  const { batchId, customId, columns, rows } = intent;
+  const { batchId, customId, box } = intent;
   const item = await stores.read.items.byCustomId(batchId, customId);
   const [output] = item === null ? [] : await stores.read.outputs.ofItem(item.id);
   if (output === undefined) throw new Error(`${customId} has no image any more.`);
   const bytes = await readIntact(blobs, output);
-  const pixels = await toCells(bytes, { columns, rows });
+  const pixels = await toPixels(bytes, box);
   const { widthPx, heightPx, mimeType, sizeBytes } = output;
   const caption = `${widthPx}×${heightPx} ${mimeType} ${sizeText(sizeBytes)}`;
   tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });

@@ -14,7 +14,7 @@ import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import { poolThreads } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
-import { toCells } from "../imaging/pixels.ts";
+import { toPixels } from "../imaging/pixels.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles, writeFileDurably } from "../kernel/files/durable-file.ts";
@@ -205,7 +205,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
           providers: providers.map(({ name }) => name).join(", ") || null,
           startedAtMs: clock.nowMs(),
         },
-        toCells: (bytes, cells) => toCells(bytes, cells, decoding),
+        toPixels: (bytes, box) => toPixels(bytes, box, decoding),
         queue: () => scheduler.load,
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {

@@ -119,7 +119,7 @@ export async function measureShare() {
           key: "imgb_abcdefg",
         };
         tell({ type: "request", line: request });
-        tell({ type: "vitals", vitals: { waitingItems: 5000 - made, runningItems: 2, places: 2 } });
+        tell({ type: "vitals", vitals: { waitingItems: 5000 - made, runningItems: 2, concurrency: 2 } });
       }, 100);
       return { stop: () => clearInterval(timer) };
     },

@@ -1,6 +1,6 @@
-import type { DashboardEvent, Key } from "../../src/dashboard/events.ts";
 import type { BatchRow, ItemRow } from "../../src/dashboard/model.ts";
 import type { Intent } from "../../src/dashboard/source.ts";
+import type { DashboardEvent, Key } from "../../src/dashboard/state/input.ts";
 import { reduce } from "../../src/dashboard/state/reduce.ts";
 import { type DashboardState, initialState } from "../../src/dashboard/state/state.ts";
 
@@ -51,7 +51,7 @@ export function applied(state: DashboardState, ...events: DashboardEvent[]): Das
   return events.reduce((now, event) => reduce(now, event).state, state);
 }
 
-/** Presses keys: names such as `down`, or letters. Answers the state and what was asked for on the way. */
+/** Presses keys: names such as `down`, or letters. Returns the last state and the requests made on the way. */
 export function press(
   state: DashboardState,
   ...keys: string[]

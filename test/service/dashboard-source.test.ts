@@ -112,7 +112,7 @@ describe("the live view of a service", () => {
     const { id } = await service.submit({ model: MODEL, items: items(5) });
     await vi.waitFor(() => expect(provider.running).toBe(2));
     await flush();
-    expect(vitals()).toMatchObject({ waitingItems: 3, runningItems: 2, places: 2, isPaused: false });
+    expect(vitals()).toMatchObject({ waitingItems: 3, runningItems: 2, concurrency: 2, isPaused: false });
     expect(vitals().heldMicroUsd).toBeGreaterThan(0);
     expect((vitals().heldMicroUsd ?? 0) + (vitals().balanceMicroUsd ?? 0)).toBe(1_000_000_000);
     await vi.waitFor(() => expect(vitals().freeDiskBytes).toBeGreaterThan(0));
@@ -166,17 +166,17 @@ describe("the live view of a service", () => {
     expect(of("detail")).toHaveLength(2);
   });
 
-  it("[VIEW-5] shows an image as pixels that fit the cells, and says why it cannot", async () => {
+  it("[VIEW-5] shows an image as pixels that fit the box, and says why it cannot", async () => {
     const service = await startTestService({ providers: [mixedProvider()] });
     const batchId = await endedBatch(service);
     const { source, of } = await attach(service);
-    const cells = { columns: 4, rows: 2 };
-    await source.perform({ type: "show-picture", batchId, customId: "i1", ...cells });
+    const box = { widthPx: 4, heightPx: 4 };
+    await source.perform({ type: "show-picture", batchId, customId: "i1", box });
     const picture = of("picture")[0]?.picture;
     expect(picture).toMatchObject({ widthPx: 4, heightPx: 4 });
     expect(picture?.rgb).toHaveLength(4 * 4 * 3);
     expect(picture?.caption).toMatch(/^8×8 image\/png \d+ B$/);
-    const failed = source.perform({ type: "show-picture", batchId, customId: "i2", ...cells });
+    const failed = source.perform({ type: "show-picture", batchId, customId: "i2", box });
     await expect(failed).rejects.toThrow("i2 has no image any more.");
   });
 

@@ -1,13 +1,13 @@
 import { Box, Text } from "ink";
+import { LOG_LEVELS, type LogLine, type RequestLine } from "../../contract/activity.ts";
 import { escapeControls } from "../../kernel/text.ts";
-import { type LogLine, PROBLEM_LEVELS, type RequestLine } from "../model.ts";
 import { layoutOf } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
 import { clockTime, inCells } from "../text/format.ts";
 import { LEVEL_MARKS } from "../theme.ts";
 import { Blank, Line, Rule } from "./line.tsx";
 
-/** The latest requests and the latest lines of the log: side by side in a wide window. */
+/** The latest requests and log lines, side by side in a wide window. */
 export function Activity({ state }: { state: DashboardState }) {
   const { requestLines, logLines, isWide } = layoutOf(state);
   if (requestLines === 0) return null;
@@ -33,7 +33,7 @@ export function Activity({ state }: { state: DashboardState }) {
 function Problems({ state, lines, columns }: { state: DashboardState; lines: number; columns: number }) {
   const { logLevel } = state.view;
   const isErrors = logLevel === "error" || logLevel === "warn";
-  const wanted = PROBLEM_LEVELS.slice(0, PROBLEM_LEVELS.indexOf(logLevel) + 1);
+  const wanted = LOG_LEVELS.slice(0, LOG_LEVELS.indexOf(logLevel) + 1);
   const shown = state.log.filter((line) => wanted.includes(line.level)).slice(-lines);
   return (
     <>

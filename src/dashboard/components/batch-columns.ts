@@ -4,7 +4,7 @@ import { progressOf } from "../state/batches.ts";
 import { age, bar, dollars, inCells } from "../text/format.ts";
 import { type Mark, STATUS_MARKS } from "../theme.ts";
 
-/** A piece of text and how it looks. */
+/** A piece of text and its look. */
 export interface Piece {
   text: string;
   color?: string;
@@ -13,12 +13,12 @@ export interface Piece {
 
 interface Column {
   title: string;
-  /** Cells; 0 takes what the others leave. */
+  /** In cells; 0 takes the cells that the other columns leave. */
   width: number;
   align?: "right";
-  /** Shown from this window width on. */
+  /** The smallest window width that shows the column. */
   from: number;
-  /** Shown up to this window width. */
+  /** The largest window width that shows the column. */
   to?: number;
   cell(row: BatchRow, nowMs: number, width: number): Piece[];
 }
@@ -57,14 +57,14 @@ const COLUMNS: readonly Column[] = [
   },
 ];
 
-/** The line of column titles, for a window of `columns` cells. */
+/** The column titles, for a window of `columns` cells. */
 export function titleLine(columns: number): string {
   return shownColumns(columns)
     .map(({ column, width }) => inCells(column.title, width, column.align))
     .join(" ");
 }
 
-/** The pieces of a batch's line; together as wide as the title line. */
+/** The pieces of a batch's line. Together they are as wide as the column titles. */
 export function batchPieces(row: BatchRow, nowMs: number, columns: number): Piece[] {
   const pieces: Piece[] = [];
   for (const { column, width } of shownColumns(columns)) {
@@ -77,15 +77,15 @@ export function batchPieces(row: BatchRow, nowMs: number, columns: number): Piec
   return pieces;
 }
 
-/** The cursor's two cells come before the first column. */
 function shownColumns(columns: number): { column: Column; width: number }[] {
   const shown = COLUMNS.filter((column) => columns >= column.from && columns <= (column.to ?? columns));
   const fixed = shown.reduce((sum, column) => sum + column.width, 0);
+  // The cursor takes the first two cells.
   const left = columns - 2 - fixed - (shown.length - 1);
   return shown.map((column) => ({ column, width: column.width || Math.max(8, left) }));
 }
 
-/** A completed batch with failures is no plain success, and must not look like one. */
+/** The mark of a batch's status. A completed batch with failures does not look like a plain success. */
 export function markOf(row: BatchRow): Mark {
   if (row.statusText !== undefined) return { sign: "?", word: row.statusText };
   if (row.status !== "completed" || row.failCount === 0) return STATUS_MARKS[row.status];

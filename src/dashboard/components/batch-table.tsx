@@ -8,7 +8,7 @@ import { batchPieces, titleLine } from "./batch-columns.ts";
 import { Blank, Line } from "./line.tsx";
 import { Pieces } from "./pieces.tsx";
 
-/** The batches, as many as there is room for, and where in the list they are. */
+/** The visible part of the batch list, with its column titles. */
 export function BatchTable({ state }: { state: DashboardState }) {
   const { view, size } = state;
   const rows = visibleBatches(state);

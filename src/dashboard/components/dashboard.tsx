@@ -7,7 +7,7 @@ import { PictureScreen } from "./picture-screen.tsx";
 
 const SCREENS = { batches: MainScreen, detail: DetailScreen, picture: PictureScreen, help: HelpScreen };
 
-/** The whole window, for a state. */
+/** The whole window. */
 export function Dashboard({ state }: { state: DashboardState }) {
   const Screen = SCREENS[state.view.screen];
   const { columns, rows } = state.size;

@@ -10,7 +10,7 @@ import { markOf } from "./batch-columns.ts";
 import { Footer } from "./footer.tsx";
 import { Blank, Line, Rule } from "./line.tsx";
 
-/** One batch: its facts, its history, and its items. */
+/** The screen of one batch: its facts, its history and its items. */
 export function DetailScreen({ state }: { state: DashboardState }) {
   const batch = selectedBatch(state);
   const { columns } = state.size;

@@ -4,7 +4,7 @@ import { wordsOf } from "../state/questions.ts";
 import type { DashboardState } from "../state/state.ts";
 import { Line } from "./line.tsx";
 
-/** The last line: a question, a message, the filter that is typed, or the keys. */
+/** The last line: a question, the filter being typed, a message, or the keys. */
 export function Footer({ state }: { state: DashboardState }) {
   const { view } = state;
   if (view.question !== null) {
@@ -51,7 +51,7 @@ type KeyHint = readonly [key: string, what: string];
 /** Cells between two hints. */
 const gapOf = (columns: number): number => (columns >= 100 ? 3 : 1);
 
-/** As many as there is room for. The way out and the help, at the end, always stay. */
+/** Returns as many hints as fit. The last two, help and the way out, always stay. */
 function fitting(hints: readonly KeyHint[], columns: number): readonly KeyHint[] {
   const kept = [...hints];
   const width = () =>

@@ -4,7 +4,7 @@ import { age, bytes, dollars } from "../text/format.ts";
 import { ACCENT } from "../theme.ts";
 import { Line } from "./line.tsx";
 
-/** Two lines: where the service is and how it stands. What has no room is cut at the right, least important last. */
+/** Two lines with the service's address and state. The most important facts stand on the left, because the end is cut off. */
 export function Header({ state }: { state: DashboardState }) {
   const { service, vitals, nowMs } = state;
   const { balanceMicroUsd, heldMicroUsd, freeDiskBytes } = vitals;

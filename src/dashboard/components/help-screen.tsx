@@ -5,7 +5,7 @@ import { inCells } from "../text/format.ts";
 import { Footer } from "./footer.tsx";
 import { Blank, Line, Rule } from "./line.tsx";
 
-/** A key, and what it does; null where this service cannot do it. */
+/** A key and its effect; the effect is null when the source cannot do it. */
 type KeyHelp = readonly [key: string, what: (abilities: Abilities) => string | null];
 
 const KEYS: readonly KeyHelp[] = [
@@ -30,7 +30,7 @@ const KEYS: readonly KeyHelp[] = [
   ],
 ];
 
-/** The keys that work here. */
+/** The screen of the keys that work with this source. */
 export function HelpScreen({ state }: { state: DashboardState }) {
   const { rows, columns } = state.size;
   const signs = "✓ done  ! done, some failed  × failed  – cancelled, deleted  » at work  · waiting";

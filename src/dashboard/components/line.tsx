@@ -1,12 +1,12 @@
 import { Text } from "ink";
 import type { ReactNode } from "react";
 
-/** One line of the screen: never wraps, cut at the edge. */
+/** One line of the screen. It never wraps; its end is cut off. */
 export function Line({ children }: { children: ReactNode }) {
   return <Text wrap="truncate-end">{children}</Text>;
 }
 
-/** Empty lines, so that what is below stays where it is; none for a number below one. */
+/** Empty lines that keep the parts below in place; none for a number below one. */
 export function Blank({ lines }: { lines: number }) {
   return Array.from({ length: Math.max(0, lines) }, (_, i) => (
     // biome-ignore lint/suspicious/noArrayIndexKey: empty lines are all alike
@@ -14,7 +14,7 @@ export function Blank({ lines }: { lines: number }) {
   ));
 }
 
-/** A title in the rule above a part: `── Requests ─────`. */
+/** A rule with a title, above a part of the screen: `── Requests ─────`. */
 export function Rule({ title, note = "", columns }: { title: string; note?: string; columns: number }) {
   const head = `── ${title} `;
   const tail = note === "" ? "" : ` ${note} ──`;

@@ -7,7 +7,7 @@ import { Header } from "./header.tsx";
 import { Rule } from "./line.tsx";
 import { QueueLine } from "./queue-line.tsx";
 
-/** The first screen: service, batches, queue, requests, log, keys. */
+/** The first screen: the service, batches, queue, requests, log and keys. */
 export function MainScreen({ state }: { state: DashboardState }) {
   return (
     <>

@@ -5,7 +5,7 @@ import { halfBlockLines } from "../text/half-blocks.ts";
 import { Footer } from "./footer.tsx";
 import { Blank, Line } from "./line.tsx";
 
-/** One image, as large as the window lets it be: two pixels a cell, one above the other. */
+/** The screen of one image, as large as the window allows. */
 export function PictureScreen({ state }: { state: DashboardState }) {
   const { picture, size, detail, view } = state;
   const item = detail?.items[view.selectedItem];

@@ -5,20 +5,20 @@ import { age, sparkline } from "../text/format.ts";
 import { ACCENT } from "../theme.ts";
 import { Line, Rule } from "./line.tsx";
 
-/** Below this the time that is left matters more than the curve. */
+/** A narrower window shows the time left instead of the sparkline. */
 const NARROW_COLUMNS = 76;
 
-/** What waits and runs, how fast, and how long it will take. */
+/** The waiting and running images, their rate, and the time left. */
 export function QueueLine({ state }: { state: DashboardState }) {
   const { vitals, size } = state;
   const rate = imagesPerSecond(state);
   const leftMs = timeLeftMs(state);
   const isNarrow = size.columns < NARROW_COLUMNS;
-  const { places, waitingItems, runningItems } = vitals;
-  const workers = `${runningItems} of ${places}${isNarrow ? "" : " workers"}`;
-  // A service elsewhere does not tell what its workers do.
+  const { concurrency, waitingItems, runningItems } = vitals;
+  const workers = `${runningItems} of ${concurrency}${isNarrow ? "" : " workers"}`;
+  // A remote service does not report the state of its workers.
   const work =
-    places === null
+    concurrency === null
       ? `${waitingItems + runningItems} images to go`
       : `waiting ${waitingItems} · running ${workers}`;
   return (

@@ -2,7 +2,7 @@ import { isTerminal } from "../../contract/statuses.ts";
 import type { BatchRow } from "../model.ts";
 import type { DashboardState, Sort } from "./state.ts";
 
-/** More than this is never kept; the oldest ended ones go first. */
+/** The most batches kept. The oldest ended ones are dropped first. */
 const KEPT_BATCHES = 2000;
 
 export function mergeBatches(state: DashboardState, rows: readonly BatchRow[]): DashboardState {
@@ -17,8 +17,7 @@ export function forgetBatch(state: DashboardState, id: string): DashboardState {
   const index = shown.findIndex((row) => row.id === id);
   const batches = new Map(state.batches);
   batches.delete(id);
-  const isOpen = isLookedAt(state, id);
-  const next = isOpen
+  const next = isOpen(state, id)
     ? { ...state, batches, detail: null, view: { ...state.view, screen: "batches" as const } }
     : { ...state, batches };
   if (state.view.selectedId !== id) return next;
@@ -26,12 +25,12 @@ export function forgetBatch(state: DashboardState, id: string): DashboardState {
   return { ...next, view: { ...next.view, selectedId: neighbour?.id ?? null } };
 }
 
-function isLookedAt(state: DashboardState, id: string): boolean {
+function isOpen(state: DashboardState, id: string): boolean {
   const { screen } = state.view;
   return (screen === "detail" || screen === "picture") && selectedBatch(state)?.id === id;
 }
 
-/** The batches that the filter lets through, in the chosen order. */
+/** The batches that pass the filter, in the chosen order. */
 export function visibleBatches(state: DashboardState): BatchRow[] {
   const { filter, sort } = state.view;
   const wanted = filter.trim().toLocaleLowerCase();
@@ -45,7 +44,7 @@ export function selectedBatch(state: DashboardState): BatchRow | null {
   return (selectedId === null ? visibleBatches(state)[0] : state.batches.get(selectedId)) ?? null;
 }
 
-/** Ended items of all items, from 0 to 1; an ended batch is whole. */
+/** The share of the items that have ended, from 0 to 1; always 1 for an ended batch. */
 export function progressOf(row: BatchRow): number {
   if (isTerminal(row.status)) return 1;
   return row.itemCount === 0 ? 0 : (row.successCount + row.failCount) / row.itemCount;
@@ -59,7 +58,8 @@ type Order = (a: BatchRow, b: BatchRow) => number;
 
 const newestFirst: Order = (a, b) => b.createdAtMs - a.createdAtMs || (a.id < b.id ? 1 : -1);
 
-const LIFE = [
+/** Batches at work come first, then those that wait, then the ended ones. */
+const STATUS_ORDER = [
   "running",
   "processing_results",
   "settling",
@@ -72,7 +72,7 @@ const LIFE = [
 
 const ORDERS: Record<Sort, Order> = {
   newest: newestFirst,
-  status: (a, b) => LIFE.indexOf(a.status) - LIFE.indexOf(b.status),
+  status: (a, b) => STATUS_ORDER.indexOf(a.status) - STATUS_ORDER.indexOf(b.status),
   progress: (a, b) => progressOf(a) - progressOf(b),
   name: (a, b) => a.name.localeCompare(b.name),
   cost: (a, b) => (b.costMicroUsd ?? 0) - (a.costMicroUsd ?? 0),

@@ -2,7 +2,7 @@ import { visibleBatches } from "./batches.ts";
 import { detailLines, layoutOf } from "./layout.ts";
 import type { DashboardState } from "./state.ts";
 
-/** Scrolls so that what is selected can be seen, by as little as needed. */
+/** Scrolls the lists as little as needed to show the selected lines. */
 export function keepInView(state: DashboardState): DashboardState {
   const rows = visibleBatches(state);
   const { view } = state;

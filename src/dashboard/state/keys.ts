@@ -1,12 +1,13 @@
+import { LOG_LEVELS } from "../../contract/activity.ts";
 import { isTerminal } from "../../contract/statuses.ts";
-import type { Key } from "../events.ts";
-import { PROBLEM_LEVELS } from "../model.ts";
 import { selectedBatch } from "./batches.ts";
+import type { Key } from "./input.ts";
+import { pictureBox } from "./layout.ts";
 import { moveBatchCursor, moveItemCursor } from "./moves.ts";
 import { answerQuestion, ask } from "./questions.ts";
 import { type DashboardState, type Pressed, SORTS, type ViewState } from "./state.ts";
 
-/** What a key does. A question and the filter line take keys first, then the screen that is shown. */
+/** Applies a key press. An open question takes the key first, then the filter line, then the screen. */
 export function pressKey(state: DashboardState, key: Key): Pressed {
   const { view } = state;
   if (key.name === "interrupt") return { state, intent: { type: "quit" } };
@@ -34,31 +35,35 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
     case "s":
       return stay(withView(state, { sort: after(SORTS, view.sort), top: 0 }));
     case "l":
-      return stay(withView(state, { logLevel: after(PROBLEM_LEVELS, view.logLevel) }));
+      return stay(withView(state, { logLevel: after(LOG_LEVELS, view.logLevel) }));
     case "p":
-      if (!abilities.pause) return stay(tell(state, "This service's workers cannot be paused from here."));
+      if (!abilities.pause)
+        return stay(showMessage(state, "This service's workers cannot be paused from here."));
       return { state, intent: { type: "pause", isPaused: !vitals.isPaused } };
     case "o":
       if (!abilities.openFolder)
-        return stay(tell(state, "There is no folder of this service on this machine."));
+        return stay(showMessage(state, "There is no folder of this service on this machine."));
       return { state, intent: { type: "open-folder", batchId: batch?.id ?? null } };
   }
   if (batch === null) return stay(state);
   switch (letter) {
     case "c":
       if (isTerminal(batch.status))
-        return stay(tell(state, "This batch has ended: there is nothing to cancel."));
+        return stay(showMessage(state, "This batch has ended: there is nothing to cancel."));
       return ask(state, "cancel");
     case "d":
       if (!isTerminal(batch.status)) {
-        return stay(tell(state, "Only a batch that has ended can be deleted: cancel it first."));
+        return stay(showMessage(state, "Only a batch that has ended can be deleted: cancel it first."));
       }
       return ask(state, "delete");
     case "r":
       if (!abilities.retry)
-        return stay(tell(state, "Retry needs the prompts: use imgbatch retry in the run's directory."));
-      if (batch.failCount === 0) return stay(tell(state, "No item of this batch has failed."));
-      if (!isTerminal(batch.status)) return stay(tell(state, "Wait for the end of the batch, then retry."));
+        return stay(
+          showMessage(state, "Retry needs the prompts: use imgbatch retry in the run's directory."),
+        );
+      if (batch.failCount === 0) return stay(showMessage(state, "No item of this batch has failed."));
+      if (!isTerminal(batch.status))
+        return stay(showMessage(state, "Wait for the end of the batch, then retry."));
       return { state, intent: { type: "retry", batchId: batch.id } };
     case "v":
       return showPicture(state);
@@ -76,20 +81,19 @@ function openDetail(state: DashboardState): Pressed {
   };
 }
 
-/** The picture of the item under the cursor; on the main screen, of the batch's first. */
+/** Opens the picture of the item under the cursor; on the main screen, the details of the batch. */
 function showPicture(state: DashboardState): Pressed {
   const batch = selectedBatch(state);
   if (batch === null) return stay(state);
-  if (!state.abilities.picture) return stay(tell(state, "Pictures cannot be shown here."));
+  if (!state.abilities.picture) return stay(showMessage(state, "Pictures cannot be shown here."));
   if (state.view.screen !== "detail") return openDetail(state);
   const item = state.detail?.items[state.view.selectedItem];
   if (item === undefined) return stay(state);
   if (item.status !== "success")
-    return stay(tell(state, `${item.customId} has no image: ${item.error ?? item.status}`));
-  const { columns, rows } = state.size;
+    return stay(showMessage(state, `${item.customId} has no image: ${item.error ?? item.status}`));
   return {
     state: { ...withView(state, { screen: "picture" }), picture: null },
-    intent: { type: "show-picture", batchId: batch.id, customId: item.customId, columns, rows: rows - 2 },
+    intent: { type: "show-picture", batchId: batch.id, customId: item.customId, box: pictureBox(state) },
   };
 }
 
@@ -128,7 +132,7 @@ export function withView(state: DashboardState, change: Partial<ViewState>): Das
   return { ...state, view: { ...state.view, ...change } };
 }
 
-function tell(state: DashboardState, text: string): DashboardState {
+function showMessage(state: DashboardState, text: string): DashboardState {
   return withView(state, { message: { text, isError: false, atMs: state.nowMs } });
 }
 

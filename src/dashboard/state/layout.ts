@@ -1,22 +1,23 @@
 import type { DashboardState } from "./state.ts";
 
-/** Heights of the parts of the main screen, in lines; together never more than the window has. */
+/** The heights of the parts of the main screen, in lines. Together they fit into the window. */
 export interface Layout {
   header: number;
-  /** Lines of batches, without the line of column titles. */
+  /** Lines for batches, without the column titles. */
   batchLines: number;
-  /** Lines of requests and of the log, without their titles; 0 leaves the panel out. */
+  /** Lines for requests, without the title; 0 leaves requests and log out. */
   requestLines: number;
+  /** Lines for the log, without the title. */
   logLines: number;
   /** Whether requests and log stand side by side. */
   isWide: boolean;
 }
 
 const WIDE_COLUMNS = 130;
-/** Header, its rule, list title, queue with its rule, and the line of keys. */
+/** Two lines of header, the rule below, the column titles, the queue with its rule, and the keys. */
 const FIXED_LINES = 7;
 
-/** Shares the window: the batches get what is left, and never less than three lines. */
+/** Shares the window among the parts. The batches get the lines that the others leave. */
 export function layoutOf({
   size,
   log,
@@ -36,7 +37,12 @@ export function layoutOf({
   return { header: 2, batchLines: free - requestLines - logLines - 2, requestLines, logLines, isWide };
 }
 
-/** Lines for items on the detail screen: the rest is title, facts, history, titles and keys. */
+/** Lines for items on the detail screen, below the facts of the batch and above the keys. */
 export function detailLines({ size }: Pick<DashboardState, "size">): number {
   return Math.max(1, size.rows - 9);
+}
+
+/** The pixels that the picture screen can show, between its title and the keys. Each cell shows two, one above the other. */
+export function pictureBox({ size }: Pick<DashboardState, "size">): { widthPx: number; heightPx: number } {
+  return { widthPx: size.columns, heightPx: Math.max(0, size.rows - 2) * 2 };
 }

@@ -1,9 +1,9 @@
-import type { Key } from "../events.ts";
 import { visibleBatches } from "./batches.ts";
+import type { Key } from "./input.ts";
 import { detailLines, layoutOf } from "./layout.ts";
 import type { DashboardState } from "./state.ts";
 
-/** Moves the cursor over the batches; null when the key moves nothing. */
+/** Moves the cursor over the batches; null when the key does not move it. */
 export function moveBatchCursor(state: DashboardState, key: Key): DashboardState | null {
   const rows = visibleBatches(state);
   const index = Math.max(
@@ -16,7 +16,7 @@ export function moveBatchCursor(state: DashboardState, key: Key): DashboardState
   return { ...state, view: { ...state.view, selectedId } };
 }
 
-/** Moves the cursor over the items of the detail screen; null when the key moves nothing. */
+/** Moves the cursor over the items of the detail screen; null when the key does not move it. */
 export function moveItemCursor(state: DashboardState, key: Key): DashboardState | null {
   const count = state.detail?.items.length ?? 0;
   const to = target(key, { index: state.view.selectedItem, page: detailLines(state), count });

@@ -1,16 +1,16 @@
 import { isTerminal } from "../../contract/statuses.ts";
-import type { Key } from "../events.ts";
 import { selectedBatch } from "./batches.ts";
+import type { Key } from "./input.ts";
 import type { DashboardState, Pressed, Question } from "./state.ts";
 
-/** Asks before something that cannot be undone. Quitting is asked about only when it stops work. */
+/** Asks before an action that cannot be undone. Before quitting it asks only if that stops work. */
 export function ask(state: DashboardState, kind: Question["kind"]): Pressed {
   const isBusy = [...state.batches.values()].some((row) => !isTerminal(row.status));
   if (kind === "quit" && !(isBusy && state.abilities.endsService)) return { state, intent: { type: "quit" } };
   return withQuestion(state, { kind, batchId: selectedBatch(state)?.id ?? null });
 }
 
-/** Reads the answer: the letters that the question names, anything else is a no. */
+/** Reads the answer: a letter that the question names, or no for any other key. */
 export function answerQuestion(state: DashboardState, question: Question, key: Key): Pressed {
   const answered = withQuestion(state, null).state;
   const letter = key.name === "char" ? key.text.toLowerCase() : "";
@@ -26,7 +26,7 @@ export function answerQuestion(state: DashboardState, question: Question, key: K
   return { state: answered, intent: null };
 }
 
-/** The question in words, with the keys that answer it. */
+/** The text of the question, with the keys that answer it. */
 export function wordsOf(state: DashboardState, question: Question): string {
   const row = question.batchId === null ? undefined : state.batches.get(question.batchId);
   const name = row?.name ?? "this batch";
@@ -41,6 +41,6 @@ export function wordsOf(state: DashboardState, question: Question): string {
 }
 
 function withQuestion(state: DashboardState, question: Question | null): Pressed {
-  // What was said before is past.
+  // A question replaces the last message.
   return { state: { ...state, view: { ...state.view, question, message: null } }, intent: null };
 }

@@ -1,11 +1,11 @@
 import type { DashboardState } from "./state.ts";
 
-/** How many seconds the sparkline looks back. */
+/** The seconds that the sparkline shows. */
 export const RATE_SECONDS = 60;
-/** Over how many seconds the images per second are averaged. */
+/** The seconds over which the images per second are averaged. */
 const AVERAGE_SECONDS = 10;
 
-/** Opens the seconds that have passed since the last one. A clock that went backwards changes nothing. */
+/** Adds an empty entry for each second that has passed. A clock that went backwards changes nothing. */
 export function advanceRate(state: DashboardState): DashboardState {
   const passed = Math.floor((state.nowMs - state.rateAtMs) / 1000);
   if (passed <= 0) return state;
@@ -21,14 +21,14 @@ export function countImages(state: DashboardState, event: { count: number; atMs:
   return { ...at, imagesBySecond: seconds };
 }
 
-/** Images per second, over the last seconds; the one that runs is left out. */
+/** Images per second, averaged over the last full seconds. */
 export function imagesPerSecond(state: DashboardState): number {
   const full = state.imagesBySecond.slice(0, -1).slice(-AVERAGE_SECONDS);
   if (full.length === 0) return state.imagesBySecond.at(-1) ?? 0;
   return full.reduce((sum, count) => sum + count, 0) / full.length;
 }
 
-/** How long the waiting and running items will take at this rate, in ms; null when nobody knows. */
+/** The time that the waiting and running items will take at this rate, in ms; null when it is unknown. */
 export function timeLeftMs(state: DashboardState): number | null {
   const left = state.vitals.waitingItems + state.vitals.runningItems;
   const rate = imagesPerSecond(state);

@@ -1,7 +1,7 @@
-import type { DashboardEvent, Fact } from "../events.ts";
 import type { BatchRow } from "../model.ts";
 import { forgetBatch, mergeBatches } from "./batches.ts";
 import { keepInView } from "./cursor.ts";
+import type { Change, DashboardEvent } from "./input.ts";
 import { pressKey } from "./keys.ts";
 import { advanceRate, countImages } from "./rate.ts";
 import type { DashboardState, Pressed } from "./state.ts";
@@ -9,58 +9,58 @@ import type { DashboardState, Pressed } from "./state.ts";
 const KEPT_LINES = 200;
 const MESSAGE_MS = 8000;
 
-/** What an event makes of the state, and what the person asked for with it. Pure: no clock, no terminal, no service. */
+/** Returns the state after an event, and the person's request if there is one. Pure: no clock, terminal or service. */
 export function reduce(state: DashboardState, event: DashboardEvent): Pressed {
   if (event.type === "key") {
     const pressed = pressKey(state, event.key);
     return { state: keepInView(pressed.state), intent: pressed.intent };
   }
-  return { state: reduceFacts(state, [event]), intent: null };
+  return { state: reduceChanges(state, [event]), intent: null };
 }
 
-/** The same for many events that no person made; what is shown is put in order once, at the end. */
-export function reduceFacts(state: DashboardState, facts: readonly Fact[]): DashboardState {
+/** Returns the state after many changes. It scrolls the lists only once, at the end. */
+export function reduceChanges(state: DashboardState, changes: readonly Change[]): DashboardState {
   let next = state;
   let rows: BatchRow[] = [];
-  for (const fact of facts) {
-    // Changes of batches are put in together: each time costs a copy of the list.
-    if (fact.type === "batches") for (const row of fact.rows) rows.push(row);
-    else if (fact.type === "batch-gone") {
-      next = forgetBatch(mergeBatches(next, rows), fact.id);
+  for (const change of changes) {
+    // Rows are collected and merged together, because each merge copies the whole list.
+    if (change.type === "batches") for (const row of change.rows) rows.push(row);
+    else if (change.type === "batch-gone") {
+      next = forgetBatch(mergeBatches(next, rows), change.id);
       rows = [];
-    } else next = applyFact(next, fact);
+    } else next = applyChange(next, change);
   }
   if (rows.length > 0) next = mergeBatches(next, rows);
   return next === state ? state : keepInView(next);
 }
 
-function applyFact(
+function applyChange(
   state: DashboardState,
-  event: Exclude<Fact, { type: "batches" | "batch-gone" }>,
+  change: Exclude<Change, { type: "batches" | "batch-gone" }>,
 ): DashboardState {
-  switch (event.type) {
+  switch (change.type) {
     case "service":
-      return { ...state, service: event.facts };
+      return { ...state, service: change.facts };
     case "images":
-      return countImages(state, event);
+      return countImages(state, change);
     case "vitals":
-      return { ...state, vitals: { ...state.vitals, ...event.vitals } };
+      return { ...state, vitals: { ...state.vitals, ...change.vitals } };
     case "request":
-      return { ...state, requests: [...state.requests, event.line].slice(-KEPT_LINES) };
+      return { ...state, requests: [...state.requests, change.line].slice(-KEPT_LINES) };
     case "log":
-      return { ...state, log: [...state.log, event.line].slice(-KEPT_LINES) };
+      return { ...state, log: [...state.log, change.line].slice(-KEPT_LINES) };
     case "detail":
-      return { ...state, detail: event.detail };
+      return { ...state, detail: change.detail };
     case "picture":
-      return { ...state, picture: event.picture };
+      return { ...state, picture: change.picture };
     case "message": {
-      const { text, isError = false } = event;
+      const { text, isError = false } = change;
       return { ...state, view: { ...state.view, message: { text, isError, atMs: state.nowMs } } };
     }
     case "resize":
-      return { ...state, size: { columns: event.columns, rows: event.rows } };
+      return { ...state, size: { columns: change.columns, rows: change.rows } };
     case "tick":
-      return dropOldMessage(advanceRate({ ...state, nowMs: event.nowMs }));
+      return dropOldMessage(advanceRate({ ...state, nowMs: change.nowMs }));
   }
 }
 

@@ -1,52 +1,47 @@
-import type {
-  BatchDetail,
-  BatchRow,
-  LogLine,
-  Picture,
-  ProblemLevel,
-  RequestLine,
-  ServiceFacts,
-  Vitals,
-} from "../model.ts";
+import type { LogLevel, LogLine, RequestLine } from "../../contract/activity.ts";
+import type { BatchDetail, BatchRow, Picture, ServiceFacts, Vitals } from "../model.ts";
 import type { Abilities, Intent } from "../source.ts";
 
 export const SORTS = ["newest", "status", "progress", "name", "cost"] as const;
 export type Sort = (typeof SORTS)[number];
 
-/** What waits for a yes or no. */
+/** An action that waits for a yes or no. */
 export interface Question {
   kind: "cancel" | "delete" | "quit";
   batchId: string | null;
 }
 
-/** What the person sees and has chosen. */
+/** The person's position on the screens, and choices. */
 export interface ViewState {
   screen: "batches" | "detail" | "picture" | "help";
-  /** The batch under the cursor; null is the first line, whichever batch that is. */
+  /** The batch under the cursor; null keeps the cursor on the first line, even when another batch moves there. */
   selectedId: string | null;
-  /** First shown line of the batch list. */
+  /** The first visible line of the batch list. */
   top: number;
-  /** The item under the cursor of the detail screen, and its first shown line. */
+  /** The item under the cursor of the detail screen, as an index. */
   selectedItem: number;
+  /** The first visible line of the item list. */
   itemTop: number;
   filter: string;
   isTypingFilter: boolean;
   sort: Sort;
-  logLevel: ProblemLevel;
+  logLevel: LogLevel;
   question: Question | null;
   message: { text: string; isError: boolean; atMs: number } | null;
 }
 
-/** All that the live view knows. Only `reduce` makes a new one. */
+/** Everything that the dashboard knows. Only the reducer makes a new one. */
 export interface DashboardState {
   nowMs: number;
+  /** The window, in cells. */
   size: { columns: number; rows: number };
   abilities: Abilities;
   service: ServiceFacts | null;
   vitals: Vitals;
   batches: ReadonlyMap<string, BatchRow>;
-  /** Finished images by second, the newest last; `rateAtMs` is the second of the last entry. */
+  /** The finished images of each second, the newest last. */
   imagesBySecond: readonly number[];
+  /** The beginning of the second that the last entry counts. */
   rateAtMs: number;
   requests: readonly RequestLine[];
   log: readonly LogLine[];
@@ -55,7 +50,7 @@ export interface DashboardState {
   view: ViewState;
 }
 
-/** What a key makes of the state, and what the person asks the service for with it. */
+/** The result of a key press: the new state, and the person's request if there is one. */
 export interface Pressed {
   state: DashboardState;
   intent: Intent | null;
@@ -78,7 +73,7 @@ export function initialState(start: {
       freeDiskBytes: null,
       waitingItems: 0,
       runningItems: 0,
-      places: null,
+      concurrency: null,
       isPaused: false,
     },
     batches: new Map(),

@@ -3,11 +3,11 @@ import stringWidth from "string-width";
 import { escapeControls } from "../../kernel/text.ts";
 
 const PLAIN = /^[\x20-\x7e]*$/;
-/** Measuring wide characters is slow, and the same names come in every frame. */
+/** Measuring wide characters is slow, and every frame shows the same names. */
 const known = new Map<string, string>();
 const KNOWN_MOST = 4000;
 
-/** The text in exactly `width` cells: cut with an ellipsis or filled up. Wide characters count as two. */
+/** Returns the text in exactly `width` cells, cut with an ellipsis or padded. Wide characters take two cells. */
 export function inCells(text: string, width: number, align: "left" | "right" = "left"): string {
   if (width <= 0) return "";
   if (PLAIN.test(text))
@@ -26,16 +26,16 @@ function fill(text: string, width: number, align: "left" | "right"): string {
 }
 
 function cutToCells(text: string, width: number, align: "left" | "right"): string {
-  // Joined emoji are as wide as the terminal likes; taken apart they are two cells each, everywhere.
+  // Terminals disagree about the width of joined emoji. Apart, each takes two cells everywhere.
   const safe = escapeControls(text).replace(/[\u200d\ufe0e\ufe0f]/g, "");
   let cut = safe;
-  // The two libraries disagree about wide characters at the edge and about some marks: the measure decides.
-  for (let room = width; stringWidth(cut) > width; room--) cut = cliTruncate(safe, room);
+  // The libraries disagree about some widths, so cut until `stringWidth` agrees.
+  for (let limit = width; stringWidth(cut) > width; limit--) cut = cliTruncate(safe, limit);
   const space = " ".repeat(Math.max(0, width - stringWidth(cut)));
   return align === "left" ? cut + space : space + cut;
 }
 
-/** `█████░░░░░`: how much is done, and of that, how much has failed (`▒`). Shape alone tells; colour only helps. */
+/** A bar such as `███▒▒░░░░░`: done, failed (part of done) and left, as shares from 0 to 1 of `width` cells. */
 export function bar(width: number, done: number, failed = 0): { good: string; bad: string; rest: string } {
   const filled = done >= 1 ? width : Math.min(width - 1, Math.floor(done * width));
   const bad = failed > 0 ? Math.min(filled, Math.max(1, Math.round(failed * width))) : 0;
@@ -44,7 +44,7 @@ export function bar(width: number, done: number, failed = 0): { good: string; ba
 
 const HEIGHTS = " ▁▂▃▄▅▆▇█";
 
-/** The last `width` values as a line of bars; the highest value is a full one. */
+/** The last `width` values as a line of bars, where the highest value is a full bar. */
 export function sparkline(values: readonly number[], width: number): string {
   const shown = values.slice(-width);
   const most = Math.max(1, ...shown);
@@ -52,7 +52,7 @@ export function sparkline(values: readonly number[], width: number): string {
   return bars.join("").padStart(width, " ");
 }
 
-/** `59s`, `12m`, `3h05`, `2d`: short, for columns. */
+/** A duration for a narrow column: `59s`, `9m05`, `12m`, `3h05`, `2d`. */
 export function age(ms: number): string {
   const s = Math.max(0, Math.floor(ms / 1000));
   if (s < 60) return `${s}s`;
@@ -61,7 +61,7 @@ export function age(ms: number): string {
   return `${Math.floor(s / 86_400)}d`;
 }
 
-/** `$1.24`, `$0.0335`: whole cents from a dollar on. */
+/** An amount: `$1.24`, `$0.0335`. From one dollar on it is rounded to cents. */
 export function dollars(microUsd: number | null): string {
   if (microUsd === null) return "–";
   const usd = microUsd / 1_000_000;
@@ -69,7 +69,7 @@ export function dollars(microUsd: number | null): string {
   return `$${usd.toFixed(4).replace(/0$/, "")}`;
 }
 
-/** `512 B`, `1.4 MB`, `79 GB`: decimal units, as file managers show them. */
+/** A size in decimal units: `512 B`, `1.4 MB`, `79.0 GB`. */
 export function bytes(count: number): string {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let value = count;
@@ -81,7 +81,7 @@ export function bytes(count: number): string {
   return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
-/** `14:03:59`, in the zone of this machine. */
+/** The local time of day: `14:03:59`. */
 export function clockTime(ms: number): string {
   const at = new Date(ms);
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");

@@ -2,8 +2,8 @@ import chalk, { Chalk } from "chalk";
 import type { Picture } from "../model.ts";
 
 /**
- * A picture as lines of text, in the middle of `columns` cells: each cell shows two pixels, the upper one as the
- * colour of a half block and the lower one as its background. Without colours it is told in shades of grey signs.
+ * Returns a picture as lines of text, centred in `columns` cells. Each cell shows two pixels: the upper one is the colour
+ * of a half block, and the lower one is its background. Without colours, each cell is a sign of fitting darkness.
  */
 export function halfBlockLines(
   picture: Pick<Picture, "widthPx" | "heightPx" | "rgb">,
@@ -12,7 +12,7 @@ export function halfBlockLines(
   const { widthPx, heightPx } = picture;
   const margin = " ".repeat(Math.max(0, Math.floor((columns - widthPx) / 2)));
   const lines: string[] = [];
-  // Sixteen colours make no picture; nearly every terminal that has those has 256.
+  // Sixteen colours are too few for a picture, and nearly every terminal with 16 has 256.
   const colors = new Chalk({ level: chalk.level === 1 ? 2 : chalk.level });
   for (let y = 0; y < heightPx; y += 2) {
     let line = margin;

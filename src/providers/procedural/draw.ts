@@ -1,9 +1,10 @@
+import { TIER_FACTORS } from "../../contract/images/image-sizes.ts";
 import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
-import { layOut, pageOf, printSvg } from "./page/layout.ts";
+import { layOutPage, pageSize, pageSvg } from "./page/layout.ts";
 import { pictureSeed, planScene } from "./prompt/plan-scene.ts";
 import { createRandom } from "./random.ts";
 import { drawScene, unitOf } from "./scene/draw-scene.ts";
@@ -12,21 +13,20 @@ import { loadCards, nameCard } from "./scene/reference-cards.ts";
 import { repaint } from "./style/repaint.ts";
 import { short } from "./svg/canvas.ts";
 
-/** Changes whenever the same request would give other pixels. */
+/** The version of the drawings. It changes whenever the same request gives other pixels. */
 export const DRAWING_VERSION = "1";
 
 const SOFTWARE = "imgbatch procedural (a drawing computed locally, not the output of an image model)";
-/** Further pictures for one request take indexes that no request asks for. */
+/** Further pictures of one request take indexes from here on, above the index of any request. */
 const IMAGE_STRIDE = 1000;
-const TIER_FACTORS = { "1K": 1, "2K": 2, "4K": 4 } as const;
 
-/** A request with the text to draw, and which of several pictures for it this is. */
+/** A request, the text to draw for it, and the number of this picture among several (from 0). */
 export interface Drawing extends ImageRequest {
   text: string;
   image: number;
 }
 
-/** Draws the picture and encodes it with its metadata. Rejects with the signal's reason when aborted. */
+/** Draws a picture and encodes it with its metadata. Throws the signal's reason if it is aborted. */
 export async function drawPicture(
   drawing: Drawing,
   signal: AbortSignal,
@@ -60,7 +60,7 @@ export async function drawPicture(
   });
 }
 
-/** The whole picture as one SVG document of the drawing's size. */
+/** Returns the whole picture as one SVG document of the requested size. */
 export async function documentOf(
   drawing: Drawing,
   seed: number,
@@ -76,13 +76,17 @@ export async function documentOf(
     ...(await loadCards(drawing.references, plan, factor, { signal, decoding })),
     ...drawing.storedReferences.map(({ uri }) => nameCard(uri)),
   ];
-  const page = pageOf(size, factor);
-  const layout = layOut(page, text, `procedural · local drawing · no. ${drawing.outputIndex + 1} · ${model}`);
+  const page = pageSize(size, factor);
+  const layout = layOutPage(
+    page,
+    text,
+    `procedural · local drawing · no. ${drawing.outputIndex + 1} · ${model}`,
+  );
   const { x, y, w, h } = layout.scene;
   const drawn = drawScene(plan, palette, w, h, cards);
   signal.throwIfAborted();
   const art = await repaint(drawn, plan.style, { w, h, unit: unitOf(w, h) }, random.fork("repaint"));
-  const { under, over } = printSvg(layout, palette);
+  const { under, over } = pageSvg(layout, palette);
   const box = `x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}"`;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${size.widthPx}" height="${size.heightPx}" viewBox="0 0 ${short(page.w)} ${short(page.h)}"><defs>${art.defs}</defs>${under}<svg ${box}>${art.body}</svg>${over}</svg>`;
 }

@@ -11,7 +11,7 @@ export interface ProceduralOptions {
   /** The provider's name in the configuration. */
   name: string;
   concurrency: number;
-  /** Which model ids it answers for. */
+  /** Whether the provider serves a model id. */
   models: (model: string) => boolean;
   clock: Clock;
   simulate?: Simulation;
@@ -19,8 +19,8 @@ export interface ProceduralOptions {
 }
 
 /**
- * Draws pictures on this machine, from the words of the prompt: no model, no network, no cost. The same request gives
- * the same bytes. Directives in the prompt make it wait, fail or misbehave on purpose.
+ * Creates a provider that draws pictures on this machine from the words of the prompt, without a model, a network or costs.
+ * The same request gives the same bytes. Directives in the prompt make it wait, fail or misbehave on purpose.
  */
 export function createProceduralProvider(options: ProceduralOptions): ItemProvider {
   const { clock, simulate, decoding = new Decoding() } = options;
@@ -63,7 +63,7 @@ const HEADS: Record<ImageMimeType, Buffer> = {
   "image/webp": Buffer.from("RIFF\x20\0\0\0WEBPVP8 ", "latin1"),
 };
 
-/** Begins as the type does, and is no image. */
+/** Returns bytes that begin like the image type but are no image. */
 function badBytes(mimeType: ImageRequest["mimeType"]): Buffer {
   return Buffer.concat([HEADS[mimeType], Buffer.from("these bytes are not an image, on purpose")]);
 }

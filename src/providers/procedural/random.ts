@@ -1,17 +1,17 @@
-/** A repeatable source of numbers. */
+/** A repeatable source of random numbers. */
 export interface Random {
-  /** At least 0, below 1. */
+  /** Returns a number from 0 to below 1. */
   next(): number;
   between(low: number, high: number): number;
-  /** A whole number from `low` to `high`, both included. */
+  /** Returns a whole number from `low` to `high`, both included. */
   int(low: number, high: number): number;
   chance(probability: number): boolean;
   pick<T>(choices: readonly [T, ...T[]]): T;
-  /** Another source, decided by this one's seed and the name: it does not matter how much either was used. */
+  /** Creates another source from this one's seed and the name. Earlier use of this source does not matter. */
   fork(name: string): Random;
 }
 
-/** A 32-bit number from the parts (FNV-1a with a final mix); the order and the borders of the parts count. */
+/** Returns a 32-bit hash of the parts: FNV-1a, then the final mix of MurmurHash3. Order and borders of the parts count. */
 export function hashSeed(...parts: readonly (string | number)[]): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(parts.map((part) => `${String(part).length}:${part}`).join("|"), "utf8")) {
@@ -22,7 +22,7 @@ export function hashSeed(...parts: readonly (string | number)[]): number {
   return (hash ^ (hash >>> 16)) >>> 0;
 }
 
-/** mulberry32. */
+/** Creates a source of random numbers: the mulberry32 generator. */
 export function createRandom(seed: number): Random {
   let state = seed >>> 0;
   const next = (): number => {

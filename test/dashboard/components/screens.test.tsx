@@ -46,7 +46,7 @@ function busy(size: { columns: number; rows: number }): DashboardState {
       },
     },
     { type: "vitals", vitals: { balanceMicroUsd: 999_123_400, heldMicroUsd: 804_000, freeDiskBytes: 79e9 } },
-    { type: "vitals", vitals: { waitingItems: 312, runningItems: 2, places: 2 } },
+    { type: "vitals", vitals: { waitingItems: 312, runningItems: 2, concurrency: 2 } },
     { type: "images", count: 4, atMs: NOW },
     {
       type: "request",

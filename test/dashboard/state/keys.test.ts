@@ -146,7 +146,8 @@ describe("looking", () => {
       detail: { batchId: ENDED.id, items, history: null },
     });
     const first = press(open, "v");
-    expect(first.intents).toMatchObject([{ type: "show-picture", customId: "i1" }]);
+    const box = { widthPx: 80, heightPx: 44 };
+    expect(first.intents).toEqual([{ type: "show-picture", batchId: ENDED.id, customId: "i1", box }]);
     expect(press(first.state, "down").intents).toMatchObject([{ type: "show-picture", customId: "i3" }]);
     expect(press(open, "down", "v").intents).toEqual([]);
     expect(press(first.state, "escape").state.view.screen).toBe("detail");

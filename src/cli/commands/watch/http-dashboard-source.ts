@@ -155,12 +155,12 @@ async function showPicture(
   tell: (fact: Fact) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const { batchId, customId, columns, rows } = intent;
-  const [{ data, contentType }, { toCells }] = await Promise.all([
+  const { batchId, customId, box } = intent;
+  const [{ data, contentType }, { toPixels }] = await Promise.all([
     getContent(http, batchId, customId, 0, signal),
     import("../../../imaging/pixels.ts"),
   ]);
-  const pixels = await toCells(data, { columns, rows });
+  const pixels = await toPixels(data, box);
   const caption = `${contentType ?? ""} ${sizeText(data.length)}`.trim();
   tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
 }

@@ -1,30 +1,30 @@
 import { ITEM_ERROR_CODES, type ItemErrorCode } from "../../../contract/item-errors.ts";
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 
-/** What a prompt asks of this provider besides a picture. Nothing asked: nulls, and one image. */
+/** The directives of a prompt. A prompt without any has nulls, no delay, and one image. */
 export interface Directives {
   /** Fail with this code. */
   fail: ItemErrorCode | null;
-  /** Fail with this code, unless the batch retries another. */
+  /** Fail with this code, except in a batch that retries another. */
   failOnce: ItemErrorCode | null;
-  /** Answer as an upstream with this HTTP status would. */
+  /** Fail like an upstream that responds with this HTTP status. */
   status: number | null;
   delayMs: number;
-  /** Goes with a failure. */
+  /** The delay before the next try that a failure asks for. */
   retryAfterMs: number | null;
   refuse: boolean;
   badBytes: boolean;
   imageCount: number;
 }
 
-/** The most pictures that one prompt can ask for. */
+/** The most images that one prompt can ask for. */
 const MAX_IMAGES = 8;
 const MAX_WAIT_MS = 24 * 60 * 60_000;
 const UNIT_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
 
 const DIRECTIVE = /\[\[(.*?)(\]\]|$)/gs;
 
-/** What there is to draw of what was said before. Its directives have had their time, wrong ones too. */
+/** Returns the earlier turns without their directives, which no longer have an effect. Malformed ones go, too. */
 export function withoutDirectives(earlier: string): string {
   return tidy(earlier.replaceAll(DIRECTIVE, " "), earlier);
 }
@@ -34,9 +34,9 @@ function tidy(text: string, prompt: string): string {
 }
 
 /**
- * Splits a prompt into the text to draw and its directives, written `[[name]]` or `[[name:value]]` anywhere in it.
- * Of the same directive twice, the last counts. Throws `ProviderError` `INVALID_ARGUMENT` for one that is unknown,
- * malformed, or not closed.
+ * Splits a prompt into its directives and the text to draw. A directive is written `[[name]]` or `[[name:value]]`, anywhere
+ * in the prompt. If one is repeated, the last counts. Throws a `ProviderError` with the code `INVALID_ARGUMENT` for a
+ * directive that is unknown, malformed, or not closed.
  */
 export function parseDirectives(prompt: string): { text: string; directives: Directives } {
   const directives: Directives = {

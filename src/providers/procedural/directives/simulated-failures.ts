@@ -3,16 +3,16 @@ import { type ImageRequest, ProviderError } from "../../../domain/ports/image-pr
 import { createRandom, hashSeed } from "../random.ts";
 import type { Directives } from "./directives.ts";
 
-/** Delays and failures applied to every request, for trying how a program copes. */
+/** Delays and failures for every request, to test how a program handles them. */
 export interface Simulation {
   latencyMs: number;
   /** The share of requests that fail, 0 to 1. */
   fail: number;
-  /** Decides, with the prompt, the index and the attempt, which requests fail. */
+  /** Decides which requests fail, together with the prompt, the index, and whether a batch retries another. */
   seed: number;
 }
 
-/** The failure that the prompt asks for, or null; also told by it is what answered, as `modelVersion`. */
+/** Returns the failure that a directive asks for, or null. The failure carries `modelVersion`, as an image would. */
 export function directedFailure(
   directives: Directives,
   request: ImageRequest,
@@ -48,8 +48,8 @@ function statusCode(status: number): ItemErrorCode {
 }
 
 /**
- * The failure that the simulation draws for this item, or null. The same item fails at every try, and the same ones in
- * every run; a batch that retries them draws anew.
+ * Returns the failure that the simulation draws for an item, or null. The same items fail at every try and in every run. A
+ * batch that retries them draws again.
  */
 export function simulatedFailure(simulation: Simulation, request: ImageRequest): ProviderError | null {
   const { prompt, outputIndex, isRetryBatch } = request;

@@ -7,7 +7,7 @@ const SYSTEM_FONTS = "DejaVu Sans, Noto Sans, Noto Sans CJK SC, Noto Emoji, sans
 const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Nko}\p{Script=Thaana}]/u;
 const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
 
-/** The lines as SVG, the first one's letters hanging from `y`. */
+/** Returns the lines as SVG. The letters of the first line hang from `y`. */
 export function captionSvg(text: FittedText, x: number, y: number, color: Hex): string {
   return text.lines
     .map((line, i) => lineSvg(line, x, y + text.size * 0.8 + i * text.leading, text.size, color))
@@ -15,11 +15,11 @@ export function captionSvg(text: FittedText, x: number, y: number, color: Hex): 
 }
 
 /**
- * One line with its baseline at `x`, `y`. What the packaged font has is drawn as outlines, the same everywhere; the
- * rest is left to the fonts of the system.
+ * Returns one line as SVG, with its baseline at `x`, `y`. Characters of the packaged font become outlines, which look the
+ * same everywhere. The fonts of the system draw the others.
  */
 export function lineSvg(line: string, x: number, y: number, size: number, color: Hex): string {
-  // Mixed directions need the layout of a whole line.
+  // A line with both directions must be laid out as a whole.
   if (RIGHT_TO_LEFT.test(line)) return systemText(line, x, y, size, color);
   let svg = "";
   let at = x;
@@ -51,7 +51,7 @@ function systemText(text: string, x: number, y: number, size: number, color: Hex
   return `<text class="caption" x="${short(x)}" y="${short(y)}" font-family="${SYSTEM_FONTS}" font-weight="700" font-size="${short(size)}" fill="${color}" xml:space="preserve">${escapeXml(text)}</text>`;
 }
 
-/** Text as it may stand between tags. */
+/** Escapes a text that stands between tags. */
 function escapeXml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

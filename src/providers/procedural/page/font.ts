@@ -8,10 +8,10 @@ const FONT_FILE = "dejavu-fonts-ttf/ttf/DejaVuSans-Bold.ttf";
 let loaded: Font | null = null;
 const advances = new Map<string, number>();
 
-/** Parsing takes about 80 ms, so it waits for the first caption and happens once. */
+/** Returns the packaged font. Parsing it takes about 80 ms, so that happens once, at the first caption. */
 function font(): Font {
   if (loaded === null) {
-    // Required, not imported: whether its names can be imported from a module differs between its releases.
+    // `require` works with every release of opentype.js; whether a module can import its names differs between them.
     const { parse } = require("opentype.js") as typeof import("opentype.js");
     const bytes = readFileSync(require.resolve(FONT_FILE));
     loaded = parse(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
@@ -19,7 +19,7 @@ function font(): Font {
   return loaded;
 }
 
-/** Whether the packaged font has this character and can show it without shaping. */
+/** Whether the packaged font has a glyph for the character, and the character needs no shaping. */
 export function hasGlyph(character: string): boolean {
   return !NEEDS_SHAPING.test(character) && advanceOf(character) > 0;
 }
@@ -27,7 +27,7 @@ export function hasGlyph(character: string): boolean {
 const NEEDS_SHAPING =
   /[\p{M}\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Nko}\p{Script=Thaana}\p{Cf}\ufffd]/u;
 
-/** The width of a character in ems; 0 when the packaged font does not have it. */
+/** The width of a character in ems; 0 if the packaged font has no glyph for it. */
 export function advanceOf(character: string): number {
   let advance = advances.get(character);
   if (advance === undefined) {
@@ -38,19 +38,19 @@ export function advanceOf(character: string): number {
   return advance;
 }
 
-/** The outlines of the text as SVG path data, its baseline starting at `x`, `y`. Every character must have a glyph. */
+/** Returns the outlines of a text as SVG path data. Its baseline starts at `x`, `y`, and every character needs a glyph. */
 export function outlineOf(text: string, x: number, y: number, size: number): string {
   let d = "";
   let at = x;
   for (const character of text) {
-    // Glyph by glyph: for a whole string the library can throw over a font's substitution tables.
+    // For a whole string opentype.js may throw over the substitution tables of the font.
     if (character !== " ") d += pathData(font().charToGlyph(character).getPath(at, y, size).commands);
     at += advanceOf(character) * size;
   }
   return d;
 }
 
-/** The library's own writer now and then gives NaN for a coordinate next to a rounding border. */
+/** Writes path data. The writer of opentype.js now and then gives NaN for a coordinate close to a rounding border. */
 function pathData(commands: readonly PathCommand[]): string {
   let d = "";
   for (const command of commands) {

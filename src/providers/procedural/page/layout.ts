@@ -3,9 +3,9 @@ import type { Palette } from "../scene/palette.ts";
 import { short } from "../svg/canvas.ts";
 import { mix } from "../svg/color.ts";
 import { captionSvg, lineSvg } from "./caption.ts";
-import { type FittedText, fitText, printable, widthOf } from "./text-lines.ts";
+import { drawableText, type FittedText, fitText, widthOf } from "./text-lines.ts";
 
-/** A rectangle in the units of the picture at 1K. */
+/** A rectangle, in pixels of the picture at 1K. */
 export interface Box {
   x: number;
   y: number;
@@ -13,8 +13,8 @@ export interface Box {
   h: number;
 }
 
-/** Where things are on the print: the picture, and the caption in its margin. */
-export interface PrintLayout {
+/** The parts of the page: the scene, and the caption and label in its margin. */
+export interface PageLayout {
   page: { w: number; h: number };
   scene: Box;
   caption: FittedText;
@@ -22,15 +22,15 @@ export interface PrintLayout {
   label: { text: string; x: number; y: number; size: number };
 }
 
-/** From this ratio of width to height on, the caption stands beside the picture instead of under it. */
+/** Above this ratio of width to height, the caption stands beside the scene instead of under it. */
 const WIDE_RATIO = 2.6;
 
-/** `page` is the size at 1K, whatever the tier: larger pictures are the same drawing with more pixels. */
-export function layOut(page: { w: number; h: number }, prompt: string, label: string): PrintLayout {
+/** Lays out a page. `page` is its size at 1K in every tier: larger pictures are the same drawing with more pixels. */
+export function layOutPage(page: { w: number; h: number }, prompt: string, label: string): PageLayout {
   const { w, h } = page;
   const short = Math.min(w, h);
   const margin = Math.round(short * 0.032);
-  const text = printable(prompt) || "untitled";
+  const text = drawableText(prompt) || "untitled";
   const labelSize = Math.max(11, short * 0.0155);
   if (w / h > WIDE_RATIO) {
     const column = Math.min(w * 0.27, h * 1.75);
@@ -50,7 +50,7 @@ export function layOut(page: { w: number; h: number }, prompt: string, label: st
     };
   }
   const inner = w - margin * 2;
-  // A narrow strip has room below, and its letters would be too small.
+  // On a narrow strip the letters would be too small, and there is space below.
   const narrow = h / w > 1.9 ? 1.5 : 1;
   const caption = fitText(
     text,
@@ -70,8 +70,8 @@ export function layOut(page: { w: number; h: number }, prompt: string, label: st
   };
 }
 
-/** The page around the picture: paper and caption. */
-export function printSvg(layout: PrintLayout, palette: Palette): { under: string; over: string } {
+/** Returns the page as SVG: the paper under the scene, and the edge, caption and label over it. */
+export function pageSvg(layout: PageLayout, palette: Palette): { under: string; over: string } {
   const { page, scene, label } = layout;
   const faded = mix(palette.ink, palette.paper, 0.42);
   const edge = `<rect x="${short(scene.x)}" y="${short(scene.y)}" width="${short(scene.w)}" height="${short(scene.h)}" fill="none" stroke="${palette.ink}" stroke-opacity="0.25" stroke-width="1"/>`;
@@ -86,7 +86,7 @@ export function printSvg(layout: PrintLayout, palette: Palette): { under: string
 
 function cut(text: string, ems: number): string {
   let width = 0;
-  const shown = [...printable(text)];
+  const shown = [...drawableText(text)];
   const at = shown.findIndex((character) => {
     width += widthOf(character);
     return width > ems;
@@ -94,7 +94,7 @@ function cut(text: string, ems: number): string {
   return at < 0 ? shown.join("") : `${shown.slice(0, Math.max(0, at - 1)).join("")}…`;
 }
 
-/** The page of a picture of this size, as it is at 1K. */
-export function pageOf(size: SizePx, factor: number): { w: number; h: number } {
+/** Returns the size of the page at 1K. `factor` is the tier's enlargement. */
+export function pageSize(size: SizePx, factor: number): { w: number; h: number } {
   return { w: size.widthPx / factor, h: size.heightPx / factor };
 }

@@ -1,21 +1,21 @@
 import { advanceOf, hasGlyph } from "./font.ts";
 
-/** A text broken into lines that fit. */
+/** A text, broken into lines that fit a box. */
 export interface FittedText {
   lines: readonly string[];
-  /** The height of the letters' em square. */
+  /** The font size: the height of the em square. */
   size: number;
-  /** From one baseline to the next. */
+  /** The distance from one baseline to the next. */
   leading: number;
 }
 
 const LEADING = 1.24;
-/** No caption holds more, however small its letters. */
+/** No caption has space for more, even with the smallest letters. */
 const MAX_CHARACTERS = 700;
 const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
 
-/** The characters that can be shown: no controls, no halves of pairs, whitespace made single spaces. */
-export function printable(text: string): string {
+/** Returns the text without control characters and lone surrogates, and with single spaces for all whitespace. */
+export function drawableText(text: string): string {
   return text
     .replaceAll(/\s+/gu, " ")
     .replaceAll(/[\p{Cc}\p{Cs}\p{Co}\p{Cn}\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]/gu, "")
@@ -23,8 +23,8 @@ export function printable(text: string): string {
 }
 
 /**
- * Breaks a text into lines of at most `width`, in the largest letters between `sizes` that fit into `height`.
- * What does not fit in the smallest is cut with an ellipsis.
+ * Breaks a text into lines that fit the box, in the largest possible letters between `sizes`. A text that is too long for
+ * the smallest letters is cut with an ellipsis.
  */
 export function fitText(
   text: string,
@@ -37,12 +37,12 @@ export function fitText(
   for (let size = sizes.largest; ; size *= 0.92) {
     const last = size <= sizes.smallest;
     const used = last ? sizes.smallest : size;
-    const room = Math.max(1, Math.floor((box.height / used - 1) / LEADING + 1.001));
+    const maxLines = Math.max(1, Math.floor((box.height / used - 1) / LEADING + 1.001));
     const lines = breakLines(shown, box.width / used);
-    const fits = lines.length <= room && !cut;
+    const fits = lines.length <= maxLines && !cut;
     if (fits || last) {
       return {
-        lines: fits ? lines : shorten(lines.slice(0, room), box.width / used),
+        lines: fits ? lines : shorten(lines.slice(0, maxLines), box.width / used),
         size: used,
         leading: used * LEADING,
       };
@@ -50,7 +50,7 @@ export function fitText(
   }
 }
 
-/** The width of a character in ems: measured in the packaged font, estimated for any other. */
+/** The width of a character in ems: from the packaged font, or an estimate for characters of other fonts. */
 export function widthOf(character: string): number {
   if (hasGlyph(character)) return advanceOf(character);
   return WIDE.test(character) ? 1.04 : 0.74;
@@ -64,7 +64,7 @@ function breakLines(characters: readonly string[], width: number): string[] {
   const lines: string[] = [];
   let line = "";
   let lineWidth = 0;
-  /** Where the line can be broken: behind this many of its code units, of this width. */
+  /** The last place to break the line, as an index, and the width of the line up to there. */
   let breakAt = 0;
   let widthAtBreak = 0;
   for (const character of characters) {

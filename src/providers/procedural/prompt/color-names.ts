@@ -1,6 +1,6 @@
 import type { Hex } from "../svg/color.ts";
 
-/** Colour words as people use them in descriptions; several words may share a colour. */
+/** The words of each colour, as people use them in descriptions. */
 const COLORS: Record<Hex, string> = {
   "#d8342c": "red",
   "#b3122b": "crimson ruby carmine",
@@ -51,7 +51,7 @@ const COLORS: Record<Hex, string> = {
 const BY_WORD = new Map(
   Object.entries(COLORS).flatMap(([hex, words]) => words.split(" ").map((word) => [word, hex] as const)),
 );
-/** "dark blue", "pale green": words that change the colour behind them, by a step of lightness. */
+/** Words that change the lightness of the next colour, as in "dark blue" and "pale green". */
 const SHADES: Record<string, number> = {
   dark: -0.16,
   deep: -0.12,
@@ -62,12 +62,12 @@ const SHADES: Record<string, number> = {
   pastel: 0.14,
 };
 
-/** The colour that a word names, or null. */
+/** Returns the colour that a word names, or null. */
 export function namedColor(word: string): Hex | null {
   return BY_WORD.get(word) ?? BY_WORD.get(word.replace(/ish$/, "")) ?? null;
 }
 
-/** The step of lightness that a word in front of a colour asks for, or 0. */
+/** Returns the change of lightness that a word before a colour asks for, or 0. */
 export function shadeOf(word: string | undefined): number {
   return word !== undefined && Object.hasOwn(SHADES, word) ? (SHADES[word] ?? 0) : 0;
 }

@@ -1,8 +1,8 @@
 import { createRandom, hashSeed, type Random } from "../random.ts";
 import { type MotifName, motifNamed } from "../scene/motifs/registry.ts";
-import { type Found, readWords } from "./read-words.ts";
+import { type FoundWords, readWords } from "./read-words.ts";
 import type { ScenePlan, SubjectPlan } from "./scene-plan.ts";
-import { wordsOf } from "./tokenize.ts";
+import { tokenize } from "./tokenize.ts";
 import {
   moodWords,
   PATTERN_KINDS,
@@ -19,17 +19,15 @@ import {
   weatherWords,
 } from "./vocabulary.ts";
 
-/** The seed of a picture: another model, prompt or index gives another one. */
+/** Returns the seed of a picture. Another model, prompt or index gives another seed. */
 export function pictureSeed(model: string, prompt: string, outputIndex: number): number {
   return hashSeed("picture", model, prompt, outputIndex);
 }
 
-/**
- * Reads a prompt's words into a plan. Total: any text gives a plan, and the same text and seed the same plan.
- */
+/** Reads a prompt into a plan. Every text gives a plan, and the same text and seed give the same plan. */
 export function planScene(prompt: string, seed: number): ScenePlan {
   const random = createRandom(seed).fork("plan");
-  const found = readWords(wordsOf(prompt));
+  const found = readWords(tokenize(prompt));
   const named = found.subjects.slice(0, 3);
   const weather = found.first(weatherWords) ?? "clear";
   const places = choosePlaces(found, named, random);
@@ -66,13 +64,13 @@ export function planScene(prompt: string, seed: number): ScenePlan {
 }
 
 function choosePlaces(
-  found: Found,
+  found: FoundWords,
   subjects: readonly SubjectPlan[],
   random: Random,
 ): readonly [Place, ...Place[]] {
   const [first, ...others] = found.places;
   const home = subjects.map(({ motif }) => motifNamed(motif).home).find((place) => place !== undefined);
-  // A ground can be walked on; mountains and houses stand behind it.
+  // Mountains and houses stand behind a ground that one can walk on.
   if (first === "mountains" || first === "city") {
     const ground = others.find(
       (place) => place === "sea" || place === "meadow" || place === "forest" || place === "desert",
@@ -104,7 +102,7 @@ function choosePlaces(
   return ["pattern"];
 }
 
-/** A room without anything in it would be a wall. */
+/** Returns things for a room without subjects, which would be a bare wall. */
 function stillLife(random: Random): SubjectPlan[] {
   const things: MotifName[] = [
     random.pick<MotifName>(["plant", "vase", "lamp"]),

@@ -5,8 +5,8 @@ import type { SubjectPlan } from "./scene-plan.ts";
 import { amountOf, formsOf } from "./tokenize.ts";
 import { type Extra, extraWords, isPatternWord, type Place, patternWords, placeWords } from "./vocabulary.ts";
 
-/** What the words of a prompt name, in their order. */
-export interface Found {
+/** The things that the words of a prompt name, in their order. */
+export interface FoundWords {
   words: string[];
   subjects: SubjectPlan[];
   places: Place[];
@@ -18,16 +18,16 @@ export interface Found {
   leafColor: Hex | null;
   riding: boolean;
   pattern: boolean;
-  /** What the first listed word of the prompt stands for in a table; null when none is in it. */
+  /** Returns the meaning of the first word that is in the table, or null. */
   first<K extends string>(table: ReadonlyMap<string, K>): K | null;
 }
 
-/** How far a colour reaches: "a red and very fluffy fox" has the fox three words on. */
+/** The most words between a colour or number and its thing: "a red and very fluffy fox". */
 const REACH = 4;
 
-/** Reads the words one after another: colours and numbers belong to the next thing named. */
-export function readWords(words: string[]): Found {
-  const found: Found = {
+/** Reads the words in order. Colours and numbers belong to the next thing that is named. */
+export function readWords(words: string[]): FoundWords {
+  const found: FoundWords = {
     words,
     subjects: [],
     places: [],
@@ -74,7 +74,7 @@ export function readWords(words: string[]): Found {
     if (extra !== null) found.extras.add(extra);
     const motif = motifOfForms(word);
     if (motif !== null) {
-      // Listed in the singular: a word found under another form is the plural.
+      // The tables list singulars, so a word found under another form is a plural.
       const plural = motifOfWord(word) === null;
       const near = amount !== null && at - amount.at <= REACH ? amount.count : plural ? 3 : 1;
       addSubject(found, { motif, count: near, color: takeColor(), aloft });
@@ -99,13 +99,13 @@ export function readWords(words: string[]): Found {
 
 const FLIGHT = new Set(["flying", "flies", "soaring", "floating", "hovering", "levitating", "jumping"]);
 
-function addSubject(found: Found, subject: SubjectPlan): void {
+function addSubject(found: FoundWords, subject: SubjectPlan): void {
   const same = found.subjects.find(({ motif }) => motif === subject.motif);
   if (same === undefined) found.subjects.push(subject);
   else same.color ??= subject.color;
 }
 
-/** Orange, rose, peach: a thing when nothing that could be so coloured follows. */
+/** Whether a word such as orange, rose or peach is a thing: nothing follows that could have that colour. */
 function standsAlone(words: readonly string[], at: number): boolean {
   return words
     .slice(at + 1, at + 3)

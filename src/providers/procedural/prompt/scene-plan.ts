@@ -4,22 +4,21 @@ import type { Extra, Mood, PatternKind, Place, Season, Style, Time, Tint, Weathe
 
 /** One kind of thing to show. */
 export interface SubjectPlan {
-  /** The name of a motif. */
   motif: MotifName;
   count: number;
-  /** The colour that the prompt gives it; null for its usual one. */
+  /** The colour that the prompt gives it; null for one of its usual colours. */
   color: Hex | null;
-  /** In the air, whatever it usually does. */
+  /** Whether it is in the air, even if it usually stands. */
   aloft: boolean;
 }
 
-/** What a prompt's words ask for, and the seed that decides everything else. */
+/** The wishes of a prompt, and the seed that decides everything else. */
 export interface ScenePlan {
   seed: number;
-  /** Where it is; of several, the one that the ground belongs to comes first. */
+  /** The places to show. The first one is the ground. */
   places: readonly [Place, ...Place[]];
   time: Time;
-  /** Whether the prompt says so; otherwise the seed chose it. */
+  /** Whether the prompt names the time. If not, the seed chose it. */
   timeIsNamed: boolean;
   season: Season;
   weather: Weather;
@@ -30,9 +29,9 @@ export interface ScenePlan {
   extras: ReadonlySet<Extra>;
   /** In the order of the prompt, at most three. */
   subjects: readonly SubjectPlan[];
-  /** The first subject sits on the second. */
+  /** Whether the first subject sits on the second. */
   riding: boolean;
-  /** Colours named for no one thing. */
+  /** Colours that the prompt gives to no thing. */
   accents: readonly Hex[];
   skyColor: Hex | null;
   placeColor: Hex | null;

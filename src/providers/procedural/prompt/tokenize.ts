@@ -1,8 +1,8 @@
 /**
- * The words of a text in order: lower case, without accents, split at anything that is no letter or digit. What is
- * negated is left out, and pairs that mean something of their own are one word with a hyphen.
+ * Returns the words of a text in order, in lower case and without accents. Everything but letters and digits separates
+ * words. Negated words are left out, and pairs with a meaning of their own become one word with a hyphen.
  */
-export function wordsOf(text: string): string[] {
+export function tokenize(text: string): string[] {
   return withoutNegated(joinPairs(split(text)));
 }
 
@@ -16,7 +16,7 @@ function split(text: string): string[] {
   return plain.match(/[\p{L}\p{N}]+/gu) ?? [];
 }
 
-/** More than this decides nothing about a picture but its seed. */
+/** The characters that are read. The rest of a text changes only the seed. */
 const MAX_TEXT = 4000;
 
 const IRREGULAR: Record<string, string> = {
@@ -35,7 +35,7 @@ const IRREGULAR: Record<string, string> = {
   strawberries: "strawberry",
 };
 
-/** The forms under which a word may be listed: itself, and what it is the plural of. */
+/** Returns the forms that a table may list: the word itself, and its possible singulars. */
 export function formsOf(word: string): string[] {
   const irregular = Object.hasOwn(IRREGULAR, word) ? IRREGULAR[word] : undefined;
   if (irregular !== undefined) return [word, irregular];
@@ -60,7 +60,7 @@ const AMOUNTS: Record<string, number> = {
   dozen: 6,
 };
 
-/** How many a word asks for, 1 to 8; null when it is no number. */
+/** Returns the number that a word asks for, from 1 to 8, or null if it is no number. */
 export function amountOf(word: string): number | null {
   const spelled = NUMBERS.indexOf(word);
   const count = spelled >= 0 ? spelled : /^\d{1,2}$/.test(word) ? Number(word) : null;
@@ -68,7 +68,7 @@ export function amountOf(word: string): number | null {
   return Object.hasOwn(AMOUNTS, word) ? (AMOUNTS[word] ?? null) : null;
 }
 
-/** "without clouds" and "no people" ask for neither. */
+/** Removes words such as "clouds" in "without clouds", and the negation. */
 function withoutNegated(words: readonly string[]): string[] {
   return words.filter(
     (word, i) => ![word, words[i - 1]].some((one) => one === "no" || one === "without" || one === "not"),
@@ -81,7 +81,7 @@ const PAIRS = new Set(
   ),
 );
 
-/** Joins the pairs that mean something else together: an ice cream is neither ice nor cream. */
+/** Joins pairs that have another meaning together: an ice cream is neither ice nor cream. */
 function joinPairs(words: readonly string[]): string[] {
   const joined: string[] = [];
   for (let i = 0; i < words.length; i++) {

@@ -1,4 +1,4 @@
-/** Where a picture is set. `stage` is the plain ground of a studio; `pattern` shows no place at all. */
+/** The place that a picture shows. `stage` is a plain studio, and `pattern` is no place at all. */
 export type Place =
   | "mountains"
   | "sea"
@@ -125,7 +125,7 @@ const PATTERNS: Table<PatternKind> = {
   grid: "grid mondrian stripes striped blocks squares plaid tartan",
   weave: "weave woven basket braid textile fabric",
 };
-/** Words that ask for no place and no thing, but for a design. */
+/** Words that ask for a pattern instead of a place or a thing. */
 const PATTERN_WORDS = new Set(
   "abstract pattern wallpaper texture background geometric tile tiling halftone truchet concentric mandala seamless gradient fractal ornament motif".split(
     " ",
@@ -158,7 +158,7 @@ export const tintWords = index(TINTS);
 export const patternWords = index(PATTERNS);
 export const extraWords = index(EXTRAS);
 
-/** Whether a word asks for a design instead of a scene. */
+/** Whether a word asks for a pattern instead of a scene. */
 export function isPatternWord(word: string): boolean {
   return PATTERN_WORDS.has(word);
 }

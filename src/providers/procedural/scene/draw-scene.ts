@@ -12,12 +12,12 @@ import type { Scene } from "./scenery/scene.ts";
 import { drawWeather } from "./scenery/sky/weather.ts";
 import { drawSubjects } from "./subjects.ts";
 
-/** The length that sizes of things are shares of, in a scene of this size. */
+/** Returns the length that the sizes of things are shares of, in a scene of this size. */
 export function unitOf(w: number, h: number): number {
   return Math.min(w, h, Math.sqrt(w * h) * 0.9);
 }
 
-/** The scene as SVG in a box of this size, around the cards where there are any. */
+/** Returns the scene as SVG in a box of this size, with the reference cards if there are any. */
 export function drawScene(
   plan: ScenePlan,
   palette: Palette,
@@ -34,7 +34,7 @@ export function drawScene(
   else drawBackdrop(scene);
   drawCards(scene, cards);
   if (cards.length === 0) drawSubjects(scene);
-  // Beside a reference the subjects come forward small, in the lower right corner.
+  // With a reference, the subjects are small and stand in the lower right corner.
   else canvas.place({ x: w * 0.52, y: h * 0.52, scale: 0.48 }, () => drawSubjects(scene));
   if (plan.places[0] !== "pattern") drawWeather(scene);
   drawSurface(scene);

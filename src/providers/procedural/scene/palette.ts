@@ -3,25 +3,27 @@ import type { Season, Time } from "../prompt/vocabulary.ts";
 import type { Random } from "../random.ts";
 import { chroma, darken, type Hex, lighten, mix, tone, turnHue } from "../svg/color.ts";
 
-/** The colours of one picture; all of them are seen in the same light. */
+/** The colours of one picture, all in the same light. */
 export interface Palette {
   /** Top, middle and horizon of the sky. */
   sky: readonly [Hex, Hex, Hex];
   /** The sun's or the moon's disc. */
   disc: Hex;
-  /** Land at the horizon, and at the viewer's feet. */
+  /** Land at the horizon. */
   far: Hex;
+  /** Land at the viewer's feet. */
   near: Hex;
-  /** Water at the horizon, and near. */
+  /** Water at the horizon, and near the viewer. */
   water: readonly [Hex, Hex];
-  /** Leaves, several kinds. */
+  /** Several colours of leaves. */
   foliage: readonly [Hex, ...Hex[]];
   accent: Hex;
   cloud: Hex;
-  /** The margin of the print and what is written there. */
+  /** The margin of the page. */
   paper: Hex;
+  /** The text on the margin. */
   ink: Hex;
-  /** A thing's own colour in this light. `share` 1 is the full effect, as on land; things in front keep more. */
+  /** Returns a colour as it looks in this light. `share` 1 is the full effect, as on land; 0 keeps the colour. */
   lit(color: Hex, share?: number): Hex;
 }
 
@@ -64,7 +66,7 @@ const FOLIAGE: Record<Season, readonly [Hex, ...Hex[]]> = {
   autumn: ["#d9742b", "#e8a33a", "#b8432f", "#c9882c", "#8f4a2b"],
   winter: ["#e9f1f7", "#c3d5e3", "#47747a", "#d8e5ee", "#3d6570"],
 };
-/** The colour of the shadows, and how far land goes towards it. */
+/** The colour of the shadows, and the share of it (0 to 1) in the land. */
 const LIGHT: Record<Time, { shade: Hex | null; depth: number }> = {
   day: { shade: "#5b86b8", depth: 0.06 },
   dawn: { shade: "#6a5a9a", depth: 0.28 },
@@ -72,7 +74,7 @@ const LIGHT: Record<Time, { shade: Hex | null; depth: number }> = {
   night: { shade: null, depth: 0.66 },
 };
 
-/** Chooses colours for the plan. Named colours come first, and the rest is made to go with them. */
+/** Chooses the colours of a picture: first those that the prompt names, then others that match them. */
 export function createPalette(plan: ScenePlan, random: Random): Palette {
   const [top, middle, low, disc] = skyOf(plan, random);
   const light = LIGHT[plan.time];
@@ -131,7 +133,7 @@ function skyOf(plan: ScenePlan, random: Random): Sky {
   return [top, middle, low, disc];
 }
 
-/** Neighbours of a colour, as leaves of one tree have them. */
+/** Returns a colour and its neighbours, like the leaves of one tree. */
 function shadesOf(color: Hex): [Hex, ...Hex[]] {
   return [
     color,

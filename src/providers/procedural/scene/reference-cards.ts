@@ -3,7 +3,7 @@ import type { ReferenceImage } from "../../../domain/ports/image-provider.ts";
 import { DECODE_SECONDS, type Decoding } from "../../../imaging/decoding.ts";
 import { sharp } from "../../../imaging/sharp-config.ts";
 import { captionSvg } from "../page/caption.ts";
-import { fitText, printable } from "../page/text-lines.ts";
+import { drawableText, fitText } from "../page/text-lines.ts";
 import type { ScenePlan } from "../prompt/scene-plan.ts";
 import { hashSeed } from "../random.ts";
 import { short } from "../svg/canvas.ts";
@@ -11,19 +11,20 @@ import { darken, fromHue, mix } from "../svg/color.ts";
 import { disc, rectangle } from "../svg/shapes.ts";
 import type { Scene } from "./scenery/scene.ts";
 
-/** A reference ready to stand in the document. */
+/** A reference image, ready for the document. */
 export interface Card {
   /** Width over height. */
   ratio: number;
-  /** What fills the card, in a box of this size with its corner at 0, 0. */
+  /** Returns the card's image as SVG, in a box of this size with its corner at 0, 0. */
   svg(width: number, height: number): string;
 }
 
-/** More than this of a reference's longer side is never seen at 1K. */
+/** The longest side of a single reference in a picture at 1K, in pixels. */
 const CARD_PX = 820;
+/** The same for one of several references. */
 const SMALL_CARD_PX = 480;
 
-/** Decodes, turns upright and shrinks the references; with a tint, they take it too. */
+/** Decodes the references, turns them upright and shrinks them. In a grey or sepia picture they become grey. */
 export async function loadCards(
   references: readonly ReferenceImage[],
   plan: ScenePlan,
@@ -60,9 +61,9 @@ function shrink(bytes: Buffer, longest: number, { tint }: ScenePlan) {
     .toBuffer({ resolveWithObject: true });
 }
 
-/** Stands for a reference that lies where only another provider could read it: a blank picture with its name. */
+/** Returns a blank card with a name, for a reference in a storage that this provider cannot read. */
 export function nameCard(uri: string): Card {
-  const name = printable(uri.split("/").at(-1) || uri) || "reference";
+  const name = drawableText(uri.split("/").at(-1) || uri) || "reference";
   const color = fromHue(0.78, 0.07, hashSeed("stored", uri) % 360);
   return {
     ratio: 4 / 3,
@@ -79,15 +80,14 @@ export function nameCard(uri: string): Card {
   };
 }
 
-/** One reference as the framed middle of the picture; several as cards in rows. */
+/** Draws one reference as the framed middle of the picture, or several as cards in rows. */
 export function drawCards(scene: Scene, cards: readonly Card[]): void {
   const [first] = cards;
   if (first === undefined) return;
   const { w, h } = scene;
   const random = scene.random.fork("cards");
   if (cards.length === 1) {
-    const [room, tall] = [w * 0.8, h * 0.8];
-    const width = Math.min(room, tall * first.ratio);
+    const width = Math.min(w * 0.8, h * 0.8 * first.ratio);
     drawCard(scene, first, w / 2, h * 0.48, width, 0, true);
     return;
   }
@@ -152,7 +152,7 @@ function drawCard(
   });
 }
 
-/** What the words do to the reference; thin enough to leave it recognisable. */
+/** Returns the veils of colour that the prompt lays over the reference. They leave it recognisable. */
 function veils(plan: ScenePlan): [string, number][] {
   const light: Record<ScenePlan["time"], [string, number][]> = {
     day: [],

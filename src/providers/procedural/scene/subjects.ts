@@ -11,12 +11,12 @@ interface Placed {
   coat: Coat;
   x: number;
   y: number;
-  /** The height that 100 units of the motif get. */
+  /** The height of the motif, that is, of 100 of its units. */
   height: number;
   flip: boolean;
 }
 
-/** Places what the picture is about, far things first. */
+/** Draws the subjects, the far ones first. */
 export function drawSubjects(scene: Scene): void {
   const placed = arrange(scene);
   for (const { motif, coat, x, y, height, flip } of placed.sort((a, b) => a.y - b.y)) {
@@ -42,15 +42,15 @@ function arrange(scene: Scene): Placed[] {
     .slice(0, 9);
   if (plan.riding && things.length === 2) return arrangeRider(scene, things, random);
   const units = things.map((subject) => shownAs(scene, subject, things.length));
-  // Their widths side by side, in heights of a thing of size 1.
+  // The widths of all things side by side. The unit is the height of a thing of size 1.
   const total = units.reduce(
     (sum, motif) => sum + (motif.size ?? 1) * Math.max(0.55, motif.wide ?? 1) * 1.08,
     0,
   );
-  const room = heightRoom(scene);
-  const wanted = Math.min(room, (w * 0.88) / Math.max(1, total), unit * 0.72);
+  const tallest = maxHeight(scene);
+  const wanted = Math.min(tallest, (w * 0.88) / Math.max(1, total), unit * 0.72);
   const rows = total > 3.4 && things.length > 3 ? 2 : 1;
-  const base = rows === 2 ? Math.min(room * 0.62, wanted * 1.6) : wanted;
+  const base = rows === 2 ? Math.min(tallest * 0.62, wanted * 1.6) : wanted;
   const span = Math.min(w * 0.92, total * base * (rows === 2 ? 0.62 : 1) * 1.08);
   let at = (w - span) / 2;
   const scale = span / (total || 1);
@@ -76,7 +76,7 @@ function arrange(scene: Scene): Placed[] {
   });
 }
 
-/** What stands alone is what the picture is about, however small it is in nature. */
+/** Returns the motif as it is shown here: small things grow, most of all one that stands alone. */
 function shownAs(scene: Scene, subject: SubjectPlan, count: number): Motif {
   const motif = motifNamed(subject.motif);
   const least = count > 1 ? 0.6 : ALONE.has(scene.plan.places[0]) ? 0.92 : 0.78;
@@ -88,7 +88,7 @@ function shownAs(scene: Scene, subject: SubjectPlan, count: number): Motif {
   };
 }
 
-/** Places without a scale of their own. */
+/** Places that show no scale, such as a studio. */
 const ALONE: ReadonlySet<Place> = new Set<Place>(["stage", "pattern", "room", "underwater"]);
 
 function arrangeRider(scene: Scene, things: readonly SubjectPlan[], random: Random): Placed[] {
@@ -96,14 +96,14 @@ function arrangeRider(scene: Scene, things: readonly SubjectPlan[], random: Rand
   if (rider === undefined || mount === undefined) return [];
   const below = motifNamed(mount.motif);
   const above = motifNamed(rider.motif);
-  const height = Math.min(heightRoom(scene) * 0.92, (scene.w * 0.8) / Math.max(1, below.wide ?? 1));
+  const height = Math.min(maxHeight(scene) * 0.92, (scene.w * 0.8) / Math.max(1, below.wide ?? 1));
   const y = levelOf(scene, below, height, 1, false, random);
   const top = below.realm === "ground" ? height * 0.58 : height * 0.2;
   const x = scene.w / 2;
   const riderY = y - top + (above.realm === "ground" ? 0 : -height * 0.3);
   const coat = coatOf(scene, mount, random);
   return [
-    // Both stand at nearly one height, so that the order of drawing keeps the rider behind the mount's neck.
+    // The rider is higher up, so it is drawn first and stays behind the mount's neck.
     {
       motif: { ...above, realm: "air" },
       coat: coatOf(scene, rider, random),
@@ -116,8 +116,8 @@ function arrangeRider(scene: Scene, things: readonly SubjectPlan[], random: Rand
   ];
 }
 
-/** How tall a thing of size 1 may be here. */
-function heightRoom(scene: Scene): number {
+/** The most height of a thing of size 1 in this place. */
+function maxHeight(scene: Scene): number {
   const { h, unit, plan } = scene;
   const alone = plan.places[0] === "stage" || plan.places[0] === "pattern";
   const room = plan.places[0] === "room";
@@ -132,7 +132,7 @@ function clampHeight(scene: Scene, motif: Motif, height: number): number {
   );
 }
 
-/** Where the foot (or the middle, of what floats) is. */
+/** The height on the page of a motif's foot, or of the middle of a floating motif. */
 function levelOf(
   scene: Scene,
   motif: Motif,

@@ -3,24 +3,24 @@ import { short } from "../svg/canvas.ts";
 import { type Hex, lighten } from "../svg/color.ts";
 import { disc, type Point } from "../svg/shapes.ts";
 
-/** The colours of a scene, in its own units. */
+/** The colours of a small rendering of a scene. */
 export interface Samples {
   w: number;
   h: number;
-  /** The colour of the scene around a place in its own units. */
+  /** Returns the colour around a point. The units are those of the scene. */
   at(x: number, y: number): Hex;
 }
 
-/** Paints from samples; answers SVG. `unit` is what sizes are shares of. */
+/** Paints a scene from its samples and returns SVG. Sizes are shares of `unit`. */
 export type Brushwork = (samples: Samples, random: Random, unit: number) => string;
 
-/** Collects shapes of nearly one colour into one element: elements, not points, are what rendering costs. */
+/** Joins shapes of nearly the same colour into one element. The cost of rendering depends on elements, not on points. */
 class ByColor {
   readonly #paths = new Map<Hex, string[]>();
 
   add(color: Hex, d: string): void {
     const value = Number.parseInt(color.slice(1), 16);
-    // Five bits a channel: steps that the neighbours' own variation hides.
+    // Five bits a channel are enough: neighbouring shapes differ by more.
     const near = `#${((value & 0xf8f8f8) + 0x040404).toString(16).padStart(6, "0")}`;
     const known = this.#paths.get(near);
     if (known === undefined) this.#paths.set(near, [d]);
@@ -42,7 +42,7 @@ function outline(points: readonly Point[]): string {
   return `M${points.map(([x, y]) => `${tenth(x)} ${tenth(y)}`).join("L")}Z`;
 }
 
-/** Short strokes that follow a slowly turning direction; strokes of one colour share an element. */
+/** Short strokes whose direction turns slowly. */
 export function brushStrokes({ w, h, at }: Samples, random: Random, unit: number): string {
   const step = unit / 56;
   const turn = random.between(0, 6);
@@ -63,7 +63,7 @@ export function brushStrokes({ w, h, at }: Samples, random: Random, unit: number
   return `<g fill="none" stroke-width="${short(step * 0.62)}" stroke-linecap="round" stroke-opacity="0.7">${strokes.svg("stroke")}</g>`;
 }
 
-/** Triangles, as cut paper. */
+/** Triangles, like cut paper. */
 export function triangles({ w, h, at }: Samples, random: Random, unit: number): string {
   const step = unit / 32;
   const columns = Math.ceil(w / step) + 2;
@@ -101,7 +101,7 @@ export function triangles({ w, h, at }: Samples, random: Random, unit: number): 
   return shapes.svg("fill");
 }
 
-/** Small squares with mortar between them. */
+/** Small square stones with mortar between them. */
 export function stones({ w, h, at }: Samples, random: Random, unit: number): string {
   const step = unit / 40;
   const shapes = new ByColor();
@@ -121,7 +121,7 @@ export function stones({ w, h, at }: Samples, random: Random, unit: number): str
   return `<path d="M0 0H${short(w)}V${short(h)}H0Z" fill="#e9e2d4"/>${shapes.svg("fill")}`;
 }
 
-/** Round dabs of a brush. */
+/** Round dabs of paint. */
 export function dabs({ w, h, at }: Samples, random: Random, unit: number): string {
   const step = unit / 54;
   const shapes = new ByColor();

@@ -1,21 +1,24 @@
 import { chroma, type Hex, lighten, lightness, mix, tone } from "../svg/color.ts";
 
-/** How shapes reach the paper. */
+/** The way in which shapes reach the paper. */
 export interface Ink {
-  /** Changes a colour before it is used: sepia, pastel, black and white. */
+  /** Changes every colour, for example to sepia, pastel, or black and white. */
   grade(color: Hex): Hex;
-  /** `fill` paints shapes; `wet` lets them show through and gather at their edges; `outline` draws their edges on paper; `neon` makes glowing tubes of them. */
+  /**
+   * `fill` paints shapes, `wet` paints them as watercolour with darker edges, `outline` draws their edges, and `neon` turns
+   * their edges into glowing tubes.
+   */
   mode: "fill" | "wet" | "outline" | "neon";
-  /** The ground that an outline or neon shape shows inside. */
+  /** The ground that shows inside outlined and neon shapes. */
   paper: Hex;
   /** The colour of outlines. */
   ink: Hex;
-  /** The colour of a surface that has no edge: skies, light, shadow. */
+  /** Returns the colour of a surface without edges, such as a sky or a shadow. */
   wash(color: Hex): Hex;
   stroke(d: string, color: Hex, width: number, opacity: number | undefined): string;
 }
 
-/** An ink of this mode; without a grade colours stay as they are. */
+/** Creates an ink. Without `grade`, colours stay as they are. */
 export function createInk(
   mode: Ink["mode"],
   options: { grade?: (color: Hex) => Hex; paper?: Hex; ink?: Hex } = {},
@@ -40,7 +43,7 @@ export function createInk(
   return ink;
 }
 
-/** The element that `tag` opens, painted. `flat` stands for the paint where one colour is needed. */
+/** Returns the element that `tag` opens, painted. `flat` replaces a gradient where the ink needs one colour. */
 export function inked(
   ink: Ink,
   tag: string,
@@ -69,7 +72,7 @@ export function inked(
   return `${tag} fill="${mix(ink.paper, light, 0.13)}" stroke="${light}" stroke-opacity="0.28" stroke-width="${round(9 / scale)}"/>${tag} fill="none" stroke="${lighten(light, 0.08)}" stroke-width="${round(2.6 / scale)}" stroke-linejoin="round"/>`;
 }
 
-/** The colour as a lit tube shows it: never dark, never dull unless it is a grey. */
+/** Returns the colour of a lit tube: bright, and strong unless it is a grey. */
 function glow(color: Hex): Hex {
   const strength = chroma(color);
   const wanted = Math.max(0.72, lightness(color));

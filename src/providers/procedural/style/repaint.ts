@@ -5,7 +5,7 @@ import { short } from "../svg/canvas.ts";
 import type { Hex } from "../svg/color.ts";
 import { type Brushwork, brushStrokes, dabs, stones, triangles } from "./brushwork.ts";
 
-/** A drawn scene: what stands in the document's `defs`, and its shapes. */
+/** A drawn scene as SVG: its definitions for the document's `defs`, and its shapes. */
 export interface Art {
   defs: string;
   body: string;
@@ -18,13 +18,13 @@ const REPAINTS: Partial<Record<Style, { cell: number; paint: Brushwork }>> = {
   dots: { cell: 1 / 60, paint: dabs },
 };
 
-/** How many pixels the shorter side of pixel art has. */
+/** The pixels of the shorter side of pixel art. */
 const PIXEL_ART_PX = 104;
 const PIXEL_ART_COLORS = 56;
 
 /**
- * Paints the scene again in the manner of the style, from the colours of a small rendering of it. Styles that are
- * drawn directly give the art back as it came.
+ * Paints the scene again in its style, from the colours of a small rendering. For a style that is drawn directly it returns
+ * the art unchanged.
  */
 export async function repaint(
   art: Art,
@@ -41,9 +41,9 @@ export async function repaint(
       body: `<image width="${short(w)}" height="${short(h)}" preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,${png.toString("base64")}"/>`,
     };
   }
-  const manner = REPAINTS[style];
-  if (manner === undefined) return art;
-  const { data, info } = await rendering(art, w, h, 1 / (manner.cell * unit))
+  const brush = REPAINTS[style];
+  if (brush === undefined) return art;
+  const { data, info } = await rendering(art, w, h, 1 / (brush.cell * unit))
     .removeAlpha()
     .raw()
     .toBuffer({ resolveWithObject: true });
@@ -53,7 +53,7 @@ export async function repaint(
     const offset = (row * info.width + column) * info.channels;
     return `#${data.toString("hex", offset, offset + 3)}`;
   };
-  return { defs: art.defs, body: art.body + manner.paint({ w, h, at }, random, unit) };
+  return { defs: art.defs, body: art.body + brush.paint({ w, h, at }, random, unit) };
 }
 
 function rendering(art: Art, w: number, h: number, factor: number) {

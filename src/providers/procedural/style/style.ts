@@ -4,7 +4,7 @@ import type { Palette } from "../scene/palette.ts";
 import { chroma, type Hex, lighten, lightness, mix, tone } from "../svg/color.ts";
 import { createInk, type Ink } from "./ink.ts";
 
-/** The ink for the style and the tint that the plan names. */
+/** Returns the ink for the style and tint of a plan. */
 export function inkOf(plan: ScenePlan, palette: Palette): Ink {
   const tint = TINTS[plan.tint];
   switch (plan.style) {
@@ -36,7 +36,7 @@ const TINTS: Record<Tint, (color: Hex) => Hex> = {
   blueprint: (color) => mix("#123a7a", "#dcecff", lightness(color)),
 };
 
-/** Inks of old posters: warm, few, and a little bleached. */
+/** The few warm, slightly faded inks of old posters. */
 const OLD_INKS: readonly Hex[] = [
   "#2f2a36",
   "#1f5a66",

@@ -2,7 +2,7 @@ import type { Scene } from "../scene/scenery/scene.ts";
 import { lighten } from "../svg/color.ts";
 import { blob, disc, type Point, softShape } from "../svg/shapes.ts";
 
-/** What the material of a style leaves over the finished scene. */
+/** Draws the marks of a style's material over the finished scene, such as grain or wet paper. */
 export function drawSurface(scene: Scene): void {
   switch (scene.plan.style) {
     case "watercolor":
@@ -18,7 +18,7 @@ export function drawSurface(scene: Scene): void {
   }
 }
 
-/** Pools of colour, drops, and a ragged edge of bare paper. */
+/** Pools of colour, drops, and a ragged edge of blank paper. */
 function drawWetPaper(scene: Scene): void {
   const { canvas, w, h, unit, palette } = scene;
   const random = scene.random.fork("wet");

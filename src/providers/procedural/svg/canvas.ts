@@ -14,15 +14,15 @@ export interface Placement {
   x?: number;
   y?: number;
   scale?: number;
-  /** Mirrors left and right. */
+  /** Swaps left and right. */
   flip?: boolean;
   /** Degrees, clockwise. */
   rotate?: number;
 }
 
 /**
- * Collects the shapes of a picture as SVG. Colours pass through the ink, which is how one drawing becomes a filled
- * poster, a line drawing or a neon sign. Lengths are in the units of the innermost `place`.
+ * Collects the shapes of a picture as SVG. The ink changes every shape, so that one drawing becomes a poster, a line drawing
+ * or a neon sign. Lengths are in the units of the innermost `place`.
  */
 export interface Canvas {
   path(d: string, paint: Paint, opacity?: number): void;
@@ -39,29 +39,29 @@ export interface Canvas {
   rect(x: number, y: number, w: number, h: number, paint: Paint, radius?: number, opacity?: number): void;
   /** A stroke with round ends. */
   line(d: string, color: Paint, width: number, opacity?: number): void;
-  /** Fills without an outline in any ink: light, shadow, haze, skies. */
+  /** A shape without an outline in every ink, for light, shadow, haze and skies. */
   wash(d: string, paint: Paint, opacity?: number): void;
-  /** Raw SVG, already safe. */
+  /** Adds SVG as it is; the caller has escaped it. */
   raw(svg: string): void;
   place(where: Placement, draw: () => void): void;
-  /** Top to bottom of the shape that it fills. */
+  /** A gradient from the top of the filled shape to its bottom. */
   vertical(...stops: Stop[]): Paint;
-  /** From the middle of the shape that it fills to its edge. */
+  /** A gradient from the middle of the filled shape to its edge. */
   radial(...stops: Stop[]): Paint;
-  /** A colour lit from the upper left: the usual paint of a body. */
+  /** A gradient of one colour, lit from the upper left. It is the usual paint of a body. */
   lit(color: Hex, depth?: number): Paint;
-  /** The left half in the first colour, the right half in the second: the two sides of a solid thing. */
+  /** Two colours side by side, for the two sides of a solid thing. `at` is the border, 0 to 1. */
   split(left: Hex, right: Hex, at?: number): Paint;
   /** Everything drawn so far. */
   svg(): { defs: string; body: string };
 }
 
-/** Draws with this ink. `prefix` keeps the gradient names of two canvases in one document apart. */
+/** Creates a canvas. `prefix` keeps the gradient names of two canvases in one document apart. */
 export function createCanvas(ink: Ink, prefix = "g"): Canvas {
   const defs: string[] = [];
   const body: string[] = [];
   const gradients = new Map<string, Paint>();
-  /** What a gradient looks like from afar: line and neon inks need one colour. */
+  /** The mean colour of each gradient: the outline and neon inks need one colour. */
   const flat = new Map<Paint, Hex>();
   let scale = 1;
 
@@ -150,7 +150,7 @@ export function createCanvas(ink: Ink, prefix = "g"): Canvas {
   };
 }
 
-/** One decimal is a tenth of a pixel: enough, and it keeps the document small. */
+/** Writes a length with at most one decimal. A tenth of a pixel is exact enough and keeps the document small. */
 export function short(value: number): string {
   return String(Math.round(value * 100) / 100);
 }

@@ -45,7 +45,7 @@ function fromLinear(linear: number): number {
   return Math.round(Math.min(1, Math.max(0, share)) * 255);
 }
 
-/** `share` 0 is the first colour, 1 the second; even to the eye in between. */
+/** Mixes two colours in even steps to the eye. `share` 0 is the first colour, 1 the second. */
 export function mix(first: Hex, second: Hex, share: number): Hex {
   const from = toOklab(first);
   const to = toOklab(second);
@@ -53,7 +53,7 @@ export function mix(first: Hex, second: Hex, share: number): Hex {
   return toHex({ l: part(from.l, to.l), a: part(from.a, to.a), b: part(from.b, to.b) });
 }
 
-/** Moves lightness by `amount` (0.1 is a clear step), hue and strength unchanged as far as the screen can show it. */
+/** Adds `amount` to the lightness; 0.1 is a clear step. Hue and strength stay, as far as a screen can show them. */
 export function lighten(hex: Hex, amount: number): Hex {
   const { l, a, b } = toOklab(hex);
   return toHex({ l: Math.min(1, Math.max(0, l + amount)), a, b });
@@ -63,24 +63,24 @@ export function darken(hex: Hex, amount: number): Hex {
   return lighten(hex, -amount);
 }
 
-/** Lightness to the eye, 0 (black) to 1 (white). */
+/** The lightness to the eye, from 0 (black) to 1 (white). */
 export function lightness(hex: Hex): number {
   return toOklab(hex).l;
 }
 
-/** How strong the colour is: 0 for greys, about 0.3 for the strongest. */
+/** The strength of a colour: 0 for greys, about 0.3 for the strongest. */
 export function chroma(hex: Hex): number {
   const { a, b } = toOklab(hex);
   return Math.hypot(a, b);
 }
 
-/** The colour's hue with another lightness, and its strength times `strength`. */
+/** Returns a colour of the same hue with this lightness, and with its strength multiplied by `strength`. */
 export function tone(hex: Hex, l: number, strength = 1): Hex {
   const { a, b } = toOklab(hex);
   return toHex({ l, a: a * strength, b: b * strength });
 }
 
-/** Turns the hue by `degrees`. */
+/** Turns the hue by `degrees` on the colour wheel. */
 export function turnHue(hex: Hex, degrees: number): Hex {
   const { l, a, b } = toOklab(hex);
   const angle = (degrees * Math.PI) / 180;
@@ -91,7 +91,7 @@ export function turnHue(hex: Hex, degrees: number): Hex {
   });
 }
 
-/** From lightness, strength and hue in degrees (30 red, 90 yellow, 140 green, 250 blue, 320 purple). */
+/** Makes a colour of lightness, strength and hue in degrees: 30 red, 90 yellow, 140 green, 250 blue, 320 purple. */
 export function fromHue(l: number, strength: number, degrees: number): Hex {
   const angle = (degrees * Math.PI) / 180;
   return toHex({ l, a: strength * Math.cos(angle), b: strength * Math.sin(angle) });

@@ -3,17 +3,17 @@ import { short } from "./canvas.ts";
 
 export type Point = readonly [x: number, y: number];
 
-/** Straight edges through the points, closed. */
+/** A closed shape with straight edges through the points. */
 export function polygon(points: readonly Point[]): string {
   return `M${points.map(([x, y]) => `${short(x)} ${short(y)}`).join("L")}Z`;
 }
 
-/** Straight edges through the points, open. */
+/** An open line with straight edges through the points. */
 function polyline(points: readonly Point[]): string {
   return `M${points.map(([x, y]) => `${short(x)} ${short(y)}`).join("L")}`;
 }
 
-/** A soft line near the points, open, from the first to the last. */
+/** An open curve near the points, from the first to the last. */
 export function softLine(points: readonly Point[]): string {
   const first = points[0] ?? [0, 0];
   const last = points.at(-1) ?? first;
@@ -26,7 +26,7 @@ export function softLine(points: readonly Point[]): string {
   return `${d}L${short(last[0])} ${short(last[1])}`;
 }
 
-/** A soft closed shape near the points. */
+/** A closed curve near the points. */
 export function softShape(points: readonly Point[]): string {
   const middle = (a: Point, b: Point): Point => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
   const first = points[0] ?? [0, 0];
@@ -39,7 +39,7 @@ export function softShape(points: readonly Point[]): string {
   return `${d}Z`;
 }
 
-/** An uneven round shape around a point; `unevenness` 0 is a circle. */
+/** An uneven round shape around a point. With `unevenness` 0 it is a circle. */
 export function blob(random: Random, x: number, y: number, r: number, unevenness = 0.2, corners = 9): string {
   return softShape(
     Array.from({ length: corners }, (_, i) => {
@@ -50,7 +50,7 @@ export function blob(random: Random, x: number, y: number, r: number, unevenness
   );
 }
 
-/** A star; two `points` numbers of corners, the inner ones at `inner` of the radius. */
+/** A star with this number of points. The inner corners lie at `inner` of the radius (0 to 1). */
 export function star(x: number, y: number, r: number, corners = 5, inner = 0.42, turn = 0): string {
   return polygon(
     Array.from({ length: corners * 2 }, (_, i) => {
@@ -69,14 +69,14 @@ export function disc(x: number, y: number, r: number): string {
   return `M${short(x - r)} ${short(y)}a${short(r)} ${short(r)} 0 1 0 ${short(r * 2)} 0a${short(r)} ${short(r)} 0 1 0 ${short(-r * 2)} 0Z`;
 }
 
-/** The heights of a line across the picture. */
+/** A line across the picture, such as the top of a range of hills. */
 export interface Ridge {
   points: Point[];
   /** The height of the line at `x`. */
   at(x: number): number;
 }
 
-/** A line of hills from sine waves: `swell` is the height of the waves, `length` of the longest. */
+/** A line of hills, made of sine waves. `swell` is their height, and `length` the length of the longest wave. */
 export function hills(random: Random, w: number, y: number, swell: number, length: number): Ridge {
   const waves = [1, 0.46, 0.21].map((share) => ({
     share,
@@ -99,7 +99,7 @@ export function hills(random: Random, w: number, y: number, swell: number, lengt
   return { points, at };
 }
 
-/** A line of peaks: `rise` is the height of the highest above `y`, `width` the distance between them. */
+/** A line of peaks. `rise` is the height of the highest above `y`, and `width` the distance between two of them. */
 export function peaks(random: Random, w: number, y: number, rise: number, width: number): Ridge {
   const points: Point[] = [[-width * random.between(0.3, 0.9), y - rise * random.between(0, 0.25)]];
   let x = points[0]?.[0] ?? 0;
@@ -135,7 +135,7 @@ function roughen(random: Random, points: readonly Point[], amount: number): Poin
   });
 }
 
-/** The line closed along the bottom. */
+/** Closes a line into a shape that reaches down to the bottom. */
 export function below(points: readonly Point[], bottom: number, soft = true): string {
   const first = points[0] ?? [0, 0];
   const line = soft ? softLine(points) : polyline(points);

@@ -91,7 +91,12 @@ describe("the live view of watch", () => {
 
   it("[VIEW-5] shows an image of a service elsewhere as pixels", async () => {
     const { source, batch, of } = await watchOne();
-    await source.perform({ type: "show-picture", batchId: batch.id, customId: "a", columns: 6, rows: 3 });
+    await source.perform({
+      type: "show-picture",
+      batchId: batch.id,
+      customId: "a",
+      box: { widthPx: 6, heightPx: 6 },
+    });
     expect(of("picture")[0]?.picture).toMatchObject({
       customId: "a",
       caption: expect.stringContaining("image/png"),

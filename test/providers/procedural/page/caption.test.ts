@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { EXTENDED_RATIOS, imageSizePx } from "../../../../src/contract/images/image-sizes.ts";
 import { documentOf } from "../../../../src/providers/procedural/draw.ts";
 import { outlineOf } from "../../../../src/providers/procedural/page/font.ts";
-import { fitText, printable, widthOf } from "../../../../src/providers/procedural/page/text-lines.ts";
+import { drawableText, fitText, widthOf } from "../../../../src/providers/procedural/page/text-lines.ts";
 import { draw, request } from "../requests.ts";
 
 const signal = new AbortController().signal;
@@ -129,7 +129,7 @@ describe("the caption", () => {
     }
   });
 
-  it("[DRAW-7] text is made printable once: no controls, one space where there were several", () => {
-    expect(printable(" a\u0000 \n\t b\u202e\ud800 ")).toBe("a b");
+  it("[DRAW-7] text is made drawable: no controls, one space where there were several", () => {
+    expect(drawableText(" a\u0000 \n\t b\u202e\ud800 ")).toBe("a b");
   });
 });

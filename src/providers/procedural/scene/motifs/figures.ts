@@ -1,6 +1,6 @@
 import type { Motif } from "./motif.ts";
 
-/** Whole figures that are known by their outline. */
+/** Whole figures, recognised by their outline. */
 export const FIGURES = {
   astronaut: {
     words: "astronaut cosmonaut spaceman spacewoman",

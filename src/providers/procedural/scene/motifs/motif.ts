@@ -2,41 +2,42 @@ import type { Place } from "../../prompt/vocabulary.ts";
 import type { Canvas } from "../../svg/canvas.ts";
 import type { Hex } from "../../svg/color.ts";
 
-/** The colours of one thing, in the light of its picture. */
+/** The colours of one thing, in the light of the picture. */
 export interface Coat {
   main: Hex;
-  /** The main colour in shadow and in light. */
+  /** The main colour in shadow. */
   dark: Hex;
+  /** The main colour in bright light. */
   light: Hex;
-  /** Bellies, muzzles, paper: near white. */
+  /** Almost white, for bellies, muzzles and paper. */
   soft: Hex;
-  /** Eyes, noses, wheels: near black. */
+  /** Almost black, for eyes, noses and wheels. */
   ink: Hex;
-  /** What sets something off from the main colour. */
+  /** A contrast to the main colour. */
   accent: Hex;
-  /** A colour of the thing's own in this light. */
+  /** Returns any other colour as it looks in this light. */
   own(color: Hex): Hex;
 }
 
-/** How to draw one kind of thing. */
+/** A kind of thing, and the way to draw it. */
 export interface Motif {
-  /** The words that name it, in the singular. */
+  /** The words that name it, in the singular, separated by spaces. */
   words: string;
-  /** Its usual colours, one of which is chosen. */
+  /** Its usual colours. The seed chooses one. */
   colors: readonly [Hex, ...Hex[]];
-  /** Where it keeps itself. `ground` stands on its feet, `air` and `water` float around their middle. */
+  /** Where it lives. On the `ground` it stands on its foot; in `air` and `water` it floats around its middle. */
   realm: "ground" | "air" | "water";
-  /** How tall it is beside others; 1 unless told. */
+  /** Its height relative to other motifs; 1 by default. */
   size?: number;
-  /** Width over height; 1 unless told. Decides how many fit side by side. */
+  /** Its width over its height; 1 by default. It decides how many fit side by side. */
   wide?: number;
-  /** The place that it belongs to when the prompt names none. */
+  /** The place to show it in if the prompt names none. */
   home?: Place;
-  /** It may stand in a meadow when the prompt names no place. */
+  /** It may stand in a meadow if the prompt names no place. */
   outdoors?: boolean;
   /**
-   * Draws it 100 units tall: standing with its foot at 0, 0 and its head at 0, -100, or floating within 50 units
-   * around 0, 0. It looks to the right.
+   * Draws it 100 units tall, facing right. On the ground its foot is at 0, 0 and its head at 0, -100; otherwise it floats
+   * within 50 units around 0, 0.
    */
   draw(canvas: Canvas, coat: Coat): void;
 }

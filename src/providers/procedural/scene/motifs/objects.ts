@@ -1,6 +1,6 @@
 import type { Motif } from "./motif.ts";
 
-/** Things of a household. */
+/** Household things. */
 export const OBJECTS = {
   book: {
     words: "book novel diary notebook encyclopedia story dictionary magazine",

@@ -11,7 +11,7 @@ interface Look {
   glasses?: boolean;
 }
 
-/** Head and shoulders, looking at the viewer. */
+/** A person's head and shoulders, facing the viewer. */
 function drawBust(c: Canvas, coat: Coat, look: Look): void {
   const skin = coat.own(look.skin);
   const hair = coat.own(look.hairColor);

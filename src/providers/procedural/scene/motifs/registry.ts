@@ -47,7 +47,7 @@ export function motifNamed(name: MotifName): Motif {
   return MOTIFS[name];
 }
 
-/** The motif that a word in the singular names, or null. */
+/** Returns the motif that a word in the singular names, or null. */
 export function motifOfWord(word: string): MotifName | null {
   return BY_WORD.get(word) ?? null;
 }

@@ -1,6 +1,6 @@
 import type { Motif } from "./motif.ts";
 
-/** Things on a table. */
+/** Things that stand on a table. */
 export const TABLEWARE = {
   cup: {
     words: "cup mug coffee tea cappuccino latte espresso cocoa teacup coffee-cup",

@@ -1,7 +1,7 @@
 import { star } from "../../svg/shapes.ts";
 import type { Motif } from "./motif.ts";
 
-/** Things to wear, to give and to keep. */
+/** Clothes, gifts and keepsakes. */
 export const TREASURES = {
   gift: {
     words: "gift present box package parcel chest treasure",

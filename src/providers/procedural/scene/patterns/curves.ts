@@ -2,7 +2,7 @@ import { darken, lighten, mix } from "../../svg/color.ts";
 import { below, blob, disc, hills, rectangle } from "../../svg/shapes.ts";
 import type { DrawPattern } from "./pattern.ts";
 
-/** Bands of waves behind one another. */
+/** Bands of waves, one behind another. */
 export const drawWaves: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   canvas.wash(
     rectangle(0, 0, w, h),
@@ -41,7 +41,7 @@ export const drawWaves: DrawPattern = ({ canvas, random, w, h, unit }, colors) =
   }
 };
 
-/** Rings around several middles, over one another. */
+/** Overlapping rings around several centres. */
 export const drawRings: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   canvas.wash(rectangle(0, 0, w, h), colors[0]);
   const count = Math.round(3 + 2.5 * Math.max(1, Math.max(w, h) / unit));
@@ -56,7 +56,7 @@ export const drawRings: DrawPattern = ({ canvas, random, w, h, unit }, colors) =
   }
 };
 
-/** Soft shapes with light in them. */
+/** Soft shapes, each with a light spot. */
 export const drawBlobs: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   canvas.wash(
     rectangle(0, 0, w, h),

@@ -16,7 +16,7 @@ const PATTERNS: Record<PatternKind, DrawPattern> = {
   weave: drawWeave,
 };
 
-/** The design that the plan names, in colours of the prompt where it has any. */
+/** Draws the pattern of the plan, in the colours of the prompt if it names any. */
 export function drawPattern(scene: Scene): void {
   const random = scene.random.fork("pattern");
   PATTERNS[scene.plan.pattern]({ ...scene, random }, colorsOf(scene, random));

@@ -3,7 +3,7 @@ import { darken, lighten, mix } from "../../svg/color.ts";
 import { disc, polygon, rectangle } from "../../svg/shapes.ts";
 import type { DrawPattern } from "./pattern.ts";
 
-/** Squares of circles, quarters and triangles. */
+/** Square tiles of circles, quarter circles and triangles. */
 export const drawTiles: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   const columns = Math.max(2, Math.round((w / unit) * random.int(5, 7)));
   const size = w / columns;
@@ -47,7 +47,7 @@ export const drawTiles: DrawPattern = ({ canvas, random, w, h, unit }, colors) =
   }
 };
 
-/** Quarter arcs that join into endless bands. */
+/** Quarter arcs that join into endless bands (Truchet tiles). */
 export const drawTruchet: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   const size = unit / random.int(7, 10);
   canvas.wash(
@@ -68,7 +68,7 @@ export const drawTruchet: DrawPattern = ({ canvas, random, w, h, unit }, colors)
   canvas.line(arcs, colors[2], size * 0.16);
 };
 
-/** A rectangle cut into ever smaller ones. */
+/** A rectangle, divided into smaller and smaller ones. */
 export const drawGrid: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   const line = unit * 0.014;
   canvas.wash(rectangle(0, 0, w, h), colors[0]);
@@ -93,7 +93,7 @@ export const drawGrid: DrawPattern = ({ canvas, random, w, h, unit }, colors) =>
   split(line / 2, line / 2, w - line, h - line, 7);
 };
 
-/** Bands over and under one another. */
+/** Woven bands, over and under one another. */
 export const drawWeave: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   const size = unit / random.int(8, 12);
   canvas.wash(rectangle(0, 0, w, h), colors[0]);
@@ -129,7 +129,7 @@ export const drawWeave: DrawPattern = ({ canvas, random, w, h, unit }, colors) =
   }
 };
 
-/** Triangles whose colours drift across the picture. */
+/** Triangles whose colours change slowly across the picture. */
 export const drawFacets: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   const size = unit / 8;
   const columns = Math.ceil(w / size) + 2;
@@ -169,14 +169,14 @@ export const drawFacets: DrawPattern = ({ canvas, random, w, h, unit }, colors) 
         );
         const d = polygon(triangle);
         canvas.wash(d, color);
-        // Without a stroke the ground shines through between two edges.
+        // Without a stroke the ground shows between two edges.
         canvas.raw(`<path d="${d}" fill="none" stroke="${color}" stroke-width="0.8"/>`);
       }
     }
   }
 };
 
-/** Dots that grow and shrink in waves. */
+/** Dots whose sizes change in waves. */
 export const drawHalftone: DrawPattern = ({ canvas, random, w, h, unit }, colors) => {
   const size = unit / 26;
   canvas.wash(

@@ -2,10 +2,10 @@ import type { Random } from "../../random.ts";
 import { chroma, darken, type Hex, lighten, tone, turnHue } from "../../svg/color.ts";
 import type { Scene } from "../scenery/scene.ts";
 
-/** Five colours that go together, from dark to light as far as they can be ordered. */
+/** Five matching colours, roughly from dark to light. */
 export type Colors = readonly [Hex, Hex, Hex, Hex, Hex];
 
-/** Draws one design over the whole scene. */
+/** Draws one pattern over the whole scene. */
 export type DrawPattern = (scene: Scene, colors: Colors) => void;
 
 const HARMONIES: readonly [Colors, ...Colors[]] = [
@@ -23,7 +23,7 @@ const HARMONIES: readonly [Colors, ...Colors[]] = [
   ["#0f4c5c", "#9a031e", "#fb8b24", "#e8c7a0", "#f8f0df"],
 ];
 
-/** Made from the colours that the prompt names, or one of the collection. */
+/** Returns colours made from those that the prompt names, or else one of the collection. */
 export function colorsOf(scene: Scene, random: Random): Colors {
   const { accents, time } = scene.plan;
   const [first, second, third] = accents;

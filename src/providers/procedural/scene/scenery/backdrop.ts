@@ -16,7 +16,7 @@ import { drawSky } from "./sky/sky.ts";
 import { drawHaze } from "./sky/sky-shows.ts";
 import { drawLightning } from "./sky/weather.ts";
 
-/** Everything behind the subjects: the first place owns the ground, the others stand on the horizon. */
+/** Draws everything behind the subjects. The first place is the ground; the others stand on the horizon. */
 export function drawBackdrop(scene: Scene): void {
   const { plan } = scene;
   switch (plan.places[0]) {
@@ -81,7 +81,7 @@ function drawOutdoors(scene: Scene): void {
   if (plan.extras.has("river") && first !== "sea") drawRiver(scene);
 }
 
-/** Things that want open water in front of them. */
+/** Motifs that need open water in front of them, without a beach. */
 const AFLOAT = new Set(["sailboat", "ship", "whale", "dolphin", "fish", "duck", "swan"]);
 
 function standsOnGround(scene: Scene): boolean {

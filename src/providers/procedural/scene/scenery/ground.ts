@@ -4,7 +4,7 @@ import { darken, lighten, mix } from "../../svg/color.ts";
 import { below, disc, hills } from "../../svg/shapes.ts";
 import type { Scene } from "./scene.ts";
 
-/** Rolling land from the horizon to the lower edge; answers nothing, things stand anywhere on it. */
+/** Hills from the horizon to the lower edge. Things can stand anywhere on them. */
 export function drawHills(scene: Scene, layers = 3): void {
   const { canvas, w, h, unit, horizon, palette } = scene;
   const random = scene.random.fork("hills");
@@ -20,7 +20,7 @@ export function drawHills(scene: Scene, layers = 3): void {
   }
 }
 
-/** Blades and small flowers over the nearest ground. */
+/** Grass and small flowers on the near ground. */
 export function drawGrass(scene: Scene, flowers: readonly string[]): void {
   const { canvas, w, h, unit, horizon, palette, plan } = scene;
   const random = scene.random.fork("grass");
@@ -53,7 +53,7 @@ export function drawGrass(scene: Scene, flowers: readonly string[]): void {
   }
 }
 
-/** Patches of light and specks that keep a large surface from looking empty. */
+/** Specks that keep a large surface from looking empty. */
 export function drawSpecks(
   canvas: Canvas,
   random: Random,

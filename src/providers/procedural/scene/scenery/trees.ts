@@ -3,7 +3,7 @@ import { type Canvas, short } from "../../svg/canvas.ts";
 import { darken, type Hex, lighten, mix } from "../../svg/color.ts";
 import { blob } from "../../svg/shapes.ts";
 
-/** A fir with its foot at `x`, `y`. With `snow`, its steps carry some. */
+/** A fir with its foot at `x`, `y`; with `snow`, its branches carry snow. */
 export function fir(
   canvas: Canvas,
   x: number,
@@ -36,7 +36,7 @@ export function fir(
   }
 }
 
-/** A tree with a round crown; its foot at `x`, `y`. */
+/** A tree with a round crown and its foot at `x`, `y`. */
 export function roundTree(
   canvas: Canvas,
   random: Random,
@@ -59,7 +59,7 @@ export function roundTree(
   canvas.wash(blob(random, x - r * 0.38, top - r * 0.38, r * 0.22, 0.2), lighten(color, 0.12), 0.7);
 }
 
-/** A palm; its foot at `x`, `y`. */
+/** A palm with its foot at `x`, `y`. */
 export function palm(
   canvas: Canvas,
   random: Random,
@@ -95,7 +95,7 @@ export function palm(
   canvas.circle(topX + height * 0.03, topY + height * 0.03, height * 0.026, darken(bark, 0.14));
 }
 
-/** A row of firs as one outline, for a far edge of a wood. */
+/** A row of firs as one outline, for the far edge of a forest. */
 export function treeLine(
   random: Random,
   w: number,

@@ -1,6 +1,6 @@
 import type { Motif } from "../motif.ts";
 
-/** Large animals with a build of their own. */
+/** Large animals, each with its own build. */
 export const BIG_ANIMALS = {
   elephant: {
     words: "elephant mammoth",

@@ -1,7 +1,7 @@
 import type { Canvas } from "../../../svg/canvas.ts";
 import type { Coat, Motif } from "../motif.ts";
 
-/** A small bird on its feet. */
+/** A small standing bird. */
 function drawSongbird(c: Canvas, coat: Coat): void {
   c.line("M-4 -14V-1M8 -14V-1M-9 -0.5h10M3 -0.5h10", coat.own("#c9762c"), 2.6);
   c.path("M-26 -34L-62 -22L-58 -32L-64 -38L-22 -50Z", coat.dark);
@@ -17,7 +17,7 @@ function drawSongbird(c: Canvas, coat: Coat): void {
   c.circle(28.2, -77.4, 1.2, "#ffffff");
 }
 
-/** Wings spread, as seen from below and the side. */
+/** A flying bird with spread wings, seen from below and from the side. */
 function drawFlier(c: Canvas, coat: Coat): void {
   c.path(
     "M-8 -2C-20 -34 -44 -46 -74 -44C-66 -38 -66 -34 -58 -32C-60 -26 -52 -24 -46 -20C-44 -12 -28 2 -8 8Z",

@@ -2,16 +2,16 @@ import { type Canvas, short } from "../../../svg/canvas.ts";
 import type { Hex } from "../../../svg/color.ts";
 import type { Coat } from "../motif.ts";
 
-/** What tells one sitting animal from another. */
+/** The features that distinguish one sitting animal from another. */
 export interface CritterLook {
   ears: "pointed" | "tall" | "round" | "floppy" | "long" | "fluffy" | "small";
   tail: "curl" | "bushy" | "up" | "tuft" | "none" | "thin";
   /** The shape of the lower face. */
   face: "cheeks" | "muzzle" | "long" | "snout" | "flat";
   head?: "round" | "wide" | "wedge";
-  /** Drawn behind the head. */
+  /** The colour of a mane behind the head. */
   mane?: Hex;
-  /** Drawn over head and body, in the colour of the shadows or ink. */
+  /** Marks on head and body, in the dark or the ink colour. */
   marks?: "stripes" | "mask" | "patches" | "spots" | "none";
   ink?: Hex;
   whiskers?: boolean;
@@ -19,7 +19,7 @@ export interface CritterLook {
   eyes?: Hex;
 }
 
-/** An animal that sits and looks at the viewer. */
+/** An animal that sits and faces the viewer. */
 export function drawCritter(c: Canvas, coat: Coat, look: CritterLook): void {
   const fur = c.lit(coat.main, 0.08);
   drawTail(c, coat, look);

@@ -1,7 +1,7 @@
 import type { Motif } from "../motif.ts";
 import { type CritterLook, drawCritter } from "./critter.ts";
 
-/** Animals that sit and look at the viewer. */
+/** Animals that sit and face the viewer. */
 function sitting(words: string, colors: Motif["colors"], size: number, look: CritterLook): Motif {
   return {
     words,

@@ -3,8 +3,9 @@ import { mix } from "../../../svg/color.ts";
 import type { Coat, Motif } from "../motif.ts";
 
 interface Build {
-  /** How far the legs and the neck reach, 1 for a horse. */
+  /** The length of the legs; 1 for a horse. */
   legs: number;
+  /** The length of the neck; 1 for a horse. */
   neck: number;
   body?: number;
   mane?: boolean;
@@ -14,7 +15,7 @@ interface Build {
   hump?: boolean;
 }
 
-/** A hoofed animal from the side. */
+/** A hoofed animal, seen from the side. */
 function drawHoofed(c: Canvas, coat: Coat, build: Build): void {
   const top = -44 * build.legs - 4;
   const fur = c.lit(coat.main, 0.08);
@@ -59,7 +60,7 @@ function drawHoofed(c: Canvas, coat: Coat, build: Build): void {
   c.place({ x: headX - 9, y: headY - 2 }, () => drawHoofedHead(c, coat, build));
 }
 
-/** A unicorn has the colour of the picture in its mane, a zebra black, a horse its own in shadow. */
+/** The mane: the accent colour for a unicorn, black for a zebra, and the dark body colour for the others. */
 function hair(coat: Coat, build: Build): string {
   if (build.horns === "unicorn") return coat.accent;
   return build.marks === "zebra" ? coat.ink : mix(coat.dark, coat.ink, 0.55);

@@ -1,6 +1,6 @@
 import type { Motif } from "../motif.ts";
 
-/** Insects and other small ones. */
+/** Insects and other small animals. */
 export const SMALL_ANIMALS = {
   butterfly: {
     words: "butterfly moth",

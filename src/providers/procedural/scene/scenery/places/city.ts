@@ -3,7 +3,7 @@ import { darken, type Hex, lighten, mix, turnHue } from "../../../svg/color.ts";
 import { below, rectangle } from "../../../svg/shapes.ts";
 import type { Scene } from "../scene.ts";
 
-/** Rows of buildings to the horizon, windows lit when it is dark. */
+/** Rows of buildings up to the horizon, with lit windows in the dark. */
 export function drawSkyline(scene: Scene): void {
   const { unit, horizon, palette, plan } = scene;
   const high = Math.min(unit * 0.52, horizon * 0.72);
@@ -84,7 +84,7 @@ function roof(kind: number, x: number, y: number, w: number, floor: number): str
   }
 }
 
-/** A street from the viewer's feet to the horizon, with lamps along it. */
+/** A street with lamps, from the viewer's feet to the horizon. */
 export function drawStreet(scene: Scene): void {
   const { canvas, w, h, unit, horizon, palette, plan } = scene;
   const random = scene.random.fork("street");

@@ -4,7 +4,7 @@ import { drawGrass } from "../ground.ts";
 import type { Scene } from "../scene.ts";
 import { fir, roundTree, treeLine } from "../trees.ts";
 
-/** Woods in layers, paler with distance, with a clearing in front. */
+/** Layers of trees, paler with distance, with a clearing in front. */
 export function drawForest(scene: Scene): void {
   const { canvas, w, h, unit, horizon, palette, plan } = scene;
   const random = scene.random.fork("forest");
@@ -39,7 +39,7 @@ function drawTrees(scene: Scene, leafy: boolean, snowy: boolean): void {
   const count = Math.round((plan.style === "minimal" ? 3 : 7) * Math.max(1, Math.min(4, (w / unit) * 0.9)));
   const trees = Array.from({ length: count }, (_, i) => ({
     depth: random.next(),
-    // The middle stays open for what the picture is about.
+    // The middle stays open for the subjects.
     x: open((i + random.between(0.15, 0.85)) / count, w / unit),
   })).sort((a, b) => a.depth - b.depth);
   const bark = palette.lit("#5d4030", 0.9);

@@ -4,7 +4,7 @@ import { below, type Point, peaks, polygon } from "../../../svg/shapes.ts";
 import type { Scene } from "../scene.ts";
 import { fir } from "../trees.ts";
 
-/** Ranges of peaks behind one another, paler with distance; snow on the tops. */
+/** Mountain ranges, paler with distance, with snow on the tops. */
 export function drawMountains(scene: Scene): void {
   const { canvas, w, h, unit, horizon, palette, plan } = scene;
   const random = scene.random.fork("mountains");
@@ -33,7 +33,7 @@ export function drawMountains(scene: Scene): void {
   }
 }
 
-/** The side away from the light, and the snow: both hang from the highest points of the ridge. */
+/** The shaded side and the snow. Both begin at the highest points of the ridge. */
 function drawSides(
   scene: Scene,
   points: readonly Point[],
@@ -92,7 +92,7 @@ function drawSides(
   canvas.wash(snowShadow, mix(white, palette.sky[0], 0.4), 0.8);
 }
 
-/** Firs on the slopes in front, in two groups that leave the middle open. */
+/** Firs on the near slopes, in two groups with an open middle. */
 export function drawFoothills(scene: Scene): void {
   const { canvas, w, h, unit, horizon, palette, plan } = scene;
   if (plan.style === "minimal") return;

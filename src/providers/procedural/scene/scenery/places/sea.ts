@@ -5,7 +5,7 @@ import { drawSpecks } from "../ground.ts";
 import type { Scene } from "../scene.ts";
 import { palm } from "../trees.ts";
 
-/** Water from the horizon on, light on it, and with `shore` a beach in front. */
+/** Water from the horizon on, with glints of light; with `shore`, a beach in front. */
 export function drawSea(scene: Scene, shore: boolean): void {
   const { canvas, w, h, unit, horizon, palette, plan } = scene;
   const random = scene.random.fork("sea");
@@ -32,7 +32,7 @@ export function drawSea(scene: Scene, shore: boolean): void {
 function drawGlints(scene: Scene): void {
   const { canvas, w, h, unit, horizon, palette } = scene;
   const random = scene.random.fork("glints");
-  // Where the sky's disc stands is decided by its own source of numbers; ask the same one.
+  // The same random numbers place the sun or moon in the sky, so the glints lie below it.
   const disc = scene.random.fork("disc");
   disc.next();
   const sunX = w * (disc.chance(0.5) ? disc.between(0.14, 0.34) : disc.between(0.66, 0.86));

@@ -3,7 +3,7 @@ import { darken, type Hex, lighten, mix, turnHue } from "../../../svg/color.ts";
 import { blob, disc, rectangle } from "../../../svg/shapes.ts";
 import type { Scene } from "../scene.ts";
 
-/** Stars, nebulae and planets; nothing has a horizon here. */
+/** Stars, nebulae and planets, without a horizon. */
 export function drawSpace(scene: Scene): void {
   const { canvas, w, h, unit, plan } = scene;
   const random = scene.random.fork("space");
@@ -51,7 +51,7 @@ export function drawSpace(scene: Scene): void {
   }
 }
 
-/** A planet with bands and a dark side, ringed when asked. */
+/** A planet with bands and a dark side, and with rings on request. */
 function drawPlanet(scene: Scene, x: number, y: number, r: number, color: Hex, ringed: boolean): void {
   const { canvas } = scene;
   const random = scene.random.fork(`planet${short(x)}`);
@@ -85,7 +85,7 @@ function drawPlanet(scene: Scene, x: number, y: number, r: number, color: Hex, r
   });
 }
 
-/** A cratered ground along the lower edge, for those who stand in space. */
+/** A cratered ground along the lower edge, for subjects that stand. */
 export function drawMoonGround(scene: Scene): void {
   const { canvas, w, h, unit, plan } = scene;
   const random = scene.random.fork("moon-ground");

@@ -17,7 +17,7 @@ const GROUNDS = [
   "#2f7f7a",
 ] as const;
 
-/** A studio for one thing: a plain ground, a large shape behind it, and a floor to stand on. */
+/** A studio: a plain ground, a large shape behind the subject, and a floor to stand on. */
 export function drawStage(scene: Scene): void {
   const { canvas, w, h, unit, plan } = scene;
   const random = scene.random.fork("stage");
@@ -59,7 +59,7 @@ export function drawStage(scene: Scene): void {
   canvas.wash(rectangle(0, floorY, w, unit * 0.006), lighten(ground, 0.08), 0.6);
 }
 
-/** The ground: the first free colour of the prompt, or one that the subject stands out from. */
+/** Chooses the ground: the first colour that the prompt gives to no thing, or one that contrasts with the subject. */
 function stageColor(scene: Scene): Hex {
   const { plan, palette } = scene;
   const random = scene.random.fork("ground");

@@ -3,7 +3,7 @@ import { short } from "../../../svg/canvas.ts";
 import { mix } from "../../../svg/color.ts";
 import type { Scene } from "../scene.ts";
 
-/** A flat-bottomed cloud of `width`, its base at `x`, `y` in the middle. */
+/** A cloud with a flat base, `width` wide. The middle of the base is at `x`, `y`. */
 export function cloudShape(random: Random, x: number, y: number, width: number): string {
   const bumps = random.int(3, 5);
   let d = `M${short(x - width / 2)} ${short(y)}`;

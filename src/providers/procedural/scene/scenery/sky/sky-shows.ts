@@ -22,7 +22,7 @@ export function drawRainbow(scene: Scene): void {
   });
 }
 
-/** Curtains of light, each fading upwards. */
+/** Curtains of light (aurora) that fade upwards. */
 export function drawAurora(scene: Scene): void {
   const { canvas, w, unit, horizon, plan } = scene;
   const random = scene.random.fork("aurora");
@@ -74,7 +74,7 @@ export function drawFireworks(scene: Scene): void {
   }
 }
 
-/** Soft low light over the land near the horizon. */
+/** Haze: a soft light over the land near the horizon. */
 export function drawHaze(scene: Scene, strength: number): void {
   const { canvas, w, horizon, unit, palette } = scene;
   const color = palette.sky[2];

@@ -5,7 +5,7 @@ import type { Scene } from "../scene.ts";
 import { drawClouds } from "./clouds.ts";
 import { drawAurora, drawFireworks, drawRainbow } from "./sky-shows.ts";
 
-/** The sky over everything: gradient, light source, stars, clouds, and what happens up there. */
+/** The sky: its gradient, sun or moon, stars, clouds and events such as fireworks. */
 export function drawSky(scene: Scene): void {
   const { canvas, palette, plan, w, h, horizon } = scene;
   const [top, middle, low] = palette.sky;
@@ -66,7 +66,7 @@ function drawDisc(scene: Scene): void {
   }
 }
 
-/** All stars of one brightness are one shape: a thousand elements would cost more than the rest of the sky. */
+/** Stars. Those of one brightness are one shape: a thousand elements would cost more than the rest of the sky. */
 function drawStars(scene: Scene): void {
   const { canvas, w, horizon, unit, palette } = scene;
   const random = scene.random.fork("stars");

@@ -2,7 +2,7 @@ import { short } from "../../../svg/canvas.ts";
 import { disc, polygon, rectangle } from "../../../svg/shapes.ts";
 import type { Scene } from "../scene.ts";
 
-/** What falls or hangs in the air, in front of everything. */
+/** Snow, rain, fog or falling leaves, in front of everything. */
 export function drawWeather(scene: Scene): void {
   const { plan } = scene;
   if (plan.weather === "snow") drawSnow(scene);
@@ -16,7 +16,7 @@ export function drawWeather(scene: Scene): void {
     drawLeaves(scene);
 }
 
-/** A flash, behind the land. */
+/** A flash of lightning behind the land. */
 export function drawLightning(scene: Scene): void {
   const { canvas, w, unit, horizon } = scene;
   const random = scene.random.fork("lightning");
