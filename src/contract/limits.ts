@@ -56,10 +56,10 @@ export const FIXED_LIMITS = {
   imageFrames: 1000,
   /** Passes of a JPEG over its pixels. Progressive ones of ordinary programs have about 10. */
   imageScans: 100,
-  /** Chunks of a PNG or WebP. */
+  /** Chunks of a PNG or WebP, segments of a JPEG. */
   imageChunks: 100_000,
-  /** Bytes that its decoder may hold at once. */
-  imageDecodeBytes: 420_000_000,
+  /** Bytes that its decoder may hold at once; what is made of it takes up to 200 MB more. */
+  imageDecodeBytes: 280_000_000,
   promptPreviewChars: 120,
   /** Of each list of a real-time body; the parts of all messages count as one. */
   realtimeEntries: 1000,

@@ -85,9 +85,14 @@ function measurePng(bytes: Buffer, { widthPx, heightPx }: Size): Structure | str
   return { frames: 1, decodeBytes: row * rows };
 }
 
+/** What its decoder takes for itself. */
+const WEBP_BYTES = 8_000_000;
 const [ANMF, VP8L, ALPH] = [chunkType("ANMF"), chunkType("VP8L"), chunkType("ALPH")];
 
-/** Lossless pixels are held whole, four bytes each; so is a canvas, together with the frame before and the next. */
+/**
+ * Lossless pixels are held whole, four bytes each, also those of an alpha channel; so is a canvas, together with the frame
+ * before and the next. Other pixels are made small as soon as they are decoded.
+ */
 function measureWebp(bytes: Buffer, { widthPx, heightPx }: Size): Structure | string {
   const { imageFrames } = FIXED_LIMITS;
   let frames = 0;
@@ -101,8 +106,7 @@ function measureWebp(bytes: Buffer, { widthPx, heightPx }: Size): Structure | st
   if (problem !== null) return problem;
   if (frames > imageFrames) return tooMany("frames", imageFrames);
   if (frames > 0) bytesPerPixel = 12;
-  const rows = widthPx * 4 * Math.min(heightPx, ROWS_HELD);
-  return { frames: Math.max(1, frames), decodeBytes: rows + widthPx * heightPx * bytesPerPixel };
+  return { frames: Math.max(1, frames), decodeBytes: WEBP_BYTES + widthPx * heightPx * bytesPerPixel };
 }
 
 /** Decoders keep a record of each chunk. */
@@ -121,11 +125,13 @@ function checkChunks(chunks: Iterable<ImageChunk>, goOn: (chunk: ImageChunk) => 
  * take the time of a whole decoding, though it has but a few bytes.
  */
 function measureJpeg(bytes: Buffer, { widthPx }: Size): Structure | string {
-  const { imageScans } = FIXED_LIMITS;
+  const { imageScans, imageChunks } = FIXED_LIMITS;
+  let segments = 0;
   let frame = { samples: 3, coefficients: 0, isProgressive: false };
   let scans = 0;
   let isWhole = false;
   for (const { marker, data } of jpegMarkers(bytes)) {
+    if (++segments > imageChunks) return tooMany("segments", imageChunks);
     if (scans === 0 && isFrameMarker(marker)) frame = readFrame(marker, data);
     if (marker !== START_OF_SCAN) continue;
     // A decoder takes no second scan when the first one has all.
