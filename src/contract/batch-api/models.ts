@@ -1,9 +1,10 @@
 import { z } from "zod";
 
-/** An entry of the batch model list. `pricing` is our addition, so that clients can estimate before they send. */
+/** An entry of the batch model list. `provider` and `pricing` are additions: clients can estimate before they send. */
 export const batchModelSchema = z.object({
   id: z.string(),
   object: z.literal("image.batch.model"),
+  provider: z.string().describe("makes the images of a batch that is created now"),
   max_reference_images: z.int(),
   pricing: z.object({
     currency: z.literal("usd"),

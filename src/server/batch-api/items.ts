@@ -1,12 +1,14 @@
 import type { Request, Response } from "express";
-import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { itemView } from "./batch-view.ts";
+import { pagingBy } from "./cursor.ts";
 import { findBatch } from "./find-batch.ts";
-import { invalidQuery, queryChoice, queryInteger, queryText } from "./query.ts";
+import { queryChoice, queryInteger } from "./query.ts";
+
+const paging = pagingBy("i", ["position"]);
 
 /** `GET …/{id}/items`: the items in request order, a page at a time. */
 export function items(deps: ApiDeps) {
@@ -18,31 +20,10 @@ export function items(deps: ApiDeps) {
       min: 1,
       max: FIXED_LIMITS.itemPageMax,
     });
-    const from = readCursor(queryText(request, "cursor"));
+    const { after, offset = 0 } = paging.start(request);
     const filter = status === undefined || status === "all" ? {} : { status };
-    const found = await deps.stores.read.items.page(batch.id, { ...filter, ...from, limit: limit + 1 });
-    const page = found.slice(0, limit);
-    const last = page.at(-1);
-    const hasMore = found.length > limit;
-    const envelope: ListEnvelope<ItemObject> = {
-      object: "list",
-      data: page.map(itemView),
-      has_more: hasMore,
-      next_cursor: hasMore && last ? writeCursor(last.position) : null,
-    };
-    response.json(envelope);
+    const start = { afterPosition: after?.position ?? -1, offset };
+    const found = await deps.stores.read.items.page(batch.id, { ...filter, ...start, limit: limit + 1 });
+    response.json(paging.page(found, limit, itemView));
   };
-}
-
-/** A cursor is opaque to callers; a plain number, which some send, is taken as an offset. */
-function readCursor(text: string | undefined): { afterPosition: number; offset: number } {
-  if (text === undefined) return { afterPosition: -1, offset: 0 };
-  if (/^\d{1,9}$/.test(text)) return { afterPosition: -1, offset: Number(text) };
-  const position = /^i(\d{1,9})$/.exec(Buffer.from(text, "base64url").toString())?.[1];
-  if (position === undefined) throw invalidQuery("cursor", "must be a next_cursor of this list or an offset");
-  return { afterPosition: Number(position), offset: 0 };
-}
-
-function writeCursor(position: number): string {
-  return Buffer.from(`i${position}`).toString("base64url");
 }

@@ -7,13 +7,14 @@ import { microsToNumber } from "../../kernel/money.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 
-/** `GET /v1/images/batches/models`: what the caller can name in a batch now, with prices. */
+/** `GET /v1/images/batches/models`: the models that the caller can use in a batch now, with prices. */
 export function models(deps: ApiDeps) {
   return (_request: Request, response: Response): void => {
     const { group } = callerOf(response);
     const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
       const offer = deps.offer(model.id);
-      const price = offer && priceBatchImage(model, group, offer.rateMultiplier);
+      if (!offer) return [];
+      const price = priceBatchImage(model, group, offer.rateMultiplier);
       if (!price) return [];
       const pricing = {
         currency: "usd" as const,
@@ -21,7 +22,8 @@ export function models(deps: ApiDeps) {
         batch_hold: microsToNumber(price.holdMicroUsd),
       };
       const max_reference_images = referenceLimit(model);
-      return [{ id: model.id, object: "image.batch.model", max_reference_images, pricing }];
+      const { id } = model;
+      return [{ id, object: "image.batch.model", provider: offer.name, max_reference_images, pricing }];
     });
     const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
     response.json(envelope);

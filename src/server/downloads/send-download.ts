@@ -12,20 +12,20 @@ export interface Download {
   mimeType: string;
   /** The name that a browser saves it under. */
   fileName: string;
-  /** Bytes `start` to `end`, inclusive. What it throws is still answered as an error. */
+  /** Bytes `start` to `end`, inclusive. An error that it throws becomes the response. */
   open(range: { start: number; end: number }): Promise<Readable> | Readable;
 }
 
 /**
- * Answers a download: the whole, or one range of it (`Range`, `If-Range`), or that it has not changed
- * (`If-None-Match`), or its headers (`HEAD`). `takePlace` is called before bytes are sent, and what it answers
- * afterwards. Returns whether the last byte of the download was sent.
+ * Sends a download: the whole, one range of it (`Range`, `If-Range`), only its headers (`HEAD`), or 304 when it has not
+ * changed (`If-None-Match`). `takeSlot` is called before bytes are sent, and the function that it returns afterwards.
+ * Returns whether the last byte of the download was sent.
  */
 export async function sendDownload(
   request: Request,
   response: Response,
   download: Download,
-  takePlace: () => () => void,
+  takeSlot: () => () => void,
 ): Promise<boolean> {
   const { sizeBytes } = download;
   const etag = `"${download.etag}"`;
@@ -54,21 +54,21 @@ export async function sendDownload(
   }
   const gone = goneSignal(response);
   const ended = new Promise<boolean>((resolve) => onEnded(response, resolve));
-  const leavePlace = takePlace();
+  const leaveSlot = takeSlot();
   try {
     const bytes = await download.open({ start, end });
     if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
     response.setHeader("Content-Length", end - start + 1);
     response.status(range ? 206 : 200);
     const sent = pipeline(bytes, response, { signal: gone }).then(() => ended);
-    // An answer that waits behind another does not end by itself.
+    // A response that waits behind another one (pipelining) does not end by itself.
     return (await Promise.race([sent, ended])) && end === sizeBytes - 1;
   } catch (error) {
-    // The reader went away: nothing is wrong with us.
+    // The reader went away: no fault of the service.
     if (gone.aborted && isAbort(error)) return false;
     throw error;
   } finally {
-    leavePlace();
+    leaveSlot();
   }
 }
 
@@ -85,12 +85,20 @@ function isAbort(error: unknown): boolean {
   return code === "ERR_STREAM_PREMATURE_CLOSE" || code === "ABORT_ERR";
 }
 
+/**
+ * Whether `If-None-Match` has the ETag (RFC 9110, section 13.1.2). Not `request.fresh`: it ignores the header beside
+ * `Cache-Control: no-cache`, which `fetch` always sends with it.
+ */
 function matches(header: string | undefined, etag: string): boolean {
   if (header === undefined) return false;
   return header.split(",").some((tag) => tag.trim() === "*" || tag.trim().replace(/^W\//, "") === etag);
 }
 
-/** The one range that is asked for; null when the whole is to be sent. */
+/**
+ * The one range that the request asks for; null when the whole is sent, as for several ranges and for headers that are
+ * not valid (RFC 9110, section 14.2). Not `range-parser`: it returns "unsatisfiable" for a suffix that is longer than the
+ * file, which stands for the whole file (section 14.1.3), and for a range that ends before it begins.
+ */
 function requestedRange(
   request: Request,
   sizeBytes: number,

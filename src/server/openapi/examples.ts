@@ -67,6 +67,7 @@ const owl: ItemObject = {
 const model: BatchModel = {
   id: MODEL,
   object: "image.batch.model",
+  provider: "procedural",
   max_reference_images: 3,
   pricing: { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402 },
 };

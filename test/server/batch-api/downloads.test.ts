@@ -53,6 +53,11 @@ describe("one image", () => {
     expect(await bytesOf(part)).toEqual(whole.subarray(4, 10));
     const tail = await service.ask(path, { headers: { range: "bytes=-5" } });
     expect(await bytesOf(tail)).toEqual(whole.subarray(-5));
+    const long = await service.ask(path, { headers: { range: "bytes=-99999999" } });
+    expect(long.headers.get("content-range")).toBe(`bytes 0-${whole.length - 1}/${whole.length}`);
+    for (const range of ["bytes=9-4", "bytes=0-1,3-4", "lines=0-1"]) {
+      expect((await service.ask(path, { headers: { range } })).status).toBe(200);
+    }
     const beyond = await service.ask(path, { headers: { range: `bytes=${whole.length}-` } });
     expect([beyond.status, beyond.headers.get("content-range")]).toEqual([416, `bytes */${whole.length}`]);
     const same = await service.ask(path, { headers: { "if-none-match": head.headers.get("etag") ?? "" } });
@@ -196,14 +201,19 @@ describe("lists", () => {
     expect((await page("status=failed")).data.map((i) => i.custom_id)).toEqual(["i1"]);
   });
 
-  it.each(["status=foo", "limit=0", "limit=501", "limit=x", "cursor=%21", "limit=1&limit=2"])(
-    "[ITEM-2] the query %s is refused",
-    async (query) => {
-      const { service, id } = await finishedBatch(1);
-      const answer = await service.ask(`/${id}/items?${query}`);
-      expect([answer.status, await codeOf(answer)]).toEqual([400, "BATCH_IMAGE_INVALID_QUERY"]);
-    },
-  );
+  it.each([
+    "status=foo",
+    "limit=0",
+    "limit=501",
+    "limit=x",
+    "cursor=%21",
+    "cursor=aTEuMg",
+    "limit=1&limit=2",
+  ])("[ITEM-2] the query %s is refused", async (query) => {
+    const { service, id } = await finishedBatch(1);
+    const answer = await service.ask(`/${id}/items?${query}`);
+    expect([answer.status, await codeOf(answer)]).toEqual([400, "BATCH_IMAGE_INVALID_QUERY"]);
+  });
 
   it("[MODEL-1] batch models are those that the group may use, with prices, and with somebody to make them", async () => {
     const groups = [{ name: "default", models: [MODEL, "dear"] }];
@@ -215,7 +225,8 @@ describe("lists", () => {
     const service = await startTestService({ config: { groups, models } });
     const list = (await (await service.ask("/models")).json()) as object;
     const pricing = { currency: "usd", batch_image: 0.0335, batch_hold: 0.0402 };
-    const entry = { id: MODEL, object: "image.batch.model", max_reference_images: 3, pricing };
+    const provider = "procedural";
+    const entry = { id: MODEL, object: "image.batch.model", provider, max_reference_images: 3, pricing };
     expect(list).toEqual({ object: "list", data: [entry], has_more: false, next_cursor: null });
   });
 });

@@ -75,6 +75,7 @@ describe("the list of batches", () => {
     "limit=101",
     "limit=2.5",
     "cursor=abc",
+    "cursor=YjU",
     "from=yesterday",
     "from=2030-02-30",
     "from=2030-02-02&to=2030-02-01",

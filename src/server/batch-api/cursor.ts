@@ -1,0 +1,49 @@
+import type { Request } from "express";
+import type { ListEnvelope } from "../../contract/batch-api/items.ts";
+import { invalidQuery, queryText } from "./query.ts";
+
+/** The paging of one list, whose rows are sorted by the fields `Key`. */
+export interface Paging<Key extends string> {
+  /**
+   * The start of the page that the query asks for: behind a row, or at an offset; neither for the first page. Throws
+   * `BATCH_IMAGE_INVALID_QUERY`.
+   */
+  start(request: Request): { after?: Record<Key, number>; offset?: number };
+  /** A page of at most `limit` rows. One row more in `found` means that another page follows. */
+  page<Row extends Record<Key, number>, View>(
+    found: readonly Row[],
+    limit: number,
+    view: (row: Row) => View,
+  ): ListEnvelope<View>;
+}
+
+/**
+ * Paging by the query parameter `cursor`. A cursor is opaque to clients: the letter of its list and the fields that a row
+ * is sorted by. A plain number, which some clients send, is an offset.
+ */
+export function pagingBy<Key extends string>(letter: string, keys: readonly Key[]): Paging<Key> {
+  const pattern = new RegExp(`^${letter}${keys.map(() => "(\\d{1,16})").join("\\.")}$`);
+  return {
+    start(request) {
+      const text = queryText(request, "cursor");
+      if (text === undefined) return {};
+      if (/^\d{1,9}$/.test(text)) return { offset: Number(text) };
+      const numbers = pattern.exec(Buffer.from(text, "base64url").toString())?.slice(1).map(Number);
+      if (!numbers) throw invalidQuery("cursor", "must be a next_cursor of this list or an offset");
+      const after = Object.fromEntries(keys.map((key, index) => [key, numbers[index]]));
+      return { after: after as Record<Key, number> };
+    },
+    page(found, limit, view) {
+      const rows = found.slice(0, limit);
+      const last = rows.at(-1);
+      const hasMore = found.length > limit;
+      const cursor = last && letter + keys.map((key) => last[key]).join(".");
+      return {
+        object: "list",
+        data: rows.map(view),
+        has_more: hasMore,
+        next_cursor: hasMore && cursor ? Buffer.from(cursor).toString("base64url") : null,
+      };
+    },
+  };
+}
