@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { safeLine, safeResultLine } from "../kernel/api-keys.ts";
-import { systemClock } from "../kernel/clock.ts";
+import { type Clock, wallClock } from "../kernel/clock.ts";
 import type { CommandResult, Output, Results } from "./command-line/command-context.ts";
 import { commandIn, type Invocation, readCommandLine } from "./command-line/parse.ts";
 import { COMMANDS } from "./commands/registry.ts";
@@ -62,8 +62,8 @@ async function runArguments(
 }
 
 function styleOf({ global, spec, path, options, arguments: words }: CommandInvocation): ErrorStyle {
-  const paysAgain = spec.paysAgain ?? false;
-  return { ...global, typed: { path, options, arguments: words, where: global, paysAgain } };
+  const { paysAgain = false, resumes = false } = spec;
+  return { ...global, typed: { path, options, arguments: words, where: global, paysAgain, resumes } };
 }
 
 /** While the command line is not understood, or in none of its own: by the words in it. */
@@ -83,8 +83,9 @@ async function runCommand(
   closed: AbortSignal,
 ): Promise<number> {
   const { global } = invocation;
-  const lines = await createOutput(global, terminal.stderr, systemClock);
-  const events = openEventLog(global.events, terminal, systemClock, lines.note);
+  const { clock = wallClock } = terminal;
+  const lines = await createOutput(global, terminal.stderr, clock);
+  const events = openEventLog(global.events, terminal, clock, lines.note);
   const command = terminal.command ?? ((text: string) => terminal.stderr.write(text));
   const output: Output = {
     ...lines,
@@ -108,7 +109,7 @@ async function runCommand(
   events.write({ event: "run_started", command: invocation.path, version: readVersion() });
   try {
     const results = resultsOf(terminal, global, closed);
-    const result = await work(invocation, { terminal, output, results, watch });
+    const result = await work(invocation, { terminal, clock, output, results, watch });
     lines.settle();
     const error = errorOf(result);
     sayEnd(events, result.exitCode, error);
@@ -127,10 +128,10 @@ async function runCommand(
 
 async function work(
   { spec, options, global, arguments: args }: CommandInvocation,
-  process: { terminal: Terminal; output: Output; results: Results; watch: SignalWatch },
+  process: { terminal: Terminal; clock: Clock; output: Output; results: Results; watch: SignalWatch },
 ): Promise<CommandResult> {
   if (spec.load === undefined) throw new ImgbatchError("INTERNAL", `The command ${spec.name} does nothing.`);
-  const { terminal, output, results, watch } = process;
+  const { terminal, clock, output, results, watch } = process;
   const { run } = await spec.load();
   if (options.junit !== undefined || options.markdown !== undefined) {
     const { requireReportPaths } = await import("./runs/check-report-paths.ts");
@@ -141,6 +142,7 @@ async function work(
     options,
     arguments: args,
     cwd: terminal.cwd,
+    clock,
     signal: watch.signal,
     takeSignals: watch.stop,
     output,
@@ -149,7 +151,12 @@ async function work(
     readStdin: (signal = watch.signal) => readAll(terminal.stdin, signal),
     connect: async (needs, signal = watch.signal) => {
       const { connect } = await import("./service/connect.ts");
-      const connection = await connect(global, needs, { output, signal, stdin: terminal.stdin });
+      const connection = await connect(global, needs, {
+        output,
+        signal,
+        stdin: terminal.stdin,
+        cwd: terminal.cwd,
+      });
       const { failed } = connection;
       failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
       return connection;

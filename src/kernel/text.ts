@@ -88,6 +88,19 @@ export function formatBytes(bytes: number): string {
   return Number.isInteger(mib) ? `${mib} MiB` : `${bytes} bytes`;
 }
 
+const SIZE_UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+/** `812 B`, `1.4 MB`, `120 GB`: a size for people, in powers of 1000 as file managers show it. */
+export function formatSize(bytes: number): string {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 999.5 && unit < SIZE_UNITS.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${unit === 0 || value >= 99.5 ? Math.round(value) : value.toFixed(1)} ${SIZE_UNITS[unit]}`;
+}
+
 /**
  * Equal for file names that some file system takes for one: upper and lower case, composed and decomposed letters, and
  * letters whose case is more than one letter (`Straße`, `STRASSE`) do not count.

@@ -1,21 +1,7 @@
+import type { Clock } from "../../kernel/clock.ts";
 import type { RunReporter } from "../../runs/reporter.ts";
 import type { ServiceConnection } from "../service/connection.ts";
-
-/** Options that every command takes. */
-export interface GlobalOptions {
-  json: boolean;
-  quiet: boolean;
-  verbose: boolean;
-  color: boolean;
-  progress: "auto" | "plain" | "none";
-  baseUrl?: string;
-  apiKeyFile?: string;
-  apiKeyStdin: boolean;
-  data?: string;
-  config?: string;
-  /** Where the events of a run go: a file, or `-` for standard output. */
-  events?: string;
-}
+import type { GlobalOptions } from "./global-options.ts";
 
 /** What a command may touch. Tests give their own. */
 export interface CommandContext {
@@ -25,6 +11,8 @@ export interface CommandContext {
   arguments: readonly string[];
   /** The working directory, for relative paths. */
   cwd: string;
+  /** Time for everything that the command records, shows or waits for. */
+  clock: Clock;
   /** Aborted by the first SIGINT or SIGTERM; the reason is an `ImgbatchError` (INTERRUPTED, TERMINATED). */
   signal: AbortSignal;
   /** From here on the command sees to signals itself: they abort nothing, and a second one does not end the process. */

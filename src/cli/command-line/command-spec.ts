@@ -1,21 +1,13 @@
 import type { ExitName } from "../../contract/exit-codes.ts";
 import type { RunCommand } from "./command-context.ts";
-
-/** An option of a command, as commander takes it. */
-export interface OptionSpec {
-  /** Commander's notation: `-o, --output <dir>`, `--detach`, `--metadata <k=v...>`. */
-  flags: string;
-  description: string;
-  /** Shown in the help; the command applies it. */
-  default?: string;
-  /** May be given several times; the command gets a list. */
-  repeatable?: true;
-}
+import type { OptionSpec } from "./option-values.ts";
 
 export interface ArgumentSpec {
   /** Commander's notation: `<file>`, `[dir]`, `<ids...>`. */
   name: string;
   description: string;
+  /** The words that it takes, for the completion of shells. The command checks them. */
+  choices?: readonly string[];
 }
 
 /** What the command table knows of a command. Cheap to import: the work is behind `load`. */
@@ -32,6 +24,8 @@ export interface CommandSpec {
   exits?: readonly ExitName[];
   /** Running it again makes and bills again: the advice after an error must not promise otherwise. */
   paysAgain?: true;
+  /** Running it again goes on where it stopped and pays nothing twice: the advice after an error says so. */
+  resumes?: true;
   /** Commands below this one, as in `admin check`. */
   commands?: readonly CommandSpec[];
   /** Only where a command has no `--json`, because it is no question with one answer. */

@@ -1,7 +1,24 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { GlobalOptions } from "./command-context.ts";
-import type { OptionSpec } from "./command-spec.ts";
+import type { OptionSpec } from "./option-values.ts";
 import { choiceOption } from "./option-values.ts";
+
+/** Options that every command takes. */
+export interface GlobalOptions {
+  json: boolean;
+  quiet: boolean;
+  verbose: boolean;
+  color: boolean;
+  progress: "auto" | "plain" | "none";
+  baseUrl?: string;
+  apiKeyFile?: string;
+  apiKeyStdin: boolean;
+  data?: string;
+  config?: string;
+  /** Where the events of a run go: a file, or `-` for standard output. */
+  events?: string;
+}
+
+const PROGRESS = ["auto", "plain", "none"] as const;
 
 export const JSON_OPTION: OptionSpec = {
   flags: "--json",
@@ -17,7 +34,7 @@ export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
     flags: "--events <file>",
     description: "write what happens, one JSON object a line; - for standard output",
   },
-  { flags: "--progress <kind>", description: "auto, plain or none", default: "auto" },
+  { flags: "--progress <kind>", description: "auto, plain or none", default: "auto", choices: PROGRESS },
   {
     flags: "--base-url <url>",
     description: "the service (also IMGBATCH_BASE_URL); without one, the embedded service",
@@ -29,8 +46,6 @@ export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
 ];
 
 type Parsed = Record<string, unknown>;
-
-const PROGRESS = ["auto", "plain", "none"] as const;
 
 /**
  * Puts together what was said before and after each name on the way to the command; the last word counts. Throws `USAGE`

@@ -3,6 +3,19 @@ import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import { parseUsd } from "../../kernel/money.ts";
 
+/** An option of a command, as commander takes it. */
+export interface OptionSpec {
+  /** Commander's notation: `-o, --output <dir>`, `--detach`, `--metadata <k=v...>`. */
+  flags: string;
+  description: string;
+  /** Shown in the help; the command applies it. */
+  default?: string;
+  /** May be given several times; the command gets a list. */
+  repeatable?: true;
+  /** The words that it takes, for the completion of shells. The command checks them. */
+  choices?: readonly string[];
+}
+
 /** The options of a command, by camel-case name, as they were typed. */
 export type TypedOptions = Readonly<Record<string, unknown>>;
 
@@ -108,12 +121,17 @@ const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const MOMENT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/i;
 
 /** A time in a form that the service takes: a day (UTC), a moment with its offset, or how long ago, such as `24h`. */
-export function instantOption(options: TypedOptions, name: string, flag: string): string | undefined {
+export function instantOption(
+  options: TypedOptions,
+  name: string,
+  flag: string,
+  nowMs: number,
+): string | undefined {
   const advice =
     "write a day such as 2030-01-31, a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h";
   return readOption(options, name, flag, advice, (text) => {
     if ((DAY.test(text) || MOMENT.test(text)) && !Number.isNaN(Date.parse(text))) return text;
     const agoMs = /[a-z]$/.test(text) ? parseDuration(text) : null;
-    return agoMs === null ? null : new Date(Date.now() - agoMs).toISOString().replace(/\.\d+Z$/, "Z");
+    return agoMs === null ? null : new Date(nowMs - agoMs).toISOString().replace(/\.\d+Z$/, "Z");
   });
 }

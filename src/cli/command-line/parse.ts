@@ -2,10 +2,10 @@ import { Command, CommanderError, Option } from "commander";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { readVersion } from "../version.ts";
-import type { GlobalOptions } from "./command-context.ts";
-import type { CommandSpec, OptionSpec } from "./command-spec.ts";
-import { GLOBAL_OPTIONS, JSON_OPTION, mergeGlobals } from "./global-options.ts";
+import type { CommandSpec } from "./command-spec.ts";
+import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals } from "./global-options.ts";
 import { commandHelp, HELP_COLUMNS, programHelp } from "./help.ts";
+import type { OptionSpec } from "./option-values.ts";
 
 /** What the caller typed, understood. */
 export type Invocation =

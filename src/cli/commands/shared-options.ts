@@ -1,5 +1,6 @@
 import type { ExitName } from "../../contract/exit-codes.ts";
-import type { ArgumentSpec, OptionSpec } from "../command-line/command-spec.ts";
+import type { ArgumentSpec } from "../command-line/command-spec.ts";
+import type { OptionSpec } from "../command-line/option-values.ts";
 
 /** What a run leaves for people and CI systems; `readReportFlags` reads these. */
 export const reportOptions: readonly OptionSpec[] = [

@@ -2,7 +2,6 @@ import { cancelBatch } from "../../client/batches/cancel-delete.ts";
 import { deadline } from "../../client/poll.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { systemClock } from "../../kernel/clock.ts";
 import { describeOpen, newSubmissions, type Submissions } from "../../runs/submit/pending-submissions.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { describeCancel } from "../result/describe-cancel.ts";
@@ -115,7 +114,7 @@ function explain(
 }
 
 async function cancelled(
-  { output, global }: CommandContext,
+  { output, global, clock }: CommandContext,
   { http }: ConnectedService,
   run: { submissions: Submissions; going: readonly string[]; stop: ImgbatchError; options: StopOptions },
 ): Promise<ImgbatchError> {
@@ -125,7 +124,7 @@ async function cancelled(
   const commands = (name: string, ids: readonly string[]) =>
     ids.map((id) => nextCommand(global, name, id)).join("; ");
   output.note("interrupted: cancelling (once more to leave at once)");
-  const limit = deadline(systemClock, CANCEL_TIMEOUT_MS);
+  const limit = deadline(clock, CANCEL_TIMEOUT_MS);
   const made: Batch[] = [...submissions.known.values()].filter(({ id }) => !going.includes(id));
   try {
     for (const id of going) {

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { ServiceConnection } from "../service/connection.ts";
 
-const WORDS: Readonly<Record<string, string>> = {
+const REASONS: Readonly<Record<string, string>> = {
   INTERRUPTED: "Interrupted",
   TERMINATED: "Terminated",
   TIMEOUT: "Time is up",
@@ -9,8 +9,8 @@ const WORDS: Readonly<Record<string, string>> = {
 
 /** How a sentence about a stop (signal, time) begins; null for any other error. */
 export function stopReason(error: unknown): string | null {
-  if (!(error instanceof ImgbatchError) || !Object.hasOwn(WORDS, error.code)) return null;
-  return WORDS[error.code] ?? null;
+  if (!(error instanceof ImgbatchError) || !Object.hasOwn(REASONS, error.code)) return null;
+  return REASONS[error.code] ?? null;
 }
 
 /** Says of a stop (signal, time) what becomes of the batches, and of the rest nothing. */

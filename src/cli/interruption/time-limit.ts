@@ -1,12 +1,12 @@
 import { deadline } from "../../client/poll.ts";
-import { wallClock } from "../../kernel/clock.ts";
+import type { Clock } from "../../kernel/clock.ts";
 
 /** The signal of a command with `--timeout`: aborted by an interruption or when the time is up. */
 export function timeLimit(
-  signal: AbortSignal,
+  { signal, clock }: { signal: AbortSignal; clock: Clock },
   limitMs: number | undefined,
 ): { signal: AbortSignal; stop: () => void } {
   if (limitMs === undefined) return { signal, stop: () => {} };
-  const limit = deadline(wallClock, limitMs);
+  const limit = deadline(clock, limitMs);
   return { signal: AbortSignal.any([signal, limit.signal]), stop: limit.stop };
 }

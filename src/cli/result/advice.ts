@@ -13,10 +13,19 @@ export interface Typed {
   where: Whereabouts;
   /** The command makes and bills again when it is run again. */
   paysAgain: boolean;
+  /** The command goes on where an earlier call of it stopped. */
+  resumes: boolean;
 }
 
 /** What was typed when nothing of it was understood. */
-export const NOTHING_TYPED: Typed = { path: "", arguments: [], options: {}, where: {}, paysAgain: false };
+export const NOTHING_TYPED: Typed = {
+  path: "",
+  arguments: [],
+  options: {},
+  where: {},
+  paysAgain: false,
+  resumes: false,
+};
 
 type Advice = string | ((typed: Typed) => string);
 
@@ -24,11 +33,11 @@ type Advice = string | ((typed: Typed) => string);
 export const NO_CAPACITY_ADVICE =
   "the service has no capacity now, and asking again at once makes it worse: wait some minutes, then run the same command again";
 
-/** Commands that go on where an earlier call of them stopped. */
-const RESUMING = ["submit", "retry", "download"];
+/** After an error that means that a run belongs to another service or key. */
+export const OWNER_ADVICE = "use the key and the --base-url that the run was made with";
 
-const again: Advice = ({ path }) =>
-  RESUMING.includes(path)
+const again: Advice = ({ resumes }) =>
+  resumes
     ? "run the same command again: it goes on where it stopped, and nothing is paid twice"
     : "run the same command again";
 const key: Advice = ({ where }) =>
@@ -53,7 +62,7 @@ const ofItems =
 const elsewhere: Advice = ({ path }) =>
   ["submit", "download", "generate"].includes(path)
     ? "run the same command with another directory in --output"
-    : "use the key and the --base-url that the run was made with";
+    : OWNER_ADVICE;
 
 /** A command about the same batch or run. */
 function about(typed: Typed, command: string): string {

@@ -18,11 +18,19 @@ export function judgeBatches(counts: Counts, batches: readonly Batch[], allowanc
     batches.map((batch) => batch.status),
     allowance,
   );
-  const exitCode = EXIT_CODES[name].code;
-  if (name === "ok") return { exitCode, error: null };
+  if (name === "ok") return { exitCode: EXIT_CODES.ok.code, error: null };
+  return judgeFailed(name, counts, batchProblems(batches));
+}
+
+/** The judgement when images failed: none of them was made (`noImages`), or too few (`someFailed`). */
+export function judgeFailed(
+  name: "noImages" | "someFailed",
+  counts: Pick<Counts, "total" | "failed">,
+  problems: readonly string[] = [],
+): Judgement {
   const code = name === "noImages" ? "NO_IMAGES" : "ITEMS_FAILED";
-  const message = [`${counts.failed} of ${counts.total} images failed`, ...batchProblems(batches)].join("; ");
-  return { exitCode, error: { code, message } };
+  const message = [`${counts.failed} of ${counts.total} images failed`, ...problems].join("; ");
+  return { exitCode: EXIT_CODES[name].code, error: { code, message } };
 }
 
 /** What went wrong with batches as a whole. */

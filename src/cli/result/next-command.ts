@@ -1,6 +1,6 @@
 import { basename, extname } from "node:path";
 import { shellWord } from "../../runs/reports/run-report.ts";
-import type { GlobalOptions } from "../command-line/command-context.ts";
+import type { GlobalOptions } from "../command-line/global-options.ts";
 
 /** The options that say where the service and its key are: a command to type next needs the same ones. */
 export type Whereabouts = Partial<Pick<GlobalOptions, "baseUrl" | "apiKeyFile" | "data" | "config">>;

@@ -1,5 +1,6 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { lastRound, type RunState } from "../../runs/directory/run-state.ts";
+import { shellWord } from "../../runs/reports/run-report.ts";
 import { nextCommand, type Whereabouts } from "./next-command.ts";
 
 /** What an `<id|dir>` argument stands for, as far as the next step depends on it. */
@@ -49,6 +50,11 @@ function stepOf(batches: readonly Batch[]): "wait" | "download" | "items" | null
   const there = batches.filter((batch) => batch.status !== "output_deleted");
   if (there.some((batch) => batch.successCount > 0 || !batch.hasCounts)) return "download";
   return there.length > 0 ? "items" : null;
+}
+
+/** The advice to look at files of a run's directory. */
+export function lookInto(dir: string, ...names: readonly string[]): string {
+  return `look into ${names.map((name) => shellWord(`${dir}/${name}`)).join(", ")}`;
 }
 
 /** How to go on with a run whose submission was not finished. */

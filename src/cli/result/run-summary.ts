@@ -5,11 +5,12 @@ import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results-file.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
 import { isFailed, isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
 import { type Allowance, countImages, type ImageCounts } from "../../runs/outcome/verdict.ts";
-import { shellWord } from "../../runs/reports/run-report.ts";
+import { type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
 import { isRefused } from "../../runs/retry/plan-retry.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";
 import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
+import { lookInto } from "./next-steps.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
@@ -21,7 +22,7 @@ export interface EndedRun {
   canRetry?: boolean;
 }
 
-/** Failures are named up to this many; the results have them all. */
+/** A summary shows at most this many failures; the results have all of them. */
 const SHOWN_FAILURES = 5;
 
 /** Says how a run ended: on stderr for people, and as the command's result. */
@@ -31,7 +32,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const counts = countImages(outcome);
   const { exitCode, error } = judgeLacking(outcome, counts) ?? judgeBatches(counts, deciding, run.allowance);
   const cost = actualCost(outcome);
-  for (const line of failureLines(outcome)) output.note(line);
+  for (const line of failureLines(outcome.lines)) output.note(line);
   for (const problem of batchProblems(deciding))
     output.note(`${problem}; submit --new generates all of it again`);
   for (const batch of batches) {
@@ -91,7 +92,8 @@ function actualCost({ batches }: RunOutcome): number | null {
     : costs.reduce<number>((sum, cost) => sum + (cost ?? 0), 0);
 }
 
-function failureLines({ lines }: RunOutcome): string[] {
+/** The first failed images of a run, one line each, and how many more there are. */
+export function failureLines(lines: readonly EndedImage[]): string[] {
   const failures = lines.filter((line) => line.error !== undefined);
   const shown = failures
     .slice(0, SHOWN_FAILURES)
@@ -126,15 +128,14 @@ function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): strin
   if (counts.missing > 0) return missingStep(run, where);
   const failed = outcome.lines.filter(isFailed);
   const refused = failed.filter(isRefused).length;
-  const inside = (name: string) => shellWord(`${shownDir}/${name}`);
   if (outcome.hasRetry && refused < failed.length) return nextCommand(where, "retry", shownDir);
   if (outcome.hasRetry) {
     const output: Flag = { flag: "--output" };
     const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
-    return `change the prompts that were refused in ${inside(RETRY_FILE)}, then ${submit}`;
+    return `change the prompts that were refused in ${shellWord(`${shownDir}/${RETRY_FILE}`)}, then ${submit}`;
   }
-  if (failed.length > 0 || counts.success === 0) return `look into ${inside(RESULTS_FILE)}`;
-  return `look into ${placesOf(outcome).map(inside).join(", ")} (the same command again repairs)`;
+  if (failed.length > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
+  return `${lookInto(shownDir, ...placesOf(outcome))} (the same command again repairs)`;
 }
 
 const MOST_PLACES = 5;

@@ -1,4 +1,3 @@
-import { wallClock } from "../../kernel/clock.ts";
 import { retryIds } from "../../runs/directory/run-state.ts";
 import { collectRun } from "../../runs/outcome/collect-run.ts";
 import type { Allowance } from "../../runs/outcome/verdict.ts";
@@ -26,10 +25,9 @@ export async function finishRun(
   service: ConnectedService,
   run: RunToFinish,
 ): Promise<CommandResult> {
-  const { signal, output: reporter } = context;
+  const { signal, clock, output: reporter } = context;
   const { dir, state: runState, keepZip, shownDir, replayed, allowance, isForgiving = false } = run;
   const intervalMs = pollInterval(run.intervalMs, service, reporter);
-  const clock = wallClock;
   const random = Math.random;
   const retries = new Set(retryIds(runState));
   const waiting = { service, clock, random, intervalMs, signal, reporter, retries };

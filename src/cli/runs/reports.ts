@@ -1,6 +1,5 @@
 import { resolve } from "node:path";
 import { readActionsEnvironment } from "../../environment.ts";
-import { systemClock } from "../../kernel/clock.ts";
 import { readRunInput } from "../../runs/directory/input-file.ts";
 import { type RunState, readRunState } from "../../runs/directory/run-state.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
@@ -33,7 +32,7 @@ export function readReportFlags({ options, cwd }: Pick<CommandContext, "options"
  * images again where `imgbatch retry` does not; null for none.
  */
 export async function writeRunReports(
-  context: Pick<CommandContext, "output" | "signal">,
+  context: Pick<CommandContext, "output" | "signal" | "clock">,
   run: {
     outcome: { dir: string; lines: readonly EndedImage[] };
     shownDir: string;
@@ -48,7 +47,7 @@ export async function writeRunReports(
   const runState: RunState | null = await readRunState(dir);
   if (runState === null) return;
   const input = await readRunInput(dir);
-  const facts = { ...rest, directory: shownDir, state: runState, lines, input, nowMs: systemClock.nowMs() };
+  const facts = { ...rest, directory: shownDir, state: runState, lines, input, nowMs: context.clock.nowMs() };
   context.output.progress("writing the reports");
   await writeReports(dir, buildReport(facts), {
     ...flags,

@@ -2,12 +2,13 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { wallClock } from "../../kernel/clock.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import { otherOwner } from "../../runs/directory/claim.ts";
 import { recordInRunState } from "../../runs/directory/record-run-state.ts";
 import { lastRound, RUN_STATE_FILE, type RunState, readRunState } from "../../runs/directory/run-state.ts";
 import type { RunService } from "../../runs/directory/service-identity.ts";
 import type { CommandContext, CommandResult, Output } from "../command-line/command-context.ts";
+import { OWNER_ADVICE } from "../result/advice.ts";
 import { exitCodeOf } from "../result/error-document.ts";
 import type { Whereabouts } from "../result/next-command.ts";
 import { finishing } from "../result/next-steps.ts";
@@ -110,15 +111,16 @@ export function withUnknown(
 export function requireReachable(targets: readonly Target[], service: RunService): void {
   for (const { run } of targets) {
     const other = run === null ? null : otherOwner(run.state, service);
-    // Another directory would not help: it is the batches that are not to be had.
-    const advice = "use the key and the --base-url that the run was made with";
     if (run !== null && other !== null)
-      throw new ImgbatchError("DIRECTORY_CONFLICT", `${run.dir} ${other}.`, { advice });
+      throw new ImgbatchError("DIRECTORY_CONFLICT", `${run.dir} ${other}.`, { advice: OWNER_ADVICE });
   }
 }
 
 /** Notes in the ledgers of the runs how their batches stand. */
-export async function recordAll(targets: readonly Target[], batches: readonly Batch[]): Promise<void> {
-  for (const { run: named } of targets)
-    if (named !== null) await recordInRunState(named.dir, batches, wallClock);
+export async function recordAll(
+  targets: readonly Target[],
+  batches: readonly Batch[],
+  clock: Clock,
+): Promise<void> {
+  for (const { run: named } of targets) if (named !== null) await recordInRunState(named.dir, batches, clock);
 }

@@ -4,7 +4,8 @@ import { dataDirectoryOf, loadConfig } from "../../config/load.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
-import type { GlobalOptions, Output } from "../command-line/command-context.ts";
+import type { Output } from "../command-line/command-context.ts";
+import type { GlobalOptions } from "../command-line/global-options.ts";
 import { readAll, type Terminal } from "../terminal/terminal.ts";
 import { requireAgreed } from "./agreed-addresses.ts";
 import type { ServiceConnection } from "./connection.ts";
@@ -12,7 +13,7 @@ import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
 
 /** What connecting works with. An abort of the signal ends it. */
-interface Surroundings extends Pick<Terminal, "stdin"> {
+interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
   output: Output;
   signal: AbortSignal;
 }
@@ -25,9 +26,8 @@ interface Surroundings extends Pick<Terminal, "stdin"> {
 export async function connect(
   global: GlobalOptions,
   needs: { workers: boolean },
-  { output, signal, stdin }: Surroundings,
+  { output, signal, stdin, cwd }: Surroundings,
 ): Promise<ServiceConnection> {
-  const cwd = process.cwd();
   const environment = readEnvironment();
   const config = loadConfig({ file: global.config, cwd });
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);

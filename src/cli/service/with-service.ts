@@ -1,6 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { createHttp } from "../../http/http.ts";
-import { systemClock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
@@ -42,13 +41,13 @@ const WHOSE = {
   own: "embedded, of this command",
 } as const satisfies Record<ServiceConnection["kind"], string>;
 
-function toService(connection: ServiceConnection, { output }: CommandContext): ConnectedService {
+function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {
   const { baseUrl, apiKey, confirm, kind, isLocal } = connection;
   const http = createHttp({
     baseUrl,
     apiKey,
     ...(confirm === undefined ? {} : { confirm }),
-    clock: systemClock,
+    clock,
     random: Math.random,
     onAttempt: (attempt) => output.detail(describeRequest(attempt)),
     onRetry: (error, delayMs, maybePaid) => {

@@ -1,13 +1,13 @@
 import ora from "ora";
 import { safeLine } from "../../kernel/api-keys.ts";
-import { wallClock } from "../../kernel/clock.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import type { Lines } from "../command-line/command-context.ts";
 import { withElapsed } from "./elapsed.ts";
 
 /** For a terminal: one line that moves, and lines above it that stay. */
 export function createLiveOutput(
   stderr: NodeJS.WriteStream,
-  { verbose, hasColor }: { verbose: boolean; hasColor: boolean },
+  { verbose, hasColor, clock }: { verbose: boolean; hasColor: boolean; clock: Clock },
 ): Lines {
   // Reading keys would keep the process alive and swallow Ctrl-C.
   const spinner = ora({ stream: stderr, discardStdin: false, color: hasColor ? "cyan" : false });
@@ -23,7 +23,7 @@ export function createLiveOutput(
       if (verbose) note(line);
     },
     progress: (text, sinceMs) => {
-      spinner.text = safeLine(withElapsed(text, sinceMs, wallClock.nowMs()));
+      spinner.text = safeLine(withElapsed(text, sinceMs, clock.nowMs()));
       if (!spinner.isSpinning) spinner.start();
     },
     settle: () => {

@@ -1,7 +1,8 @@
 import { isDumbTerminal } from "../../environment.ts";
 import { safeLine } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { GlobalOptions, Lines } from "../command-line/command-context.ts";
+import type { Lines } from "../command-line/command-context.ts";
+import type { GlobalOptions } from "../command-line/global-options.ts";
 import { withElapsed } from "./elapsed.ts";
 import { mayColor } from "./terminal.ts";
 
@@ -23,7 +24,7 @@ export async function createOutput(
   // A terminal that says it has no columns would make the live line redraw without end.
   if (progress === "auto" && stderr.isTTY && stderr.columns !== 0 && !isDumbTerminal()) {
     const { createLiveOutput } = await import("./live-output.ts");
-    return createLiveOutput(stderr, { verbose, hasColor: mayColor(stderr, global.color) });
+    return createLiveOutput(stderr, { verbose, hasColor: mayColor(stderr, global.color), clock });
   }
   return createPlainOutput(stderr, { verbose, clock, hasProgress: progress !== "none" });
 }

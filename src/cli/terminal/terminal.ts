@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
 
 /** The process as the command line sees it. */
 export interface Terminal {
@@ -8,6 +9,8 @@ export interface Terminal {
   /** Writes to stderr what is meant for the runner of GitHub Actions. Default: as everything else. */
   command?: ((text: string) => void) | undefined;
   cwd: string;
+  /** Default: the wall clock of the machine. */
+  clock?: Clock;
   /** Where signals arrive. */
   signals: Pick<NodeJS.Process, "on" | "off">;
   /** Ends the process at once. */

@@ -81,7 +81,14 @@ describe("imgbatch exec", () => {
     const startOf = (file: string) => {
       const lines: string[] = [];
       const onProblem = (line: string) => void lines.push(line);
-      const child = runChild([file], { cwd: dir, env: {}, mark: "m", isOnTerminal: false, onProblem });
+      const child = runChild([file], {
+        cwd: dir,
+        env: {},
+        mark: "m",
+        clock: systemClock,
+        isOnTerminal: false,
+        onProblem,
+      });
       return child.ended.then((code) => `${code} ${lines.join()}`);
     };
     expect(await startOf("./plain")).toBe("126 ./plain: cannot be run (no permission)");

@@ -12,6 +12,7 @@ const typed = (path: string, words: string[] = [], more: Partial<Typed> = {}): T
   options: {},
   where: {},
   paysAgain: false,
+  resumes: false,
   ...more,
 });
 const advice = (code: ErrorCode, ...about: Parameters<typeof typed>) =>

@@ -56,7 +56,9 @@ it("[CLI-38] a key is not read from a terminal, where all could see it", async (
     apiKeyStdin: true,
     data: await tempDir(),
   } as never;
-  await expect(connect(global, { workers: false }, { output, signal, stdin })).rejects.toMatchObject({
+  await expect(
+    connect(global, { workers: false }, { output, signal, stdin, cwd: await tempDir() }),
+  ).rejects.toMatchObject({
     code: "USAGE",
     message: expect.stringContaining("standard input is a terminal"),
   });

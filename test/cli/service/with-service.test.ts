@@ -6,6 +6,7 @@ import { withService } from "../../../src/cli/service/with-service.ts";
 import { getBatch } from "../../../src/client/batches/get.ts";
 import { listModels } from "../../../src/client/models.ts";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
 import { FAKE_KEY, startFakeService } from "../../support/fake-service.ts";
 
 type Kind = ServiceConnection["kind"];
@@ -22,7 +23,7 @@ function contextOf(connections: { baseUrl: string; kind: Kind }[]) {
     const close = async () => void closed.push(next.kind);
     return { ...next, apiKey: FAKE_KEY, isLocal: true, close };
   };
-  return { context: { output, connect } as unknown as CommandContext, closed, notes };
+  return { context: { output, connect, clock: systemClock } as unknown as CommandContext, closed, notes };
 }
 
 async function liveUrl(): Promise<string> {

@@ -1,4 +1,5 @@
-import type { CommandSpec, OptionSpec } from "../../command-line/command-spec.ts";
+import type { CommandSpec } from "../../command-line/command-spec.ts";
+import type { OptionSpec } from "../../command-line/option-values.ts";
 
 const accountOption: OptionSpec = { flags: "--account <name>", description: "only this account" };
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
@@ -64,14 +65,14 @@ const keys: CommandSpec = {
       summary: "refuse a key from now on, also on a running service",
       arguments: [keyId],
       examples: ["imgbatch admin keys disable key_…"],
-      load: () => import("./keys/disable.ts"),
+      load: async () => ({ run: (await import("./keys/set-disabled.ts")).disable }),
     },
     {
       name: "enable",
       summary: "accept a disabled key again",
       arguments: [keyId],
       examples: ["imgbatch admin keys enable key_…"],
-      load: () => import("./keys/enable.ts"),
+      load: async () => ({ run: (await import("./keys/set-disabled.ts")).enable }),
     },
   ],
 };

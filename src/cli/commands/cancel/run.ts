@@ -24,7 +24,7 @@ export const run: RunCommand = async (context) => {
     };
     const ended = await forEachBatch(target.ids, cancel, ({ batch }) => describe(batch));
     const batches = ended.map(({ batch }) => batch);
-    await recordAll([target], batches);
+    await recordAll([target], batches, context.clock);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
     if (batches.some((batch) => batch.successCount > 0))
       output.note(`next: imgbatch download ${target.argument}`);

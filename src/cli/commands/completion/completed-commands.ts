@@ -1,6 +1,5 @@
-import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
-import { BATCH_STATUSES, ITEM_STATUSES } from "../../../contract/statuses.ts";
-import type { CommandSpec, OptionSpec } from "../../command-line/command-spec.ts";
+import type { CommandSpec } from "../../command-line/command-spec.ts";
+import type { OptionSpec } from "../../command-line/option-values.ts";
 
 /** What may follow an option or stand as an argument: one of these words, a file, a directory, or anything. */
 export type Kind = { words: readonly string[] } | "file" | "dir" | "any";
@@ -23,20 +22,6 @@ export interface CompletedCommand {
   argument: Kind | null;
 }
 
-/** Values that are some words, by the name of the option (where several commands have it, behind theirs) or argument. */
-const WORDS: Readonly<Record<string, readonly string[]>> = {
-  "--progress": ["auto", "plain", "none"],
-  "--mime-type": ["image/png", "image/jpeg", "image/webp"],
-  "list --status": BATCH_STATUSES,
-  "items --status": [...ITEM_STATUSES, "all"],
-  "--size": SIZE_TIERS,
-  "--downloaded": ["yes", "no"],
-  "--log-level": ["debug", "info", "warn", "error"],
-  "--template": ["starter", "github", "gitlab", "script", "all"],
-  "<shell>": ["bash", "zsh", "fish"],
-  "[name]": ["prompts", "config", "result", "event", "openapi"],
-};
-
 /** Every command of a table, the program itself first, with all that can be typed after it. */
 export function completedCommands(
   table: readonly CommandSpec[],
@@ -53,8 +38,8 @@ export function completedCommands(
       path,
       summary,
       commands: commands.map(namesOf),
-      options: [...own, help].map((option) => toOption(option, path)),
-      argument: argument === undefined ? null : kindOf(argument.name, argument.name, path),
+      options: [...own, help].map(toOption),
+      argument: argument === undefined ? null : kindOf(argument.name, argument.choices),
     };
     return [here, ...commands.flatMap((child) => visit(child, path))];
   };
@@ -62,7 +47,7 @@ export function completedCommands(
     path: [],
     summary: "",
     commands: table.map(namesOf),
-    options: [jsonOption, ...globals, help, version].map((option) => toOption(option, [])),
+    options: [jsonOption, ...globals, help, version].map(toOption),
     argument: null,
   };
   return [program, ...table.flatMap((spec) => visit(spec, []))];
@@ -72,16 +57,15 @@ function namesOf({ name, summary }: CommandSpec): { name: string; summary: strin
   return { name, summary };
 }
 
-function toOption({ flags, description }: OptionSpec, path: readonly string[]): CompletedOption {
+function toOption({ flags, description, choices }: OptionSpec): CompletedOption {
   const names = [...flags.matchAll(/(?<![\w<[-])--?[\w-]+/g)].map(([name]) => name);
   const [placeholder] = /[<[][^>\]]+[>\]]$/.exec(flags) ?? [];
-  const value = placeholder === undefined ? null : kindOf(names.at(-1) ?? "", placeholder, path);
+  const value = placeholder === undefined ? null : kindOf(placeholder, choices);
   return { names, description, value };
 }
 
-function kindOf(name: string, placeholder: string, path: readonly string[]): Kind {
-  const words = WORDS[[...path, name].join(" ")] ?? WORDS[name] ?? WORDS[placeholder];
-  if (words !== undefined) return { words };
+function kindOf(placeholder: string, choices: readonly string[] | undefined): Kind {
+  if (choices !== undefined) return { words: choices };
   if (/\b(file|path|id\|dir|command)/.test(placeholder)) return "file";
   return /\bdir\b/.test(placeholder) ? "dir" : "any";
 }

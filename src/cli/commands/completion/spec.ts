@@ -4,7 +4,7 @@ export function completion(table: () => readonly CommandSpec[]): CommandSpec {
   return {
     name: "completion",
     summary: "print the completion of a shell: bash, zsh or fish",
-    arguments: [{ name: "<shell>", description: "bash, zsh or fish" }],
+    arguments: [{ name: "<shell>", description: "bash, zsh or fish", choices: ["bash", "zsh", "fish"] }],
     examples: ["imgbatch completion fish | source", "source <(imgbatch completion bash)    # in ~/.bashrc"],
     json: false,
     load: async () => {

@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
 import type { Batch } from "../../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import { systemClock } from "../../../kernel/clock.ts";
 import { adoptDirectory } from "../../../runs/directory/adopt.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
@@ -63,7 +62,7 @@ export const run: RunCommand = async (context) => {
       });
     }
     const shownDir = output ?? argument;
-    return withRunLock(resolve(cwd, shownDir), { clock: systemClock, signal }, () =>
+    return withRunLock(resolve(cwd, shownDir), { clock: context.clock, signal }, () =>
       downloadDirectory(context, service, target, batches, shownDir),
     );
   });
@@ -76,9 +75,8 @@ async function downloadDirectory(
   batches: readonly Batch[],
   shownDir: string,
 ): Promise<CommandResult> {
-  const { output: reporter, signal, cwd } = context;
+  const { output: reporter, signal, cwd, clock } = context;
   const dir = resolve(cwd, shownDir);
-  const clock = systemClock;
   // Read again: another process may have worked here until the lock was free.
   const own = target.run?.dir === dir ? await readRunState(dir) : null;
   const runState = own ?? (await adoptDirectory(dir, batches, service, clock));

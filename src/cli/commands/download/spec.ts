@@ -15,5 +15,6 @@ export const download: CommandSpec = {
   ],
   examples: ["imgbatch download out", "imgbatch download imgbatch_… --item cat --output cat.png"],
   exits: [...waiting.filter((name) => name !== "timeout"), "saving"],
+  resumes: true,
   load: () => import("./run.ts"),
 };

@@ -25,11 +25,14 @@ export async function startOwnService(options: {
   dataDirectory: string | undefined;
   address: { host: string; port: number };
   graceMs: number;
+  nowMs: number;
   log: Log;
 }): Promise<OwnService> {
   const { config, address, graceMs, log } = options;
   const isOwn = options.dataDirectory === undefined;
-  const dataDirectory = resolve(options.dataDirectory ?? (await makeEphemeralDirectory("exec")));
+  const dataDirectory = resolve(
+    options.dataDirectory ?? (await makeEphemeralDirectory("exec", options.nowMs)),
+  );
   let service: Service;
   try {
     service = await startService({ config, dataDirectory, address, log, workers: true, announceUrl: true });

@@ -1,6 +1,6 @@
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { constants } from "node:os";
-import { systemClock } from "../../../kernel/clock.ts";
+import type { Clock } from "../../../kernel/clock.ts";
 import { type Descendants, endDescendants, signalAll } from "./end-descendants.ts";
 import { type StartFailure, startFailure } from "./start-failure.ts";
 
@@ -30,12 +30,13 @@ export function runChild(
     env: NodeJS.ProcessEnv;
     cwd: string;
     mark: string;
+    clock: Clock;
     isOnTerminal: boolean;
     /** Told why it could not be started. */
     onProblem: (line: string) => void;
   },
 ): Child {
-  const { env, cwd, mark, isOnTerminal, onProblem } = options;
+  const { env, cwd, mark, clock, isOnTerminal, onProblem } = options;
   const started = start(command, { cwd, env, stdio: "inherit", detached: !isOnTerminal });
   const failed = (failure: StartFailure): number => {
     onProblem(failure.message);
@@ -59,7 +60,7 @@ export function runChild(
     group: descendants.group,
     ended: ended.then(async (exitCode) => {
       stopPassing();
-      if (pid !== null) await endDescendants(descendants, systemClock);
+      if (pid !== null) await endDescendants(descendants, clock);
       return exitCode;
     }),
     kill: () => {

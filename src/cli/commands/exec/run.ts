@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { loadConfig } from "../../../config/load.ts";
-import { ImgbatchError } from "../../../contract/errors.ts";
 import { environmentWith } from "../../../environment.ts";
 import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
-import { durationOption, textOption, wholeOption } from "../../command-line/option-values.ts";
+import { choiceOption, durationOption, textOption, wholeOption } from "../../command-line/option-values.ts";
 import { withSimulation } from "../../service/simulation.ts";
 import { MARK, serviceVariables } from "./child-environment.ts";
 import { startGuard } from "./guard.ts";
@@ -13,7 +12,7 @@ import { type Child, runChild } from "./run-child.ts";
 
 /** `imgbatch exec`: a service for as long as one command runs. Says nothing on standard output. */
 export async function run(context: CommandContext): Promise<CommandResult> {
-  const { cwd, global, options, output, signal, takeSignals } = context;
+  const { cwd, clock, global, options, output, signal, takeSignals } = context;
   const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
   const service = await startOwnService({
     config,
@@ -23,8 +22,9 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       port: wholeOption(options, "port", "--port", { min: 0, max: 65_535 }) ?? 0,
     },
     graceMs: durationOption(options, "grace", "--grace") ?? 0,
+    nowMs: clock.nowMs(),
     log: createLog({
-      level: logLevel(options),
+      level: choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "warn",
       forPeople: true,
       write: (line) => output.note(line.trimEnd()),
     }),
@@ -49,6 +49,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       cwd,
       env: environmentWith({ ...variables, [MARK]: mark }),
       mark,
+      clock,
       isOnTerminal: [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY),
       onProblem: output.note,
     });
@@ -60,13 +61,4 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     process.off("exit", onExit);
     await guard.dismiss();
   }
-}
-
-function logLevel(options: CommandContext["options"]): (typeof LOG_LEVELS)[number] {
-  const text = textOption(options, "logLevel") ?? "warn";
-  const level = LOG_LEVELS.find((each) => each === text);
-  if (level !== undefined) return level;
-  throw new ImgbatchError("USAGE", `--log-level: use one of ${LOG_LEVELS.join(", ")}.`, {
-    param: "--log-level",
-  });
 }

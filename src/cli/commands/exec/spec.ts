@@ -12,7 +12,12 @@ export const exec: CommandSpec = {
       description: "latency=2s,fail=0.1,seed=7: make the drawings slow or faulty",
     },
     { flags: "--grace <time>", description: "time for running items at the end", default: "0s" },
-    { flags: "--log-level <level>", description: "debug, info, warn or error", default: "warn" },
+    {
+      flags: "--log-level <level>",
+      description: "debug, info, warn or error",
+      default: "warn",
+      choices: ["debug", "info", "warn", "error"],
+    },
   ],
   examples: ["imgbatch exec -- npm test", "imgbatch exec --simulate fail=0.1,seed=7 -- ./nightly.sh"],
   json: false,

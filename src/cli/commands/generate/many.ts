@@ -4,7 +4,6 @@ import { type ErrorCode, errorEntry, type ImgbatchError } from "../../../contrac
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { isOutOfCapacity } from "../../../http/retry-policy.ts";
-import { wallClock } from "../../../kernel/clock.ts";
 import { counted } from "../../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../../../runs/directory/claim.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
@@ -18,13 +17,13 @@ import type { CommandContext, CommandResult } from "../../command-line/command-c
 import { stopReason } from "../../interruption/stop-reason.ts";
 import { NO_CAPACITY_ADVICE } from "../../result/advice.ts";
 import { exitCodeOf, originLines } from "../../result/error-document.ts";
+import { type Judgement, judgeFailed } from "../../result/judge-batches.ts";
 import { defaultRunDirectory, nextCommand, type Whereabouts } from "../../result/next-command.ts";
+import { lookInto } from "../../result/next-steps.ts";
+import { failureLines } from "../../result/run-summary.ts";
 import { readReportFlags, writeRunReports } from "../../runs/reports.ts";
 import { withService } from "../../service/with-service.ts";
 import type { GenerateOptions } from "./options.ts";
-
-/** Failures are named up to this many; the results have them all. */
-const SHOWN_FAILURES = 5;
 
 /** The images of a prompt file, each a request of its own, in a directory that knows what it has. */
 export async function generateMany(
@@ -32,7 +31,7 @@ export async function generateMany(
   options: GenerateOptions,
   file: string,
 ): Promise<CommandResult> {
-  const { cwd, stdin, output: reporter } = context;
+  const { cwd, clock, stdin, output: reporter } = context;
   const shownDir = options.output ?? defaultRunDirectory(file);
   const dir = resolve(cwd, shownDir);
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
@@ -43,8 +42,7 @@ export async function generateMany(
     item.references.length === 0 ? { ...item, references: options.images } : item,
   );
   const { signal } = context;
-  const clock = wallClock;
-  const pace = createRateLimiter(options.rpm, clock);
+  const rateLimiter = createRateLimiter(options.rpm, clock);
   return withService(context, { workers: true }, async (service) => {
     const { aspectRatio, size, jobs, retries } = options;
     const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
@@ -59,7 +57,17 @@ export async function generateMany(
       image_count: plan.images.length,
       batch_count: 0,
     });
-    const run = { plan, dir, service, concurrency: jobs, clock, reporter, signal, pace, maxRetries: retries };
+    const run = {
+      plan,
+      dir,
+      service,
+      concurrency: jobs,
+      clock,
+      reporter,
+      signal,
+      pace: rateLimiter,
+      maxRetries: retries,
+    };
     // Two in one directory would both pay for what is missing.
     const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
     reporter.settle();
@@ -91,9 +99,7 @@ function describe({ output, global }: CommandContext, dir: string, outcome: Real
     failed: failures.length,
     pending: lines.length - success - failures.length,
   };
-  for (const { custom_id, error } of failures.slice(0, SHOWN_FAILURES))
-    output.note(`  ${custom_id}: ${error?.code}: ${error?.message}`);
-  if (failures.length > SHOWN_FAILURES) output.note(`  and ${failures.length - SHOWN_FAILURES} more`);
+  for (const line of failureLines(lines)) output.note(line);
   const { exitCode, error } = judgeImages(outcome, counts);
   if (error !== null && stop !== null) {
     output.note(`error: ${error.message}`);
@@ -132,25 +138,23 @@ interface Counts {
 /**
  * What stopped the run decides; else failures that would be the same again are told from those that may pass.
  */
-function judgeImages(
-  outcome: RealtimeOutcome,
-  counts: Counts,
-): { exitCode: number; error: { code: ErrorCode; message: string } | null } {
+function judgeImages(outcome: RealtimeOutcome, counts: Counts): Judgement {
   const { stop, lines } = outcome;
   if (stop !== null) {
     const error = { code: stop.code, message: stopMessage(outcome, stop) };
     return { exitCode: exitCodeOf(stop), error };
   }
   if (counts.failed === 0) return { exitCode: EXIT_CODES.ok.code, error: null };
-  const message = `${counts.failed} of ${counts.total} images failed`;
+  const failed = judgeFailed(counts.success === 0 ? "noImages" : "someFailed", counts);
   const codes = lines.flatMap((line) => line.error?.code ?? []) as ErrorCode[];
   const [first] = codes;
   if (first !== undefined && codes.every((code) => errorEntry(code).exit === "temporary")) {
-    return { exitCode: EXIT_CODES.temporary.code, error: { code: first, message } };
+    return {
+      exitCode: EXIT_CODES.temporary.code,
+      error: { code: first, message: failed.error?.message ?? "" },
+    };
   }
-  const [exit, code] =
-    counts.success === 0 ? (["noImages", "NO_IMAGES"] as const) : (["someFailed", "ITEMS_FAILED"] as const);
-  return { exitCode: EXIT_CODES[exit].code, error: { code, message } };
+  return failed;
 }
 
 function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): string {
@@ -163,7 +167,7 @@ function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null, whe
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   const again = "run the same command again: it makes only what is missing";
   if (exitCode === EXIT_CODES.ok.code)
-    return `look into ${shellWord(`${dir}/${IMAGES_FOLDER}`)} (the same command again makes nothing anew)`;
+    return `${lookInto(dir, IMAGES_FOLDER)} (the same command again makes nothing anew)`;
   if (stop === null && exitCode !== EXIT_CODES.temporary.code)
     return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(dir, where)}`;
   const hasToChange = [

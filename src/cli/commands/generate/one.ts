@@ -3,7 +3,6 @@ import { basename, extname, isAbsolute, relative } from "node:path";
 import { type GeneratedImage, generateImage } from "../../../client/generate.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { wallClock } from "../../../kernel/clock.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
 import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
 import { chooseTarget, type ImageTarget } from "../../../runs/generate/image-target.ts";
@@ -52,11 +51,11 @@ async function readInput(image: PromptReference) {
 }
 
 async function whileTelling<T>(
-  { output }: CommandContext,
+  { output, clock }: CommandContext,
   model: string,
   work: () => Promise<T>,
 ): Promise<T> {
-  const startMs = wallClock.nowMs();
+  const startMs = clock.nowMs();
   const tell = () => output.progress(`waiting for ${model}`, startMs);
   tell();
   const ticking = setInterval(tell, TICK_MS);

@@ -1,4 +1,4 @@
-import { ERRORS, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { positiveDurationOption } from "../../command-line/option-values.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
@@ -8,7 +8,7 @@ import { readGenerateOptions } from "./options.ts";
 
 /** `imgbatch generate`: images at once, each a request of its own. */
 export const run: RunCommand = async (context) => {
-  const limit = timeLimit(context.signal, positiveDurationOption(context.options, "timeout", "--timeout"));
+  const limit = timeLimit(context, positiveDurationOption(context.options, "timeout", "--timeout"));
   const { signal } = limit;
   const limited = { ...context, signal, readStdin: () => context.readStdin(signal) };
   try {
@@ -17,14 +17,17 @@ export const run: RunCommand = async (context) => {
     if (file !== null) return await generateMany(limited, options, file);
     return await generateOne(limited, options, prompt ?? "");
   } catch (error) {
-    throw explainEarly(error);
+    throw explainEarly(error, signal);
   } finally {
     limit.stop();
   }
 };
 
-/** What has left and may be billed is told where it is sent; else nothing has. */
-function explainEarly(error: unknown): unknown {
-  const isEarly = error instanceof ImgbatchError && error.message === ERRORS.TIMEOUT.message;
+/**
+ * The commands below replace the reason of a stop once a request has left, which may be billed. The bare reason means
+ * that no request has left.
+ */
+function explainEarly(error: unknown, { reason }: AbortSignal): unknown {
+  const isEarly = error === reason && error instanceof ImgbatchError && error.code === "TIMEOUT";
   return isEarly ? new ImgbatchError("TIMEOUT", "Time is up; no image was asked for yet.") : error;
 }

@@ -1,3 +1,4 @@
+import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { asking, reportOptions } from "../shared-options.ts";
 
@@ -24,7 +25,7 @@ export const generate: CommandSpec = {
       default: "the first of `imgbatch models --realtime`",
     },
     { flags: "--aspect-ratio <w:h>", description: "such as 1:1, 3:2 or 16:9", default: "the model decides" },
-    { flags: "--size <tier>", description: "1K, 2K or 4K", default: "1K" },
+    { flags: "--size <tier>", description: "1K, 2K or 4K", default: "1K", choices: SIZE_TIERS },
     { flags: "--force", description: "replace the file that --output names" },
     {
       flags: "--file <file>",

@@ -10,6 +10,7 @@ export const init: CommandSpec = {
       description: "starter (prompts and configuration), github, gitlab, script or all; may be repeated",
       default: "starter",
       repeatable: true,
+      choices: ["starter", "github", "gitlab", "script", "all"],
     },
     { flags: "--force", description: "replace files that are there" },
   ],

@@ -4,13 +4,12 @@ import type { BatchItem } from "../../../client/wire/read-lists.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
-import { truncateCodePoints } from "../../../kernel/text.ts";
 import { retriedId } from "../../../runs/retry/retried-id.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { requireReachable, resolveTarget, type Target, withUnknown } from "../../runs/targets.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
-import { type Column, longest, recordLine, tableLines } from "../../terminal/table.ts";
+import { type Column, recordLine, tableLines, widest } from "../../terminal/table.ts";
 
 interface FoundItem extends BatchItem {
   batchId: string;
@@ -74,13 +73,13 @@ function table(items: readonly FoundItem[], columns: number): string[] {
     { title: "ITEM", of: ({ customId }) => customId },
     { title: "STATUS", of: ({ status }) => status },
   ];
-  const width = longest(tableLines(layout, items));
-  const room = Math.max(10, columns - width - 2);
-  const what = ({ error, promptPreview }: FoundItem) =>
-    error === null ? (promptPreview ?? "") : `${error.code}: ${error.message}`;
+  const width = widest(tableLines(layout, items));
+  const maxWidth = Math.max(10, columns - width - 2);
   const last: Column<FoundItem> = {
     title: "PROMPT OR ERROR",
-    of: (item) => truncateCodePoints(what(item), room - 1, "…"),
+    maxWidth,
+    of: ({ error, promptPreview }) =>
+      error === null ? (promptPreview ?? "") : `${error.code}: ${error.message}`,
   };
   return tableLines([...layout, last], items);
 }

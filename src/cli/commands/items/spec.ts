@@ -1,3 +1,4 @@
+import { ITEM_STATUSES } from "../../../contract/statuses.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { askingOf, target } from "../shared-options.ts";
 
@@ -6,7 +7,11 @@ export const items: CommandSpec = {
   summary: "what became of each image of a batch or a run",
   arguments: [target],
   options: [
-    { flags: "--status <status>", description: "only pending, success or failed ones" },
+    {
+      flags: "--status <status>",
+      description: "only pending, success or failed ones",
+      choices: [...ITEM_STATUSES, "all"],
+    },
     { flags: "--all", description: "all of them, not the first 100 only" },
   ],
   examples: ["imgbatch items prompts-images --status failed"],

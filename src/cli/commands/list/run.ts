@@ -5,7 +5,6 @@ import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../../contract/statuses.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import { formatUsd } from "../../../kernel/money.ts";
-import { truncateCodePoints } from "../../../kernel/text.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import {
   choiceOption,
@@ -16,13 +15,13 @@ import {
 } from "../../command-line/option-values.ts";
 import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { withService } from "../../service/with-service.ts";
-import { type Column, longest, recordLine, tableLines } from "../../terminal/table.ts";
+import { type Column, recordLine, tableLines, widest } from "../../terminal/table.ts";
 
 const MOST = 1_000_000;
 
 /** `imgbatch list`: the batches of the key, newest first; a record a line, for people a table. */
 export const run: RunCommand = (context) => {
-  const { options, results, signal, output, global } = context;
+  const { options, results, signal, output, global, clock } = context;
   const filter = readFilter(context);
   const limit = flagOption(options, "all")
     ? null
@@ -34,7 +33,7 @@ export const run: RunCommand = (context) => {
     return {
       exitCode: EXIT_CODES.ok.code,
       json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
-      lines: results.isForPeople ? table(batches, results.columns) : batches.map(record),
+      lines: results.isForPeople ? table(batches, results.columns, clock.nowMs()) : batches.map(record),
       next: results.isForPeople ? nextStep(global, batches) : null,
     };
   });
@@ -50,7 +49,7 @@ function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
     : `${nextCommand(where, "items", batches[0].id)} (says what became of its images)`;
 }
 
-function readFilter({ options }: CommandContext): BatchFilter {
+function readFilter({ options, clock }: CommandContext): BatchFilter {
   // Without a value, the option means yes.
   const typed = options.downloaded === true ? { downloaded: "yes" } : options;
   const downloaded = choiceOption(typed, "downloaded", "--downloaded", ["yes", "no"]);
@@ -58,8 +57,8 @@ function readFilter({ options }: CommandContext): BatchFilter {
     status: choiceOption(options, "status", "--status", BATCH_STATUSES),
     task_name: textOption(options, "name"),
     downloaded: downloaded === undefined ? undefined : downloaded === "yes" ? "true" : "false",
-    from: instantOption(options, "from", "--from"),
-    to: instantOption(options, "to", "--to"),
+    from: instantOption(options, "from", "--from", clock.nowMs()),
+    to: instantOption(options, "to", "--to", clock.nowMs()),
   };
 }
 
@@ -77,22 +76,22 @@ function record(batch: Batch): string {
   return recordLine([id, status, ...counts, itemCount ?? "", usd, created, name ?? ""]);
 }
 
-function table(batches: readonly Batch[], columns: number): string[] {
+function table(batches: readonly Batch[], columns: number, nowMs: number): string[] {
   if (batches.length === 0) return [];
-  const nowMs = Date.now();
   const layout: Column<Batch>[] = [
     { title: "ID", of: ({ id }) => id },
     { title: "STATUS", of: ({ status }) => status },
     { title: "IMAGES", align: "right", of: imagesOf },
     { title: "AGE", align: "right", of: (batch) => ageOf(batch, nowMs) },
   ];
-  const width = longest(tableLines(layout, batches));
-  const room = columns - width - 2;
+  const width = widest(tableLines(layout, batches));
+  const left = columns - width - 2;
   const name: Column<Batch> = {
     title: "NAME",
-    of: (batch) => truncateCodePoints(batch.name ?? "", room - 1, "…"),
+    maxWidth: left,
+    of: (batch) => batch.name ?? "",
   };
-  return tableLines(room < "NAME".length + 1 ? layout : [...layout, name], batches);
+  return tableLines(left <= "NAME".length ? layout : [...layout, name], batches);
 }
 
 function ageOf({ createdAtMs }: Batch, nowMs: number): string {

@@ -1,7 +1,6 @@
 import { deadline } from "../../../client/poll.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { systemClock } from "../../../kernel/clock.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";
@@ -21,10 +20,10 @@ const LONGER = "look at the service (`imgbatch doctor`), or allow more time with
  * refuses the key exit 3, time that runs out 124.
  */
 export async function run(context: CommandContext): Promise<CommandResult> {
-  const { options, output } = context;
+  const { options, output, clock } = context;
   const isPatient = flagOption(options, "wait");
   const limitMs = positiveDurationOption(options, "timeout", "--timeout") ?? DEFAULT_TIMEOUT_MS;
-  const limit = deadline(systemClock, limitMs);
+  const limit = deadline(clock, limitMs);
   const signal = AbortSignal.any([context.signal, limit.signal]);
   let last = "";
   try {
@@ -39,7 +38,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
           advice: service === null ? START : LATER,
         });
       output.progress(`waiting: ${last}`);
-      await systemClock.sleep(service?.isLocal === false ? REMOTE_PAUSE_MS : LOCAL_PAUSE_MS, signal);
+      await clock.sleep(service?.isLocal === false ? REMOTE_PAUSE_MS : LOCAL_PAUSE_MS, signal);
     }
   } catch (error) {
     if (!limit.signal.aborted || context.signal.aborted) throw error;

@@ -1,13 +1,12 @@
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import type { Allowance } from "../../../runs/outcome/verdict.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
+import { type RunOptions, readRunOptions } from "../../runs/run-options.ts";
 import { resolveTarget } from "../../runs/targets.ts";
-import { allowanceOption } from "../submit/options.ts";
 
 /** The options of `retry`, checked. */
-export interface RetryCommandOptions {
+export interface RetryCommandOptions extends RunOptions {
   dir: string;
   /** As it was typed. */
   shownDir: string;
@@ -15,12 +14,6 @@ export interface RetryCommandOptions {
   /** Make images anew that the service made and cannot deliver. */
   withLost: boolean;
   dryRun: boolean;
-  cancelOnInterrupt: boolean;
-  allowance: Allowance;
-  timeoutMs: number | undefined;
-  intervalMs: number | undefined;
-  maxCostMicroUsd: number | undefined;
-  unitCostMicroUsd: number | undefined;
 }
 
 /** Throws `USAGE` for the first option that is not right, and for an id in the place of a directory. */
@@ -38,11 +31,6 @@ export async function readRetryOptions(context: CommandContext): Promise<RetryCo
     withRefused: read.flagOption(options, "includeRefused"),
     withLost: read.flagOption(options, "includeLost"),
     dryRun: read.flagOption(options, "dryRun"),
-    cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
-    allowance: allowanceOption(options) ?? { count: 0 },
-    timeoutMs: read.positiveDurationOption(options, "timeout", "--timeout"),
-    intervalMs: read.positiveDurationOption(options, "interval", "--interval"),
-    maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
-    unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
+    ...readRunOptions(options),
   };
 }

@@ -2,8 +2,8 @@ import { getBatch } from "../../../client/batches/get.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
-import { wallClock } from "../../../kernel/clock.ts";
 import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readResults } from "../../../runs/directory/results-file.ts";
 import type { RunState } from "../../../runs/directory/run-state.ts";
@@ -22,10 +22,10 @@ import type { CommandContext, CommandResult, RunCommand } from "../../command-li
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { describeRun } from "../../result/run-summary.ts";
+import { createBudget } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { requireReachable, resolveTarget } from "../../runs/targets.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
-import { createBudget } from "../submit/budget.ts";
 import { type RetryCommandOptions, readRetryOptions } from "./options.ts";
 
 const ANEW = "run the same command again: it gets what was finished, and after that sends what was cancelled";
@@ -33,7 +33,7 @@ const ANEW = "run the same command again: it gets what was finished, and after t
 /** `imgbatch retry`: makes the failed images of a run anew, into the same directory. */
 export const run: RunCommand = async (context) => {
   const options = await readRetryOptions(context);
-  const limit = timeLimit(context.signal, options.timeoutMs);
+  const limit = timeLimit(context, options.timeoutMs);
   try {
     return await withService(context, { workers: !options.dryRun }, (service) =>
       stoppable(
@@ -41,7 +41,7 @@ export const run: RunCommand = async (context) => {
         service,
         { ...options, anew: ANEW, fetches: true },
         (inner, submissions) =>
-          withRunLock(options.dir, { clock: wallClock, signal: limit.signal }, () =>
+          withRunLock(options.dir, { clock: context.clock, signal: limit.signal }, () =>
             retry(inner, options, { service, submissions }),
           ),
       ),
@@ -57,7 +57,7 @@ async function retry(
   { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { dir, shownDir, allowance, intervalMs, dryRun } = options;
-  const { signal, output: reporter } = context;
+  const { signal, clock, output: reporter } = context;
   const target = await resolveTarget(options.shownDir, context.cwd);
   requireReachable([target], service);
   const runState = target.run?.state;
@@ -68,7 +68,7 @@ async function retry(
     state: runState,
     service,
     limits: DEFAULT_LIMITS,
-    clock: wallClock,
+    clock,
     reporter,
     signal,
     submissions,
@@ -174,7 +174,7 @@ function describeDry(
       estimated_cost: cost === null ? null : microsToNumber(cost),
     },
     lines: [
-      `${images} images to make again with ${model.id}`,
+      `${counted(images, "image")} to make again with ${model.id}`,
       ...(refused === 0 ? [] : [refusedNote(refused)]),
       ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
     ],

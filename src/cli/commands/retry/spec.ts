@@ -19,5 +19,6 @@ export const retry: CommandSpec = {
   ],
   examples: ["imgbatch retry prompts-images", "imgbatch retry prompts-images --max-cost 1"],
   exits: running,
+  resumes: true,
   load: () => import("./run.ts"),
 };

@@ -28,7 +28,7 @@ const DEFAULT_GRACE_MS = 10_000;
 
 /** `imgbatch serve`: the service, until it is told to stop or its disk fails (`STORAGE_FAILED`). */
 export async function run(context: CommandContext): Promise<CommandResult> {
-  const { cwd, global, options, output } = context;
+  const { cwd, clock, global, options, output } = context;
   const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
   const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
   const address = {
@@ -48,7 +48,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const readyFile = textOption(options, "readyFile");
   const isEphemeral = flagOption(options, "ephemeral");
   const dataDirectory = isEphemeral
-    ? await makeEphemeralDirectory("serve")
+    ? await makeEphemeralDirectory("serve", clock.nowMs())
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
     const start = { config, dataDirectory, address, workers: true, announceUrl: true };

@@ -14,7 +14,12 @@ export const serve: CommandSpec = {
     },
     { flags: "--no-ui", description: "lines of log also on a terminal, instead of the live view" },
     { flags: "--grace <time>", description: "time for running items when stopping", default: "10s" },
-    { flags: "--log-level <level>", description: "debug, info, warn or error", default: "info" },
+    {
+      flags: "--log-level <level>",
+      description: "debug, info, warn or error",
+      default: "info",
+      choices: ["debug", "info", "warn", "error"],
+    },
   ],
   examples: ["imgbatch serve", "imgbatch serve --port 0 --data ./data --ready-file ready.json"],
   exits: ["conflict", "saving"],

@@ -3,13 +3,13 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
-import { type Allowance, parseAllowance } from "../../../runs/outcome/verdict.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { defaultRunDirectory } from "../../result/next-command.ts";
+import { type RunOptions, readRunOptions } from "../../runs/run-options.ts";
 
 /** The options of `submit`, checked. */
-export interface SubmitOptions {
+export interface SubmitOptions extends RunOptions {
   model: string | null;
   name: string | null;
   parentId: string | null;
@@ -24,12 +24,6 @@ export interface SubmitOptions {
   isNew: boolean;
   keepZip: boolean;
   explicitKey: string | null;
-  allowance: Allowance;
-  timeoutMs: number | undefined;
-  intervalMs: number | undefined;
-  maxCostMicroUsd: number | undefined;
-  unitCostMicroUsd: number | undefined;
-  cancelOnInterrupt: boolean;
   /** As the service takes them by default, unless the caller says how large a batch may be. */
   limits: Limits;
 }
@@ -62,12 +56,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
     isNew,
     keepZip: read.flagOption(options, "zip"),
     explicitKey,
-    allowance: allowanceOption(options) ?? { count: 0 },
-    timeoutMs: read.positiveDurationOption(options, "timeout", "--timeout"),
-    intervalMs: read.positiveDurationOption(options, "interval", "--interval"),
-    maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
-    unitCostMicroUsd: read.usdOption(options, "unitCost", "--unit-cost"),
-    cancelOnInterrupt: read.flagOption(options, "cancelOnInterrupt"),
+    ...readRunOptions(options),
     limits: limitsOption(options),
   };
 }
@@ -78,16 +67,6 @@ function limitsOption(options: read.TypedOptions): Limits {
   const most = read.wholeOption(options, "maxBatch", "--max-batch", { min: 1, max: MOST_IN_A_BATCH });
   if (most === undefined) return DEFAULT_LIMITS;
   return { ...DEFAULT_LIMITS, itemsPerBatch: most, outputImagesPerBatch: most };
-}
-
-export function allowanceOption(options: read.TypedOptions): Allowance | undefined {
-  return read.readOption(
-    options,
-    "allowFailures",
-    "--allow-failures",
-    "write a number or a share such as 5%",
-    parseAllowance,
-  );
 }
 
 function metadataOption(options: read.TypedOptions): Record<string, string> | null {

@@ -1,6 +1,5 @@
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { wallClock } from "../../../kernel/clock.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import {
   type ChosenModel,
@@ -17,9 +16,10 @@ import type { CommandContext, CommandResult, RunCommand } from "../../command-li
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { nextCommand } from "../../result/next-command.ts";
+import { createBudget } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
-import { createBudget, describeDryRun } from "./budget.ts";
+import { describeDryRun } from "./dry-run.ts";
 import { readSubmitOptions, type SubmitOptions } from "./options.ts";
 
 const ANEW = "the same command with --new makes all of it again";
@@ -28,7 +28,7 @@ const ANEW = "the same command with --new makes all of it again";
 export const run: RunCommand = async (context) => {
   const options = readSubmitOptions(context);
   const { cwd } = context;
-  const limit = timeLimit(context.signal, options.timeoutMs);
+  const limit = timeLimit(context, options.timeoutMs);
   const { signal } = limit;
   try {
     const stdin = () => context.stdin(signal);
@@ -55,7 +55,7 @@ async function submit(
   items: readonly PromptItem[],
   { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
-  const { signal, output: reporter } = context;
+  const { signal, clock, output: reporter } = context;
   if (options.detach && service.kind === "own" && !options.dryRun) {
     const message =
       "--detach needs a service that outlives this command: start `imgbatch serve`, or set --base-url.";
@@ -80,7 +80,6 @@ async function submit(
   const { dir, shownDir, keepZip, allowance, intervalMs } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const { approve } = budget;
-  const clock = wallClock;
   return withRunLock(dir, { clock, signal }, async () => {
     const run = { plan, dir, service, keys, clock, reporter, signal, submissions, approve };
     const started = await startRun(run);

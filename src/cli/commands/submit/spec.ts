@@ -1,3 +1,4 @@
+import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { running, runOptions } from "../shared-options.ts";
 
@@ -16,7 +17,12 @@ export const submit: CommandSpec = {
       default: "<stem of the first file>-images",
     },
     { flags: "--count <n>", description: "images for each prompt that does not say", default: "1" },
-    { flags: "--mime-type <type>", description: "image/png, image/jpeg or image/webp", default: "image/png" },
+    {
+      flags: "--mime-type <type>",
+      description: "image/png, image/jpeg or image/webp",
+      default: "image/png",
+      choices: IMAGE_MIME_TYPES,
+    },
     {
       flags: "--metadata <k=v>",
       description: "a pair to keep with the batch; may be repeated",
@@ -44,5 +50,6 @@ export const submit: CommandSpec = {
     "imgbatch submit prompts.jsonl && echo green || echo red",
   ],
   exits: running,
+  resumes: true,
   load: () => import("./run.ts"),
 };

@@ -1,5 +1,4 @@
 import { allWithCounts } from "../../../client/fill-counts.ts";
-import { wallClock } from "../../../kernel/clock.ts";
 import { retryIds } from "../../../runs/directory/run-state.ts";
 import { awaitBatches } from "../../../runs/wait/await-batches.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
@@ -16,10 +15,10 @@ import { withService } from "../../service/with-service.ts";
 
 /** `imgbatch wait`: until every batch has ended. */
 export const run: RunCommand = async (context) => {
-  const { options } = context;
+  const { options, clock } = context;
   const { output, hasEnded } = trackEnded(context.output);
   const interval = positiveDurationOption(options, "interval", "--interval");
-  const limit = timeLimit(context.signal, positiveDurationOption(options, "timeout", "--timeout"));
+  const limit = timeLimit(context, positiveDurationOption(options, "timeout", "--timeout"));
   const targets = await resolveTargets(context);
   requireSubmitted(targets, context.global);
   const ids = targets.flatMap((target) => target.ids);
@@ -33,7 +32,7 @@ export const run: RunCommand = async (context) => {
         going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
         const ended = await awaitBatches(found, {
           service,
-          clock: wallClock,
+          clock,
           random: Math.random,
           intervalMs: pollInterval(interval, service, output),
           signal,
@@ -41,7 +40,7 @@ export const run: RunCommand = async (context) => {
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
         });
         const batches = await allWithCounts(service.http, ended, signal);
-        await recordAll(targets, batches);
+        await recordAll(targets, batches, clock);
         output.settle();
         requireOutputs(batches);
         return describeEnd(context, targets, batches);

@@ -7,8 +7,8 @@ import type { Fact } from "../../../dashboard/events.ts";
 import type { BatchRow } from "../../../dashboard/model.ts";
 import { openFolder } from "../../../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../../../dashboard/source.ts";
-import { bytes as sizeText } from "../../../dashboard/text/format.ts";
 import type { Http } from "../../../http/http.ts";
+import { formatSize } from "../../../kernel/text.ts";
 import type { WatchView } from "./watch-batches.ts";
 
 /** What the live view of `watch` needs from the command around it. */
@@ -161,6 +161,6 @@ async function showPicture(
     import("../../../imaging/pixels.ts"),
   ]);
   const pixels = await toPixels(data, box);
-  const caption = `${contentType ?? ""} ${sizeText(data.length)}`.trim();
+  const caption = `${contentType ?? ""} ${formatSize(data.length)}`.trim();
   tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
 }

@@ -3,7 +3,6 @@ import { allWithCounts } from "../../../client/fill-counts.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { BATCH_STATUSES, isTerminal } from "../../../contract/statuses.ts";
-import { wallClock } from "../../../kernel/clock.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { positiveDurationOption } from "../../command-line/option-values.ts";
 import { explainStop } from "../../interruption/stop-reason.ts";
@@ -30,7 +29,7 @@ import { watchLive } from "./watch-live.ts";
 export const run: RunCommand = async (context) => {
   const { options, results } = context;
   const interval = positiveDurationOption(options, "interval", "--interval");
-  const limit = timeLimit(context.signal, positiveDurationOption(options, "timeout", "--timeout"));
+  const limit = timeLimit(context, positiveDurationOption(options, "timeout", "--timeout"));
   const targets = await resolveTargets(context);
   requireSubmitted(targets, context.global);
   // Nobody looks on any more: then there is nothing to do.
@@ -53,7 +52,7 @@ async function watch(
   service: ConnectedService,
   intervalMs: number | undefined,
 ): Promise<CommandResult> {
-  const { signal, output, results, global } = context;
+  const { signal, clock, output, results, global } = context;
   requireReachable(named, service);
   const isNamed = context.arguments.length > 0;
   const ids = named.flatMap((target) => target.ids);
@@ -69,14 +68,14 @@ async function watch(
     ? named
     : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));
   const say = global.json || global.events === "-" ? output.note : results.line;
-  const plain = createPlainView(global.progress === "none" ? () => {} : say, wallClock);
+  const plain = createPlainView(global.progress === "none" ? () => {} : say, clock);
   try {
-    const options = { service, clock: wallClock, intervalMs, output };
+    const options = { service, clock, intervalMs, output };
     const ended = mayShowDashboard(context)
       ? await watchLive(context, found, targets, options)
       : await watchBatches(found, { ...options, signal, view: plain });
     const batches = await allWithCounts(service.http, ended, signal);
-    await recordAll(targets, batches);
+    await recordAll(targets, batches, clock);
     if (isNamed) requireOutputs(batches);
     const end = describeEnd(context, targets, batches);
     // The lines have been said.

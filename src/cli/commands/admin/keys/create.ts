@@ -1,6 +1,5 @@
 import { isProceduralOnly, loadConfig } from "../../../../config/load.ts";
 import type { Config } from "../../../../config/schema.ts";
-import { systemClock } from "../../../../kernel/clock.ts";
 import { DEFAULT_ACCOUNT } from "../../../../service/admin.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
 import { textOption } from "../../../command-line/option-values.ts";
@@ -14,14 +13,14 @@ import { keyFacts } from "./key-view.ts";
  * directory that no service has used yet.
  */
 export const run: RunCommand = async (context) => {
-  const { options, global, cwd, output } = context;
+  const { options, global, cwd, clock, output } = context;
   const config = loadConfig({ file: global.config, cwd });
   const accountName = textOption(options, "account") ?? DEFAULT_ACCOUNT;
   const facts = {
     name: readName("--name", textOption(options, "name") ?? "unnamed"),
     accountName,
     group: readGroup(textOption(options, "group") ?? "default", config),
-    expiresAtMs: readExpiry(textOption(options, "expires")),
+    expiresAtMs: readExpiry(textOption(options, "expires"), clock.nowMs()),
     onlyDraws: isProceduralOnly(config),
   };
   return withAdmin(context, { mayCreate: accountName === DEFAULT_ACCOUNT }, async (admin) => {
@@ -39,12 +38,11 @@ function readGroup(name: string, { groups }: Config): string {
   throw wrongArgument("--group", name, advice);
 }
 
-function readExpiry(text: string | undefined): number | null {
+function readExpiry(text: string | undefined, nowMs: number): number | null {
   if (text === undefined) return null;
   const ms = parseExpiry(text);
   const shape = "write a day such as 2030-01-31 (to its end, UTC) or a time such as 2030-01-31T18:00:00Z";
   if (ms === null) throw wrongArgument("--expires", text, shape);
-  if (ms <= systemClock.nowMs())
-    throw wrongArgument("--expires", text, `that is over; ${shape}, in the future`);
+  if (ms <= nowMs) throw wrongArgument("--expires", text, `that is over; ${shape}, in the future`);
   return ms;
 }

@@ -1,13 +1,19 @@
 import { ImgbatchError } from "../../../../contract/errors.ts";
-import type { CommandContext, CommandResult } from "../../../command-line/command-context.ts";
+import type { CommandContext, CommandResult, RunCommand } from "../../../command-line/command-context.ts";
 import { wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { keyLines, keyView } from "./key-view.ts";
 
 const SEE_LIST = "imgbatch admin keys list shows the ids";
 
-/** Disables the key that the command names, or enables it again. Doing it twice is no error. */
-export async function setDisabled(context: CommandContext, isDisabled: boolean): Promise<CommandResult> {
+/** `imgbatch admin keys disable`: the service refuses the key from its next request on. */
+export const disable: RunCommand = (context) => setDisabled(context, true);
+
+/** `imgbatch admin keys enable`: the service accepts a disabled key again. */
+export const enable: RunCommand = (context) => setDisabled(context, false);
+
+/** Disables the key with the id in the arguments, or enables it again. Doing it twice is no error. */
+async function setDisabled(context: CommandContext, isDisabled: boolean): Promise<CommandResult> {
   const [id = ""] = context.arguments;
   // A whole key must not be repeated in a message.
   if (id.startsWith("imgb_")) {
