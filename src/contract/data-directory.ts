@@ -36,7 +36,7 @@ export function ownershipProof(secret: string, challenge: string, port: number):
   return createHmac("sha256", secret).update(`imgbatch healthz ${port} ${challenge}`).digest("base64url");
 }
 
-/** The ready file of `serve`: written when the service answers and its workers run. */
+/** The ready file of `serve`: written when the service listens and its workers run. */
 export interface ReadyFile {
   url: string;
   pid: number;
@@ -45,7 +45,7 @@ export interface ReadyFile {
   credentials: string;
 }
 
-/** What SQLite says of a database file that it cannot make sense of, wherever in the work that comes to light. */
+/** Whether SQLite reports a database file that is damaged or is not a database. */
 export function isDatabaseDamage(error: unknown): boolean {
   const code = String((error as { code?: unknown } | null)?.code);
   return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";

@@ -17,7 +17,7 @@ interface ErrorEntry {
   exit: ExitName;
   /** Whether the same request may succeed a moment later. */
   retryable?: true;
-  /** What is said when the thrower knows nothing better. */
+  /** The default message. */
   message: string;
 }
 
@@ -31,7 +31,7 @@ const retryable = (httpStatus: number, exit: ExitName, message: string): ErrorEn
   retryable: true,
 });
 
-/** Every error that the service answers, in one table: code, HTTP status, exit code, default message. */
+/** Every error that the service returns, in one table: code, HTTP status, exit code, default message. */
 export const SERVICE_ERRORS = {
   API_KEY_REQUIRED: e(401, "auth", "An API key is required: send it as `Authorization: Bearer <key>`."),
   INVALID_API_KEY: e(401, "auth", "This API key is not known here."),
@@ -103,7 +103,7 @@ export const SERVICE_ERRORS = {
   INTERNAL_ERROR: e(500, "temporary", "Something went wrong on the service's side."),
 } as const satisfies Record<string, ErrorEntry>;
 
-/** What can go wrong on the caller's machine; never sent over the wire. */
+/** Errors on the caller's machine; never sent over the wire. */
 export const LOCAL_ERRORS = {
   INTERNAL: e(0, "internal", "Something went wrong inside imgbatch."),
   USAGE: e(0, "usage", "The command line is not right."),
@@ -140,16 +140,16 @@ export const ERRORS: Record<ServiceErrorCode | LocalErrorCode, ErrorEntry> = {
 
 export type ServiceErrorCode = keyof typeof SERVICE_ERRORS;
 export type LocalErrorCode = keyof typeof LOCAL_ERRORS;
-/** Of an answer that names no code of the catalogue, and whose status is none of those that have one: `HTTP_418`. */
+/** The code of a response without a code and a status of the catalogue: `HTTP_418`. */
 export type StatusCode = `HTTP_${number}`;
 export type ErrorCode = ServiceErrorCode | LocalErrorCode | StatusCode;
 
-/** Whether a text, such as one that was stored, is a code of the catalogue or of a mere status. */
+/** Whether a text is a code of the catalogue, or of an HTTP status alone. */
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code) || /^HTTP_\d{3}$/.test(code);
 }
 
-/** What is known of a code; of a mere status, what its class says. */
+/** The facts of a code; those of its class for an HTTP status alone. */
 export function errorEntry(code: ErrorCode): ErrorEntry {
   if (Object.hasOwn(ERRORS, code)) return ERRORS[code as ServiceErrorCode | LocalErrorCode];
   const status = Number(code.slice("HTTP_".length));
@@ -176,13 +176,13 @@ export interface ErrorDetails {
   retryAfterMs?: number | undefined;
   /** More than one finding (a line each), as for a prompt file. */
   details?: readonly string[] | undefined;
-  /** What to do next, where the usual advice for the code does not fit. */
+  /** The next step, where the usual advice for the code does not fit. */
   advice?: string | undefined;
 }
 
 /** The one error class of service, client and command line. Decide by `code`, never by the message. */
 export class ImgbatchError extends Error {
-  /** From the catalogue (`SERVICE_ERRORS`, `LOCAL_ERRORS`), or the status of an answer that is not in it. */
+  /** From the catalogue (`SERVICE_ERRORS`, `LOCAL_ERRORS`), or from a status that is not in it. */
   readonly code: ErrorCode;
   readonly param: string | undefined;
   readonly httpStatus: number;

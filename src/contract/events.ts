@@ -13,7 +13,7 @@ const made = {
   item_count: count.nullable().describe("null when the service does not say"),
 };
 
-/** What happens during a command, without the fields that every event has. */
+/** An event of a command, without the fields that every event has. */
 const shapes = [
   z.object({ event: z.literal("run_started"), command: z.string(), version: z.string() }),
   z.object({

@@ -1,6 +1,5 @@
 /**
- * What the process says to the script that called it. Scripts rely on these numbers:
- * within a major version none changes its meaning. The help text and the README are made from this table.
+ * The exit codes of the process. Scripts rely on these numbers: within a major version none changes its meaning. The help text and the README are made from this table.
  */
 export const EXIT_CODES = {
   ok: { code: 0, meaning: "everything asked for is done; files are on disk and verified", rerun: "-" },

@@ -22,7 +22,7 @@ export interface ItemError {
 }
 
 const OWN_REFUSALS: readonly ItemErrorCode[] = ["SAFETY_BLOCKED", "INVALID_ARGUMENT"];
-/** What services of other makers call it when a prompt or its image is against their rules. */
+/** The codes of other services for a prompt or an image that breaks their rules. */
 const FOREIGN_REFUSALS: readonly string[] = [
   ...REFUSING_FINISH_REASONS,
   "SAFETY_VIOLATION",
@@ -54,7 +54,7 @@ function bare(code: string): string {
 
 const REFUSALS: ReadonlySet<string> = new Set([...OWN_REFUSALS, ...FOREIGN_REFUSALS].map(bare));
 
-/** Whether an item failed for what it asks, by the code of whichever service: sent unchanged, it would fail again. */
+/** Whether an item failed because of its content, by the code of any service: sent unchanged, it would fail again. */
 export function isRefusalCode(code: string): boolean {
   return REFUSALS.has(bare(code));
 }

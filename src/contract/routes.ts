@@ -18,7 +18,7 @@ export const PATHS = {
   openApi: "/openapi.json",
 } as const;
 
-/** What a client can ask of a model: the last part of the path, behind a colon. */
+/** The operations of a model: the last part of the path, behind a colon. */
 export const MODEL_VERBS = ["generateContent", "streamGenerateContent"] as const;
 
 /** The paths that a client calls, with the variable parts filled in. */

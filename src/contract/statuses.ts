@@ -19,7 +19,7 @@ export const TERMINAL_BATCH_STATUSES: readonly BatchStatus[] = [
   "output_deleted",
 ];
 
-/** Of a status that is not known, such as another service's, it is not. */
+/** Whether a status is terminal; false for an unknown one, such as another service's. */
 export function isTerminal(status: string): boolean {
   return TERMINAL_BATCH_STATUSES.some((each) => each === status);
 }

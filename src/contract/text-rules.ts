@@ -2,7 +2,7 @@ import { hasUnstorableText, isLongerThan } from "../kernel/text.ts";
 import { FIXED_LIMITS } from "./limits.ts";
 
 /**
- * What is wrong with a caller's `custom_id`, or null when nothing is. Both sides check it: the client before it sends.
+ * The problem of a caller's `custom_id`, or null. The service checks it, and the client before it sends.
  */
 export function customIdProblem(id: string): string | null {
   const max = FIXED_LIMITS.customIdChars;
@@ -24,7 +24,7 @@ export function expandedCustomIds(customId: string, outputCount: number): string
   return Array.from({ length: outputCount }, (_, i) => `${customId}_${String(i + 1).padStart(2, "0")}`);
 }
 
-/** How many reference images an item may have for a model, when its configuration does not say. */
+/** How many reference images an item may have for a model, unless the configuration sets a limit. */
 export function referenceLimitByName(model: string): number {
   if (model.includes("flash-image") || model.includes("flash-lite-image")) return 3;
   return model.includes("pro-image") ? 14 : 0;

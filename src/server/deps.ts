@@ -16,7 +16,7 @@ import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-reservation.ts";
 import type { JsonParser } from "./request-body/parse-json.ts";
 
-/** What the handlers of the API work with. */
+/** The parts of the service that the handlers use. */
 export interface ApiDeps extends CreateBatchDeps {
   limits: Limits;
   /** `trustProxy`: which proxies are believed about a caller's address, as Express' `trust proxy` takes it. */
@@ -28,7 +28,7 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
   realtime: Realtime;
-  /** What makes an image for a model in real time now. */
+  /** The provider that makes images of a model in real time now; null when there is none. */
   realtimeOffer(modelId: string): Offer<ItemProvider> | null;
   requestLimits: RequestLimits;
   inspector: ImageInspector;
@@ -37,16 +37,16 @@ export interface ApiDeps extends CreateBatchDeps {
   jsonParser: JsonParser;
   failedAuth: FailedAuthLimit;
   log: Log;
-  /** The secret of `server.json`, by which this service is told from any other program that gets its address. */
+  /** The secret of `server.json`: proves that this service, and no other program on its address, owns the directory. */
   secret: string;
-  /** False when the service only serves what is there. */
+  /** False when the service only serves existing batches. */
   workersExpected: boolean;
   /** Bytes that may still be written where the data is kept. */
   freeDiskBytes(): Promise<number>;
   feed: Feed;
-  /** Cancels a batch and stops its work. Throws `BATCH_IMAGE_CANCEL_FAILED` when an upstream could not be told. */
+  /** Cancels a batch and stops its work. Throws `BATCH_IMAGE_CANCEL_FAILED` when an upstream cannot be reached. */
   cancel(batchId: string): Promise<void>;
-  /** Told after a batch was accepted. */
+  /** Called after a batch was accepted. */
   onBatchCreated(batchId: string): void;
 }
 

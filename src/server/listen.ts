@@ -11,27 +11,27 @@ export interface Listening {
   /** `http://127.0.0.1:8787`, without a trailing slash. */
   url: string;
   /**
-   * Stops accepting, lets answers end up to `graceMs`, then closes what is left. Before that, `stopWork` ends the work
-   * that answers wait for, so that they come to an end of their own.
+   * Stops accepting and gives running responses `graceMs`. Then `stopWork` ends the work that the others wait for, and
+   * connections that are still open are closed.
    */
   close(graceMs: number, stopWork?: () => Promise<void>): Promise<void>;
 }
 
-/** What one connection may take before it has shown what it wants. */
+/** Limits of a connection before its request is known. */
 const OPTIONS: ServerOptions = {
   // Keys, ids and a query fit many times; more is an attempt to fill memory.
   maxHeaderSize: 16 * 1024,
   // An honest client sends its headers at once, over the slowest line within seconds.
   headersTimeout: 15_000,
-  // Readers of bodies have closer deadlines of their own; this ends bodies that nobody reads.
+  // Code that reads bodies has closer deadlines; this ends bodies that no code reads.
   requestTimeout: 20 * 60_000,
   connectionsCheckingInterval: 2_000,
-  // Longer than proxies keep idle connections (60 s), so that it is they who close them.
+  // Longer than proxies keep idle connections (60 s), so that the proxy closes them.
   keepAliveTimeout: 65_000,
-  // Checked by the application, which answers with the error body.
+  // The application checks it, and returns an error body.
   requireHostHeader: false,
 };
-/** An answer that was written at the end of the grace gets this long to reach its reader. */
+/** A response that was written at the end of the grace gets this long to reach its reader. */
 const LAST_WORDS_MS = 500;
 
 /** Listens; port 0 takes a free one. Throws `ADDRESS_IN_USE` when the port is taken. */
@@ -45,9 +45,9 @@ export async function listen(
   server.maxHeadersCount = 0;
   boundConnections(server, options.bounds ?? {});
   rejectMalformed(server, options.log ?? silentLog);
-  // Node would say "continue" before any check; the body is asked for by its reader, once the request may go on.
+  // Node would send "100 Continue" before any check; `withJsonBody` sends it once the request may go on.
   server.on("checkContinue", (request, response) => app(request, response));
-  // What else a client may expect is its own matter.
+  // Other expectations are ignored.
   server.on("checkExpectation", (request, response) => app(request, response));
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(toListenError(error, address)));

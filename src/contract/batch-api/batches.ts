@@ -6,7 +6,7 @@ const usd = z.number().describe("US dollars, at most six decimals");
 
 export const batchErrorSchema = z.object({ code: z.string(), message: z.string(), source: z.string() });
 
-/** A batch as every endpoint of the batch API answers it. */
+/** A batch as the batch API returns it. */
 export const batchObjectSchema = z.object({
   id: z.string(),
   object: z.literal("image.batch"),

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { ImageMimeType } from "../images/image-types.ts";
 
 /**
- * The body of a create request, as far as types go. Rules about values (lengths, limits, uniqueness) follow in a
+ * The types of a create request's body. Rules about values (lengths, limits, uniqueness) follow in a
  * fixed order, each with its own error code, where the request is checked. Null stands for an absent optional field.
  */
 export const referenceImageSchema = z.object({
@@ -46,7 +46,7 @@ export interface CreateItemBody {
   reference_images?: ReferenceImageBody[];
 }
 
-/** What a client sends. */
+/** The body that a client sends. */
 export interface CreateBatchBody {
   model: string;
   task_name?: string;

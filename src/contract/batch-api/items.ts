@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ITEM_STATUSES } from "../statuses.ts";
 
-/** An item of a batch as the item list answers it. */
+/** An item of a batch as the item list returns it. */
 export const itemObjectSchema = z.object({
   custom_id: z.string(),
   status: z.enum(ITEM_STATUSES),

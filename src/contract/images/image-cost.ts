@@ -3,18 +3,18 @@ import { chunkType, type ImageChunk, pngChunks, webpChunks } from "./image-chunk
 import { isBareMarker, isFrameMarker, readImageHeader } from "./image-header.ts";
 import { type ImageMimeType, sniffImageType } from "./image-types.ts";
 
-/** What decoding an image takes. */
+/** The cost of decoding an image. */
 export interface ImageCost {
   mimeType: ImageMimeType;
   /** Of one frame. */
   widthPx: number;
   heightPx: number;
   frames: number;
-  /** What a decoder holds at once, at most, beside the file itself. */
+  /** The most that a decoder holds at once, beside the file itself. */
   decodeBytes: number;
 }
 
-/** What the markers or chunks behind the header say. */
+/** The facts of the markers or chunks behind the header. */
 interface Structure {
   frames: number;
   decodeBytes: number;
@@ -32,8 +32,8 @@ const MEASURES: Record<ImageMimeType, (bytes: Buffer, size: Size) => Structure |
 const ROWS_HELD = 600;
 
 /**
- * What decoding an image will take, from its header, markers and chunks alone: nothing is decoded. A text when it is
- * beyond a limit or its header cannot be read: the problem, with the limit, to stand behind the image's name.
+ * The cost of decoding an image, read from its header, markers and chunks alone: nothing is decoded. Returns a text when
+ * a limit is exceeded or the header cannot be read: the problem, to be put behind the image's name.
  */
 export function measureImage(bytes: Buffer, maxPixels: number): ImageCost | string {
   const mimeType = sniffImageType(bytes);

@@ -2,8 +2,8 @@ import { chunkType, pngChunks } from "./image-chunks.ts";
 import type { ImageMimeType } from "./image-types.ts";
 
 /**
- * What is missing at the end of an image file, or null when its end is there. Decoders stop at the last pixel and so
- * never notice that a file was cut just behind it. Bytes after the end are fine: some cameras and editors append.
+ * The part that is missing at the end of an image file, or null. Decoders stop at the last pixel, so they do not notice a
+ * file that was cut just behind it. Bytes after the end are fine: some cameras and editors append.
  */
 export function missingEnd(bytes: Buffer, mimeType: ImageMimeType): string | null {
   switch (mimeType) {

@@ -1,6 +1,6 @@
 import { type ImageMimeType, sniffImageType } from "./image-types.ts";
 
-/** What the first bytes of an image tell. */
+/** The facts in the first bytes of an image. */
 export interface ImageHeader {
   mimeType: ImageMimeType;
   /** Null when the header is damaged or does not fit into the bytes given. */

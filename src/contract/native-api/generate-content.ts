@@ -18,7 +18,7 @@ export type RequestPart =
       };
     };
 
-/** What a client sends to `:generateContent` and `:streamGenerateContent`. */
+/** The body that a client sends to `:generateContent` and `:streamGenerateContent`. */
 export interface GenerateContentBody {
   contents: { role: "user" | "model"; parts: RequestPart[] }[];
   generationConfig: {
@@ -44,8 +44,8 @@ const inlineData = z.object({
 });
 
 /**
- * The body of a request, as far as types go; what values mean is checked afterwards. Null stands for an absent field.
- * Fields that are not here are ignored.
+ * The types of a request's body; values are checked afterwards. Null stands for an absent field. Unknown fields are
+ * ignored.
  */
 export const generateContentSchema = z.object({
   contents: z.array(
@@ -83,7 +83,7 @@ export type GenerateContentRequest = z.infer<typeof generateContentSchema>;
 const tokenCount = z.int();
 const modalityTokens = z.array(z.looseObject({ modality: z.string(), tokenCount }));
 
-/** Answers of foreign services pass too: only what has a meaning here is named, and nothing of it is promised. */
+/** Responses of other services pass too: only fields with a meaning here are named, and each may be missing. */
 const responsePart = z.looseObject({
   text: z.string().optional(),
   inlineData: z.looseObject({ mimeType: z.string(), data: z.string() }).optional(),
@@ -91,7 +91,7 @@ const responsePart = z.looseObject({
   thought: z.boolean().optional(),
 });
 
-/** An answer, and one event of a stream. No image in it means that nothing was made, though the status is 200. */
+/** A response, or one event of a stream. Without an image nothing was made, though the status is 200. */
 export const generateContentResponseSchema = z.looseObject({
   candidates: z
     .array(
@@ -125,7 +125,7 @@ export const generateContentResponseSchema = z.looseObject({
 });
 export type GenerateContentResponse = z.infer<typeof generateContentResponseSchema>;
 
-/** Finish reasons that refuse the request for what it asks: sending it again unchanged is no use. */
+/** Finish reasons that refuse the content of a request: sent again unchanged, it fails again. */
 export const REFUSING_FINISH_REASONS = [
   "SAFETY",
   "IMAGE_SAFETY",
@@ -189,7 +189,7 @@ export const nativeModelSchema = z.looseObject({
   maxInputImages: z.int(),
   pricing: z.object({
     currency: z.literal("usd"),
-    /** What one image costs, by size. */
+    /** The price of one image, by size. */
     images: z.record(z.string(), z.number()),
   }),
 });
@@ -211,7 +211,7 @@ export const sharedModelSchema = nativeModelSchema.extend({
 });
 export type SharedModel = z.infer<typeof sharedModelSchema>;
 
-/** `GET /v1/models`: one answer that OpenAI clients (`data`) and native ones (`models`) can read. */
+/** `GET /v1/models`: one response that OpenAI clients (`data`) and native ones (`models`) can read. */
 export const sharedModelListSchema = nativeModelListSchema.extend({
   object: z.literal("list"),
   data: z.array(sharedModelSchema),

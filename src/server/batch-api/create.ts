@@ -12,12 +12,12 @@ import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { batchView } from "./batch-view.ts";
 
-const IMAGES: Pick<ImageTexts, "place" | "base64"> = {
-  place: [["items"], "*", ["reference_images"], "*", ["data"]],
+const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
+  path: [["items"], "*", ["reference_images"], "*", ["data"]],
   base64: "strict",
 };
 
-/** `POST /v1/images/batches`: accepts a batch, or answers the one that the same idempotency key made. */
+/** `POST /v1/images/batches`: accepts a batch, or returns the one that the same idempotency key made. */
 export function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
@@ -44,7 +44,7 @@ function idempotencyKeyOf(request: Request): string | null {
   if (key === undefined) return null;
   const max = FIXED_LIMITS.idempotencyKeyChars;
   const isWellFormed = key.length >= 1 && key.length <= max && /^[\x20-\x7e]+$/.test(key);
-  // A credential sent by mistake works as well as any other text, but must not be stored readable.
+  // An API key that was sent by mistake works like any other text, but must not be stored in clear.
   if (isWellFormed) return holdsApiKey(key) ? `sha256:${sha256Hex(key)}` : key;
   const message = `Idempotency-Key: must be 1 to ${max} printable ASCII characters`;
   throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message, { param: "Idempotency-Key" });

@@ -5,7 +5,7 @@ import { callerOf } from "../middleware/authenticate.ts";
 import { batchView } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
-/** `DELETE …/{id}/outputs`: the image files go, the record stays. */
+/** `DELETE …/{id}/outputs`: deletes the image files and keeps the record. */
 export function deleteOutputs(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);

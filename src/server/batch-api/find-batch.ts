@@ -3,7 +3,7 @@ import type { Caller } from "../../domain/batches/create-batch.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 
-/** The caller's batch. Another key's batch, a deleted record and an unknown id are one and the same error. */
+/** The caller's batch. Throws the same `BATCH_IMAGE_NOT_FOUND` for another key's batch, a deleted record and an unknown id. */
 export async function findBatch(stores: Stores, caller: Caller, id: unknown): Promise<BatchRecord> {
   const batch = await stores.read.batches.byId(String(id));
   if (batch?.apiKeyId === caller.key.id && batch.recordDeletedAtMs === null) return batch;

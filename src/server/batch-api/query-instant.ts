@@ -6,7 +6,7 @@ const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const UNIX_SECONDS = /^\d{1,11}$/;
 const DAY_SECONDS = 86_400;
 
-/** What a time in a query stands for, in whole seconds since 1970: a second, or a day of UTC. */
+/** The span of a time in a query, in whole seconds since 1970: one second, or a day of UTC. */
 export interface QueryInstant {
   firstSecond: number;
   lastSecond: number;
@@ -33,7 +33,7 @@ function second(value: number): QueryInstant {
   return { firstSecond: value, lastSecond: value };
 }
 
-/** February 30 parses as a day of March; a caller who writes it is mistaken. */
+/** `Date` reads February 30 as a day of March; here it is an error. */
 function isRealDay(day: string): boolean {
   const ms = Date.parse(`${day}T00:00:00Z`);
   return !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(day);

@@ -3,8 +3,8 @@ import type { Socket } from "node:net";
 import { LEAST_BYTES_PER_SECOND } from "../../kernel/transfer-rate.ts";
 import { connectionOf } from "./exchange.ts";
 
-/** How slowly a reader may take an answer. It is looked at in steps. */
-export interface ReaderPace {
+/** The slowest rate at which a reader may take a response, checked in steps. */
+export interface ReaderRate {
   stepMs: number;
   /** In each step so many bytes must leave … */
   bytesPerStep: number;
@@ -18,7 +18,7 @@ export interface ReaderPace {
  * A minute to begin with. The system takes bytes for a slow reader in lumps: on the loopback interface, 1.4 MiB in one go
  * and then none for as long as the reader needs for them. So a lump counts for up to 192 s.
  */
-const READER_PACE: ReaderPace = {
+const READER_RATE: ReaderRate = {
   stepMs: 5000,
   bytesPerStep: 5 * LEAST_BYTES_PER_SECOND,
   firstBytes: 60 * LEAST_BYTES_PER_SECOND,
@@ -32,15 +32,15 @@ export interface ConnectionBounds {
   /** Default: 2000. */
   maxConnections?: number;
   /** Default: 8 KiB/s over a minute. */
-  readerPace?: ReaderPace;
+  readerRate?: ReaderRate;
 }
 
 /**
- * Keeps connections within bounds. When there are too many, one that is of no use makes room for a new one. One whose
- * reader makes no progress ends, never for the length of its answer; our own slowness does not count.
+ * Limits connections. When there are too many, the least useful one is closed for a new one. A connection whose reader
+ * makes no progress is closed, however short its response; slowness of the service itself does not count.
  */
 export function boundConnections(server: Server, bounds: ConnectionBounds): void {
-  const { maxConnections = MAX_CONNECTIONS, readerPace: pace = READER_PACE } = bounds;
+  const { maxConnections = MAX_CONNECTIONS, readerRate: rate = READER_RATE } = bounds;
   /** Oldest first. */
   const readers = new Map<Socket, Reader>();
   server.on("connection", (socket: Socket) => {
@@ -50,21 +50,21 @@ export function boundConnections(server: Server, bounds: ConnectionBounds): void
       victim.destroy();
       if (victim === socket) return;
     }
-    readers.set(socket, new Reader(socket, pace));
+    readers.set(socket, new Reader(socket, rate));
     socket.once("close", () => readers.delete(socket));
   });
   // Not before: a server that cannot listen never closes, and a timer would keep the process.
   server.once("listening", () => {
     const timer = setInterval(() => {
       for (const [socket, reader] of readers) if (reader.isTooSlow()) socket.destroy();
-    }, pace.stepMs);
+    }, rate.stepMs);
     server.once("close", () => clearInterval(timer));
   });
 }
 
 /**
- * Whoever has shown a valid key and is served keeps its connection: null when all are of this kind. Anybody can fill the
- * service with others, so the oldest of these goes: idle ones without a key, then busy ones, then idle ones with a key.
+ * The connection to close: the oldest idle one without a valid key, else the oldest busy one without, else the oldest
+ * idle one with a key. Null when every connection has a request with a valid key: those are never closed.
  */
 function leastUseful(oldestFirst: Iterable<Socket>): Socket | null {
   let busy: Socket | null = null;
@@ -78,26 +78,26 @@ function leastUseful(oldestFirst: Iterable<Socket>): Socket | null {
   return busy ?? idle;
 }
 
-/** The other side of a connection, as the one that takes answers. */
+/** The other side of a connection, as the reader of responses. */
 class Reader {
   readonly #socket: Socket;
-  readonly #pace: ReaderPace;
+  readonly #rate: ReaderRate;
   #takenBytes = 0;
   #savedBytes: number;
 
-  constructor(socket: Socket, pace: ReaderPace) {
+  constructor(socket: Socket, rate: ReaderRate) {
     this.#socket = socket;
-    this.#pace = pace;
-    this.#savedBytes = pace.firstBytes;
+    this.#rate = rate;
+    this.#savedBytes = rate.firstBytes;
   }
 
-  /** To be asked once in each step. */
+  /** Called once in each step. */
   isTooSlow(): boolean {
     const { takenBytes, waitingBytes } = outgoing(this.#socket);
     const movedBytes = takenBytes - this.#takenBytes;
     this.#takenBytes = takenBytes;
-    const { firstBytes, savedBytes, bytesPerStep } = this.#pace;
-    // Nothing waits for the reader: what it was slow with before is forgotten.
+    const { firstBytes, savedBytes, bytesPerStep } = this.#rate;
+    // Nothing waits for the reader: earlier slowness is forgotten.
     if (waitingBytes === 0) this.#savedBytes = firstBytes;
     else this.#savedBytes = Math.min(this.#savedBytes + movedBytes, savedBytes) - bytesPerStep;
     return this.#savedBytes < 0;

@@ -1,12 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 
-/** How much of a body that nobody wants is read and dropped, and for how long. */
+/** How much of an unread body is read and dropped, and for how long. */
 const DISCARD_BYTES = 256 * 1024 * 1024;
 const DISCARD_MS = 10_000;
 
 /**
- * For a request that was answered whole: what is left of its body is dropped up to a bound, then the connection ends.
+ * Drops the rest of a request's body after the response was sent, up to a limit; then the connection is closed.
  */
 export function boundUnreadBody(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return;
@@ -16,9 +16,9 @@ export function boundUnreadBody(request: IncomingMessage): void {
 }
 
 /**
- * Answers a request whose body may not have been read to its end. A client that still sends would lose an answer on a
- * connection that closes; so the answer goes out at once, the rest of the body is dropped (up to a bound of bytes and
- * time), and then the connection closes. A client that waits for permission to send is not waited for.
+ * Sends a JSON response to a request whose body may not have been read to its end. A client that still sends would lose
+ * the response on a closed connection. So the response is sent at once, the rest of the body is dropped (up to a limit of
+ * bytes and time), and then the connection is closed. A client that waits for 100 Continue sends no body.
  */
 export function drainUnreadBody(request: Request, response: Response, body: object): void {
   const bytes = Buffer.from(JSON.stringify(body));
@@ -57,7 +57,7 @@ function dropRest(request: IncomingMessage, done: () => void): void {
   const timer = setTimeout(finish, DISCARD_MS);
   request.on("data", onData);
   request.once("end", finish);
-  // A request that was answered is not told when its connection goes.
+  // After the response, Node does not report the end of the connection to the request.
   request.socket.once("close", finish);
   request.on("error", () => {});
   request.resume();

@@ -1,13 +1,13 @@
 import type { Socket } from "node:net";
 import type { Response } from "express";
 
-/** Called at the end of an exchange. `isWhole`: the whole answer has left. */
+/** Called at the end of an exchange. `isWhole`: the whole response was sent. */
 type EndListener = (isWhole: boolean) => void;
 
 /** One connection, as the requests see it that came over it. */
 class Connection {
   readonly #socket: Socket;
-  /** Answers whose exchange has not ended. With pipelining there are several. */
+  /** Responses whose exchange has not ended. With pipelining there are several. */
   readonly #open = new Map<Response, EndListener[]>();
   #hadKey = false;
 
@@ -36,7 +36,7 @@ class Connection {
     }
     this.#open.set(response, [listener]);
     let isWhole = false;
-    // Node finishes an answer, too, whose connection was cut in the middle of it.
+    // Node also finishes a response whose connection was cut in the middle.
     response.once("finish", () => {
       isWhole = !this.#socket.destroyed;
     });
@@ -64,9 +64,9 @@ export function connectionOf(socket: Socket): Connection {
 }
 
 /**
- * Calls the listener once when an exchange has ended: its answer has left as a whole, or its connection is gone; at once
- * when it is gone already. Node itself reports the end of a connection only to the answer that is being sent, not to
- * those that wait behind it (pipelining, RFC 9112, section 9.3.2).
+ * Calls the listener once when an exchange has ended: its response was sent, or its connection is closed; at once when it
+ * is closed already. Node reports the end of a connection only to the response that is being sent, not to those that wait
+ * behind it (pipelining, RFC 9112, section 9.3.2).
  */
 export function onEnded(response: Response, listener: EndListener): void {
   const { socket } = response.req;
@@ -74,7 +74,7 @@ export function onEnded(response: Response, listener: EndListener): void {
   else connectionOf(socket).onEnded(response, listener);
 }
 
-/** Aborted when the caller goes away before it has the whole answer. */
+/** A signal that aborts when the caller goes away before it has the whole response. */
 export function goneSignal(response: Response, reason?: Error): AbortSignal {
   const gone = new AbortController();
   onEnded(response, (isWhole) => {

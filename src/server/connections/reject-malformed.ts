@@ -6,14 +6,13 @@ import { randomIds } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
 import { errorStyleOf } from "../surfaces.ts";
 
-/** A socket that has been answered may be read no further: this long its sender may still take the answer. */
+/** After the response the sender gets this long to read it. */
 const LINGER_MS = 2000;
 const MAX_LINE_BYTES = 1024;
 
 /**
- * Answers what never becomes a request (no HTTP, headers that are too large or too slow, `CONNECT`) with the error
- * body and a request id, as every other error, and closes the connection. Where the path can still be read, it decides
- * on the style of the body.
+ * Responds to bytes that never become a request (not HTTP, headers too large or too slow, `CONNECT`) with an error body
+ * and a request id, and closes the connection. The path decides on the style of the body, where it can still be read.
  */
 export function rejectMalformed(server: Server, log: Log): void {
   server.on("clientError", (fault: ClientFault, socket) =>
@@ -57,7 +56,7 @@ function refuse(error: ImgbatchError, socket: Duplex, options: { log: Log; path:
   options.log.info("refused what is no request", facts);
   socket.on("error", () => {});
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
-  // What still comes is dropped, so that the answer is not lost by a reset.
+  // Further bytes are dropped, so that a reset does not destroy the response.
   socket.resume();
   const timer = setTimeout(() => socket.destroy(), LINGER_MS);
   socket.once("close", () => clearTimeout(timer));

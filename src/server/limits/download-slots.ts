@@ -3,7 +3,7 @@ import { PerKeyCount } from "./per-key-count.ts";
 
 const RETRY_AFTER_MS = 1000;
 
-/** Counts the downloads that run for each key, so that one caller cannot take all. */
+/** Counts the downloads that run for each key, so that one caller cannot take all slots. */
 export class DownloadSlots {
   readonly #perKey: number;
   readonly #slots = new PerKeyCount();
@@ -12,7 +12,7 @@ export class DownloadSlots {
     this.#perKey = perKey;
   }
 
-  /** Takes a place; answers the function that gives it back. Throws `BATCH_IMAGE_DOWNLOAD_LIMITED` when none is free. */
+  /** Takes a slot. Returns the function that releases it. Throws `BATCH_IMAGE_DOWNLOAD_LIMITED` when none is free. */
   take(keyId: string): () => void {
     const taken = this.#slots.takenBy(keyId);
     if (taken < this.#perKey) return this.#slots.take(keyId);

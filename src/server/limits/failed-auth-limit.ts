@@ -5,13 +5,13 @@ import type { Clock } from "../../kernel/clock.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 
 const WINDOW_MS = 60_000;
-/** Where the configuration sets no number: for callers from other machines only. */
+/** The default, for callers from other machines only. */
 const REMOTE_DEFAULT = 30;
 
 /**
- * Counts wrong keys by address, a minute at a time, so that nobody can guess keys quickly. A valid key is never
- * stopped by it. `perMinute` 0 means 30, and no limit for callers on this machine unless `countsLoopback`: behind a proxy
- * everybody may seem to be on this machine.
+ * Counts wrong keys by address and minute, to prevent fast guessing. It never stops a valid key. `perMinute` 0 means 30,
+ * and no limit for callers on this machine unless `countsLoopback`: behind a proxy every caller may seem to be on this
+ * machine.
  */
 export class FailedAuthLimit {
   readonly #perMinute: number;
@@ -46,8 +46,8 @@ export class FailedAuthLimit {
 }
 
 /**
- * Whom a wrong key is counted for: the caller that a trusted proxy names, else the other end of the connection, which
- * is also who sent a name that is no address.
+ * The address that a wrong key counts for: the caller that a trusted proxy names, else the other end of the connection;
+ * also when the proxy's text is not an address.
  */
 export function callerAddress({ ip, socket }: Pick<Request, "ip" | "socket">): string {
   return ip !== undefined && isIP(ip) > 0 ? ip : (socket.remoteAddress ?? "");

@@ -1,4 +1,4 @@
-/** Counts what runs for each key, so that one caller cannot take all. */
+/** Counts the work that runs for each key. */
 export class PerKeyCount {
   readonly #taken = new Map<string, number>();
 
@@ -6,7 +6,7 @@ export class PerKeyCount {
     return this.#taken.get(keyId) ?? 0;
   }
 
-  /** Takes a place; answers the function that gives it back. */
+  /** Counts one more. Returns the function that takes it off again. */
   take(keyId: string): () => void {
     this.#taken.set(keyId, this.takenBy(keyId) + 1);
     let isFree = false;

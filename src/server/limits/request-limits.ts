@@ -6,8 +6,8 @@ const WINDOW_MS = 60_000;
 const BUSY_RETRY_MS = 1000;
 
 /**
- * How many real-time requests a key may have running, and may begin within any minute. 0 switches a limit off.
- * A request that is refused here does not count.
+ * Limits the real-time requests that a key may have running, and may begin within any minute. 0 switches a limit off.
+ * A refused request does not count.
  */
 export class RequestLimits {
   readonly #perMinute: number;
@@ -23,7 +23,7 @@ export class RequestLimits {
     this.#clock = clock;
   }
 
-  /** Lets a request begin; answers the function that says that it has ended. Throws `RATE_LIMITED`. */
+  /** Begins a request. Returns the function to call when it has ended. Throws `RATE_LIMITED`. */
   begin(keyId: string): () => void {
     const running = this.#slots.takenBy(keyId);
     if (this.#atOnce > 0 && running >= this.#atOnce) {
@@ -36,7 +36,7 @@ export class RequestLimits {
 
   #note(keyId: string): void {
     const nowMs = this.#clock.nowMs();
-    // A clock that was set back leaves times ahead of now: they do not count.
+    // A clock that was set back leaves times in the future: they do not count.
     const begun = (this.#begun.get(keyId) ?? []).filter((ms) => ms > nowMs - WINDOW_MS && ms <= nowMs);
     this.#begun.set(keyId, begun);
     const oldest = begun[0];

@@ -5,8 +5,8 @@ import { onEnded } from "../connections/exchange.ts";
 import type { ApiDeps } from "../deps.ts";
 
 /**
- * A line for each answer, in the log and on the feed. The query is left out: it can hold a key. Questions whether the
- * service is alive come all the time, and are for `debug` alone.
+ * Writes a line for each response to the log and the feed. The query is left out: it can hold a key. Health checks come
+ * all the time, so they are logged at `debug` only.
  */
 export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "clock">): RequestHandler {
   return (request, response, next) => {
@@ -33,7 +33,7 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
   };
 }
 
-/** A query whose question mark was encoded or left out is a part of the path: the value behind a `=` is not shown. */
+/** Hides values behind a `=`: a query whose question mark is encoded or missing is a part of the path. */
 export function shownPath(path: string): string {
   return hideApiKeys(path.replace(/(=|%3d)[^/]+/gi, "$1…"));
 }

@@ -5,7 +5,7 @@ import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
 
-/** Only `Authorization: Bearer <key>` counts on the batch API. Afterwards `callerOf` knows who asks. */
+/** Accepts only `Authorization: Bearer <key>`, for the batch API. Afterwards `callerOf` returns the caller. */
 export function authenticate(deps: ApiDeps): RequestHandler {
   return async (request, response, next) => {
     try {
@@ -20,8 +20,8 @@ export function authenticate(deps: ApiDeps): RequestHandler {
 }
 
 /**
- * Addresses end up in logs and histories: a key in one is refused on every path, whatever else the request says. The
- * text of the query is searched, because what a parser leaves out is in the logs all the same.
+ * Refuses a key in the URL on every path, because URLs end up in logs and histories. It searches the text of the query:
+ * parts that a parser would skip are in the logs all the same.
  */
 export const refuseKeyInUrl: RequestHandler = (request, _response, next) => {
   if (!namesApiKey(request.originalUrl)) {
@@ -39,7 +39,7 @@ export function namesApiKey(target: string): boolean {
   return names.some((name) => /(?<![\w-])api_key(?![\w-])/i.test(decodeAscii(name)));
 }
 
-/** What is not well encoded stays as it is. */
+/** Decodes percent-encoded ASCII and leaves everything else as it is. */
 function decodeAscii(text: string): string {
   return text.replace(/%([0-7][\da-f])/gi, (_, code: string) =>
     String.fromCharCode(Number.parseInt(code, 16)),
@@ -58,7 +58,7 @@ export function requireBatchGroup(deps: ApiDeps): RequestHandler {
   };
 }
 
-/** Who asks; only behind `authenticate` and `requireBatchGroup`. */
+/** The caller of a request; only behind `authenticate` and `requireBatchGroup`. */
 export function callerOf(response: Response): Caller {
   return { key: response.locals.key, group: response.locals.group };
 }

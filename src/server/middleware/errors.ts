@@ -4,7 +4,7 @@ import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Log } from "../../kernel/log.ts";
 import { drainUnreadBody } from "../connections/drain-unread-body.ts";
 
-/** What a download had announced before it failed. */
+/** Headers that a download sets before it can fail. */
 const DOWNLOAD_HEADERS = [
   "Accept-Ranges",
   "Cache-Control",
@@ -15,7 +15,7 @@ const DOWNLOAD_HEADERS = [
 ];
 
 /**
- * The last handler: every error becomes an error body of the API that was asked, and nothing of our inside is told.
+ * The last handler: it turns every error into an error body in the style of the path, and reveals no internals.
  */
 export function answerErrors(
   log: Log,
@@ -23,7 +23,7 @@ export function answerErrors(
 ): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     const error = toServiceError(thrown);
-    // The caller went away before all of its body was read: there is nobody to answer, and nothing is wrong here.
+    // The caller went away before its body was read: no response can reach it, and nothing failed here.
     if (request.destroyed && (!request.complete || request.errored)) {
       response.destroy();
       return;
@@ -45,7 +45,7 @@ export function answerErrors(
   };
 }
 
-/** Behind the routes of a path: what is left is another method. `allow` lists those that the path takes. */
+/** The last handler of a path: 405 for a method that is not in `allow`. */
 export function methodNotAllowed(allow: readonly string[]): RequestHandler {
   return (_request, response) => {
     response.setHeader("Allow", allow.join(", "));

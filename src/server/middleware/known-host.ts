@@ -13,8 +13,8 @@ export interface Reach {
 }
 
 /**
- * Refuses a request that is meant for another host. Its sender is a page whose name was made to lead here (DNS
- * rebinding): the browser takes the page and this service for one site, and only the Host header shows the difference.
+ * Refuses a request for another host. It can come from a web page whose name was made to resolve to this machine (DNS
+ * rebinding): the browser treats the page and this service as one site, and only the Host header shows the difference.
  * The port does not matter. On a wildcard address every IP address is taken, since rebinding needs a name. Throws
  * `MISDIRECTED_REQUEST`, and `MALFORMED_REQUEST` for a Host that is missing, repeated or not well formed.
  */
@@ -34,7 +34,7 @@ export function requireKnownHost({ host, publicUrl }: Reach): RequestHandler {
     if (name === null) throw malformed("must be a name or an address, with a port or without");
     const isAddress = isIP(name.replace(/^\[|\]$/g, "")) > 0;
     const isKnown = isLoopback(name) || names.has(name) || (isAddress && isWildcard);
-    // A name that is listened on has an address, too.
+    // The service may listen on a name; a client may use its address.
     if (!isKnown && name !== urlHost(request.socket.localAddress)) {
       throw new ImgbatchError("MISDIRECTED_REQUEST", undefined, { param: "Host" });
     }

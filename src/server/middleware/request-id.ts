@@ -5,7 +5,7 @@ import type { Ids } from "../../kernel/ids.ts";
 
 const WELL_FORMED = /^[A-Za-z0-9._-]{1,128}$/;
 
-/** Gives every answer a request id: the caller's when it is well formed and no API key, else a new one. */
+/** Gives every response a request id: the caller's when it is well formed and not an API key, else a new one. */
 export function requestId(ids: Ids): RequestHandler {
   return (request, response, next) => {
     const given = request.get(REQUEST_ID_HEADER);

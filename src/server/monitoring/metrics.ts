@@ -5,7 +5,7 @@ import type { Stores } from "../../domain/ports/stores.ts";
 import { observeRequests } from "./requests.ts";
 import { countEvents, gaugeStores } from "./work.ts";
 
-/** Facts of the process, under the names that dashboards for Prometheus know. Answers the function that reads them. */
+/** Facts of the process, under the names that dashboards for Prometheus know. Returns the function that reads them. */
 function gaugeProcess(registry: Registry): () => void {
   const gauge = (name: string, help: string) => new Gauge({ name, help, registers: [registry] });
   const resident = gauge("process_resident_memory_bytes", "Memory of the process");
@@ -27,7 +27,7 @@ export interface MetricsDeps {
 }
 
 export interface Metrics {
-  /** To be passed by every request, before any route. */
+  /** Every request passes it before any route. */
   observe: RequestHandler;
   /** `GET /metrics`: all numbers as Prometheus text. */
   answer: RequestHandler;
@@ -35,7 +35,7 @@ export interface Metrics {
 
 /**
  * The numbers of one service, in a registry of its own. Requests and events are counted as they happen; everything
- * else is read when somebody asks, so nothing runs in between. No label holds an id, a name or a key.
+ * else is read when `/metrics` is called, so nothing runs in between. No label holds an id, a name or a key.
  */
 export function createMetrics(deps: MetricsDeps): Metrics {
   const registry = new Registry();

@@ -6,7 +6,7 @@ import { microsToNumber } from "../../kernel/money.ts";
 
 const OUTCOMES = ["success", "failed"] as const;
 
-/** Counts what the feed tells. The feed belongs to the same service, so the subscription ends with it. */
+/** Counts the events of the feed. The feed belongs to the same service, so the subscription ends with it. */
 export function countEvents(registry: Registry, feed: Feed): void {
   const made = new Counter({
     name: "imgbatch_items_finished_total",
@@ -28,7 +28,7 @@ export function countEvents(registry: Registry, feed: Feed): void {
   });
 }
 
-/** What the database holds. Answers the function that reads it again, all of it at one moment. */
+/** Numbers of the database. Returns the function that reads them again, all in one snapshot. */
 export function gaugeStores(registry: Registry, stores: Stores): () => Promise<void> {
   const registers = [registry];
   const batches = new Gauge({

@@ -10,8 +10,8 @@ import { checkContent } from "./request/check-content.ts";
 import { contentView } from "./response/content-view.ts";
 import { answerStream, framingOf } from "./stream.ts";
 
-const IMAGES: Pick<ImageTexts, "place" | "base64"> = {
-  place: [["contents"], "*", ["parts"], "*", ["inlineData", "inline_data"], ["data"]],
+const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
+  path: [["contents"], "*", ["parts"], "*", ["inlineData", "inline_data"], ["data"]],
   base64: "lenient",
 };
 
@@ -37,7 +37,7 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
         if (framing) await answerStream(deps, framing, response, work);
         else response.json(await work);
       } catch (error) {
-        // Nobody is there to answer.
+        // The caller is gone: no response can reach it.
         if (!gone.aborted) throw error;
       }
     });

@@ -12,7 +12,7 @@ import { nativeModelView, sharedModelView } from "./response/model-view.ts";
 const NATIVE_PAGE = 50;
 const SHARED_PAGE = 1000;
 
-/** `GET /v1beta/models`: what this key can name, page by page. */
+/** `GET /v1beta/models`: the models that this key can use, page by page. */
 export function nativeModels(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
     const { entries, next } = page(deps, request, response, NATIVE_PAGE);
@@ -21,7 +21,7 @@ export function nativeModels(deps: ApiDeps) {
   };
 }
 
-/** `GET /v1beta/models/{model}`: of the list alone. */
+/** `GET /v1beta/models/{model}`: one model of the list. */
 export function nativeModel(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
     response.json(view(deps, response, findAmong(listed(deps, response), request)));
@@ -29,7 +29,7 @@ export function nativeModel(deps: ApiDeps) {
 }
 
 /**
- * `GET /v1/models`: one answer for clients of both kinds. OpenAI's know no pages, so all models are on the first.
+ * `GET /v1/models`: one response for two kinds of clients. OpenAI clients do not page, so the first page has all models.
  */
 export function sharedModels(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
@@ -50,7 +50,7 @@ export function sharedModel(deps: ApiDeps) {
 }
 
 /**
- * The model of the path, when the caller may use it. That nothing can make it now is found out later, as another error.
+ * The model of the path, when the caller may use it. A model without a provider is a later and different error.
  * Throws `REALTIME_MODEL_NOT_FOUND`.
  */
 export function findModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
@@ -65,7 +65,7 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
   throw new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
 }
 
-/** What the caller may use and something makes images for. */
+/** The models that the caller may use and that a provider serves now. */
 function listed(deps: ApiDeps, response: Response): ModelEntry[] {
   const models = realtimeModelsOf(callerOf(response).group, deps.models);
   return models.filter((model) => deps.realtimeOffer(model.id) !== null);

@@ -10,7 +10,8 @@ export interface Page<T> {
 }
 
 /**
- * The part of a list that `pageSize` and `pageToken` ask for. A size of 0 is none; one above the maximum is the maximum.
+ * The part of a list that `pageSize` and `pageToken` ask for. Size 0 means the default; a size above the maximum means
+ * the maximum.
  * Throws `REALTIME_INVALID_ARGUMENT`.
  */
 export function pageOf<T>(all: readonly T[], request: Request, defaultSize: number): Page<T> {

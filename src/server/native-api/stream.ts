@@ -7,7 +7,7 @@ import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "../middleware/errors.ts";
 import { openingView } from "./response/content-view.ts";
 
-/** After so long without a result a stream begins with an event that says so: the line must not look dead. */
+/** A stream without a result sends an opening event after this time, so that the connection does not look dead. */
 export const STREAM_OPENING_MS = 10_000;
 
 /** How the events of a stream are written. */
@@ -33,8 +33,8 @@ const ARRAY: Framing = {
 };
 
 /**
- * Answers what comes of the work as a stream: events with `alt=sse`, else one JSON array. What fails before the first
- * event is an error of its own; later it is the last event.
+ * Sends the result of the work as a stream: events with `alt=sse`, else one JSON array. A failure before the first event
+ * is an ordinary error response; a later one is the last event.
  */
 export async function answerStream(
   deps: Pick<ApiDeps, "clock" | "log">,

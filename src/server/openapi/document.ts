@@ -88,7 +88,7 @@ function describeAnswer({ description, schema, streamOf, bytes = [], headers = [
 const bytesOf = (type: string) =>
   type.startsWith("text/") ? { type: "string" } : { type: "string", format: "binary" };
 
-/** An answer for each status of the codes, with exactly those codes. A `HEAD` has no body to tell them. */
+/** A response for each status of the codes, with exactly those codes. The response to a `HEAD` has no body. */
 function refusalsOf(operation: PlacedOperation): Json {
   const byStatus = new Map<number, ServiceErrorCode[]>();
   for (const code of errorsOf(operation)) {

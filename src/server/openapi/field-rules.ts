@@ -5,8 +5,8 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 type Schema = { [keyword: string]: unknown };
 
 /**
- * What the schemas of the contract leave to later checks (lengths, limits, defaults), as `Schema.field` → keywords.
- * A keyword that speaks of strings says nothing about null, so optional fields may have it too.
+ * Rules that the schemas of the contract leave to later checks (lengths, limits, defaults), as `Schema.field` → keywords.
+ * A keyword for strings does not apply to null, so optional fields may have it too.
  */
 function factsOf(limits: Limits): Record<string, Schema> {
   const { customIdChars, metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
@@ -61,13 +61,13 @@ function factsOf(limits: Limits): Record<string, Schema> {
   };
 }
 
-/** Adds the facts to the schemas. Throws when a fact is about a field that is not there. */
+/** Adds the rules to the schemas. Throws when a rule names a field that does not exist. */
 export function addFieldRules(schemas: Record<string, Schema>, limits: Limits): Record<string, Schema> {
-  for (const [place, facts] of Object.entries(factsOf(limits))) {
-    const [name = "", field = ""] = place.split(".");
+  for (const [path, facts] of Object.entries(factsOf(limits))) {
+    const [name = "", field = ""] = path.split(".");
     const properties = schemas[name]?.properties as Record<string, Schema> | undefined;
     const property = properties?.[field];
-    if (!property) throw new Error(`no field ${place}`);
+    if (!property) throw new Error(`no field ${path}`);
     Object.assign(property, facts);
   }
   return schemas;

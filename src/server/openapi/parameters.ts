@@ -9,10 +9,10 @@ const choice = (values: readonly string[], facts: Described = {}) => text({ enum
 const count = (facts: Described) => ({ type: "integer", ...facts });
 
 const at =
-  (place: "path" | "query" | "header") => (name: string, description: string, schema: Described) => ({
+  (location: "path" | "query" | "header") => (name: string, description: string, schema: Described) => ({
     name,
-    in: place,
-    ...(place === "path" ? { required: true } : {}),
+    in: location,
+    ...(location === "path" ? { required: true } : {}),
     description,
     schema,
   });
@@ -20,7 +20,7 @@ const path = at("path");
 const query = at("query");
 const header = at("header");
 
-/** The parameters of all operations, by the name that the table of operations gives them. */
+/** The parameters of all operations, by the name that the operations give them. */
 export function componentParameters(limits: Limits): Record<string, Described> {
   const { batchPageDefault, batchPageMax, itemPageDefault, itemPageMax, idempotencyKeyChars } = FIXED_LIMITS;
   const time = text({ examples: ["2030-01-31", "2030-01-31T12:00:00Z", "1896048000"] });
@@ -81,7 +81,7 @@ export function componentParameters(limits: Limits): Record<string, Described> {
 
 const head = (description: string, schema: Described) => ({ description, schema });
 
-/** The headers of answers, by the name that the table of operations gives them. `name` is the one on the wire. */
+/** The headers of responses, by the name that the operations give them. `name` is the one on the wire. */
 export const RESPONSE_HEADERS: Record<string, { name: string; header: Described }> = {
   RequestId: {
     name: "x-request-id",

@@ -50,7 +50,7 @@ const healthSchema = z.object({
     .describe("to a challenge: shows whoever can read the data directory that this is its service"),
 });
 
-/** What `/readyz` answers. */
+/** The response of `/readyz`. */
 export const readinessSchema = z.object({
   status: z.enum(["ready", "not_ready"]),
   problems: z.array(z.string()),
@@ -89,7 +89,7 @@ export function componentSchemas(limits: Limits): Record<string, JsonSchema> {
     io: "input",
     uri: (id) => `#/components/schemas/${id}`,
     override: ({ jsonSchema }) => {
-      // What JavaScript can count to is no rule of the API.
+      // The largest safe integer of JavaScript is not a rule of the API.
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
     },

@@ -6,19 +6,19 @@ import { StringDecoder, type StringProblem } from "./string-decoder.ts";
 
 export interface Base64StringOptions {
   base64: Base64Rules;
-  /** What decodes to more is not kept. */
+  /** A string that decodes to more bytes is not kept. */
   maxBytes: number;
   /** Where the bytes go. */
   draft: BlobDraft;
-  /** Where bytes are gathered before they go there, much more than a part of text. For one text at a time. */
+  /** Gathers bytes before they are written; much larger than a part. Serves one string at a time. */
   memory: Buffer;
-  /** Waits until so many bytes may be on the disk. */
-  roomFor(bytes: number): Promise<void>;
+  /** Waits until so many more bytes may be on the disk. */
+  reserveDisk(bytes: number): Promise<void>;
 }
 
 /**
- * Decodes and hashes one long Base64 text while it arrives. What turns out not to be Base64, or to be too large, is
- * thrown away, and only looked through to its end.
+ * Decodes and hashes one long Base64 string while it arrives. When it proves to be invalid or too large, its bytes are
+ * discarded and the rest is only scanned for its end.
  */
 export class Base64String {
   readonly #options: Base64StringOptions;
@@ -39,10 +39,10 @@ export class Base64String {
     return this.#escaped.problem;
   }
 
-  /** Takes the next part, as it is written between the quotes. */
+  /** Takes the next part of the bytes between the quotes. */
   async add(part: Buffer, isEnd: boolean): Promise<void> {
     const { memory, maxBytes } = this.#options;
-    // What waited for its end comes on top.
+    // The decoder and the escapes hold back some bytes of earlier parts.
     const needed = Base64Decoder.bytesFor(part.length) + 16;
     if (memory.length - this.#used < needed) await this.#write();
     const length = this.#decode(part, isEnd);
@@ -52,7 +52,7 @@ export class Base64String {
     this.#used += length;
   }
 
-  /** What became of it, after its last part. */
+  /** Returns the outcome after the last part. */
   async end(): Promise<SentText> {
     const chars = this.#chars;
     if (!this.#decoder.isValid) return { chars, content: "no Base64" };
@@ -71,7 +71,7 @@ export class Base64String {
     if (isPlain) length = this.#decoder.add(raw, memory, this.#used);
     if (isPlain && this.#decoder.isValid) this.#chars += raw.length;
     else {
-      // Only what is not plain Base64 is looked into for what no JSON text may hold.
+      // Only a part that is not plain Base64 can hold characters that JSON forbids.
       const text = raw === null ? null : this.#escaped.unescape(raw);
       this.#chars += text?.length ?? 0;
       if (text === null) this.#decoder.fail();
@@ -83,7 +83,7 @@ export class Base64String {
   async #write(): Promise<void> {
     if (this.#used === 0) return;
     const bytes = this.#options.memory.subarray(0, this.#used);
-    await this.#options.roomFor(bytes.length);
+    await this.#options.reserveDisk(bytes.length);
     await this.#options.draft.write(bytes);
     this.#used = 0;
   }
@@ -96,7 +96,7 @@ export class Base64String {
   }
 }
 
-/** The decoder keeps up to three characters for later, unseen. */
+/** The decoder keeps up to three characters for later without checking them. */
 function endsInControls(text: string): boolean {
   return Array.from(text.slice(-3)).some((character) => character < " ");
 }

@@ -7,18 +7,18 @@ const BUSY_RETRY_MS = 5000;
 /** A body up to this size shares memory only with others of its kind: it never waits for a large one. */
 const SMALL_BODY_BYTES = 4 * MIB;
 
-/** What the bodies of one service share. */
+/** The budgets that all bodies of one service share. */
 export class BodyBudgets {
   readonly small = new MemoryBudget(64 * MIB, 32 * MIB);
   readonly large = new MemoryBudget(64 * MIB, 32 * MIB);
-  /** The images of bodies that are still being read or worked with, on the disk. */
+  /** Disk for the images of requests that have not ended. */
   readonly disk = new MemoryBudget(2048 * MIB, 512 * MIB);
   readonly memory = new MemoryReturn();
 }
 
 /**
- * The room of one body: memory for what is kept of it there, in a small place, or in a large one as soon as it is known
- * to be large; and disk for its images. Bytes are asked for as they come.
+ * The memory and disk that one body has reserved. A body moves from the budget of small bodies to that of large ones once
+ * it is known to be large. Bytes are reserved as they arrive.
  */
 export class BodyReservation {
   readonly #budgets: BodyBudgets;
@@ -30,7 +30,7 @@ export class BodyReservation {
   #disk: MemoryShare | null = null;
   #isLarge: boolean;
 
-  /** `announced`: bytes of the body, 0 when that is not known. `waitMs`: how long it waits for others. */
+  /** `announced`: bytes of the body, 0 when unknown. `waitMs`: how long it waits for other bodies to release theirs. */
   constructor(budgets: BodyBudgets, caller: string, announced: number, waitMs: number) {
     this.#budgets = budgets;
     this.#caller = caller;
@@ -39,7 +39,7 @@ export class BodyReservation {
     this.#memory = (this.#isLarge ? budgets.large : budgets.small).enter(caller);
   }
 
-  /** Null when so many more bytes may be kept in memory now, else what resolves when they may, or rejects with `RATE_LIMITED`. */
+  /** Reserves memory. Returns null when it is reserved now, else a promise that rejects with `RATE_LIMITED` after the wait. */
   memoryFor(bytes: number): Promise<void> | null {
     this.#memoryBytes += bytes;
     if (this.#isLarge || this.#memoryBytes <= SMALL_BODY_BYTES) return this.#wait(this.#memory.take(bytes));
@@ -61,7 +61,7 @@ export class BodyReservation {
     this.#disk?.finish();
   }
 
-  /** Nothing of it is kept any more. Whoever waits is told that the request is over. */
+  /** Releases everything. A pending reservation rejects because the request has ended. */
   leave(): void {
     this.#left.abort(new Error("the request ended early"));
     this.#memory.leave();
@@ -70,8 +70,8 @@ export class BodyReservation {
     if (this.#isLarge) memory.soon(() => large.bytes === 0);
   }
 
-  #wait(place: Promise<void> | null): Promise<void> | null {
-    if (place === null) return null;
+  #wait(reserved: Promise<void> | null): Promise<void> | null {
+    if (reserved === null) return null;
     const { signal } = this.#left;
     return new Promise((resolve, reject) => {
       const end = (settle: () => void) => {
@@ -82,7 +82,7 @@ export class BodyReservation {
       const onLeft = () => end(() => reject(signal.reason));
       const timer = setTimeout(() => end(() => reject(busy())), this.#waitMs);
       signal.addEventListener("abort", onLeft);
-      void place.then(() => end(resolve));
+      void reserved.then(() => end(resolve));
     });
   }
 }

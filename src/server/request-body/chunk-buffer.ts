@@ -1,9 +1,9 @@
 const KIB = 1024;
 const MIB = 1024 * KIB;
-/** Sizes of the pieces that a body is kept in. The system commits the last kind bit by bit, and takes it back whole. */
+/** Sizes of the pieces that a body is kept in. The system commits memory of the last size page by page. */
 const PIECE_BYTES = [64 * KIB, MIB, 4 * MIB, 32 * MIB] as const;
 
-/** Gathers chunks of any size without keeping them: each would hold far more memory than its bytes. */
+/** Copies chunks of any size into pieces. Keeping a chunk would hold far more memory than its bytes. */
 export class ChunkBuffer {
   size = 0;
   readonly #full: Uint8Array<ArrayBuffer>[] = [];
@@ -21,7 +21,7 @@ export class ChunkBuffer {
     }
   }
 
-  /** All of it, in pieces that own their memory. */
+  /** Returns all bytes, in pieces that own their memory. */
   all(): Uint8Array<ArrayBuffer>[] {
     const last = this.#last.subarray(0, this.#used);
     return this.#used === 0 ? this.#full : [...this.#full, last];

@@ -5,14 +5,14 @@ const QUIET_MS = 1000;
 
 let collect: (() => void) | undefined;
 
-/** Gives back the memory of the large bodies of one service. */
+/** Returns the memory of large bodies to the system. */
 export class MemoryReturn {
   #timer: NodeJS.Timeout | undefined;
 
   /**
-   * Asks the engine for it a moment after the last body was answered; on its own the engine gives it back only when more
-   * is asked for, which an idle service never does. Takes some 20 ms, once. `isQuiet` says whether no body is there by
-   * then: otherwise the next one to leave asks again.
+   * Collects garbage a second after the last large body. V8 would release the memory only when more is needed, which
+   * never happens in an idle service. Takes about 20 ms. When `isQuiet` returns false by then, nothing happens: the
+   * next body that ends tries again.
    */
   soon(isQuiet: () => boolean): void {
     clearTimeout(this.#timer);

@@ -7,41 +7,41 @@ import { Base64String } from "./base64-string.ts";
 import type { BodyReservation } from "./body-reservation.ts";
 import { ChunkBuffer } from "./chunk-buffer.ts";
 import type { StringProblem } from "./string-decoder.ts";
-import { type BodyPart, StringFinder, type StringRange } from "./string-finder.ts";
+import { type BodyPart, StringFinder, type StringPath } from "./string-finder.ts";
 
 const KIB = 1024;
-/** A body up to this size stays as it is: it costs little, and nothing touches the disk for it. */
+/** A body up to this size stays in memory as it is. */
 const WHOLE_BYTES = 1024 * KIB;
-/** A text of a larger body that is shorter stays in it. */
+/** A shorter string stays in its body. */
 const LONG_TEXT_BYTES = 16 * KIB;
 const STEP_BYTES = 64 * KIB;
-const STEPS_PER_TURN = 4;
+const STEPS_BEFORE_YIELD = 4;
 const MEMORY_BYTES = 256 * KIB;
 
-/** Where a kind of request has its images, and what they may be. */
+/** Where the images of a request are, and their rules. */
 export interface ImageTexts {
-  place: StringRange;
+  path: StringPath;
   base64: Base64Rules;
   maxBytes: number;
   blobs: Pick<BlobStore, "draft">;
 }
 
-/** What is left of a body once its long texts are taken out. */
+/** A body without its long strings. */
 export interface TakenBody {
   pieces: Uint8Array<ArrayBuffer>[];
-  /** What became of the texts, by what stands for each in the rest. */
+  /** The outcome of each string, by the name that replaces it in the body. */
   sent: SentTexts;
-  /** What is wrong with a text that was taken out, as JSON. */
+  /** The problem of a string that was taken out: it is not valid JSON. */
   problem: StringProblem | null;
 }
 
 /**
- * Takes a body as it comes. Of a large one the images go to the disk while they arrive, decoded and hashed, so that no
- * more of them is in memory than a moment brings; equal ones are kept once.
+ * Takes a body as it arrives. The images of a large body are decoded, hashed and written to the disk meanwhile, so memory
+ * holds only a small part of them. Equal images are kept once.
  */
 export class ImageExtraction {
   readonly #texts: ImageTexts;
-  readonly #room: BodyReservation;
+  readonly #reservation: BodyReservation;
   readonly #wholeBytes: number;
   readonly #prefix = randomBytes(16).toString("hex");
   readonly #sent = new Map<string, SentText>();
@@ -58,13 +58,13 @@ export class ImageExtraction {
   #isOver = false;
 
   /** `wholeBytes` is for tests. */
-  constructor(texts: ImageTexts, room: BodyReservation, wholeBytes = WHOLE_BYTES) {
+  constructor(texts: ImageTexts, reservation: BodyReservation, wholeBytes = WHOLE_BYTES) {
     this.#texts = texts;
-    this.#room = room;
+    this.#reservation = reservation;
     this.#wholeBytes = wholeBytes;
   }
 
-  /** Null when the next chunk may follow now, else when it may. One call at a time. */
+  /** Returns null when the next chunk may follow now, else a promise of that moment. One call at a time. */
   add(chunk: Buffer): Promise<void> | null {
     if (this.#finder !== null) return this.#work(() => this.#step(chunk));
     this.#pieces.add(chunk);
@@ -72,20 +72,20 @@ export class ImageExtraction {
     return this.#count();
   }
 
-  /** The body, after its last chunk. */
+  /** Returns the body after its last chunk. */
   async end(): Promise<TakenBody> {
     for (const part of this.#finder?.end() ?? []) await this.#take(part);
-    this.#room.finish();
+    this.#reservation.finish();
     this.#memory = Buffer.alloc(0);
     return { pieces: this.#pieces.all(), sent: this.#sent, problem: this.#problem };
   }
 
-  /** Ends all of it: what no blob was made of is removed. */
+  /** Stops the work and removes the drafts that did not become blobs. */
   async discard(): Promise<void> {
     this.#isOver = true;
-    this.#room.leave();
+    this.#reservation.leave();
     await this.#working.catch(() => {});
-    // What cannot be removed now is removed by the next start.
+    // The next start of the service removes drafts that cannot be removed now.
     await Promise.allSettled(this.#drafts.map((draft) => draft.discard()));
   }
 
@@ -97,7 +97,7 @@ export class ImageExtraction {
   async #begin(): Promise<void> {
     const whole = this.#pieces.all();
     this.#pieces = new ChunkBuffer();
-    this.#finder = new StringFinder(this.#texts.place, LONG_TEXT_BYTES);
+    this.#finder = new StringFinder(this.#texts.path, LONG_TEXT_BYTES);
     this.#memory = Buffer.allocUnsafeSlow(MEMORY_BYTES);
     for (const { buffer, byteOffset, length } of whole)
       await this.#step(Buffer.from(buffer, byteOffset, length));
@@ -110,16 +110,16 @@ export class ImageExtraction {
         if (this.#isOver) throw new Error("the request ended early");
       }
       await this.#count();
-      if (++this.#steps % STEPS_PER_TURN === 0) await setImmediate();
+      if (++this.#steps % STEPS_BEFORE_YIELD === 0) await setImmediate();
     }
   }
 
-  /** Counts what is kept in memory. */
+  /** Reserves memory for the bytes kept since the last call. */
   #count(): Promise<void> | null {
     const more = this.#pieces.size - this.#counted;
     if (more <= 0) return null;
     this.#counted += more;
-    return this.#room.memoryFor(more);
+    return this.#reservation.memoryFor(more);
   }
 
   async #take(part: BodyPart): Promise<void> {
@@ -133,10 +133,10 @@ export class ImageExtraction {
     const draft = this.#texts.blobs.draft();
     this.#drafts.push(draft);
     const { base64, maxBytes } = this.#texts;
-    const roomFor = async (bytes: number) => {
-      await this.#room.diskFor(bytes);
+    const reserveDisk = async (bytes: number) => {
+      await this.#reservation.diskFor(bytes);
     };
-    return new Base64String({ base64, maxBytes, draft, memory: this.#memory, roomFor });
+    return new Base64String({ base64, maxBytes, draft, memory: this.#memory, reserveDisk });
   }
 
   async #close(text: Base64String): Promise<void> {
@@ -147,7 +147,7 @@ export class ImageExtraction {
     this.#sent.set(name, await this.#once(await text.end()));
   }
 
-  /** An image that came before, in the place of an equal one. */
+  /** Replaces an image by an equal one that came before. */
   async #once(sent: SentText): Promise<SentText> {
     if (typeof sent.content === "string") return sent;
     const { sha256 } = sent.content;

@@ -2,32 +2,32 @@ import type { MessagePort } from "node:worker_threads";
 import type { JsonBounds, jsonExcess } from "../../kernel/json/json-shape.ts";
 
 export type JsonProblem = "depth" | "elements" | "utf-8" | "json";
-/** Where something stands in a value: names and indexes, from outside in. */
-export type JsonPlace = readonly (string | number)[];
+/** The path of a value: names and indexes, from the outside in. */
+export type JsonPath = readonly (string | number)[];
 
-/** What the worker tells, one message each time it is asked. */
+/** The messages of the worker, one for each request. */
 export type JsonMessage =
   | { kind: "problem"; problem: JsonProblem }
-  /** The value, with null in the places of long texts. */
+  /** The value, with null in place of each long string. */
   | { kind: "value"; value: unknown }
-  /** The next part of the long text at this place. */
-  | { kind: "text"; place: JsonPlace; part: string }
+  /** The next part of the long string at this path. */
+  | { kind: "text"; path: JsonPath; part: string }
   | { kind: "end" };
 
 export interface JsonWork {
   pieces: Uint8Array<ArrayBuffer>[];
   bounds: JsonBounds;
-  /** What is wrong with texts that were taken out before. */
+  /** The problem of a string that was taken out before. */
   problem: "utf-8" | "json" | null;
   longTextChars: number;
 }
 
 /**
- * Parses JSON in a worker and hands it over in parts that each take the receiver a few milliseconds at most. Stands
- * alone, so that its source can be sent to a worker: whatever it needs is a parameter.
+ * Parses JSON in a worker and sends it in parts that each cost the receiver a few milliseconds at most. The function uses
+ * only its parameters, so that its source can be sent to a worker.
  */
 export function serveJson(port: MessagePort, work: JsonWork, findExcess: typeof jsonExcess): void {
-  const messages = tell();
+  const messages = messagesOf();
   port.on("message", next);
   next();
 
@@ -37,18 +37,18 @@ export function serveJson(port: MessagePort, work: JsonWork, findExcess: typeof 
     port.postMessage(message);
   }
 
-  function* tell(): Generator<JsonMessage> {
+  function* messagesOf(): Generator<JsonMessage> {
     const parsed = parse();
     if ("problem" in parsed) return yield { kind: "problem", problem: parsed.problem };
     const root = { value: parsed.value };
-    const texts: { place: (string | number)[]; text: string }[] = [];
+    const texts: { path: (string | number)[]; text: string }[] = [];
     takeTexts(root as unknown as Record<string, unknown>, [], texts);
     yield { kind: "value", value: root };
     for (let long = texts.shift(); long; long = texts.shift()) {
-      const { place, text } = long;
+      const { path, text } = long;
       const chars = 32 * work.longTextChars;
       for (let from = 0; from < text.length; from += chars) {
-        yield { kind: "text", place, part: text.slice(from, from + chars) };
+        yield { kind: "text", path, part: text.slice(from, from + chars) };
       }
     }
     yield { kind: "end" };
@@ -84,17 +84,17 @@ export function serveJson(port: MessagePort, work: JsonWork, findExcess: typeof 
     return whole;
   }
 
-  /** Takes long texts out of the value; names, too, may be long, but they stay. */
+  /** Takes long strings out of the value. Long field names stay. */
   function takeTexts(
     holder: Record<string, unknown>,
-    place: (string | number)[],
-    texts: { place: (string | number)[]; text: string }[],
+    path: (string | number)[],
+    texts: { path: (string | number)[]; text: string }[],
   ): void {
     for (const name of Object.keys(holder)) {
       const inner = holder[name];
-      const at = [...place, Array.isArray(holder) ? Number(name) : name];
+      const at = [...path, Array.isArray(holder) ? Number(name) : name];
       if (typeof inner === "string" && inner.length >= work.longTextChars) {
-        texts.push({ place: at, text: inner });
+        texts.push({ path: at, text: inner });
         holder[name] = null;
       } else if (inner !== null && typeof inner === "object") {
         takeTexts(inner as Record<string, unknown>, at, texts);

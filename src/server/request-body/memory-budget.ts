@@ -1,10 +1,10 @@
-/** A body that is being read, or was read and still is worked with. */
+/** The share of one body: it is being read, or it was read and its request has not ended. */
 export interface MemoryShare {
-  /** Takes so many more bytes: null when they may be kept now, else what resolves when they may. One call at a time. */
+  /** Reserves more bytes. Returns null when they are reserved now, else a promise of that moment. One call at a time. */
   take(bytes: number): Promise<void> | null;
-  /** The body has been read to its end; its bytes are still kept. */
+  /** Marks the body as read to its end. Its bytes stay reserved. */
   finish(): void;
-  /** Nothing of it is kept any more; a call of `take` that waits is forgotten. May be called again. */
+  /** Releases the bytes and forgets a pending `take`. A second call has no effect. */
   leave(): void;
 }
 
@@ -16,16 +16,16 @@ interface Reading {
 }
 
 /**
- * Bounds the memory that bodies take together, not how many are sent at once: a sender that dawdles keeps little, and
- * stops nobody. Bytes are counted as they arrive. The oldest body that is still being read always goes on, unless
- * finished ones keep everything, so no two can wait for each other; all others share `sharedBytes`. Of these one
- * caller has at most `callerBytes`, its own oldest body left out. At most `2 * largest body + sharedBytes` are kept.
+ * Limits the memory of all bodies together, not their number, so a slow sender holds little and blocks no other. Bytes
+ * are counted as they arrive. The oldest body that is still being read may always go on, unless finished bodies hold
+ * everything, so no two bodies wait for each other. All other bodies share `sharedBytes`; one caller has at most
+ * `callerBytes` of it, not counting its own oldest body. At most `2 * largest body + sharedBytes` are held.
  */
 export class MemoryBudget {
   readonly #sharedBytes: number;
   readonly #callerBytes: number;
-  /** In the order in which they came. */
-  readonly #places = new Set<Reading>();
+  /** Oldest first. */
+  readonly #readings = new Set<Reading>();
   #bytes = 0;
   #finishedBytes = 0;
 
@@ -34,67 +34,67 @@ export class MemoryBudget {
     this.#callerBytes = callerBytes;
   }
 
-  /** Bytes that are kept now. */
+  /** Bytes that are reserved now. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Begins a body. Callers are told apart by any text. */
+  /** Begins a body. `caller` is any text that identifies its sender. */
   enter(caller: string): MemoryShare {
-    const place: Reading = { caller, bytes: 0, isFinished: false, waiting: null };
-    this.#places.add(place);
+    const reading: Reading = { caller, bytes: 0, isFinished: false, waiting: null };
+    this.#readings.add(reading);
     return {
       take: (bytes) => {
-        if (this.#takesNow(place, bytes)) return null;
+        if (this.#takesNow(reading, bytes)) return null;
         return new Promise((resolve) => {
-          place.waiting = { bytes, resolve };
+          reading.waiting = { bytes, resolve };
         });
       },
       finish: () => {
-        if (place.isFinished) return;
-        place.isFinished = true;
-        this.#finishedBytes += place.bytes;
+        if (reading.isFinished) return;
+        reading.isFinished = true;
+        this.#finishedBytes += reading.bytes;
         this.#wake();
       },
       leave: () => {
-        place.waiting = null;
-        if (!this.#places.delete(place)) return;
-        this.#bytes -= place.bytes;
-        if (place.isFinished) this.#finishedBytes -= place.bytes;
+        reading.waiting = null;
+        if (!this.#readings.delete(reading)) return;
+        this.#bytes -= reading.bytes;
+        if (reading.isFinished) this.#finishedBytes -= reading.bytes;
         this.#wake();
       },
     };
   }
 
   #wake(): void {
-    for (const place of this.#places) {
-      const { waiting } = place;
-      if (!waiting || !this.#takesNow(place, waiting.bytes)) continue;
-      place.waiting = null;
+    for (const reading of this.#readings) {
+      const { waiting } = reading;
+      if (!waiting || !this.#takesNow(reading, waiting.bytes)) continue;
+      reading.waiting = null;
       waiting.resolve();
     }
   }
 
-  #takesNow(place: Reading, bytes: number): boolean {
-    if (!this.#fits(place, bytes)) return false;
-    place.bytes += bytes;
+  #takesNow(reading: Reading, bytes: number): boolean {
+    if (!this.#fits(reading, bytes)) return false;
+    reading.bytes += bytes;
     this.#bytes += bytes;
     return true;
   }
 
-  #fits(place: Reading, bytes: number): boolean {
+  #fits(reading: Reading, bytes: number): boolean {
     if (this.#bytes + bytes <= Math.min(this.#callerBytes, this.#sharedBytes)) return true;
-    const oldest = firstReading(this.#places);
-    if (place === oldest) return this.#finishedBytes <= this.#sharedBytes;
+    const oldest = firstReading(this.#readings);
+    if (reading === oldest) return this.#finishedBytes <= this.#sharedBytes;
     if (this.#bytes - (oldest?.bytes ?? 0) + bytes > this.#sharedBytes) return false;
-    const own = [...this.#places].filter(({ caller }) => caller === place.caller);
+    const own = [...this.#readings].filter(({ caller }) => caller === reading.caller);
     const ownOldest = firstReading(own);
     const ownBytes = own.reduce((sum, other) => sum + other.bytes, 0);
-    return place === ownOldest || ownBytes - (ownOldest?.bytes ?? 0) + bytes <= this.#callerBytes;
+    return reading === ownOldest || ownBytes - (ownOldest?.bytes ?? 0) + bytes <= this.#callerBytes;
   }
 }
 
-function firstReading(places: Iterable<Reading>): Reading | undefined {
-  for (const place of places) if (!place.isFinished) return place;
+function firstReading(readings: Iterable<Reading>): Reading | undefined {
+  for (const reading of readings) if (!reading.isFinished) return reading;
   return undefined;
 }

@@ -5,7 +5,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type JsonBounds, jsonExcess } from "../../kernel/json/json-shape.ts";
 import {
   type JsonMessage,
-  type JsonPlace,
+  type JsonPath,
   type JsonProblem,
   type JsonWork,
   serveJson,
@@ -22,17 +22,17 @@ const LARGE_BYTES = 4 * MIB;
 const BOUNDS: JsonBounds = { maxDepth: FIXED_LIMITS.jsonDepth, maxElements: FIXED_LIMITS.jsonElements };
 
 /**
- * Parses the bodies of one service. A large one needs memory several times its size while it is parsed: one at a time.
- * Others do not wait for it.
+ * Parses the bodies of one service. Parsing a large body takes several times its size in memory, so large bodies are
+ * parsed one at a time. Smaller bodies do not wait for them.
  */
 export class JsonParser {
   readonly #large = new PQueue({ concurrency: 1 });
   readonly #medium = new PQueue({ concurrency: 1 });
 
   /**
-   * Parses the pieces of a JSON text; a large one off the main thread, whose pieces cannot be used afterwards.
-   * `problem`: what was found wrong with texts that were taken out of it. Throws `INVALID_JSON`, also for text that is
-   * nested too deep or has too many elements.
+   * Parses JSON from its pieces. A large body is parsed in a worker, and its pieces cannot be used afterwards. `problem`
+   * is the problem of a string that was taken out of it. Throws `INVALID_JSON`, also for JSON that is nested too deep or
+   * has too many elements.
    */
   async parse(pieces: Uint8Array<ArrayBuffer>[], problem: StringProblem | null = null): Promise<unknown> {
     const size = pieces.reduce((sum, piece) => sum + piece.length, 0);
@@ -76,7 +76,7 @@ async function parseInWorker(work: JsonWork): Promise<unknown> {
   }
 }
 
-/** Asks the worker for one part after the other; between two parts everybody else has a turn. */
+/** Asks the worker for one part after another, so that the event loop serves other requests in between. */
 function receive(worker: Worker): Promise<unknown> {
   let root: unknown;
   return new Promise((resolve, reject) => {
@@ -84,19 +84,19 @@ function receive(worker: Worker): Promise<unknown> {
       if (message.kind === "problem") return reject(invalidJson(message.problem));
       if (message.kind === "end") return resolve((root as { value: unknown }).value);
       if (message.kind === "value") root = message.value;
-      else change(root, message.place, (text) => (text ?? "") + message.part);
+      else change(root, message.path, (text) => (text ?? "") + message.part);
       worker.postMessage("next");
     });
     worker.once("error", reject);
-    worker.once("exit", () => reject(new Error("the parser ended without an answer")));
+    worker.once("exit", () => reject(new Error("the parser ended without a result")));
   });
 }
 
-/** The worker left null at each of these places, as a property of its holder: a name like `__proto__` is safe. */
-function change(root: unknown, place: JsonPlace, to: (before: string | null) => unknown): void {
+/** The worker left null at each of these paths as an own property, so a name such as `__proto__` is safe. */
+function change(root: unknown, path: JsonPath, to: (before: string | null) => unknown): void {
   let holder = root as Record<string | number, unknown>;
-  for (const name of place.slice(0, -1)) holder = holder[name] as Record<string | number, unknown>;
-  const last = place.at(-1) ?? "";
+  for (const name of path.slice(0, -1)) holder = holder[name] as Record<string | number, unknown>;
+  const last = path.at(-1) ?? "";
   holder[last] = to(holder[last] as string | null);
 }
 

@@ -3,12 +3,12 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { progressWithin, type TransferRate, watchTransfer } from "../../kernel/transfer-rate.ts";
 
-/** How long a body waits for room before its sender is told to come back later. */
+/** `waitMs`: how long a body waits for memory before its request is refused with `RATE_LIMITED`. */
 export interface BodyRate extends TransferRate {
   waitMs: number;
 }
 
-/** 8 KiB/s at any time, and 192 MiB over 2 Mbit/s as a whole. */
+/** At least 8 KiB/s at any time; the deadline suffices for 192 MiB over 2 Mbit/s. */
 export const BODY_RATE: BodyRate = {
   ...progressWithin(20_000),
   deadlineMs: 15 * 60_000,
@@ -16,13 +16,13 @@ export const BODY_RATE: BodyRate = {
 };
 
 /**
- * Reads a body to its end and hands over its chunks. While one is worked with (`add` answers a promise) no more is
- * read, so the sender has to wait. Throws `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT` for a sender that is too slow, and
- * what `add` throws.
+ * Reads a body to its end and passes its chunks to `add`. While a promise of `add` is pending, nothing is read, so the
+ * sender has to wait. Throws `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT` for a sender that is too slow, and the errors of
+ * `add`.
  */
 export function readBody(
   request: IncomingMessage,
-  options: { maxBytes: number; pace: TransferRate; add(chunk: Buffer): Promise<void> | null },
+  options: { maxBytes: number; rate: TransferRate; add(chunk: Buffer): Promise<void> | null },
 ): Promise<void> {
   if (request.readableEnded) return Promise.resolve();
   if (request.destroyed) return Promise.reject(new Error("the request ended early"));
@@ -60,7 +60,7 @@ export function readBody(
     };
     const onEnd = () => end(() => resolve(working ?? undefined));
     const onBroken = (error?: Error) => fail(error ?? new Error("the request ended early"));
-    const watch = watchTransfer(options.pace, () => fail(new ImgbatchError("REQUEST_TIMEOUT")));
+    const watch = watchTransfer(options.rate, () => fail(new ImgbatchError("REQUEST_TIMEOUT")));
     request.on("data", onData);
     request.on("end", onEnd);
     request.on("error", onBroken);

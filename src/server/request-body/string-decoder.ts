@@ -4,30 +4,30 @@ const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
 const LONGEST_ESCAPE = 6;
 
-/** Why the body of a text is refused. */
+/** Why a string is refused. */
 export type StringProblem = "utf-8" | "json";
 
 /**
- * Reads what is between the quotes of a JSON text, in parts as they come: answers what each stands for, and finds
- * what a parser would find wrong with it.
+ * Decodes the bytes between the quotes of a JSON string as they arrive, and finds the problems that a JSON parser would
+ * find.
  */
 export class StringDecoder {
   readonly #utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  /** The beginning of an escape whose end has not come. */
+  /** The start of an escape whose end has not arrived. */
   #begun: Buffer = Buffer.alloc(0);
   #problem: StringProblem | null = null;
-  /** Whether all of it has been ASCII so far. */
+  /** Whether all bytes so far are ASCII. */
   #isAscii = true;
 
   get problem(): StringProblem | null {
     return this.#problem;
   }
 
-  /** The characters of the part, escapes not yet read; null when they are no UTF-8. */
+  /** Returns the characters of the part with their escapes; null when they are not UTF-8. */
   decode(part: Buffer, isEnd: boolean): string | null {
     const bytes = this.#begun.length === 0 ? part : Buffer.concat([this.#begun, part]);
     const cut = isEnd ? bytes.length : wholeEscapes(bytes);
-    // A copy: the part's memory is not ours.
+    // A copy: the caller reuses the memory of the part.
     this.#begun = Buffer.from(bytes.subarray(cut));
     const whole = bytes.subarray(0, cut);
     this.#isAscii &&= isAscii(whole);
@@ -41,7 +41,7 @@ export class StringDecoder {
     }
   }
 
-  /** What decoded characters stand for; null when they may not be in a text, or others before were wrong. */
+  /** Returns the characters with escapes resolved; null when JSON forbids them, or after an earlier problem. */
   unescape(raw: string): string | null {
     if (this.#problem !== null) return null;
     try {
@@ -53,13 +53,13 @@ export class StringDecoder {
   }
 }
 
-/** How many bytes there are up to an escape that has no end. */
+/** The number of bytes before an escape that is not complete. */
 function wholeEscapes(bytes: Buffer): number {
   const last = bytes.lastIndexOf(BACKSLASH);
   if (last < bytes.length - LONGEST_ESCAPE) return bytes.length;
   let first = last;
   while (first > 0 && bytes[first - 1] === BACKSLASH) first--;
-  // Of several in a row each second one is escaped by the one before.
+  // In a row of backslashes every second one is escaped.
   if ((last - first) % 2 === 1) return bytes.length;
   const length = bytes[last + 1] === LETTER_U ? LONGEST_ESCAPE : 2;
   return last + length > bytes.length ? last : bytes.length;

@@ -1,6 +1,6 @@
 const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
-/** What a byte outside a text is; 0 for all that do not matter. */
+/** The meaning of a byte outside a string; 0 for bytes that do not matter. */
 const [QUOTES, OPEN, CLOSE, SEPARATOR] = [1, 2, 3, 4];
 const KINDS = new Uint8Array(256);
 KINDS[QUOTE] = QUOTES;
@@ -10,42 +10,41 @@ for (const byte of [COMMA, COLON]) KINDS[byte] = SEPARATOR;
 /** More than the longest name with every character escaped. */
 const MAX_NAME_BYTES = 200;
 
-/** Where texts are: from the outside in, the names of an object's fields that lead there, or `*` for all of a list. */
-export type StringRange = readonly (readonly string[] | "*")[];
+/** The path of strings in a JSON value, from the outside in: alternative field names, or `*` for every entry of a list. */
+export type StringPath = readonly (readonly string[] | "*")[];
 
-/** A part of a body: what stays, the quotes of a long text included, or what is between these quotes. */
+/** A part of a body: bytes that stay, including the quotes of a long string, or bytes between these quotes. */
 export type BodyPart = { kind: "rest"; bytes: Buffer } | { kind: "text"; bytes: Buffer; isEnd: boolean };
 
 /**
- * Finds the long texts at one kind of place in JSON that comes in chunks, by looking at its bytes once. What is inside
- * quotes stays as it is written, with its escapes. Of bytes that are no JSON something comes out that is no JSON
- * either.
+ * Finds the long strings at one path in JSON that arrives in chunks, reading each byte once. The bytes between quotes
+ * keep their escapes. Invalid JSON stays invalid; nothing is repaired.
  */
 export class StringFinder {
-  readonly #place: StringRange;
+  readonly #path: StringPath;
   readonly #minBytes: number;
   /** Lists and objects that are open here. */
   #depth = 0;
-  /** How many of them, from the outside, lead to the place. */
+  /** How many of them, from the outside, are on the path. */
   #onWay = 0;
-  /** Whether the value that comes next in the innermost of these is a step on the way. */
+  /** Whether the next value in the innermost of these is a step of the path. */
   #isNext = false;
-  /** Whether a colon came, so that the next text is no name. */
+  /** Whether a colon came, so that the next string is not a name. */
   #isValue = false;
-  /** The name that is being read or came last; null for any that does not matter. */
+  /** The name that is being read or was read last; null when it does not matter. */
   #name: number[] | null = null;
-  #state: "outside" | "text" | "at place" | "long" = "outside";
+  #state: "outside" | "text" | "at path" | "long" = "outside";
   #isEscaped = false;
-  /** What came of a text at the place that is not long yet. */
+  /** The bytes so far of a string at the path that is not long yet. */
   #held: Buffer[] = [];
   #heldBytes = 0;
 
-  constructor(place: StringRange, minBytes: number) {
-    this.#place = place;
+  constructor(path: StringPath, minBytes: number) {
+    this.#path = path;
     this.#minBytes = minBytes;
   }
 
-  /** The parts of the next chunk, in their order; what they hold is only good until the next call. */
+  /** Yields the parts of the next chunk in order. Their bytes are valid until the next call only. */
   *read(chunk: Buffer): Generator<BodyPart> {
     let at = 0;
     while (at < chunk.length) {
@@ -57,7 +56,7 @@ export class StringFinder {
       }
       const quote = this.#findEnd(chunk, at);
       const end = quote < 0 ? chunk.length : quote;
-      yield* this.#inPlace(chunk.subarray(at, end), quote >= 0);
+      yield* this.#atPath(chunk.subarray(at, end), quote >= 0);
       at = end;
       if (quote < 0) continue;
       this.#state = "outside";
@@ -66,14 +65,14 @@ export class StringFinder {
     }
   }
 
-  /** What is left when the chunks are over: a text that has no end. */
+  /** Yields what is held back after the last chunk: a string without an end. */
   *end(): Generator<BodyPart> {
-    if (this.#state === "at place") yield* this.#giveHeld("rest", false);
+    if (this.#state === "at path") yield* this.#giveHeld("rest", false);
     if (this.#state === "long") yield { kind: "text", bytes: Buffer.alloc(0), isEnd: true };
     this.#state = "outside";
   }
 
-  *#inPlace(bytes: Buffer, isEnd: boolean): Generator<BodyPart> {
+  *#atPath(bytes: Buffer, isEnd: boolean): Generator<BodyPart> {
     if (this.#state === "long") {
       yield { kind: "text", bytes, isEnd };
       return;
@@ -98,16 +97,16 @@ export class StringFinder {
     this.#heldBytes = 0;
   }
 
-  /** Passes over everything up to the first byte of a text at the place. */
+  /** Returns the position of the first byte of the next string at the path. */
   #walk(chunk: Buffer, from: number): number {
     let at = from;
-    while (at < chunk.length && this.#state !== "at place") {
+    while (at < chunk.length && this.#state !== "at path") {
       at = this.#state === "text" ? this.#passText(chunk, at) : this.#passOutside(chunk, at);
     }
     return at;
   }
 
-  /** Up to the first byte of the next text. Every byte of a body comes through here, so it is all locals. */
+  /** Skips to the first byte of the next string. Every byte of a body passes here, so the state is in locals. */
   #passOutside(chunk: Buffer, from: number): number {
     const { length } = chunk;
     let depth = this.#depth;
@@ -135,7 +134,7 @@ export class StringFinder {
     return length;
   }
 
-  /** Up to the byte behind the text that is being read, or behind the chunk. */
+  /** Skips to the byte after the string that is being read, or to the end of the chunk. */
   #passText(chunk: Buffer, from: number): number {
     const { length } = chunk;
     const name = this.#name;
@@ -156,16 +155,16 @@ export class StringFinder {
   }
 
   #begin(): void {
-    this.#state = this.#isAtPlace() ? "at place" : "text";
+    this.#state = this.#isAtPath() ? "at path" : "text";
     if (this.#state === "text") this.#name = this.#isNameHere() ? [] : null;
   }
 
   #separate(isColon: boolean): void {
-    this.#isNext = isColon && this.#isNameOfPlace();
+    this.#isNext = isColon && this.#isNameOnPath();
     this.#isValue = isColon;
   }
 
-  /** Where a text at the place ends in this chunk; negative when it does not. */
+  /** The position of the quote that ends a string at the path; negative when it is not in this chunk. */
   #findEnd(chunk: Buffer, from: number): number {
     const begin = this.#isEscaped ? from + 1 : from;
     this.#isEscaped = false;
@@ -183,7 +182,7 @@ export class StringFinder {
 
   #open(isList: boolean): void {
     const isOnWay = this.#depth === this.#onWay && (this.#depth === 0 || this.#isNext);
-    const step = this.#place[this.#onWay];
+    const step = this.#path[this.#onWay];
     this.#depth++;
     if (!isOnWay || step === undefined || (step === "*") !== isList) return;
     this.#onWay++;
@@ -202,19 +201,19 @@ export class StringFinder {
   }
 
   #isInList(): boolean {
-    return this.#place[this.#onWay - 1] === "*";
+    return this.#path[this.#onWay - 1] === "*";
   }
 
-  #isAtPlace(): boolean {
-    return this.#isNext && this.#depth === this.#place.length && this.#onWay === this.#place.length;
+  #isAtPath(): boolean {
+    return this.#isNext && this.#depth === this.#path.length && this.#onWay === this.#path.length;
   }
 
   #isNameHere(): boolean {
     return this.#depth > 0 && this.#depth === this.#onWay && !this.#isValue;
   }
 
-  #isNameOfPlace(): boolean {
-    const step = this.#place[this.#onWay - 1];
+  #isNameOnPath(): boolean {
+    const step = this.#path[this.#onWay - 1];
     if (step === undefined || step === "*" || this.#name === null) return false;
     const raw = Buffer.from(this.#name).toString("latin1");
     if (!raw.includes("\\")) return step.includes(raw);

@@ -10,22 +10,22 @@ export interface JsonBodyOptions {
   maxBytes: number;
   bodyBudgets: BodyBudgets;
   jsonParser: JsonParser;
-  /** Where images are in it: see `JsonBody.sent`. */
+  /** Where the images are in the body: see `JsonBody.sent`. */
   images: ImageTexts;
   /** For tests. */
-  pace?: BodyRate;
+  rate?: BodyRate;
 }
 
 export interface JsonBody {
   value: unknown;
-  /** Long texts of a large body at the place of images, by what stands for them in the value. */
+  /** The images that were taken out of a large body, by the name that replaces each in `value`. */
   sent: SentTexts;
 }
 
 /**
- * Reads the body of a request as JSON and works with it. What it takes of memory and disk is bounded, and given back
- * when the work has ended, however it ends. Throws `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT`,
- * `RATE_LIMITED`, `INVALID_JSON`, or what is thrown when the disk takes no more.
+ * Reads the body of a request as JSON and passes it to `work`. Memory and disk are bounded, and released when the work has
+ * ended, however it ends. Throws `UNSUPPORTED_MEDIA_TYPE`, `REQUEST_TOO_LARGE`, `REQUEST_TIMEOUT`, `RATE_LIMITED`,
+ * `INVALID_JSON`, and the error of a disk that cannot be written.
  */
 export async function withJsonBody<T>(
   request: Request,
@@ -33,34 +33,34 @@ export async function withJsonBody<T>(
   options: JsonBodyOptions,
   work: (body: JsonBody) => Promise<T>,
 ): Promise<T> {
-  const { maxBytes, images, bodyBudgets, jsonParser, pace = BODY_RATE } = options;
+  const { maxBytes, images, bodyBudgets, jsonParser, rate = BODY_RATE } = options;
   refuseOtherTypes(request);
   const isChunked = request.get("transfer-encoding") !== undefined;
   const announced = isChunked ? 0 : Number(request.get("content-length") ?? 0);
-  // An announced excess is refused without reading.
+  // A body that announces too many bytes is refused without reading it.
   if (announced > maxBytes) throw tooLarge(maxBytes);
   const caller = response.locals.key?.id ?? request.socket.remoteAddress ?? "";
-  const intake = new ImageExtraction(
+  const extraction = new ImageExtraction(
     images,
-    new BodyReservation(bodyBudgets, caller, announced, pace.waitMs),
+    new BodyReservation(bodyBudgets, caller, announced, rate.waitMs),
   );
   try {
     mayContinue(request, response);
-    await readBody(request, { maxBytes, pace, add: (chunk) => intake.add(chunk) });
-    const { pieces, sent, problem } = await intake.end();
+    await readBody(request, { maxBytes, rate, add: (chunk) => extraction.add(chunk) });
+    const { pieces, sent, problem } = await extraction.end();
     return await work({ value: await jsonParser.parse(pieces, problem), sent });
   } finally {
-    await intake.discard();
+    await extraction.discard();
   }
 }
 
 function refuseOtherTypes(request: Request): void {
   const isTyped = (request.get("content-type") ?? "").trim() !== "";
-  // Null means that there is no body at all, which is no matter of its type.
+  // `request.is` returns null when there is no body: the parser reports that.
   if (isTyped && request.is(["json", "+json"]) === false) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");
   }
-  // Both headers can say that the body is compressed; chunks are no compression.
+  // Either header can announce compression; `chunked` is not compression.
   for (const [header, plain] of [
     ["Content-Encoding", "identity"],
     ["Transfer-Encoding", "chunked"],

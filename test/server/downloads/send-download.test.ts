@@ -2,14 +2,14 @@ import { connect } from "node:net";
 import { Readable } from "node:stream";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ReaderPace } from "../../../src/server/connections/bound-connections.ts";
+import type { ReaderRate } from "../../../src/server/connections/bound-connections.ts";
 import { sendDownload } from "../../../src/server/downloads/send-download.ts";
 import { DownloadSlots } from "../../../src/server/limits/download-slots.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { gate } from "../../support/gate.ts";
 
 const MIB = 1024 * 1024;
-const strict: ReaderPace = {
+const strict: ReaderRate = {
   stepMs: 15,
   bytesPerStep: 32 * 1024,
   firstBytes: 256 * 1024,
@@ -17,7 +17,7 @@ const strict: ReaderPace = {
 };
 
 /** A server of one download for one key, one at a time; `ended` resolves with how the first one ended. */
-async function downloadServer(options: { bytes?: number; pace?: ReaderPace; open?: () => Readable }) {
+async function downloadServer(options: { bytes?: number; pace?: ReaderRate; open?: () => Readable }) {
   const { bytes = 64 * MIB, pace = strict } = options;
   const chunk = Buffer.alloc(MIB);
   const whole = () => Readable.from(Array.from({ length: bytes / MIB }, () => chunk));
@@ -34,7 +34,7 @@ async function downloadServer(options: { bytes?: number; pace?: ReaderPace; open
     });
   });
   const address = { host: "127.0.0.1", port: 0 };
-  const server = await listen(app, address, { bounds: { readerPace: pace } });
+  const server = await listen(app, address, { bounds: { readerRate: pace } });
   onTestFinished(() => server.close(0));
   return { url: server.url, slots, ended: ended.promise };
 }

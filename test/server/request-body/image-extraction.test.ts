@@ -22,7 +22,7 @@ const base64 = (size: number, seed = 1) =>
 async function openIntake(rules: Base64Rules = "strict") {
   const root = await tempDir();
   const blobs = fileBlobs(root);
-  const images = { place: [["images"], "*"] as const, base64: rules, maxBytes: MAX_BYTES, blobs };
+  const images = { path: [["images"], "*"] as const, base64: rules, maxBytes: MAX_BYTES, blobs };
   const intake = new ImageExtraction(
     images,
     new BodyReservation(new BodyBudgets(), "caller", 0, 1000),
@@ -147,7 +147,7 @@ describe("taking a large body", () => {
 
   it("[LOAD-8] keeps equal images once, and of several under one name the last counts", async () => {
     const root = await tempDir();
-    const images = { place: [["a"], ["b"]], base64: "strict", maxBytes: MAX_BYTES } as const;
+    const images = { path: [["a"], ["b"]], base64: "strict", maxBytes: MAX_BYTES } as const;
     const room = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
     const intake = new ImageExtraction({ ...images, blobs: fileBlobs(root) }, room, WHOLE_BYTES);
     const [one, two] = [base64(20_000, 3), base64(20_000, 5)];
@@ -194,7 +194,7 @@ describe("taking a large body", () => {
       const write = (bytes: Uint8Array) => (left-- > 0 ? real.write(bytes) : Promise.reject(failure));
       return { ...real, write };
     };
-    const images = { place: [["images"], "*"] as const, base64: "strict" as const, maxBytes: MAX_BYTES };
+    const images = { path: [["images"], "*"] as const, base64: "strict" as const, maxBytes: MAX_BYTES };
     const room = new BodyReservation(new BodyBudgets(), "caller", 0, 1000);
     const intake = new ImageExtraction({ ...images, blobs: { draft } }, room, WHOLE_BYTES);
     const body = `{"images":["${base64(40_000)}","${base64(40_000, 3)}"]}`;

@@ -28,7 +28,7 @@ async function sizeServer(options: Options = {}) {
       size += chunk.length;
       return place.take(chunk.length) ?? work?.() ?? null;
     };
-    readBody(request, { maxBytes, pace, add })
+    readBody(request, { maxBytes, rate: pace, add })
       .then(() => response.end(String(size)))
       .catch((error) => response.end(error instanceof ImgbatchError ? error.code : "broken"))
       .finally(() => place.leave());

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { StringFinder, type StringRange } from "../../../src/server/request-body/string-finder.ts";
+import { StringFinder, type StringPath } from "../../../src/server/request-body/string-finder.ts";
 
-const PLACE: StringRange = [["items"], "*", ["images", "image_list"], "*", ["data"]];
+const PLACE: StringPath = [["items"], "*", ["images", "image_list"], "*", ["data"]];
 const MIN_BYTES = 12;
 const MARK = "«taken»";
 
@@ -37,7 +37,7 @@ function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
 }
 
 /** The texts at the place of a value, in the order in which they stand. */
-function textsAt(value: unknown, place: StringRange): string[] {
+function textsAt(value: unknown, place: StringPath): string[] {
   const [step, ...further] = place;
   if (step === undefined) return typeof value === "string" ? [value] : [];
   if (value === null || typeof value !== "object" || Array.isArray(value) !== (step === "*")) return [];

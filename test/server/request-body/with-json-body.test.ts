@@ -15,7 +15,7 @@ import { converse, exchange, requestText } from "../../support/raw-http.ts";
 const MIB = 1024 * 1024;
 
 const NO_IMAGES: ImageTexts = {
-  place: [["nowhere"]],
+  path: [["nowhere"]],
   base64: "strict",
   maxBytes: 0,
   blobs: {
@@ -31,7 +31,7 @@ async function jsonServer(pace: BodyRate = BODY_RATE, bodyBudgets = new BodyBudg
   const app = express();
   app.post("/", async (request, response) => {
     response.locals.key = { id: request.get("caller") };
-    const options = { maxBytes: 192 * MIB, images: NO_IMAGES, bodyBudgets, jsonParser, pace };
+    const options = { maxBytes: 192 * MIB, images: NO_IMAGES, bodyBudgets, jsonParser, rate: pace };
     const characters = await withJsonBody(
       request,
       response,

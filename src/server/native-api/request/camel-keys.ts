@@ -17,7 +17,7 @@ const CAMEL = Object.fromEntries(
 );
 
 /**
- * The value with its snake_case fields in lowerCamelCase, at every level. Where both spellings are there, the one in
+ * The value with its snake_case fields in lowerCamelCase, at every level. Where a field has both spellings, the one in
  * lowerCamelCase counts.
  */
 export function camelKeys(value: unknown): unknown {

@@ -28,7 +28,7 @@ import { isFromUser, readTurns } from "./read-turns.ts";
 export interface ContentRules {
   limits: Limits;
   inspector: ImageInspector;
-  /** Whether a request must say `imageConfig`, empty or not. */
+  /** Whether a request must have `imageConfig`, empty or not. */
   strictImageConfig: boolean;
   /** Images of a large body, which were taken out of it: see `SentTexts`. Default: none. */
   sent?: SentTexts;
@@ -40,8 +40,8 @@ const CONFIG = "generationConfig";
 const IMAGE_CONFIG = `${CONFIG}.imageConfig`;
 
 /**
- * Checks and normalises the body of a real-time request for this model. The order is fixed and the first failure is
- * answered: how much there is, types, what is asked for (modalities, ratio, size, format), text, images.
+ * Checks and normalises the body of a real-time request for this model. The order is fixed, and the first failure is
+ * thrown: number of entries, types, options (modalities, ratio, size, format), text, images.
  */
 export async function checkContent(
   body: unknown,
@@ -69,7 +69,7 @@ export async function checkContent(
   return { model, prompt, earlier, images, ratio: shape, size, mimeType };
 }
 
-/** Comes first, because the schema needs a second for 200,000 elements, and the memory for as many problems. */
+/** Comes first: the schema needs a second for 200,000 elements, and memory for as many problems. */
 function refuseTooMany(body: unknown): void {
   const max = FIXED_LIMITS.realtimeEntries;
   const contents = listOf(body, "contents");
@@ -145,7 +145,7 @@ function checkRoles(contents: Contents): void {
   if (!contents.some(isFromUser)) throw invalid("contents", "needs at least one user message");
 }
 
-/** Texts of the model too: what is refused is what cannot be passed on as it came. */
+/** Texts of the model too: a text that cannot be passed on unchanged is refused. */
 function refuseUnstorable(contents: Contents): void {
   for (const [i, { parts }] of contents.entries()) {
     const j = (parts ?? []).findIndex(({ text }) => text != null && hasUnstorableText(text));

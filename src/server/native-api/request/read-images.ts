@@ -61,7 +61,7 @@ export async function readImages(
   return { images, first };
 }
 
-/** A photo that was taken upright can be stored on its side; what people see counts. */
+/** A photo that was taken upright can be stored on its side; the size as displayed counts. */
 function shownSize({ widthPx, heightPx, isTurned }: ImageFacts): SizePx {
   return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
 }

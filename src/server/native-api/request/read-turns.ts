@@ -5,7 +5,7 @@ import { isLongerThan, truncateCodePoints } from "../../../kernel/text.ts";
 
 type Contents = GenerateContentRequest["contents"];
 
-/** What the user said at one time: messages with none of the model between them. */
+/** Messages of the user without a message of the model between them. */
 interface Turn {
   /** The index of its first message. */
   start: number;
@@ -16,8 +16,8 @@ interface Turn {
 export const isFromUser = ({ role }: Contents[number]): boolean => role !== "model";
 
 /**
- * The texts of a conversation. `prompt` is the user's last turn that has one, and the limit on prompts is about it
- * alone. `earlier` is what was said before, cut to the same length: the oldest goes first.
+ * The texts of a conversation. `prompt` is the user's last turn with a text; the limit on prompts applies to it alone.
+ * `earlier` has the turns before, cut to the same length: the oldest are dropped first.
  * Throws `REALTIME_INVALID_ARGUMENT` when there is no text, or too much of it.
  */
 export function readTurns(

@@ -4,7 +4,7 @@ import { joinTurns } from "../../../kernel/text.ts";
 import { usageOf } from "./tokens.ts";
 
 /**
- * The answer of the real-time API. A refused prompt has no candidates; a model that made no image has one without
+ * The response of the real-time API. A refused prompt has no candidates; a model that made no image has one without
  * content.
  */
 export function contentView(content: GeneratedContent): GenerateContentResponse {
@@ -30,7 +30,7 @@ export function contentView(content: GeneratedContent): GenerateContentResponse 
   return { candidates: [{ content: { role: "model", parts }, finishReason: "STOP", index: 0 }], ...facts };
 }
 
-/** What a stream says when the image takes long: that it is on its way. */
+/** The first event of a stream whose image takes long. */
 export function openingView(): GenerateContentResponse {
   return { candidates: [{ content: { role: "model", parts: [] }, index: 0 }] };
 }

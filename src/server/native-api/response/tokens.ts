@@ -1,6 +1,6 @@
 import type { SizeTier } from "../../../contract/images/image-sizes.ts";
 
-/** What an output image counts, by size. Names with `pro-image` are of the one family, all others of the other. */
+/** Tokens of an output image, by family of model and size. A name with `pro-image` is of the family `pro`. */
 const OUTPUT_TOKENS: Record<"pro" | "flash", Record<SizeTier, number>> = {
   pro: { "1K": 1120, "2K": 1120, "4K": 2000 },
   flash: { "1K": 1120, "2K": 1680, "4K": 2520 },
@@ -21,8 +21,8 @@ export type Usage = {
 };
 
 /**
- * What a request counts in tokens. Output images have the published count of the model that ran; text is counted as a
- * token for every four bytes of UTF-8, and every input image as one of its family. Nothing is billed by tokens.
+ * The tokens of a request. An output image has the published count of the model that ran; text has a token for every
+ * four bytes of UTF-8; an input image has the count of its family. Nothing is billed by tokens.
  */
 export function usageOf(facts: {
   model: string;
