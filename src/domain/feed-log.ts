@@ -5,12 +5,11 @@ import type { Feed } from "./feed.ts";
 
 type Level = "debug" | "info" | "warn" | "error";
 
-/** A log whose lines go to the feed, for a live view: keys are cut out. Answered requests are on the feed already. */
+/** A log whose lines go to the feed, for a live view. API keys are cut out. */
 export function feedLog(feed: Feed, clock: Clock): Log {
   const say =
     (level: Level) =>
     (message: string, facts: object = {}) => {
-      if (message === "request") return;
       const rest = Object.entries(facts).map(([name, value]) => `${name}=${String(value)}`);
       feed.publish({
         type: "log",

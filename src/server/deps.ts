@@ -35,6 +35,8 @@ export interface ApiDeps extends CreateBatchDeps {
   jsonParser: JsonParser;
   failedAuth: FailedAuthLimit;
   log: Log;
+  /** Gets a line for each request; silent for a live view, which gets the requests from the feed. */
+  requestLog: Log;
   /** The secret of `server.json`, by which this service is told from any other program that gets its address. */
   secret: string;
   /** False when the service only serves what is there. */

@@ -1,5 +1,5 @@
 import type { Request, RequestHandler } from "express";
-import { fieldError } from "../../domain/batches/request-problems.ts";
+import { fieldError } from "../request-problems.ts";
 
 const ENCODED_COLON = /^(\/v1(?:beta)?\/models\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
 const VERBS = ["generateContent", "streamGenerateContent"];

@@ -1,4 +1,4 @@
-import { ERRORS, ImgbatchError } from "../../../contract/errors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { positiveDurationOption } from "../../command-line/option-values.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
@@ -17,14 +17,14 @@ export const run: RunCommand = async (context) => {
     if (file !== null) return await generateMany(limited, options, file);
     return await generateOne(limited, options, prompt ?? "");
   } catch (error) {
-    throw explainEarly(error);
+    throw explainEarly(error, signal);
   } finally {
     limit.stop();
   }
 };
 
-/** What has left and may be billed is told where it is sent; else nothing has. */
-function explainEarly(error: unknown): unknown {
-  const isEarly = error instanceof ImgbatchError && error.message === ERRORS.TIMEOUT.message;
+/** Once a request was sent, an error of its own replaces the signal's reason: the bare reason means that none was. */
+function explainEarly(error: unknown, signal: AbortSignal): unknown {
+  const isEarly = error instanceof ImgbatchError && error.code === "TIMEOUT" && error === signal.reason;
   return isEarly ? new ImgbatchError("TIMEOUT", "Time is up; no image was asked for yet.") : error;
 }
