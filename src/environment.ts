@@ -1,6 +1,6 @@
 // This file imports nothing: the start of the program reads it before anything else.
 
-/** The files that GitHub Actions reads after a step; null when this is no such step. */
+/** The files that GitHub Actions reads after a step; null outside of GitHub Actions. */
 export function readActionsEnvironment(
   env: NodeJS.ProcessEnv = process.env,
 ): { summary: string | undefined; output: string | undefined } | null {
@@ -8,7 +8,7 @@ export function readActionsEnvironment(
   return { summary: env.GITHUB_STEP_SUMMARY || undefined, output: env.GITHUB_OUTPUT || undefined };
 }
 
-/** What the environment says; nothing else reads it. */
+/** Reads the environment. No other file does. */
 export interface Environment {
   baseUrl: string | undefined;
   apiKey: string | undefined;
@@ -23,14 +23,14 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
   };
 }
 
-/** Whether lines must not move even on a terminal: it cannot do it (`TERM=dumb`), or a CI system records it (`CI`). */
+/** Whether lines must not be redrawn even on a terminal: it cannot do so (`TERM=dumb`), or a CI system records it (`CI`). */
 export function isDumbTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
   return env.TERM === "dumb" || !["", "0", "false", undefined].includes(env.CI);
 }
 
 /**
- * Some libraries look, once while they are loaded, whether they are being developed (`NODE_ENV`): then they check
- * themselves at every step, which costs most of their speed. What the person has set stays.
+ * Sets `NODE_ENV` to `production` unless it is set. Some libraries read it once, while they are loaded, and otherwise
+ * check themselves at every step, which costs most of their speed.
  */
 export function preferProductionBuilds(env: NodeJS.ProcessEnv = process.env): void {
   env.NODE_ENV ??= "production";

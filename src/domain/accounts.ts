@@ -8,7 +8,7 @@ import type { AccountRecord, ApiKeyRecord } from "./records.ts";
 /** The account of the key for this machine, and of every key that names no other. */
 export const DEFAULT_ACCOUNT = "default";
 
-/** The default account's first balance when only drawings are made, so that everything can be tried. Not real money. */
+/** The default account's first balance when every provider only simulates. It is not real money. */
 const PLAY_MONEY_MICRO_USD = 1_000_000_000;
 
 interface Deps {
@@ -30,13 +30,13 @@ export async function openAccount(
   return { id, name, balanceMicroUsd, heldMicroUsd: 0, createdAtMs };
 }
 
-/** The account `default`, made when it is missing: with play money when nothing but drawings is made here. */
+/** Returns the account `default`. Makes it when it is missing, with or without play money as its first balance. */
 export async function ensureDefaultAccount(
   tx: Repositories,
   deps: Deps,
-  onlyDraws: boolean,
+  isPlayMoney: boolean,
 ): Promise<AccountRecord> {
-  const balanceMicroUsd = onlyDraws ? PLAY_MONEY_MICRO_USD : 0;
+  const balanceMicroUsd = isPlayMoney ? PLAY_MONEY_MICRO_USD : 0;
   return (
     (await tx.accounts.byName(DEFAULT_ACCOUNT)) ??
     (await openAccount(tx, deps, { name: DEFAULT_ACCOUNT, balanceMicroUsd }))
@@ -55,7 +55,7 @@ export async function topUp(
   await moveMoney(tx, movement, deps.clock.nowMs());
 }
 
-/** Makes a key. The answer holds the key itself: the only time that it is known. */
+/** Makes a key and returns it. Only its hash is stored, so the key itself cannot be shown again. */
 export async function issueKey(
   tx: Repositories,
   deps: Deps,

@@ -10,7 +10,7 @@ export interface CheckReport {
   accounts: number;
   batches: number;
   images: number;
-  /** What is broken, a line each; empty when all is well. */
+  /** One line for each broken invariant; empty when there is none. */
   problems: string[];
 }
 

@@ -4,12 +4,11 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Log } from "../kernel/log.ts";
 import type { Feed } from "./feed.ts";
 
-/** A log whose lines go to the feed, for a live view: keys are cut out. Answered requests are on the feed already. */
+/** A log whose lines go to the feed, for a live view. API keys are cut out. */
 export function feedLog(feed: Feed, clock: Clock): Log {
   const say =
     (level: LogLevel) =>
     (message: string, facts: object = {}) => {
-      if (message === "request") return;
       const rest = Object.entries(facts).map(([name, value]) => `${name}=${String(value)}`);
       feed.publish({
         type: "log",

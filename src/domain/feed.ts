@@ -1,10 +1,10 @@
 import type { LogLine, RequestLine } from "../contract/activity.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
 
-/** What has just happened, told after it was committed. */
+/** A change of the service, published after its commit. */
 export type ServiceEvent =
   | { type: "batch"; batchId: string; status: BatchStatus }
-  /** The record of a batch was deleted: nobody is to see it any more. */
+  /** The record of a batch was deleted, so the batch must not be shown any more. */
   | { type: "batch-gone"; batchId: string }
   | { type: "item"; batchId: string; customId: string; status: ItemStatus }
   | { type: "request"; line: RequestLine }
@@ -12,7 +12,7 @@ export type ServiceEvent =
 
 export type Listener = (event: ServiceEvent) => void;
 
-/** Tells listeners inside the process what the service does: a live view, metrics. Nothing depends on being told. */
+/** Publishes events to listeners inside the process, such as a live view or metrics. No work depends on a listener. */
 export class Feed {
   readonly #listeners = new Set<Listener>();
 
@@ -21,12 +21,12 @@ export class Feed {
       try {
         listener(event);
       } catch {
-        // Who only watches must not stop the work.
+        // A failing listener must not stop the work.
       }
     }
   }
 
-  /** Answers the function that ends the subscription. */
+  /** Returns the function that ends the subscription. */
   subscribe(listener: Listener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

@@ -8,9 +8,9 @@ import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
 export interface AccountRecord {
   id: string;
   name: string;
-  /** What can be spent now: holds are already taken out. Always the sum of the ledger's balance changes. */
+  /** The amount that can be spent now, without the holds. Always the sum of the ledger's balance changes. */
   balanceMicroUsd: number;
-  /** What is held for batches that are not settled yet, and for real-time requests at work. */
+  /** The sum of the open holds: of batches that are not settled, and of real-time requests at work. */
   heldMicroUsd: number;
   createdAtMs: number;
 }
@@ -18,7 +18,7 @@ export interface AccountRecord {
 export interface ApiKeyRecord {
   id: string;
   name: string;
-  /** The first characters, to tell keys apart. The key itself is not stored. */
+  /** The first characters, by which people recognise the key. The key itself is not stored. */
   prefix: string;
   accountId: string;
   group: string;
@@ -39,20 +39,20 @@ export interface LedgerEntry {
   kind: LedgerKind;
   /** Never negative. */
   amountMicroUsd: number;
-  /** What the entry does to the balance: a hold takes, a release and a top-up give, a capture changes nothing. */
+  /** The change of the balance: a hold lowers it, a release and a top-up raise it, a capture leaves it. */
   balanceChangeMicroUsd: number;
-  /** What the entry does to the held amount. */
+  /** The change of the held amount. */
   heldChangeMicroUsd: number;
   createdAtMs: number;
 }
 
-/** What the images of a batch cost, fixed when it is created. */
+/** The prices of a batch, fixed when it is created. */
 export interface PriceSnapshot {
-  /** What one successful image costs. */
+  /** The price of one successful image. */
   imageMicroUsd: number;
-  /** What is held for one image until the batch is settled; never below `imageMicroUsd`. */
+  /** The hold for one image until the batch is settled; never below `imageMicroUsd`. */
   holdMicroUsd: number;
-  /** The numbers that both were computed from, for people who ask why. */
+  /** The numbers that both amounts were computed from, kept to explain them. */
   basis: {
     modelPriceUsd: number;
     groupMultiplier: number;
@@ -96,7 +96,7 @@ export interface BatchRecord {
   /** When retention may delete the outputs; null while the batch works, or when they are kept. */
   outputsExpireAtMs: number | null;
   recordDeletedAtMs: number | null;
-  /** When the files were really gone, which is after the status said so. */
+  /** When the files were removed, which is after the status changed to `output_deleted`. */
   outputsPurgedAtMs: number | null;
   inputsPurgedAtMs: number | null;
   error: BatchError | null;
@@ -182,11 +182,11 @@ export interface UpstreamJobRecord {
   /** The upstream's own name; null while it is not known whether the job arrived. */
   upstreamName: string | null;
   createdAtMs: number;
-  /** When the job was known to have ended, to be told to stop, or to be unknown upstream; null while it may run. */
+  /** When the job had ended, was cancelled, or was found unknown upstream; null while it may run. */
   closedAtMs: number | null;
 }
 
-/** What is held for a real-time request that is at work. The record goes when the hold ends. */
+/** The hold of a real-time request at work. The record is removed when the hold ends. */
 export interface RealtimeHoldRecord {
   /** The request; also the `responseId` of its answer. */
   id: string;
@@ -196,7 +196,7 @@ export interface RealtimeHoldRecord {
   createdAtMs: number;
 }
 
-/** One image that was made in real time, and what it cost. */
+/** One image that was made in real time, and its price. */
 export interface UsageRecord {
   /** The request that made it. */
   realtimeId: string;
@@ -220,10 +220,10 @@ export interface UsageRecord {
 
 /** Where the clock was when retention last looked at it, and how much of it is believed. Kept over restarts. */
 export interface RetentionTime {
-  /** What the wall clock said at the last look. */
+  /** The wall clock at the last check. */
   seenMs: number;
   /** How far the clock went in a jump that may be wrong. Retention goes by a time that is so much earlier. */
   aheadMs: number;
-  /** What the clock said after the last such jump; 0 when there was none. */
+  /** The wall clock after the last such jump; 0 when there was none. */
   jumpedAtMs: number;
 }

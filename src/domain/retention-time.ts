@@ -1,13 +1,12 @@
 import type { RetentionTime } from "./records.ts";
 
 /**
- * Looks at the clock before anything is deleted by it. `elapsedMs` is how far it should have gone since the last look;
- * 0 after a start, since nobody knows how long the machine was off.
+ * Checks the clock before anything is deleted by it. `elapsedMs` is the time that has really passed since the last
+ * check; it is 0 after a start, because the time that the machine was off is unknown.
  *
- * A jump of more than the retention is one that could delete every image at once: a wrong clock, or a machine that was
- * off for a month. Nobody can tell which, so the jump does not count (`aheadMs`) until the clock has gone on
- * for a whole retention after it, over any number of starts. By then everything from before has had its time. A jump
- * back takes away what an earlier jump forward added.
+ * A jump of more than the retention could delete every image at once. The clock may be wrong, or the machine may have
+ * been off for a month, and the two cannot be told apart. So the jump does not count (`aheadMs`) until the clock has
+ * advanced by a whole retention after it, over any number of starts. A jump back is subtracted from `aheadMs`.
  */
 export function lookAtClock(
   before: RetentionTime,

@@ -12,15 +12,14 @@ export interface SweepReport {
   /** Batches that are `output_deleted` because of this sweep. */
   outputsDeleted: string[];
   inputsDeleted: number;
-  /** What could not be deleted, and will be tried again. */
+  /** Deletions that failed; the next sweep tries them again. */
   failures: { batchId: string; error: unknown }[];
 }
 
 /**
- * Deletes what is past its time: outputs that have expired, files whose batch says that they are gone already, the
- * reference images of batches that ended `inputRetentionMs` ago (0 keeps them), and old idempotency keys.
- * `dueMs` is the time by which things are due; `nowMs` is when their deletion is dated. Records stay. A delete that
- * fails does not stop the others.
+ * Deletes expired outputs, the files of batches that are `output_deleted`, the reference images of batches that ended
+ * `inputRetentionMs` ago (0 keeps them), and old idempotency keys. Records stay. Everything that is due at `dueMs` is
+ * deleted, and the deletion is dated `nowMs`. One failure does not stop the others.
  */
 export async function sweep(
   deps: { stores: Stores; blobs: BlobStore },
@@ -54,7 +53,7 @@ export async function sweep(
   return report;
 }
 
-/** Page after page, each behind the last batch of the one before: what cannot be deleted is passed, not met again. */
+/** Each page begins behind the last batch of the previous one, so a batch that cannot be deleted is not read again. */
 async function* eachDue(
   page: (afterSeq: number) => Promise<readonly { id: string; seq: number }[]>,
 ): AsyncGenerator<string> {

@@ -4,17 +4,17 @@ import { type ImageMimeType, sniffImageType } from "../contract/images/image-typ
 import { InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { checkPackedChunks } from "./packed-chunks.ts";
 
-/** How messages call the image types. */
+/** The names of the image types in messages. */
 export const TYPE_NAMES: Record<ImageMimeType, string> = {
   "image/png": "PNG",
   "image/jpeg": "JPEG",
   "image/webp": "WebP",
 };
 
-/** What takes more memory is decoded one at a time. Ordinary images of 4096x4096 take less. */
+/** Images that take more memory are decoded one at a time. Ordinary images of 4096x4096 take less. */
 const LARGE_BYTES = 16_000_000;
 
-/** So long may a decoder work on one image. It is asked between rows: what does not come row by row is bounded before. */
+/** The longest time for one image. It is checked between rows; formats without rows are bounded before decoding. */
 export const DECODE_SECONDS = 30;
 
 /**
@@ -26,7 +26,7 @@ export class Decoding {
   readonly #large = new PQueue({ concurrency: 1 });
   readonly #small: PQueue;
 
-  /** `threads`: how many libuv's pool has. */
+  /** `threads`: the size of libuv's pool. */
   constructor(threads = 4) {
     this.#small = threads >= 3 ? new PQueue({ concurrency: Math.min(2, threads - 2) }) : this.#large;
   }

@@ -1,4 +1,4 @@
-/** What an EXIF block says about how a picture was made. */
+/** The texts of an EXIF block that describe how a picture was made. */
 export interface ExifTexts {
   software: string;
   /** IFD0 ImageDescription. */

@@ -13,7 +13,7 @@ interface Header {
 
 /**
  * Decodes with libvips on its own threads, when `decoding` has room. Width and height are those of the stored pixels: an
- * EXIF orientation is told, not applied. An animated WebP is taken as an image of its frame size; all its frames are
+ * EXIF orientation is reported, not applied. An animated WebP is taken as an image of its frame size; all its frames are
  * decoded and their pixels count together.
  */
 export function sharpInspector(decoding: Decoding): ImageInspector {

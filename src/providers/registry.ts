@@ -13,7 +13,7 @@ export interface ProviderEntry {
 
 export interface ProviderDeps {
   clock: Clock;
-  /** Where references wait until they may be decoded. */
+  /** Decodes references, in turn with all other images of the service. */
   decoding: Decoding;
   simulate: { latencyMs: number; fail: number; seed: number };
 }

@@ -37,6 +37,8 @@ export interface ApiDeps extends CreateBatchDeps {
   jsonParser: JsonParser;
   failedAuth: FailedAuthLimit;
   log: Log;
+  /** Gets a line for each request; silent for a live view, which gets the requests from the feed. */
+  requestLog: Log;
   /** The secret of `server.json`: proves that this service, and no other program on its address, owns the directory. */
   secret: string;
   /** False when the service only serves existing batches. */

@@ -9,7 +9,6 @@ import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
-import { formatUsd } from "../kernel/money.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
 import { type OpenData, openDataDirectory } from "./data-directory.ts";
 
@@ -24,24 +23,27 @@ export interface NewKey {
   accountName: string;
   group: string;
   expiresAtMs: number | null;
-  /** Whether nothing but drawings is made: decides the first balance of a default account that this key needs. */
-  onlyDraws: boolean;
+  /** Whether a default account that is made for this key starts with play money: every provider only simulates. */
+  isPlayMoney: boolean;
 }
 
-/** Looks after an open data directory. Names and ids that nobody has are answered with null. */
+/** Administers an open data directory. Methods return null for an unknown name or id. */
 export interface Admin {
-  /** The database was not there before. */
+  /** True when the database was made now. */
   isNew: boolean;
   accounts(): Promise<Account[]>;
   account(name: string): Promise<Account | null>;
   /** Null when the name is taken. */
   createAccount(account: { name: string; balanceMicroUsd: number }): Promise<Account | null>;
-  /** Throws `USAGE` when the account would have more than can be counted exactly. */
-  topUp(name: string, amountMicroUsd: number): Promise<Account | null>;
+  /**
+   * Null when there is no such account. Changes nothing and returns the largest possible amount when the account would
+   * have more than can be counted exactly.
+   */
+  topUp(name: string, amountMicroUsd: number): Promise<Account | { mostMicroUsd: number } | null>;
   keys(): Promise<Key[]>;
-  /** Makes the account `default` too when the key is for it and it is missing, as the first start would. */
+  /** Makes the missing account `default` for its first key, as the first start would. */
   createKey(key: NewKey): Promise<(Key & { key: string }) | null>;
-  /** A running service obeys with its next request. Disabling again keeps the first moment. */
+  /** Takes effect with the next request of a running service. Disabling again keeps the first time. */
   setKeyDisabled(id: string, isDisabled: boolean): Promise<Key | null>;
   hasBatch(id: string): Promise<boolean>;
   /** In order of time. Entries of the given batches only, or all. */
@@ -57,12 +59,12 @@ export interface AdminOptions {
   directory: string;
   /** Makes the database when there is none, for a directory that is prepared before its first start. */
   mayCreate?: boolean;
-  /** For tests; what is left out is the real thing. */
+  /** For tests. Defaults: the real clock and random ids. */
   clock?: Clock;
   ids?: Ids;
 }
 
-/** A file is in the way, or the place may not be written. */
+/** A file is in the way, or the directory may not be written. */
 const FILE_PROBLEMS = new Set(["EEXIST", "ENOTDIR", "EACCES", "EPERM", "EROFS", "SQLITE_CANTOPEN"]);
 
 /** Opens a data directory for administration, also while a service runs on it: no lock is taken. */
@@ -97,7 +99,8 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
       write(async (tx) => {
         const account = await tx.accounts.byName(name);
         if (!account) return null;
-        requireRoom(account, amountMicroUsd);
+        const mostMicroUsd = mostToAdd(account);
+        if (amountMicroUsd > mostMicroUsd) return { mostMicroUsd };
         await topUp(tx, deps, account.id, amountMicroUsd);
         return tx.accounts.byId(account.id);
       }),
@@ -107,11 +110,11 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
         for (const key of await now.keys.list()) keys.push(await describeKey(now, key, deps.clock));
         return keys;
       }),
-    createKey: ({ accountName, onlyDraws, ...facts }) =>
+    createKey: ({ accountName, isPlayMoney, ...facts }) =>
       write(async (tx) => {
         const isDefault = accountName === DEFAULT_ACCOUNT;
         const account = isDefault
-          ? await ensureDefaultAccount(tx, deps, onlyDraws)
+          ? await ensureDefaultAccount(tx, deps, isPlayMoney)
           : await tx.accounts.byName(accountName);
         if (!account) return null;
         const { key, ...record } = await issueKey(tx, deps, { ...facts, accountId: account.id });
@@ -139,7 +142,7 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
   };
 }
 
-/** The file of the database first: what it holds can only be read as far as the file is whole. */
+/** Checks the database file first: its content can be read only as far as the file is intact. */
 async function checkAll(data: OpenData): Promise<CheckReport> {
   const ofFile = readable(() => data.integrityProblems());
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
@@ -147,7 +150,7 @@ async function checkAll(data: OpenData): Promise<CheckReport> {
     const report = await checkInvariants(data.stores, data.blobs);
     return { ...report, problems: [...problems, ...report.problems] };
   } catch (error) {
-    // A syntax error is of JSON in a column, which the file's own structure says nothing about.
+    // A syntax error comes from JSON in a column, which the check of the file does not cover.
     const isDamage = isDatabaseDamage(error) || error instanceof SyntaxError;
     if (!isDamage && problems.length === 0) throw error;
     const rest = `accounts, batches and images could not be checked: ${(error as Error).message}`;
@@ -164,12 +167,9 @@ function readable(read: () => string[]): string[] | Error {
   }
 }
 
-/** What is held may come back, so both must fit together. */
-function requireRoom({ name, balanceMicroUsd, heldMicroUsd }: Account, amountMicroUsd: number): void {
-  const total = balanceMicroUsd + heldMicroUsd;
-  if (Number.isSafeInteger(total + amountMicroUsd)) return;
-  const room = formatUsd(Number.MAX_SAFE_INTEGER - total);
-  throw new ImgbatchError("USAGE", `<usd>: the account ${name} has room for ${room} more at most.`);
+/** The held amount may come back to the balance, so their sum must stay a safe integer. */
+function mostToAdd({ balanceMicroUsd, heldMicroUsd }: Account): number {
+  return Number.MAX_SAFE_INTEGER - balanceMicroUsd - heldMicroUsd;
 }
 
 async function describeKey(now: Repositories, key: ApiKeyRecord, clock: Clock): Promise<Key> {
@@ -187,7 +187,7 @@ async function withBalances(now: Repositories, entries: readonly LedgerEntry[]):
   });
 }
 
-/** Every key has an account: the database sees to it. */
+/** The database ensures that every key has an account. */
 async function nameOf(now: Repositories, accountId: string): Promise<string> {
   return (await now.accounts.byId(accountId))?.name ?? accountId;
 }

@@ -14,10 +14,10 @@ import type { Clock } from "../kernel/clock.ts";
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
 const DISK_EVERY_MS = 10_000;
-/** More could not be read anyway. */
+/** A person could not read more. */
 const FAILURES_A_FRAME = 10;
 
-/** What the live view of a service in this process is made from. */
+/** Everything that the live view of a service in this process uses. */
 export interface DashboardSourceDeps {
   stores: Stores;
   blobs: BlobStore;
@@ -25,13 +25,13 @@ export interface DashboardSourceDeps {
   clock: Clock;
   facts: ServiceFacts;
   freeDiskBytes(): Promise<number>;
-  /** Makes a picture small, in turn with all other images that the service decodes. */
+  /** Makes a picture small. It waits in turn with all other images that the service decodes. */
   toPixels(...[bytes, box]: Parameters<typeof toPixels>): ReturnType<typeof toPixels>;
-  /** What the workers do now. */
-  queue(): { running: number; places: number; isPaused: boolean };
+  /** The load of the workers now. */
+  queue(): { running: number; slots: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
   cancel(batchId: string): Promise<void>;
-  /** Makes a new batch of the failed items; answers its name and how many items it has. */
+  /** Makes a new batch of the failed items. Returns its name and how many items it has. */
   retry(batchId: string): Promise<{ name: string; itemCount: number }>;
   deleteOutputs(batchId: string): Promise<void>;
   deleteRecord(batchId: string): Promise<void>;
@@ -98,7 +98,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     start: (listener) => {
       tell = listener;
       const changed = new Set<string>();
-      /** Whose records were deleted since the last reading began: what was read of them is not shown. */
+      /** Batches whose records were deleted since the last read began: rows that were read of them are not shown. */
       const gone = new Set<string>();
       let showing: Promise<void> | null = null;
       let hasBegun = false;
@@ -140,11 +140,11 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         if (isMoved) {
           const pendingItems = await stores.read.batches.pendingItemCount();
           const money = await moneyOf(stores);
-          const { running, places, isPaused } = deps.queue();
+          const { running, slots, isPaused } = deps.queue();
           const waitingItems = Math.max(0, pendingItems - running);
           tell({
             type: "vitals",
-            vitals: { ...money, waitingItems, runningItems: running, concurrency: places, isPaused },
+            vitals: { ...money, waitingItems, runningItems: running, concurrency: slots, isPaused },
           });
         }
         const nowMs = deps.clock.nowMs();
@@ -179,7 +179,7 @@ async function changedRows(stores: Stores, ids: readonly string[]): Promise<Batc
   return rows;
 }
 
-/** All that work, and the newest of the others. */
+/** Returns all batches at work, and the newest of the others. */
 async function firstRows(stores: Stores): Promise<BatchRow[]> {
   const working = await stores.read.batches.withStatus([
     "queued",

@@ -25,7 +25,7 @@ export interface OpenData {
 
 /**
  * Opens (or makes) the database and the blobs of a data directory, without owning it. Throws `STORAGE_FAILED` when the
- * database file is none, or is lost while there are images that it must have known. `onBroken`: see `openSqlite`.
+ * database file is damaged, or is missing although images exist. `onBroken`: see `openSqlite`.
  */
 export async function openDataDirectory(
   directory: string,
@@ -63,7 +63,7 @@ async function openDatabase(
   }
 }
 
-/** A new database in the place of a lost one would start with other money, and never know the images again. */
+/** A new database in place of a lost one would have other balances, and would not know the stored images. */
 async function refuseLostDatabase(file: string, directory: string): Promise<void> {
   if (existsSync(file) && statSync(file).size > 0) return;
   const images = await readdir(join(directory, DATA_FILES.blobs, "outputs")).catch(() => []);

@@ -15,13 +15,13 @@ import type { Log } from "../kernel/log.ts";
 interface CredentialsOptions {
   config: Config;
   dataDirectory: string;
-  /** Whether the file is to name this service's address. */
+  /** Whether the file names this service's address. */
   announceUrl: boolean;
   url: string;
 }
 
 /**
- * The key for clients on this machine: made with the default account on the first start. Throws `INVALID_CONFIG` when
+ * Returns the key for clients on this machine. The first start makes it, with the default account. Throws `INVALID_CONFIG` when
  * the file with the key is damaged or cannot be read.
  */
 export async function ensureCredentials(

@@ -1,8 +1,8 @@
-/** The parts that are compiled for each system, and whether they can be used on this one. */
+/** The modules that are compiled for each system. */
 export const NATIVE_MODULES = ["better-sqlite3", "sharp"] as const;
 export type NativeModule = (typeof NATIVE_MODULES)[number];
 
-/** Uses a native part once. Throws what keeps it from working. */
+/** Loads and uses a native module once. Throws its error when it does not work on this system. */
 export async function loadNativeModule(part: NativeModule): Promise<void> {
   if (part === "better-sqlite3") {
     const { default: Sqlite } = await import("better-sqlite3");
@@ -15,7 +15,7 @@ export async function loadNativeModule(part: NativeModule): Promise<void> {
     .toBuffer();
 }
 
-/** Whether a process owns the data directory; the database library is loaded for the question. */
+/** Whether a process owns the data directory. Loads the database library to find out. */
 export async function isDataDirectoryInUse(directory: string): Promise<boolean> {
   const { isDataDirectoryLocked } = await import("../storage/probe-lock.ts");
   return isDataDirectoryLocked(directory);

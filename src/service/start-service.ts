@@ -19,7 +19,7 @@ import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles, writeFileDurably } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
-import type { Log } from "../kernel/log.ts";
+import { type Log, silentLog } from "../kernel/log.ts";
 import { createProviders } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
 import { withPathTargets } from "../server/connections/path-targets.ts";
@@ -49,13 +49,13 @@ export interface ServiceOptions {
   dataDirectory: string;
   /** Port 0 takes a free one. */
   address: { host: string; port: number };
-  /** Whether `credentials.json` is to name this service's address: not for one that ends with a command. */
+  /** Whether `credentials.json` names this service's address. False for a service that ends with its command. */
   announceUrl: boolean;
-  /** Without workers the service shows and serves what is there, and takes no batch. */
+  /** Without workers the service shows and serves existing batches, and takes none. */
   workers: boolean;
-  /** `feed`: the lines are told on the feed alone, for a live view. */
+  /** `feed`: log lines go to the feed alone, for a live view. */
   log: Log | "feed";
-  /** For tests; what is left out is the real thing. */
+  /** For tests. Defaults: the real clock, ids, random numbers, configured providers and a new feed. */
   clock?: Clock;
   ids?: Ids;
   random?: () => number;
@@ -70,13 +70,13 @@ export interface Service {
   credentials: Credentials;
   feed: Feed;
   /**
-   * Aborted with a `STORAGE_FAILED` when the disk fails under the database: nothing is written any more, and the owner
-   * is to close the service and end.
+   * Aborted with `STORAGE_FAILED` when the disk fails under the database. Nothing is written after that, and the owner
+   * must close the service and end.
    */
   failed: AbortSignal;
-  /** What a live view of this service is made from. */
+  /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
-  /** Stops in the reverse order of the start: no new requests, workers end or park, files are closed. */
+  /** Stops in the reverse order of the start: requests, workers, files. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -154,6 +154,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       keyHeaders: config.vendor.keyHeaders,
       realtime,
       realtimeOffer,
+      requestLog: options.log === "feed" ? silentLog : log,
       requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
       bodyBudgets: new BodyBudgets(),
@@ -198,7 +199,12 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       feed,
       failed: failing.signal,
       view: {
-        ...apiDeps,
+        stores,
+        blobs,
+        feed,
+        clock,
+        freeDiskBytes: apiDeps.freeDiskBytes,
+        cancel: apiDeps.cancel,
         facts: {
           url: listening.url,
           dataDirectory,

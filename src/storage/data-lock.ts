@@ -11,9 +11,9 @@ const OWNER_POLL_MS = 50;
 
 /**
  * Makes this process the owner of a data directory. The lock is an open exclusive transaction on a database of its own:
- * the operating system frees it the moment the process ends, however it ends. The file of the lock is never removed
- * here. When somebody else has removed it, an owner may hold a lock that nobody sees any more: then no other process may
- * have the database itself open. Answers the function that frees the lock.
+ * the operating system frees it the moment the process ends, however it ends. The lock file is never removed here. When
+ * it was removed from outside, an owner may hold a lock that no other process sees: then no other process may have the
+ * database itself open. Returns the function that frees the lock.
  * Throws `DATA_DIRECTORY_IN_USE`, naming the owner, when another process has it.
  */
 function acquireDataLock(directory: string): () => void {
@@ -25,14 +25,14 @@ function acquireDataLock(directory: string): () => void {
   const before = fileIdentity(file);
   const lock = new Sqlite(file, { timeout: 0 });
   try {
-    // The file that was opened may have been removed since: a lock on it is seen by nobody.
+    // The opened file may have been removed since: no other process would see a lock on it.
     if (!canBeOwned(lock) || fileIdentity(file) !== before) throw inUse(directory);
     if (isRemoved && isOpenElsewhere(join(directory, DATA_FILES.database))) {
-      // Whoever comes next must not take the file for one that was there before the owner.
+      // The next start must not take this file for the one that the owner made.
       rmSync(file, { force: true });
       throw inUse(directory);
     }
-    // What an owner that was killed wrote about itself is not true of this one.
+    // A killed owner leaves a stale server.json.
     rmSync(join(directory, DATA_FILES.server), { force: true });
   } catch (error) {
     lock.close();
@@ -70,7 +70,7 @@ function inUse(directory: string): ImgbatchError {
   return new ImgbatchError("DATA_DIRECTORY_IN_USE", `${directory} is in use by another imgbatch${who}.`);
 }
 
-/** Like `acquireDataLock`, but waits a moment for an owner that has just started to say who it is. */
+/** Like `acquireDataLock`, but waits a moment for an owner that has just started and not written its facts yet. */
 export async function acquireDataLockPatiently(directory: string, clock: Clock): Promise<() => void> {
   for (let waitedMs = 0; ; waitedMs += OWNER_POLL_MS) {
     try {
@@ -83,7 +83,7 @@ export async function acquireDataLockPatiently(directory: string, clock: Clock):
   }
 }
 
-/** What the running service wrote about itself; null when there is nothing readable. */
+/** Reads the facts that the running service wrote about itself; null when there is nothing readable. */
 function readServerFile(directory: string): ServerFile | null {
   try {
     return serverFileSchema.parse(JSON.parse(readFileSync(join(directory, DATA_FILES.server), "utf8")));

@@ -40,12 +40,12 @@ function damaged(file: string, cause: Error): ImgbatchError {
   return new ImgbatchError("STORAGE_FAILED", message, { cause });
 }
 
-/** More than what a file may take without a new block. */
+/** Larger than any space that a file can take without a new block. */
 const PROBE_BYTES = 64 * 1024;
 
 /**
- * Whether the error of a database is about a quota that is used up. SQLite tells that from a failing disk no more
- * than by `SQLITE_IOERR_WRITE`, so another file beside the database is written. Returns that error, or null.
+ * Returns the error of a used-up quota behind an error of the database, or null. SQLite reports both a quota and a
+ * failing disk as `SQLITE_IOERR_WRITE`, so another file is written beside the database to find out.
  */
 export function quotaError(databaseFile: string, error: unknown): Error | null {
   if (systemCodeOf(error) !== "SQLITE_IOERR_WRITE") return null;

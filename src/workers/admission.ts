@@ -5,7 +5,7 @@ import type { BatchRecord } from "../domain/records.ts";
 export const BATCHES_IN_HAND = 32;
 
 /**
- * Which batches are in hand. There are few of each queue; the others wait in the database as `queued`, in the order in
+ * Decides which batches are in hand: few of each queue. The others wait in the database as `queued`, in the order in
  * which they came. So thousands of waiting batches cost neither memory nor a slow start, and a key with many of them
  * does not keep another key's batch waiting.
  */
@@ -25,12 +25,12 @@ export class Admission {
     return this.#inHand.has(batchId);
   }
 
-  /** Takes a batch in hand that was at work before, whatever else is. */
+  /** Takes a batch in hand that was at work before, even when its queue is full. */
   resume(batch: BatchRecord): void {
     this.#take(batch);
   }
 
-  /** Takes a new batch in hand, unless others are before it: then it waits. Answers whether it was taken. */
+  /** Takes a new batch in hand, unless others of its queue come first. Returns whether it was taken. */
   enter(batch: BatchRecord): boolean {
     if (this.has(batch.id)) return true;
     const queue = nameOf(batch);
@@ -42,7 +42,7 @@ export class Admission {
     return true;
   }
 
-  /** Lets go of a batch that has ended. Answers its queue, in which there is room now; null when it was not in hand. */
+  /** Forgets a batch that has ended. Returns its queue, which can take another; null when the batch was not in hand. */
   leave(batchId: string): BatchQueue | null {
     const queue = this.#inHand.get(batchId);
     if (!queue) return null;
@@ -54,14 +54,14 @@ export class Admission {
     return queue;
   }
 
-  /** Says that batches of the queue may wait in the database. */
+  /** Records that batches of the queue may wait in the database. */
   expect(queue: BatchQueue): void {
     this.#waiting.set(nameOf(queue), {});
   }
 
   /**
-   * Takes the next batches of the queue in hand, as many as there is room for, and answers them. More may wait until
-   * it answers none.
+   * Takes the next batches of the queue in hand, up to its limit, and returns them. More may wait until it returns
+   * none.
    */
   async refill(queue: BatchQueue): Promise<BatchRecord[]> {
     const name = nameOf(queue);

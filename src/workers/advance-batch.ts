@@ -6,9 +6,9 @@ import type { WorkerDeps } from "./deps.ts";
 
 /**
  * Takes a batch as far as it goes without making images: `queued` to `running`, and from a `running` batch without
- * pending items through its results and its money to `completed`. Each step is a transaction of its own and is told
- * to the feed; a crash between two steps is continued here. Begins no step while `isHeld`. Answers the status that was
- * reached.
+ * pending items through its results and its money to `completed`. Each step is a transaction of its own and is
+ * published on the feed. After a crash between two steps it goes on from there. Begins no step while `isHeld`. Returns
+ * the status that was reached.
  */
 export async function advanceBatch(
   deps: WorkerDeps,
@@ -37,7 +37,7 @@ export async function advanceBatch(
   }
 }
 
-/** When a batch that ends now ends, and when its outputs may be deleted. */
+/** Returns the end of a batch that ends now, and when its outputs may be deleted. */
 export function endOf(deps: WorkerDeps): BatchEnd {
   const nowMs = deps.clock.nowMs();
   const { outputRetentionMs } = deps;

@@ -8,7 +8,7 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
-/** What the workers work with. */
+/** Everything that the workers use. */
 export interface WorkerDeps {
   stores: Stores;
   blobs: BlobStore;

@@ -6,8 +6,8 @@ import { sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
- * The request that an item of a batch stands for, with its reference images read: batches make 1K images of the
- * default ratio. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
+ * Builds the request for an item of a batch, and checks its reference images. Batches make 1K images of the default
+ * ratio. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
   deps: Pick<WorkerDeps, "stores" | "blobs" | "models">,
@@ -28,7 +28,7 @@ export async function buildImageRequest(
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],
     ),
     attempt: item.attempts + 1,
-    isRetryBatch: batch.parentBatchId !== null,
+    origin: batch.parentBatchId === null ? "batch" : "child-batch",
   };
 }
 

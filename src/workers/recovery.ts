@@ -1,14 +1,13 @@
 import { outputsPrefix } from "../domain/batches/finish-item.ts";
 import type { WorkerDeps } from "./deps.ts";
 
-/** A worker that was killed while it stored an image of a batch that was just stopped left a file without a row. */
+/** A worker that was killed while it stored an image of a batch that had just stopped leaves a file without a row. */
 const STOPPED_LATELY_MS = 24 * 3_600_000;
 
 /**
- * What the start does before any work, when an earlier process may have been killed: half-written files go, and images
- * that were stored but never recorded (the process died in between; their items are made again); leases of the dead
- * are dropped. Only batches that were at work, or were stopped in the last day, are looked at: a queued one has no image
- * yet, and there can be thousands of them.
+ * Cleans up before any work, when an earlier process may have been killed. Removes half-written files and images that
+ * were stored but not recorded (their items are made again), and drops all leases. Only batches that were at work, or
+ * were stopped in the last day, are checked: queued ones have no image yet, and there can be thousands of them.
  */
 export async function recover(deps: WorkerDeps): Promise<void> {
   const leases = await deps.stores.write((tx) => tx.items.dropLeases());

@@ -1,7 +1,7 @@
 import type { BatchStatus } from "../contract/statuses.ts";
 import type { Feed } from "../domain/feed.ts";
 
-/** Tells the feed that a batch has ended early, and which items have failed with it. */
+/** Publishes on the feed that a batch has ended early, and which items have failed with it. */
 export function reportEnded(
   feed: Feed,
   batchId: string,

@@ -3,7 +3,7 @@ import { sweep } from "../domain/retention.ts";
 import { lookAtClock } from "../domain/retention-time.ts";
 import type { WorkerDeps } from "./deps.ts";
 
-/** Between two looks the wall clock goes as far as time itself; one that differs by more was set, or was asleep. */
+/** A larger difference between the wall clock and the passed time means that the clock was set, or the machine slept. */
 const CLOCK_JUMP_MS = 60_000;
 
 export interface RetentionOptions {
@@ -13,9 +13,9 @@ export interface RetentionOptions {
 }
 
 /**
- * Looks at the clock at once and then again and again, until it is told to stop. Answers the function that stops it.
- * A sweep deletes by time only when two looks, one pause apart, agree with how much time has really passed: the first
- * look after a start or after a jump deletes nothing but the files of batches whose outputs were deleted before.
+ * Checks the clock at once and then after each pause. Returns the function that stops it. A sweep deletes by time only
+ * when two checks, one pause apart, agree with the time that has really passed. The first check after a start or after
+ * a jump deletes only the files of batches that are `output_deleted` already.
  * See `lookAtClock` for jumps that are longer than the retention.
  */
 export function startRetention(deps: WorkerDeps, options: RetentionOptions): () => Promise<void> {
@@ -41,7 +41,7 @@ export function startRetention(deps: WorkerDeps, options: RetentionOptions): () 
   };
 }
 
-/** `elapsedMs` is the time since the last look, which is null for the first one. */
+/** `elapsedMs` is the time since the last check, and null for the first one. */
 async function lookAndSweep(
   deps: WorkerDeps,
   { inputRetentionMs }: RetentionOptions,
@@ -66,7 +66,7 @@ async function lookAndSweep(
   }
   if (now.aheadMs > 0 && !isSteady) log.warn(FAR_AHEAD, factsOf(before, now, retentionMs));
   if (now.aheadMs === 0 && before.aheadMs > 0) log.info("retention goes by the clock again");
-  // What is due by 1970 is what needs no clock: files whose batch says already that they are gone.
+  // 0 makes only those files due that need no clock: of batches that are `output_deleted` already.
   const dueMs = isSteady ? nowMs - now.aheadMs : 0;
   const report = await sweep(deps, { nowMs, dueMs, inputRetentionMs });
   for (const batchId of report.outputsDeleted) {

@@ -1,12 +1,12 @@
 /**
- * Whose turn it is, among things that have owners: owners take turns, and the things of one owner take turns among
- * themselves. So neither a large thing nor an owner of many things holds up the others.
+ * Chooses the next of several things that have owners. Owners take turns, and so do the things of one owner. So neither
+ * a large thing nor an owner of many things holds up the others.
  */
 export class RoundRobin<T> {
   /** Owner → id → thing. The first of each is next. */
   readonly #owners = new Map<string, Map<string, T>>();
 
-  /** Puts a thing at the end of its owner's things; no effect when it is there already. */
+  /** Puts a thing at the end of its owner's things. Does nothing for a thing that is among them already. */
   add(owner: string, id: string, thing: T): void {
     const things = this.#owners.get(owner) ?? new Map<string, T>();
     if (!things.has(id)) things.set(id, thing);
@@ -19,7 +19,7 @@ export class RoundRobin<T> {
     if (things?.size === 0) this.#owners.delete(owner);
   }
 
-  /** The thing whose turn it is; it and its owner go to the end. Null when there is none. */
+  /** Returns the next thing, and moves it and its owner to the end. Null when there is none. */
   next(): T | null {
     for (const [owner, things] of this.#owners) {
       for (const [id, thing] of things) {

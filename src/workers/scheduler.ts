@@ -20,16 +20,16 @@ const WAKES_AT_ONCE = 20;
 const UNMADE: readonly BatchStatus[] = ["queued", "running"];
 
 /**
- * Decides what is worked on: every batch in hand is either in a lane (its items are being made) or being advanced
- * (results, money); the others that have not ended wait in the database, which owns the truth.
+ * Decides which batches are worked on. Every batch in hand is either in a pool (its items are being made) or being
+ * advanced (results, money). The others that have not ended wait in the database, which owns the truth.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
-  readonly #lanes: Map<string, WorkerPool>;
+  readonly #pools: Map<string, WorkerPool>;
   readonly #admission: Admission;
-  /** Batches being advanced now, and whether somebody asked for another look meanwhile. */
+  /** Batches being advanced now, and whether they must be advanced once more afterwards. */
   readonly #advancing = new Map<string, { again: boolean }>();
-  /** Batches that are about to be cancelled: nothing else may end them meanwhile. */
+  /** Batches that are about to be cancelled: no other step may end them meanwhile. */
   readonly #cancelling = new Set<string>();
   readonly #work = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
@@ -39,59 +39,59 @@ export class Scheduler {
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
     this.#admission = new Admission(deps.stores);
-    const laneOf = (provider: ImageProvider): WorkerPool =>
+    const poolOf = (provider: ImageProvider): WorkerPool =>
       provider.kind === "item"
         ? new ItemPool(deps, provider, (id) => this.wake(id))
         : new JobPool(deps, provider, (id) => this.wake(id));
-    this.#lanes = new Map(deps.providers.map((provider) => [provider.name, laneOf(provider)]));
+    this.#pools = new Map(deps.providers.map((provider) => [provider.name, poolOf(provider)]));
   }
 
   get isRunning(): boolean {
     return this.#isRunning;
   }
 
-  /** What runs now, and how much of it at once at most, over all providers. */
-  get load(): { running: number; places: number; isPaused: boolean } {
-    const loads = [...this.#lanes.values()].map((lane) => lane.load);
+  /** The items and jobs that run now, and how many may run at once, over all providers. */
+  get load(): { running: number; slots: number; isPaused: boolean } {
+    const loads = [...this.#pools.values()].map((pool) => pool.load);
     return {
       running: loads.reduce((sum, load) => sum + load.running, 0),
-      places: loads.reduce((sum, load) => sum + load.places, 0),
+      slots: loads.reduce((sum, load) => sum + load.slots, 0),
       isPaused: this.#isPaused,
     };
   }
 
   /**
-   * Begins nothing new while paused; what runs goes on, and requests are answered. Not kept over a restart.
+   * Begins no work while paused. Running work and requests go on. A restart ends the pause.
    */
   setPaused(isPaused: boolean): void {
     this.#isPaused = isPaused;
-    for (const lane of this.#lanes.values()) lane.setPaused(isPaused);
+    for (const pool of this.#pools.values()) pool.setPaused(isPaused);
   }
 
   /** Cleans up after a killed process, then continues the batches that have not ended. */
   async start(): Promise<void> {
     await recover(this.#deps);
     const { batches } = this.#deps.stores.read;
-    const breathe = everySoOften(WAKES_AT_ONCE);
-    for (const batch of await batches.unmadeByOthers([...this.#lanes.keys()])) {
+    const yieldSometimes = yieldEvery(WAKES_AT_ONCE);
+    for (const batch of await batches.unmadeByOthers([...this.#pools.keys()])) {
       await this.#handOver(batch);
-      await breathe();
+      await yieldSometimes();
     }
     this.#isRunning = true;
     for (const batch of await batches.withStatus(["running", "processing_results", "settling"])) {
       this.#admission.resume(batch);
       this.wake(batch.id);
-      await breathe();
+      await yieldSometimes();
     }
     for (const queue of await batches.waitingQueues()) {
       this.#admission.expect(queue);
       await this.#takeNext(queue);
-      await breathe();
+      await yieldSometimes();
     }
-    for (const lane of this.#lanes.values()) await lane.start();
+    for (const pool of this.#pools.values()) await pool.start();
   }
 
-  /** Says that a batch may have something to do: it is new, or an item of it has ended. */
+  /** Makes the scheduler look at a batch that may have work: it is new, or an item of it has ended. */
   wake(batchId: string): void {
     if (!this.#isRunning || this.#cancelling.has(batchId)) return;
     if (this.#admission.has(batchId)) this.#beginToAdvance(batchId);
@@ -99,23 +99,23 @@ export class Scheduler {
   }
 
   /**
-   * Cancels a batch and stops what runs for it; an ended batch stays as it is. The batch is cancelled in any case:
-   * `BATCH_IMAGE_CANCEL_FAILED` says that an upstream's job could not be told. Repeating the call tells it again.
+   * Cancels a batch and stops its work; an ended batch stays as it is. Throws `BATCH_IMAGE_CANCEL_FAILED` when the job
+   * of an upstream could not be cancelled: the batch is cancelled all the same. Repeating the call tries the job again.
    */
   async cancel(batchId: string): Promise<void> {
     const failed = await this.#cancelHeld(batchId);
     if (failed) reportEnded(this.#deps.feed, batchId, "cancelled", failed);
     try {
-      await Promise.all([...this.#lanes.values()].map((lane) => lane.abort(batchId)));
+      await Promise.all([...this.#pools.values()].map((pool) => pool.abort(batchId)));
     } finally {
       if (failed) this.#forget(batchId);
     }
   }
 
-  /** Reading back takes a moment: nothing of the batch is started in it, and no step forward ends the batch first. */
+  /** Reading back takes time. Meanwhile no item of the batch starts, and no step forward ends the batch first. */
   async #cancelHeld(batchId: string): Promise<string[] | null> {
     this.#cancelling.add(batchId);
-    for (const lane of this.#lanes.values()) lane.hold(batchId);
+    for (const pool of this.#pools.values()) pool.hold(batchId);
     let failed: string[] | null = null;
     try {
       failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
@@ -126,11 +126,11 @@ export class Scheduler {
     return failed;
   }
 
-  /** Takes no more work, gives what runs `graceMs` to end, parks the rest for the next start. */
+  /** Takes no more work, gives running work `graceMs` to end, and keeps the rest for the next start. */
   async stop(graceMs: number): Promise<void> {
     this.#isRunning = false;
     this.#stopping.abort();
-    await Promise.all([...this.#lanes.values()].map((lane) => lane.stop(graceMs)));
+    await Promise.all([...this.#pools.values()].map((pool) => pool.stop(graceMs)));
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
 
@@ -139,7 +139,7 @@ export class Scheduler {
     this.#work.add(tracked);
   }
 
-  /** Begins with a new batch; not with one that waits for its turn, or has ended. */
+  /** Begins with a new batch, unless it must wait in its queue or has ended. */
   async #takeInHand(batchId: string): Promise<void> {
     try {
       const batch = await this.#deps.stores.read.batches.byId(batchId);
@@ -151,7 +151,7 @@ export class Scheduler {
     }
   }
 
-  /** Begins with a batch in hand; one that is being advanced is looked at once more. */
+  /** Begins with a batch in hand. One that is being advanced is advanced once more afterwards. */
   #beginToAdvance(batchId: string): void {
     const current = this.#advancing.get(batchId);
     if (current) {
@@ -189,8 +189,8 @@ export class Scheduler {
     const batch = await this.#deps.stores.read.batches.byId(batchId);
     if (this.#cancelling.has(batchId)) return;
     if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
-    const lane = this.#lanes.get(batch.provider);
-    if (lane) return lane.add(batch);
+    const pool = this.#pools.get(batch.provider);
+    if (pool) return pool.add(batch);
     await this.#failUnmakeable(batchId);
     this.#forget(batchId);
   }
@@ -217,9 +217,9 @@ export class Scheduler {
     if (failed) reportEnded(this.#deps.feed, batchId, "failed", failed);
   }
 
-  /** Lets go of a batch that has ended; the next that waits takes its place. */
+  /** Forgets a batch that has ended, and begins with the next one of its queue. */
   #forget(batchId: string): void {
-    for (const lane of this.#lanes.values()) lane.remove(batchId);
+    for (const pool of this.#pools.values()) pool.remove(batchId);
     const queue = this.#admission.leave(batchId);
     if (queue) this.#refill(queue);
   }
@@ -247,8 +247,8 @@ export class Scheduler {
   }
 }
 
-/** A pause in which others are answered, at every `count`th call: thousands of batches must not keep them waiting. */
-function everySoOften(count: number): () => Promise<void> {
+/** Returns a function that yields to the event loop at every `count`th call, so that thousands of batches hold up no request. */
+function yieldEvery(count: number): () => Promise<void> {
   let calls = 0;
   return async () => {
     if (++calls % count === 0) await new Promise((resume) => setImmediate(resume));

@@ -1,6 +1,6 @@
 import type { ImageProvider, ItemProvider } from "../domain/ports/image-provider.ts";
 
-/** After so many real-time requests in a row, a batch's item that waits comes first. */
+/** After this many real-time requests in a row, a waiting item of a batch comes first. */
 const URGENT_IN_A_ROW = 3;
 
 interface Waiter {
@@ -8,8 +8,8 @@ interface Waiter {
 }
 
 /**
- * The places of one provider, for both that want them: people who wait for an answer go ahead of batches, but never
- * keep them waiting for ever.
+ * The slots of one provider, for real-time requests and batches. Real-time requests go first, but never keep batches
+ * waiting for ever.
  */
 class ConcurrencySlots {
   #free: number;
@@ -21,7 +21,7 @@ class ConcurrencySlots {
     this.#free = count;
   }
 
-  /** Runs the work in a place of its own. Rejects with the signal's reason when aborted while it waits. */
+  /** Runs the work in a slot of its own. Rejects with the signal's reason when aborted while it waits. */
   async run<T>(isUrgent: boolean, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     await this.#enter(isUrgent ? this.#urgent : this.#patient, signal);
     try {
@@ -64,24 +64,24 @@ class ConcurrencySlots {
   }
 }
 
-/** One provider as two: what both make at once never exceeds what it takes. */
+/** Makes two providers of one. Together they never run more requests at once than it takes. */
 export function shareConcurrency(provider: ItemProvider): {
   forBatches: ItemProvider;
   forRealtime: ItemProvider;
 } {
-  const places = new ConcurrencySlots(provider.concurrency);
+  const slots = new ConcurrencySlots(provider.concurrency);
   const through = (isUrgent: boolean): ItemProvider => ({
     kind: "item",
     name: provider.name,
     concurrency: provider.concurrency,
     serves: (model) => provider.serves(model),
-    generate: (request, signal) => places.run(isUrgent, signal, () => provider.generate(request, signal)),
+    generate: (request, signal) => slots.run(isUrgent, signal, () => provider.generate(request, signal)),
     close: () => provider.close(),
   });
   return { forBatches: through(false), forRealtime: through(true) };
 }
 
-/** The providers for both sides, in their order. One that takes whole batches as a job cannot work in real time. */
+/** Returns the providers for batches and for real time, in their order. A job provider cannot work in real time. */
 export function shareProviders(providers: readonly ImageProvider[]): {
   forBatches: ImageProvider[];
   forRealtime: ItemProvider[];

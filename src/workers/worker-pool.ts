@@ -1,26 +1,26 @@
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../domain/records.ts";
 
-/** Where the items of running batches are made, one lane per provider. */
+/** Makes the items of running batches with one provider. */
 export interface WorkerPool {
   readonly provider: ImageProvider;
-  /** Continues what an earlier process left behind at the provider. Does not wait for its end. */
+  /** Continues the work that an earlier process left at the provider. Does not wait for its end. */
   start(): Promise<void>;
-  /** What it works on now, and how much of it at once at most: items, or jobs of whole batches. */
-  readonly load: { running: number; places: number };
-  /** While paused nothing new is begun; what runs goes on. */
+  /** The items (or jobs of whole batches) that run now, and how many may run at once. */
+  readonly load: { running: number; slots: number };
+  /** While paused, no work is begun; running work goes on. */
   setPaused(isPaused: boolean): void;
-  /** Works on the batch until none of its items is pending; no effect when it is there already. */
+  /** Works on the batch until none of its items is pending. Does nothing for a batch that it has already. */
   add(batch: BatchRecord): void;
-  /** Starts no more items of the batch until it is added again; what runs goes on. */
+  /** Starts no more items of the batch until it is added again; running items go on. */
   hold(batchId: string): void;
   /** Forgets a batch that has ended. */
   remove(batchId: string): void;
   /**
-   * Stops what runs for the batch, which has ended, here and at the provider. Does not wait for it to end. Can be
-   * repeated. Throws `BATCH_IMAGE_CANCEL_FAILED` when the provider could not be told.
+   * Stops the running work of an ended batch, here and at the provider, without waiting for its end. Can be repeated.
+   * Throws `BATCH_IMAGE_CANCEL_FAILED` when the provider did not accept the cancellation.
    */
   abort(batchId: string): Promise<void>;
-  /** Takes no more work; what runs gets `graceMs` where ending it helps, the rest is parked for the next start. */
+  /** Takes no more work. Running items get `graceMs` to end; the rest is kept for the next start. */
   stop(graceMs: number): Promise<void>;
 }

@@ -67,7 +67,7 @@ async function drawAll(texts) {
         references: [],
         storedReferences: [],
         attempt: 1,
-        isRetryBatch: false,
+        origin: "batch",
       };
       await provider.generate(request, new AbortController().signal);
     }

@@ -3,14 +3,13 @@ import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
 import { feedLog } from "../../src/domain/feed-log.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
-it("[VIEW-8] lines of the log come on the feed with level and facts, without keys, and without the requests", () => {
+it("[VIEW-8] lines of the log come on the feed with level and facts, without keys", () => {
   const feed = new Feed();
   const told: ServiceEvent[] = [];
   feed.subscribe((event) => told.push(event));
   const clock = new FakeClock();
   const log = feedLog(feed, clock);
   const key = `imgb_${"k".repeat(43)}`;
-  log.info("request", { path: "/healthz" });
   log.warn("image could not be stored; trying again", { batch: "b1", attempt: 2, note: key });
   log.error(`it was ${key}`);
   const texts = told.map((event) => (event.type === "log" ? event.line : null));

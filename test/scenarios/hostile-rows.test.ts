@@ -259,7 +259,7 @@ describe("keys and logs", () => {
     const written: string[] = [];
     const log = createLog({ level: "debug", forPeople: false, write: (line) => written.push(line) });
     const app = express()
-      .use(accessLog({ log, feed: new Feed(), clock: systemClock }))
+      .use(accessLog({ requestLog: log, feed: new Feed(), clock: systemClock }))
       .use((_request, response) => void response.end());
     const server = await listen(app, { host: "127.0.0.1", port: 0 }, { log });
     const paths = [

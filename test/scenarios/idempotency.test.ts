@@ -2,7 +2,6 @@ import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import { issueKey } from "../../src/domain/accounts.ts";
-import { checkRequest, type RequestRules } from "../../src/domain/batches/check-request.ts";
 import {
   type CreateBatchDeps,
   createBatch,
@@ -15,6 +14,7 @@ import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../src/domain/ports/image-inspector.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
+import { checkRequest, type RequestRules } from "../../src/server/batch-api/request/check-request.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { startNode } from "../support/processes.ts";

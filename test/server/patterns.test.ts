@@ -2,7 +2,6 @@ import type { Request } from "express";
 import { describe, expect, it } from "vitest";
 import { sniffImageType } from "../../src/contract/images/image-types.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
-import { checkRequest } from "../../src/domain/batches/check-request.ts";
 import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
 import { hideApiKeys, holdsApiKey } from "../../src/kernel/api-keys.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
@@ -16,6 +15,7 @@ import {
 } from "../../src/kernel/text.ts";
 import { queryInteger } from "../../src/server/batch-api/query.ts";
 import { readInstant } from "../../src/server/batch-api/query-instant.ts";
+import { checkRequest } from "../../src/server/batch-api/request/check-request.ts";
 import { shownPath } from "../../src/server/middleware/access-log.ts";
 import { namesApiKey } from "../../src/server/middleware/authenticate.ts";
 import { hostOf } from "../../src/server/middleware/known-host.ts";

@@ -31,9 +31,10 @@ async function attach(service: TestService) {
 /** A provider that refuses `picture 2`, fails `picture 3` in a first batch, and makes the rest. */
 function mixedProvider(): FakeProvider {
   const provider = new FakeProvider();
-  provider.answer = async ({ prompt, isRetryBatch }) => {
+  provider.answer = async ({ prompt, origin }) => {
     if (prompt === "picture 2") throw new ProviderError("SAFETY_BLOCKED", "refused");
-    if (prompt === "picture 3" && !isRetryBatch) throw new ProviderError("PROVIDER_ITEM_FAILED", "broken");
+    if (prompt === "picture 3" && origin === "batch")
+      throw new ProviderError("PROVIDER_ITEM_FAILED", "broken");
     return made(await tinyPng());
   };
   return provider;

@@ -40,12 +40,12 @@ function quickProvider(order) {
     name: "procedural",
     concurrency: 3,
     serves: () => true,
-    generate: async ({ prompt, outputIndex, attempt, isRetryBatch }, signal) => {
+    generate: async ({ prompt, outputIndex, attempt, origin }, signal) => {
       const { text, directives } = parseDirectives(prompt);
       const made = `${text}#${outputIndex}`;
       writeSync(log, `${JSON.stringify({ boot: order.boot, made, attempt })}\n`);
       if (directives.delayMs > 0) await systemClock.sleep(directives.delayMs, signal);
-      const code = directives.fail ?? (isRetryBatch ? null : directives.failOnce);
+      const code = directives.fail ?? (origin === "batch" ? directives.failOnce : null);
       if (code) throw new ProviderError(code, "as told", { retryAfterMs: directives.retryAfterMs ?? 5 });
       const images = Array.from({ length: directives.imageCount }, (_, i) => pictureOf(`${made}.${i}`));
       return { images, modelVersion: null };

@@ -126,7 +126,7 @@ async function prepare(directory) {
   for (const [accountName, balanceMicroUsd] of Object.entries(ACCOUNTS)) {
     await admin.createAccount({ name: accountName, balanceMicroUsd });
     for (const name of ["one", "two"]) {
-      const facts = { name, accountName, group: "default", expiresAtMs: null, onlyDraws: true };
+      const facts = { name, accountName, group: "default", expiresAtMs: null, isPlayMoney: true };
       keys.push((await admin.createKey(facts)).key);
     }
   }

@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
-import type { CheckedRequest } from "../../src/domain/batches/check-request.ts";
+import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";

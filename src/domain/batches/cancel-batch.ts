@@ -11,9 +11,9 @@ const CANCELLED: ItemError = {
 };
 
 /**
- * Cancels a batch: what is not finished fails, what is finished and intact is paid for and stays, the rest of
- * the hold goes back. Work that is under way loses its lease with it, so a late result is dropped. Answers the
- * custom ids of the items that were not finished, or null, without any change, when the batch had ended.
+ * Cancels a batch: unfinished items fail, intact images are paid for and stay, and the rest of the hold is released.
+ * Running work loses its lease, so a late result is dropped. Returns the custom ids of the unfinished items, or null,
+ * without any change, when the batch had ended.
  */
 export function cancelBatch(
   deps: { stores: Stores; blobs: BlobStore },

@@ -9,7 +9,7 @@ import type { BlobStore } from "../ports/blob-store.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { ApiKeyRecord, BatchRecord, NewItem, NewReference } from "../records.ts";
-import type { CheckedRequest } from "./check-request.ts";
+import type { CheckedRequest } from "./checked-request.ts";
 import { openBatch } from "./lifecycle.ts";
 
 export interface CreateBatchDeps {
@@ -35,7 +35,7 @@ export interface CreatedBatch {
 
 /**
  * Accepts a checked request: reference images are stored first, then one transaction writes the batch, its items, its
- * idempotency key and its hold. Of two concurrent requests with one key, one makes the batch and both answer it.
+ * idempotency key and its hold. Two concurrent requests with the same key make one batch, and both return it.
  */
 export async function createBatch(
   deps: CreateBatchDeps,
@@ -88,7 +88,7 @@ export async function createBatch(
     error: null,
   };
   if (!(await isAffordable(deps.stores.read, batch))) {
-    // What is missing may be the hold of the batch that another process has just made of the same request.
+    // Another process may have just made the batch of this request, and its hold lowered the balance.
     const winner = await replay(deps.stores.read, caller, request, idempotencyKey);
     if (winner) return { batch: winner, replayed: true };
     throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE");
@@ -187,13 +187,13 @@ async function findParent(
   });
 }
 
-/** Spares the work of storing references for a batch that cannot be paid; the ledger decides for real. */
+/** Avoids storing references for a batch that cannot be paid. The ledger makes the binding decision. */
 async function isAffordable(repositories: Repositories, batch: BatchRecord): Promise<boolean> {
   const balance = (await repositories.accounts.byId(batch.accountId))?.balanceMicroUsd ?? 0;
   return balance >= batch.holdMicroUsd;
 }
 
-/** What cannot be removed now is removed by the next start: no batch names it. */
+/** The next start removes references that no batch names, so a failure here does not matter. */
 async function discardReferences(blobs: BlobStore, batchId: string): Promise<void> {
   await blobs.deleteAll(inputsPrefix(batchId)).catch(() => {});
 }

@@ -8,8 +8,8 @@ import { outputsPrefix } from "./finish-item.ts";
 import { moveBatch } from "./lifecycle.ts";
 
 /**
- * Says that the images of an ended batch are gone; its record and what was paid stay. `purgeOutputs` follows, and is
- * done by the next sweep when it fails or the process dies in between. Answers whether the status changed now.
+ * Marks the images of an ended batch as deleted; its record and its payment stay. `purgeOutputs` follows. The next sweep
+ * does it when it fails or the process dies in between. Returns whether the status changed now.
  * Throws `BATCH_IMAGE_OUTPUT_DELETE_NOT_READY` for a batch that has not ended.
  */
 export function deleteOutputs(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
@@ -23,8 +23,8 @@ export function deleteOutputs(stores: Stores, batchId: string, nowMs: number): P
 }
 
 /**
- * Both at once: says that the images are gone, tells the feed, and removes the files. Files that cannot be removed now
- * are left to the next sweep.
+ * Marks the images as deleted, publishes that on the feed, and removes the files. The next sweep removes files that
+ * cannot be removed now.
  */
 export async function dropOutputs(
   deps: { stores: Stores; blobs: BlobStore; feed: Feed; log: Log },
@@ -39,7 +39,7 @@ export async function dropOutputs(
   });
 }
 
-/** Removes the image files of a batch whose status says that they are gone. Can be repeated. */
+/** Removes the image files of a batch that is `output_deleted`. Can be repeated. */
 export async function purgeOutputs(
   deps: { stores: Stores; blobs: BlobStore },
   batchId: string,

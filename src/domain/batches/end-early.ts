@@ -50,7 +50,7 @@ export async function endEarly(
   return null;
 }
 
-/** Fails every item of a batch that has no outcome, leased or not, and counts them. Answers their custom ids. */
+/** Fails every item of a batch that has no outcome, leased or not, and counts them. Returns their custom ids. */
 async function failPending(
   tx: Repositories,
   batch: BatchRecord,

@@ -5,9 +5,8 @@ import { endEarly } from "./end-early.ts";
 import type { BatchEnd } from "./lifecycle.ts";
 
 /**
- * Ends a batch that cannot be processed as a whole: pending items fail, what had succeeded and is intact is paid for,
- * the rest of the hold goes back. Answers the custom ids of the items that failed with it, or null when the batch had
- * moved on.
+ * Ends a batch that cannot be processed as a whole. Pending items fail, intact images are paid for, and the rest of the
+ * hold is released. Returns the custom ids of the items that failed with it, or null when the batch had moved on.
  */
 export function failBatch(
   deps: { stores: Stores; blobs: BlobStore },

@@ -10,8 +10,8 @@ import type { ItemRecord, OutputRecord } from "../records.ts";
 export type LeasedItem = ItemRecord & { leaseToken: string };
 
 /**
- * Stores what a provider made for an item and records its success. The files are durable before the row names them. Answers the status of the item, or
- * null when it is no longer ours to finish (cancelled, or leased to somebody else): then the files are gone again.
+ * Stores the images of an item and records its success. The files are durable before the row names them. Returns the
+ * status of the item, or null when its lease was lost (it was cancelled, or leased again): then the files are removed.
  */
 export async function finishItem(
   deps: { stores: Stores; blobs: BlobStore; inspector: ImageInspector },
@@ -50,13 +50,13 @@ export async function finishItem(
     return true;
   });
   if (isOurs) return "success";
-  // A commit whose answer was an error may have happened all the same: what a row names stays.
+  // A commit that returned an error may have happened all the same: files that a row names stay.
   const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
   for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);
   return named.size > 0 ? "success" : null;
 }
 
-/** Records that an item has no image, for good. Answers null when it is no longer ours to finish. */
+/** Records the final failure of an item. Returns null when its lease was lost. */
 export async function failItem(
   stores: Stores,
   item: LeasedItem,

@@ -4,7 +4,7 @@ import type { Repositories, Stores } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /**
- * The life of a batch. What each status means, and what is true while a batch has it:
+ * The life of a batch: the meaning of each status.
  *
  * - `queued`: accepted; the money is on hold; no item was started.
  * - `running`: items are being made. Each finished item has its files on disk before its row says so.
@@ -13,9 +13,9 @@ import type { BatchError, BatchRecord } from "../records.ts";
  * - `completed`: paid for what succeeded, the rest of the hold is released.
  * - `failed`: the batch as a whole could not be processed; what had succeeded is read back and paid for.
  * - `cancelled`: stopped by the caller; what had succeeded is read back and paid for.
- * - `output_deleted`: ended earlier, and its files are gone. The money does not change.
+ * - `output_deleted`: ended earlier, and its files are deleted. The money does not change.
  *
- * `money` says what the move does to the hold.
+ * `money` is the effect of the move on the hold.
  */
 interface Transition {
   from: readonly BatchStatus[];
@@ -49,7 +49,7 @@ export async function openBatch(tx: Repositories, batch: BatchRecord, nowMs: num
 /**
  * Moves a batch to another status: the only writer of `status` after creation. In the transaction `tx` it checks that
  * the move is allowed and that the batch still is where the caller saw it, appends to the history, and does what
- * the move does to the money. Answers false, without any change, when the batch has moved on meanwhile.
+ * the move does to the money. Returns false, without any change, when the batch has moved on meanwhile.
  * Throws for a move that is not in the table. No move is dated before the batch was made.
  */
 export async function moveBatch(
@@ -80,7 +80,7 @@ export async function moveBatch(
   return { isMoved: true };
 }
 
-/** Takes a queued batch to `running`. Answers whether it is running now because of this call. */
+/** Takes a queued batch to `running`. Returns whether this call did it. */
 export function startBatch(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
   return stores.write(async (tx) => {
     const batch = await tx.batches.byId(batchId);

@@ -1,4 +1,4 @@
-import { nameImages } from "../downloads/manifest.ts";
+import { nameImages } from "../downloads/entry-names.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { moveBatch } from "./lifecycle.ts";
@@ -15,8 +15,8 @@ export function startProcessing(stores: Stores, batchId: string, nowMs: number):
 
 /**
  * The work of `processing_results`: reads every stored image back, compares it with its size and hash, gives it its
- * name in the ZIP, and takes the batch to `settling`. An item whose file is gone or differs becomes a failure, and is
- * not paid for. Can be repeated at any point: nothing is written before everything is checked.
+ * name in the ZIP, and takes the batch to `settling`. An item whose file is missing or damaged becomes a failure and
+ * is not paid for. Can be repeated at any point: nothing is written before everything is checked.
  */
 export async function processResults(
   deps: { stores: Stores; blobs: BlobStore },

@@ -10,7 +10,7 @@ const RESULT_MISSING: ItemError = {
   source: "service",
 };
 
-/** Reads the stored images of a batch before money moves, each once: one that is gone or differs is not paid for. */
+/** Reads each stored image of a batch once before money moves: a missing or damaged one is not paid for. */
 export class ReadBack {
   readonly #blobs: BlobStore;
   /** Blob key → whether its bytes are those that the row describes. */

@@ -1,75 +1,92 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isRefusalCode } from "../../contract/item-errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
-import type { GroupEntry } from "../models.ts";
+import { imageInBlob } from "../images/sent-image.ts";
+import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
-import { checkRequest, type RequestRules } from "./check-request.ts";
+import { type CheckedReference, type CheckedRequest, requestHash } from "./checked-request.ts";
 import { type CreateBatchDeps, createBatch } from "./create-batch.ts";
 
 /**
- * Makes the failed items of an ended batch again, as a new batch of the same key that is linked to it. Throws what
- * creating a batch throws, and `USAGE` when there is nothing to retry.
+ * Makes the failed items of an ended batch again, as a new batch of the same key that links it as its parent. Items
+ * that were refused for their content are left out. Throws the errors of `createBatch`; `BATCH_IMAGE_NOT_FOUND` for an
+ * unknown batch; `BATCH_IMAGE_NOT_READY` before it has ended; `BATCH_IMAGE_INVALID_ITEMS` when no item can be retried;
+ * `BATCH_IMAGE_INVALID_MODEL` when its key may not use the model any more; and
+ * `BATCH_IMAGE_INVALID_REFERENCE_IMAGE` when a reference image is gone or damaged.
  */
 export async function retryFailed(
-  deps: CreateBatchDeps & Omit<RequestRules, "group"> & { groups: readonly GroupEntry[] },
+  deps: CreateBatchDeps & { groups: readonly GroupEntry[]; models: readonly ModelEntry[] },
   batchId: string,
 ): Promise<BatchRecord> {
   const batch = await deps.stores.read.batches.byId(batchId);
   const key = batch === null ? null : await deps.stores.read.keys.byId(batch.apiKeyId);
   const group = deps.groups.find(({ name }) => name === key?.group);
   if (batch === null || key === null || !group) throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
-  const request = await checkRequest(await retryRequest(deps, batch), { ...deps, group });
+  if (!isTerminal(batch.status)) {
+    throw new ImgbatchError("BATCH_IMAGE_NOT_READY", "The batch has not ended yet.");
+  }
+  const wanted = await retriableItems(deps.stores, batch);
+  const model = batchModelsOf(group, deps.models).find(({ id }) => id === batch.model);
+  if (!model) {
+    const message = `The model ${batch.model} is not in the batch model list of this key any more.`;
+    throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message);
+  }
+  const request = await requestFor(deps, batch, model, wanted);
   return (await createBatch(deps, { key, group }, request, null)).batch;
 }
 
-/**
- * The create request that makes the failed items of an ended batch again, linked to it as its parent. Items that were
- * refused for what they ask are left out. Throws `USAGE` when nothing is left, or when the inputs are gone already.
- */
-export async function retryRequest(
-  deps: { stores: Stores; blobs: BlobStore },
-  batch: BatchRecord,
-): Promise<object> {
-  if (!isTerminal(batch.status)) throw new ImgbatchError("USAGE", "The batch has not ended yet.");
-  const { read } = deps.stores;
-  const failed = await read.items.page(batch.id, {
+async function retriableItems(stores: Stores, batch: BatchRecord): Promise<ItemRecord[]> {
+  const failed = await stores.read.items.page(batch.id, {
     status: "failed",
     afterPosition: -1,
     limit: batch.itemCount,
   });
   const wanted = failed.filter((item) => item.error === null || !isRefusalCode(item.error.code));
-  if (wanted.length === 0) {
-    const message =
-      failed.length === 0 ? "No item has failed." : "The failed items were refused for what they ask.";
-    throw new ImgbatchError("USAGE", message);
-  }
-  return {
-    model: batch.model,
-    task_name: batch.taskName,
-    parent_batch_id: batch.id,
-    response_mime_type: batch.mimeType,
-    ...(batch.metadata ? { metadata: batch.metadata } : {}),
-    items: await Promise.all(wanted.map((item) => itemRequest(deps, item))),
-  };
+  if (wanted.length > 0) return wanted;
+  const message =
+    failed.length === 0 ? "No item has failed." : "The failed items were refused for what they ask.";
+  throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message);
 }
 
-async function itemRequest(deps: { stores: Stores; blobs: BlobStore }, item: ItemRecord): Promise<object> {
-  const references: object[] = [];
-  for (const reference of await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
-    const { referenceId: id, type, mimeType: mime_type, blobKey, storageUri } = reference;
-    const bytes = blobKey === null ? null : await deps.blobs.read(blobKey);
-    if (blobKey !== null && bytes === null) {
-      throw new ImgbatchError("USAGE", "The reference images of this batch are gone; submit it again.");
-    }
-    references.push({
-      mime_type,
-      ...(id === null ? {} : { id }),
-      ...(type === null ? {} : { type }),
-      ...(bytes === null ? { storage_uri: storageUri } : { data: bytes.toString("base64") }),
-    });
+/** What was stored has passed every check, so it is not checked again. */
+async function requestFor(
+  deps: { stores: Stores; blobs: BlobStore },
+  batch: BatchRecord,
+  model: ModelEntry,
+  wanted: readonly ItemRecord[],
+): Promise<CheckedRequest> {
+  const items = [];
+  for (const item of wanted) {
+    const { customId, prompt } = item;
+    items.push({ customId, prompt, outputCount: 1, references: await referencesOf(deps, item) });
   }
-  const { customId: custom_id, prompt } = item;
-  return { custom_id, prompt, ...(references.length > 0 ? { reference_images: references } : {}) };
+  const { taskName, mimeType, metadata } = batch;
+  const asked = { modelId: model.id, taskName, parentBatchId: batch.id, mimeType, metadata, items };
+  const { modelId: _, ...request } = asked;
+  return { ...request, model, hash: requestHash(asked) };
+}
+
+async function referencesOf(
+  { stores, blobs }: { stores: Stores; blobs: BlobStore },
+  item: ItemRecord,
+): Promise<CheckedReference[]> {
+  const references: CheckedReference[] = [];
+  for (const reference of await stores.read.references.ofSource(item.batchId, item.sourceIndex)) {
+    const { referenceId: id, type, mimeType, blobKey, sha256, storageUri } = reference;
+    let image: CheckedReference["image"] = null;
+    if (blobKey !== null && sha256 !== null) {
+      const sizeBytes = await blobs.sizeOf(blobKey);
+      if (sizeBytes === null) throw referencesGone();
+      image = imageInBlob(blobs, blobKey, { sizeBytes, sha256 }, referencesGone);
+    }
+    references.push({ id, type, mimeType, image, sha256, storageUri });
+  }
+  return references;
+}
+
+function referencesGone(): ImgbatchError {
+  const message = "The reference images of this batch are gone; submit it again.";
+  return new ImgbatchError("BATCH_IMAGE_INVALID_REFERENCE_IMAGE", message);
 }

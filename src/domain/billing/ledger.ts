@@ -11,7 +11,7 @@ interface Movement {
   amountMicroUsd: number;
 }
 
-/** What an entry of each kind does, as a factor on its amount: to the balance, and to the held amount. */
+/** The effect of an entry of each kind on the balance and on the held amount, as a factor on its amount. */
 const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
   top_up: { balance: 1, held: 0 },
   hold: { balance: -1, held: 1 },
@@ -20,12 +20,20 @@ const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
   charge: { balance: -1, held: 0 },
 };
 
+/** Makes the error for a balance, in micro-dollars, that is too low. */
+type Refuse = (balanceMicroUsd: number) => Error;
+
 /**
  * Adds an entry and changes the account with it: the only writer of money. See LEDGER.md beside this file.
- * Repeating a movement (same request id) changes nothing. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE` when the balance
- * would fall below zero; the transaction around it then undoes the entry.
+ * Repeating a movement (same request id) changes nothing. Throws the error of `refuse` when the balance would fall
+ * below zero; the transaction around it then undoes the entry.
  */
-export async function moveMoney(tx: Repositories, movement: Movement, nowMs: number): Promise<void> {
+export async function moveMoney(
+  tx: Repositories,
+  movement: Movement,
+  nowMs: number,
+  refuse: Refuse = (balance) => new RangeError(`a balance of ${balance} micro-dollars is too low`),
+): Promise<void> {
   const { amountMicroUsd, accountId } = movement;
   if (!Number.isSafeInteger(amountMicroUsd) || amountMicroUsd < 0) {
     throw new RangeError(`${amountMicroUsd} is no amount of micro-dollars`);
@@ -42,21 +50,21 @@ export async function moveMoney(tx: Repositories, movement: Movement, nowMs: num
   if (!isNew) return;
   const change = { balanceMicroUsd: balanceChangeMicroUsd, heldMicroUsd: heldChangeMicroUsd };
   if ((await tx.accounts.change(accountId, change)).isEnough) return;
-  const balance = (await tx.accounts.byId(accountId))?.balanceMicroUsd ?? 0;
-  throw new ImgbatchError(
-    "BATCH_IMAGE_INSUFFICIENT_BALANCE",
-    `The batch needs ${formatUsd(amountMicroUsd)} on hold, the balance is ${formatUsd(balance)}.`,
-  );
+  throw refuse((await tx.accounts.byId(accountId))?.balanceMicroUsd ?? 0);
 }
 
-/** Takes the hold of a new batch out of its account's balance. */
+/** Takes the hold of a new batch out of its account's balance. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
 export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
-  await moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd: batch.holdMicroUsd }, nowMs);
+  const amountMicroUsd = batch.holdMicroUsd;
+  await moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd }, nowMs, (balance) => {
+    const message = `The batch needs ${formatUsd(amountMicroUsd)} on hold, the balance is ${formatUsd(balance)}.`;
+    return new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message);
+  });
 }
 
 /**
  * Ends the hold of a batch: the price of its successful images is captured, the rest goes back to the balance.
- * Answers the captured amount. Never captures more than was held.
+ * Returns the captured amount. Never captures more than was held.
  */
 export async function settleHold(
   tx: Repositories,

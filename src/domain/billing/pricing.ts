@@ -4,7 +4,7 @@ import type { GroupEntry, ModelEntry } from "../models.ts";
 import type { PriceSnapshot } from "../records.ts";
 
 /**
- * What one image of a batch costs and what is held for it. One image's amounts are rounded to a micro-dollar
+ * Returns the price of one image of a batch and the amount that is held for it. One image's amounts are rounded to a micro-dollar
  * (half up) once; everything else multiplies them. Null when the model has no 1K price.
  */
 export function priceBatchImage(
@@ -30,7 +30,8 @@ export function priceBatchImage(
 }
 
 /**
- * What one image of this size costs in real time: no discount, and rounded once. Null when the model has no price.
+ * Returns the price of one real-time image of this size, in micro-dollars: without discount, rounded once. Null when
+ * the model has no price at this size.
  */
 export function priceRealtimeImage(
   model: ModelEntry,

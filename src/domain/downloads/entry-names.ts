@@ -1,5 +1,7 @@
+import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { cutToBytes, MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
 import { foldFileName } from "../../kernel/text.ts";
+import type { ItemRecord, OutputRecord } from "../records.ts";
 
 interface NamedImage {
   customId: string;
@@ -25,4 +27,25 @@ export function assignEntryNames(images: readonly NamedImage[]): string[] {
       return `images/${name}`;
     }
   });
+}
+
+/** An image of the ZIP: what is stored, under the name that it gets. */
+export interface ZipImage {
+  output: OutputRecord;
+  customId: string;
+  entryName: string;
+}
+
+/** The images of a batch with their names; a batch that never reached the naming of results is named here. */
+export function nameImages(items: readonly ItemRecord[], outputs: readonly OutputRecord[]): ZipImage[] {
+  const customIds = new Map(items.map((item) => [item.id, item.customId]));
+  const images = outputs.map((output) => ({ output, customId: customIds.get(output.itemId) ?? "" }));
+  const names = assignEntryNames(
+    images.map(({ output, customId }) => ({
+      customId,
+      imageIndex: output.imageIndex,
+      extension: IMAGE_EXTENSIONS[output.mimeType],
+    })),
+  );
+  return images.map((image, i) => ({ ...image, entryName: image.output.entryName ?? names[i] ?? "" }));
 }

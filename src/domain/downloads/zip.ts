@@ -3,12 +3,17 @@ import { ZipFile } from "yazl";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
-import { buildErrors, buildManifest, nameImages } from "./manifest.ts";
+import type { OutputRecord } from "../records.ts";
+import type { ZipImage } from "./entry-names.ts";
 import { readIntact } from "./read-intact.ts";
 
-/** Which items a ZIP is about: `success` has the images, `failed` only the errors. `all` has both. */
-export type ZipFilter = "success" | "failed" | "all";
+export interface ZipContent {
+  images: readonly ZipImage[];
+  /** Files behind the images. */
+  texts: readonly { name: string; text: string }[];
+  /** Keeps the ETags of ZIPs apart that hold the same in answer to different requests. */
+  variant: string;
+}
 
 export interface BatchZip {
   /** Known before the first byte. */
@@ -24,16 +29,14 @@ const ENTRY_TIME = new Date(1980, 0, 1, 12, 0, 0);
 const ENTRY_OPTIONS = { mtime: ENTRY_TIME, forceDosTimestamp: true, compress: false, mode: 0o100644 };
 
 /**
- * The ZIP of a batch: images, then `manifest.json` and `errors.json`. The same batch always gives the same bytes.
- * Images are stored, not deflated: they are compressed already. Each image is compared with its hash before any of
- * its bytes leave, and all files are looked up before this resolves: one that is gone is `BATCH_IMAGE_RESULT_MISSING`.
+ * Plans a ZIP of the images of a batch, then the texts. The same content always gives the same bytes. Images are
+ * stored, not deflated, because they are compressed already. Each image is compared with its hash before any of its
+ * bytes leave. Throws `BATCH_IMAGE_RESULT_MISSING` when a file is missing or has another size.
  */
 export async function planBatchZip(
   blobs: BlobStore,
-  batch: BatchRecord,
-  content: { items: readonly ItemRecord[]; outputs: readonly OutputRecord[]; filter: ZipFilter },
+  { images, texts, variant }: ZipContent,
 ): Promise<BatchZip> {
-  const images = content.filter === "failed" ? [] : nameImages(content.items, content.outputs);
   for (const { output, customId } of images) {
     const size = await blobs.sizeOf(output.blobKey);
     if (size !== output.sizeBytes) {
@@ -41,10 +44,6 @@ export async function planBatchZip(
       throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING", message);
     }
   }
-  const texts = [
-    { name: "manifest.json", text: toJson(buildManifest(batch, images)) },
-    { name: "errors.json", text: toJson(buildErrors(content.items)) },
-  ];
   const build = (open: (output: OutputRecord) => Readable) => {
     const zip = new ZipFile();
     for (const { output, entryName } of images) {
@@ -56,7 +55,7 @@ export async function planBatchZip(
   };
   return {
     sizeBytes: await totalSize(build),
-    etag: sha256Hex(JSON.stringify([content.filter, texts])).slice(0, 40),
+    etag: sha256Hex(JSON.stringify([variant, texts])).slice(0, 40),
     open: () => {
       const zip = build((output) => {
         const image = Readable.from(readLazily(blobs, output), { objectMode: false });
@@ -80,8 +79,4 @@ function totalSize(build: (open: () => Readable) => ZipFile): Promise<number> {
 
 async function* readLazily(blobs: BlobStore, output: OutputRecord): AsyncGenerator<Buffer> {
   yield await readIntact(blobs, output);
-}
-
-function toJson(value: unknown): string {
-  return `${JSON.stringify(value, null, 2)}\n`;
 }

@@ -9,7 +9,7 @@ interface Rules {
   sent: SentTexts;
 }
 
-/** The image that a field with Base64 holds, or what is wrong with it: nothing but Base64 is taken, so no data URL either. */
+/** Returns the image of a Base64 field, or a text that describes the problem. Data URLs are refused. */
 export function receiveImage(data: string, { maxBytes, base64, sent }: Rules): SentImage | string {
   const long = sent.get(data);
   const tooLarge = `is larger than ${formatBytes(maxBytes)}`;

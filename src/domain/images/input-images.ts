@@ -3,7 +3,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
 import type { SentImage } from "./sent-image.ts";
 
-/** What is wrong with an input image: the type that was named, its bytes, or that it is one too many. */
+/** The part of an input image that is wrong: its declared type, its bytes, or the total size of all images. */
 export interface InputImageProblem {
   about: "type" | "bytes" | "amount";
   problem: string;

@@ -1,17 +1,17 @@
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
 import { ProviderError } from "../ports/image-provider.ts";
 
-/** No provider of ours makes larger images; what is larger is taken for damage. */
+/** No provider makes larger images, so a larger one is damaged. */
 const MAX_OUTPUT_PIXELS = 100_000_000;
 
-/** An image that a provider made, and what its bytes really are. */
+/** An image that a provider made, and the facts that its bytes show. */
 export interface MadeImage {
   bytes: Buffer;
   facts: ImageFacts;
 }
 
 /**
- * Looks into what a provider made: every image is decoded once, so that no broken one is ever called a success.
+ * Decodes every image that a provider made, so that a broken image never becomes a success.
  * Throws `ProviderError` `INVALID_IMAGE_OUTPUT`.
  */
 export async function readOutput(images: readonly Buffer[], inspector: ImageInspector): Promise<MadeImage[]> {

@@ -1,19 +1,19 @@
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { BlobDraft, BlobStore } from "../ports/blob-store.ts";
 
-/** The bytes of an image that a caller sent, wherever they are kept until somebody needs them. */
+/** The bytes of an image that a caller sent: in memory, in a draft, or in a blob of an earlier batch. */
 export interface SentImage {
   readonly sizeBytes: number;
   /** Lower-case hexadecimal. */
   readonly sha256: string;
   read(): Promise<Buffer>;
-  /** The bytes for the time of this work alone: their memory is used again. */
+  /** Lends the bytes to the work. They must not be kept after it, because their memory is used again. */
   lend<T>(work: (bytes: Buffer) => Promise<T>): Promise<T>;
   /** Makes them a blob; at most once. They survive a power cut when this resolves. */
   keepAs(blobs: BlobStore, key: string): Promise<void>;
 }
 
-/** What became of a long Base64 text of a body, which was decoded while it arrived. */
+/** A long Base64 text of a body, decoded while it arrived. */
 export interface SentText {
   /** Length of the text in UTF-16 units. */
   chars: number;
@@ -23,7 +23,7 @@ export interface SentText {
 /** The long texts of a body, by what stands in the place of each: no caller can guess one. */
 export type SentTexts = ReadonlyMap<string, SentText>;
 
-/** What there is for a small body, and for one that did not come over the wire. */
+/** For a small body, whose texts are all in the parsed JSON. */
 export const NO_SENT_TEXTS: SentTexts = new Map();
 
 export function imageInMemory(bytes: Buffer): SentImage {
@@ -44,5 +44,30 @@ export function imageInDraft(draft: BlobDraft, facts: { sizeBytes: number; sha25
     read: () => draft.read(),
     lend: (work) => draft.lend(work),
     keepAs: (_blobs, key) => draft.keepAs(key),
+  };
+}
+
+/**
+ * An image that is stored already, under another key. Reading throws the error of `onLost` when the blob is missing or
+ * its bytes have another hash.
+ */
+export function imageInBlob(
+  blobs: BlobStore,
+  key: string,
+  facts: { sizeBytes: number; sha256: string },
+  onLost: () => Error,
+): SentImage {
+  const read = async () => {
+    const bytes = await blobs.read(key);
+    if (bytes === null || sha256Hex(bytes) !== facts.sha256) throw onLost();
+    return bytes;
+  };
+  return {
+    ...facts,
+    read,
+    lend: async (work) => work(await read()),
+    keepAs: async (target, targetKey) => {
+      await target.put(targetKey, await read());
+    },
   };
 }

@@ -6,24 +6,20 @@ export interface BlobFacts {
 }
 
 /**
- * Bytes on their way into the store: they have no key yet, and nothing of them is left after a restart. Every method
- * may be called at any time; they wait for each other. Writing rejects with `StorageUnavailable` when the disk is full
+ * Bytes on their way into the store: they have no key yet, and a restart removes them. Every method may be called at any time; they wait for each other. Writing rejects with `StorageUnavailable` when the disk is full
  * or refuses.
  */
 export interface BlobDraft {
   /** Appends; the bytes must not change until this resolves. */
   write(bytes: Uint8Array): Promise<void>;
-  /** No more will be written: frees what only writing needs. */
+  /** Ends the writing and frees the resources that only writing needs. */
   finish(): Promise<void>;
   read(): Promise<Buffer>;
-  /**
-   * Reads into memory that is used again afterwards: the bytes are there until the work has ended, and few drafts are
-   * lent at once.
-   */
+  /** Lends the bytes until the work has ended: their memory is used again. Few drafts are lent at once. */
   lend<T>(work: (bytes: Buffer) => Promise<T>): Promise<T>;
   /** Makes it the blob of this key. When this resolves, the bytes survive a power cut. */
   keepAs(key: string): Promise<void>;
-  /** Removes it; nothing happens to a blob that it has become. */
+  /** Removes the draft. Does nothing to the blob that it has become. */
   discard(): Promise<void>;
 }
 
@@ -34,19 +30,19 @@ export interface BlobStore {
    * `StorageUnavailable` when the disk is full or refuses.
    */
   put(key: string, bytes: Buffer): Promise<BlobFacts>;
-  /** Begins a blob whose key is not known yet. Whoever begins it must keep or discard it. */
+  /** Begins a blob whose key is not known yet. The caller must keep or discard it. */
   draft(): BlobDraft;
   /** Removes the drafts of an earlier process. */
   removeDrafts(): Promise<void>;
   /** Null when there is no such blob, or when its file cannot be read (a bad sector, say). */
   read(key: string): Promise<Buffer | null>;
-  /** Null as with `read`, else what comes of the work. See `BlobDraft.lend`. */
+  /** Returns the result of the work, or null as with `read`. See `BlobDraft.lend`. */
   lend<T>(key: string, work: (bytes: Buffer) => Promise<T>): Promise<T | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
-  /** The keys below a prefix that ends with `/`; names that a killed process left half written are among them. */
+  /** Returns the keys below a prefix that ends with `/`, including files that a killed process left half written. */
   list(prefix: string): Promise<string[]>;
-  /** No error when the blob is not there. */
+  /** Does nothing when the blob is missing. */
   delete(key: string): Promise<void>;
   /** Removes everything below a prefix that ends with `/`. */
   deleteAll(prefix: string): Promise<void>;

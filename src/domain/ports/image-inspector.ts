@@ -1,9 +1,9 @@
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 
-/** What the bytes of an image really are. */
+/** The facts that the bytes of an image show. */
 export interface ImageFacts {
   mimeType: ImageMimeType;
-  /** Of the stored pixels. */
+  /** Width and height are those of the stored pixels. */
   widthPx: number;
   heightPx: number;
   /** The file says that it is to be shown on its side: width and height change places. */
@@ -20,7 +20,7 @@ export class InvalidImageError extends Error {
 /** Looks into image bytes. The only way by which the domain learns what an image is. */
 export interface ImageInspector {
   /**
-   * Decodes the whole image, off the main thread, and answers what it is.
+   * Decodes the whole image, off the main thread, and returns its facts.
    * Only PNG, JPEG and WebP bytes are ever handed to the decoder, and `maxPixels` is checked from the header first.
    * Throws `InvalidImageError` for anything else, for a truncated file, and for one above `maxPixels`.
    */

@@ -8,7 +8,7 @@ export interface ImageRequest {
   model: string;
   /** Trimmed, never empty. */
   prompt: string;
-  /** What the user said before in the same conversation, the newest last. Left out, or empty, where there is none. */
+  /** The user's earlier texts in the same conversation, the newest last. Left out or empty when there are none. */
   earlier?: string;
   /** Which output of this prompt: 0 for the first. Another index means another picture. */
   outputIndex: number;
@@ -17,31 +17,30 @@ export interface ImageRequest {
   /** The pixels that tier and ratio stand for. */
   size: SizePx;
   mimeType: ImageMimeType;
-  /** Already checked: they decode, and are of the type that they say. */
+  /** They were checked: they decode, and have the declared type. */
   references: readonly ReferenceImage[];
-  /** References that are kept in a storage which the provider can read, and the service does not. */
+  /** References in a storage that the provider reads and the service does not. */
   storedReferences: readonly { uri: string; mimeType: ImageMimeType }[];
-  /** 1 for the first try of this item. */
+  /** Counts the tries of this image, from 1: a repeated request is told apart from the same one sent twice. */
   attempt: number;
-  /**
-   * True when the batch of the item links a parent batch, as a retry of failed items does, and for a request outside
-   * any batch: what is to fail only in a first batch does not fail then.
-   */
-  isRetryBatch: boolean;
+  origin: RequestOrigin;
 }
 
+/** Where an image is asked for: in a batch, in one that links a parent batch (as a retry does), or in real time. */
+export type RequestOrigin = "batch" | "child-batch" | "realtime";
+
 export interface ReferenceImage {
-  /** The bytes, read when they are needed: images that wait for their turn take no memory. */
+  /** Reads the bytes when they are needed, so that waiting requests take no memory. */
   read(): Promise<Buffer>;
-  /** The same for work that is soon done and keeps nothing of them: their memory is used again. */
+  /** Lends the bytes to short work. It must not keep them, because their memory is used again. */
   lend<T>(work: (bytes: Buffer) => Promise<T>): Promise<T>;
   mimeType: ImageMimeType;
 }
 
-/** What came back: no image is possible (a refusal without an error), and so are several. */
+/** The result of a request. It may hold no image (a refusal without an error) or several. */
 export interface GeneratedImages {
   images: readonly Buffer[];
-  /** The version that really made the image, when the upstream says. */
+  /** The version that made the image; null when the upstream returned none. */
   modelVersion: string | null;
 }
 
@@ -63,7 +62,7 @@ export interface ItemProvider extends ProviderBase {
   generate(request: ImageRequest, signal: AbortSignal): Promise<GeneratedImages>;
 }
 
-/** A request inside an upstream job, told apart by its key. */
+/** A request inside an upstream job. */
 export interface JobItem {
   /** Unique within the job; comes back with the result. */
   key: string;
@@ -83,31 +82,31 @@ export type JobResult = { key: string } & ({ output: GeneratedImages } | { error
  */
 export interface JobProvider extends ProviderBase {
   readonly kind: "job";
-  /** Answers the upstream's own name of the job. Items come one at a time: their references can be large. */
+  /** Returns the upstream's own name of the job. Items come one at a time, because their references can be large. */
   submit(jobId: string, items: AsyncIterable<JobItem>, signal: AbortSignal): Promise<string>;
   /** The upstream's name of the job submitted under this id, or null when none has arrived there. */
   find(jobId: string, signal: AbortSignal): Promise<string | null>;
-  /** How the job stands. `pollMs` after it, it is asked again. */
+  /** Returns the state of the job. It is polled again after `pollMs`. */
   poll(upstreamName: string, signal: AbortSignal): Promise<JobStatus>;
   readonly pollMs: number;
-  /** Results in any order, one at a time: a job's output can be gigabytes. */
+  /** Yields the results in any order, one at a time, because a job's output can be gigabytes. */
   results(upstreamName: string, signal: AbortSignal): AsyncIterable<JobResult>;
-  /** Tells the upstream to stop the job; it may refuse for a job that has ended. */
+  /** Asks the upstream to stop the job. Rejects when the upstream refuses, as it may for a job that has ended. */
   cancel(upstreamName: string, signal: AbortSignal): Promise<void>;
 }
 
 export type ImageProvider = ItemProvider | JobProvider;
 
-/** Why a provider made no image. `retryable` says whether the same request may succeed later. */
+/** Why a provider made no image. `retryable`: the same request may succeed later. */
 export class ProviderError extends Error {
   readonly code: ItemErrorCode;
   readonly source: ErrorSource;
   readonly retryable: boolean;
-  /** How long the upstream asked to wait, in ms; null when it did not say. */
+  /** The wait that the upstream asked for, in ms; null when it asked for none. */
   readonly retryAfterMs: number | null;
-  /** The HTTP status that the upstream answered; null when it answered none. */
+  /** The HTTP status of the upstream; null when there was no response. */
   readonly upstreamStatus: number | null;
-  /** What refused, or made nothing, in the provider's own words; null when it did not say. */
+  /** The model version that refused or made nothing; null when the provider returned none. */
   readonly modelVersion: string | null;
 
   constructor(

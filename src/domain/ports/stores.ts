@@ -18,7 +18,7 @@ import type {
 } from "../records.ts";
 
 /**
- * What the domain needs from a database. Repositories move rows and decide nothing. Yes and no are answered as an
+ * The database as the domain needs it. Repositories move rows and decide nothing. A yes or no is returned inside an
  * object, so that a forgotten `await` does not compile.
  */
 export interface Stores {
@@ -48,7 +48,7 @@ export interface Repositories {
   realtimeHolds: RealtimeHoldRepository;
   usage: UsageRepository;
   retentionTime: RetentionTimeRepository;
-  /** Writes what is there already: a transaction that writes nothing would not touch the disk. */
+  /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ export interface KeyRepository {
 }
 
 export interface LedgerRepository {
-  /** `isNew` is false when an entry with this request id is there already: then nothing changes. */
+  /** `isNew` is false when an entry with this request id exists already; then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
   list(filter: { accountId?: string; batchId?: string }): Promise<LedgerEntry[]>;
 }
@@ -112,9 +112,9 @@ export interface BatchRepository {
   byId(id: string): Promise<BatchRecord | null>;
   /** The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. */
   page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
-  /** Ended batches whose outputs are due to go: their time has come, or their status says they are gone already. */
+  /** Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. */
   outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
-  /** Batches that ended before the time and whose inputs are still there. */
+  /** Batches that ended before the time and whose inputs still exist. */
   inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
@@ -132,7 +132,7 @@ export interface BatchRepository {
   pendingItemCount(): Promise<number>;
   /** How many batches have each status; one without batches is left out. */
   countByStatus(): Promise<Partial<Record<BatchStatus, number>>>;
-  /** Changes the status if it still is `from`; answers whether it was. Only the lifecycle calls this. */
+  /** Changes the status if it still is `from`. Only the lifecycle calls this. */
   changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
   /** Changes other columns. */
   update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): Promise<void>;
@@ -157,11 +157,11 @@ export interface ItemRepository {
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
   page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
-  /** Leases the first pending item that nobody holds and whose time has come; null when there is none. */
+  /** Leases the first pending item without a lease whose time has come; null when there is none. */
   claim(batchId: string, lease: { token: string; nowMs: number }): Promise<ItemRecord | null>;
-  /** When the next pending item that nobody holds may be tried; null when there is none. */
+  /** Returns when the next pending item without a lease may be tried; null when there is none. */
   nextDueMs(batchId: string): Promise<number | null>;
-  /** Writes the outcome of a leased item, if the lease is still held and the item pending; answers whether. */
+  /** Writes the outcome of a leased item if the lease is still held and the item is pending. */
   finish(
     id: number,
     leaseToken: string,
@@ -176,9 +176,9 @@ export interface ItemRepository {
     leaseToken: string,
     change: { notBeforeMs: number; attempts: number },
   ): Promise<{ isOurs: boolean }>;
-  /** Turns an item that was thought a success into a failure. */
+  /** Turns a successful item into a failure. */
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
-  /** Fails every pending item of the batch, leased or not; answers how many. */
+  /** Fails every pending item of the batch, leased or not. Returns how many. */
   failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): Promise<number>;
   /** Drops every lease, or those of one batch: when no worker that holds one can be alive. */
   dropLeases(batchId?: string): Promise<number>;
@@ -202,7 +202,7 @@ export interface ReferenceRepository {
 export interface IdempotencyRepository {
   find(apiKeyId: string, key: string): Promise<IdempotencyRecord | null>;
   insert(record: IdempotencyRecord): Promise<void>;
-  /** Forgets the keys of batches whose records were deleted before the time; answers how many. */
+  /** Removes the keys of batches whose records were deleted before the time. Returns how many. */
   removeOfRecordsDeletedBefore(ms: number): Promise<number>;
 }
 
@@ -212,7 +212,7 @@ export interface UpstreamJobRepository {
   setUpstreamName(batchId: string, name: string): Promise<void>;
   /** Jobs that may still run although their batches have ended, oldest first. */
   openOfEnded(): Promise<UpstreamJobRecord[]>;
-  /** Says that the job does not run any more, or was never there. */
+  /** Records that the job does not run any more, or never arrived. */
   close(batchId: string, atMs: number): Promise<void>;
   /** Forgets the job: the batch goes to another provider. */
   remove(batchId: string): Promise<void>;
@@ -220,7 +220,7 @@ export interface UpstreamJobRepository {
 
 export interface RealtimeHoldRepository {
   insert(hold: RealtimeHoldRecord): Promise<void>;
-  /** Takes the record out and answers it; null when it is not there (any more). */
+  /** Removes the record and returns it; null when there is none. */
   remove(id: string): Promise<RealtimeHoldRecord | null>;
   /** Oldest first. */
   list(): Promise<RealtimeHoldRecord[]>;

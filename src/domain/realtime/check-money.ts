@@ -3,15 +3,15 @@ import type { AccountRecord, LedgerEntry } from "../records.ts";
 
 const MOVEMENTS = ["hold", "capture", "release"] as const;
 
-/** What is held for real-time requests of an account, in micro-dollars. */
+/** Returns the sum of the open holds for real-time requests of an account, in micro-dollars. */
 export async function realtimeHeld(now: Repositories, accountId: string): Promise<number> {
   const holds = (await now.realtimeHolds.list()).filter((hold) => hold.accountId === accountId);
   return holds.reduce((sum, hold) => sum + hold.amountMicroUsd, 0);
 }
 
 /**
- * Every hold of a real-time request is either open, with its record, or was captured or released in full; and what was
- * captured is what the usage records say. The problems found, a line each.
+ * Checks that every hold of a real-time request is open with its record, or was captured or released in full, and that
+ * the captured amounts are those of the usage records. Returns a line for each problem.
  */
 export async function realtimeMoneyProblems(now: Repositories, account: AccountRecord): Promise<string[]> {
   const moved = sumByRequest(await now.ledger.list({ accountId: account.id }));

@@ -7,9 +7,9 @@ import type { ReferenceImage } from "../ports/image-provider.ts";
 export interface CheckedContent {
   /** The model that was asked for. */
   model: ModelEntry;
-  /** What the user says last. */
+  /** The text of the user's last turn. */
   prompt: string;
-  /** What the user said before, as far as it is passed on. */
+  /** The texts of the user's earlier turns, as far as they are passed on. */
   earlier: string;
   images: readonly ReferenceImage[];
   ratio: AspectRatio;

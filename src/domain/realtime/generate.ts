@@ -26,17 +26,17 @@ export interface RealtimeDeps {
   log: Log;
   /** Null when no provider makes images for the requested model. */
   offer(modelId: string): Offer<ItemProvider> | null;
-  /** How long a request may take in all; 0 for as long as it wants. */
+  /** The longest time that a request may take; 0 sets no limit. */
   timeoutMs: number;
 }
 
-/** What came of a request: images, or none, or a refusal of the prompt. */
+/** The outcome of a request: images, no image, or a refusal of the prompt. */
 export interface GeneratedContent {
   id: string;
   request: CheckedContent;
-  /** The model that was to run. */
+  /** The executed model. */
   executed: string;
-  /** The version that ran, as the upstream says. */
+  /** The version that the upstream returned; the executed model when it returned none. */
   modelVersion: string;
   images: readonly MadeImage[];
   /** Set when the prompt was refused; `images` is empty then. */
@@ -44,8 +44,8 @@ export interface GeneratedContent {
 }
 
 /**
- * Makes images while somebody waits for them. Money is held before the work; with an image it is captured together
- * with its usage record, without one it goes back.
+ * Makes images while the caller waits. Money is held before the work. With an image the hold is captured together
+ * with the usage record; without one it is released.
  */
 export class Realtime {
   readonly #deps: RealtimeDeps;
@@ -56,17 +56,19 @@ export class Realtime {
     this.#deps = deps;
   }
 
-  /** Rejects with an `ImgbatchError`; with the signal's reason when the caller went away. */
+  /**
+   * Rejects with an `ImgbatchError`, with `StorageUnavailable`, or with the reason of `gone` when the caller has left.
+   */
   generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
     const work = this.#generate(caller, request, gone);
     this.#track(work);
     return work;
   }
 
-  /** Stops what runs, with `REALTIME_STOPPING`, and gives back what it held. What is asked afterwards ends the same way. */
+  /** Ends running and later requests with `REALTIME_STOPPING`, and releases their holds. */
   async stop(): Promise<void> {
     this.#stopping.abort(new ImgbatchError("REALTIME_STOPPING"));
-    // What ends begins to give back.
+    // A request that ends adds the release of its hold to the running work.
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
   }
 
@@ -102,7 +104,7 @@ export class Realtime {
     }
   }
 
-  /** The images of the provider, looked into. Ends at the deadline and when the caller goes, whatever the provider does. */
+  /** Returns the decoded images. Ends at the deadline and when the caller leaves, even when the provider goes on. */
   async #make(provider: ItemProvider, request: CheckedContent, executed: string, gone: AbortSignal) {
     const { clock, inspector, timeoutMs } = this.#deps;
     const deadline = new AbortController();
@@ -127,7 +129,7 @@ export class Realtime {
     }
   }
 
-  /** A refusal and an empty answer are answers; everything else is an error. */
+  /** Returns a refusal or an empty result; throws the API error of every other failure. */
   #withoutImage(error: unknown, executed: string) {
     if (error instanceof ProviderError) {
       const nothing = { images: [], modelVersion: error.modelVersion ?? executed };
@@ -139,7 +141,7 @@ export class Realtime {
     throw new ImgbatchError("REALTIME_PROVIDER_FAILED", undefined, { cause: error });
   }
 
-  /** After trouble of our own (disk full, say) it is tried again: money must not stay held. The next start does it, too. */
+  /** Tries again after a failure of the storage, because money must not stay held. The next start releases it otherwise. */
   async #release(id: string): Promise<void> {
     const { stores, clock, log } = this.#deps;
     for (;;) {
@@ -173,11 +175,11 @@ function imageRequest(request: CheckedContent, executed: string): ImageRequest {
     references: images,
     storedReferences: [],
     attempt: 1,
-    isRetryBatch: true,
+    origin: "realtime",
   };
 }
 
-/** One record for each image. One is what the request asked for and pays; further ones are free. */
+/** Returns one record for each image. The first is paid for; further images are free. */
 function usageOf(
   hold: RealtimeHoldRecord,
   facts: { images: readonly MadeImage[]; request: CheckedContent; executed: string; provider: string },
@@ -201,7 +203,7 @@ function usageOf(
   }));
 }
 
-/** The work's outcome, or the signal's reason as soon as it is aborted. */
+/** Settles as the work does, or rejects with the signal's reason as soon as it is aborted. */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(signal.reason);

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { moveMoney } from "../billing/ledger.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import type { Stores } from "../ports/stores.ts";
 import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 
 /**
@@ -9,13 +9,11 @@ import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts"
  */
 export function openHold(stores: Stores, hold: RealtimeHoldRecord): Promise<void> {
   return stores.write(async (tx) => {
-    const balance = (await tx.accounts.byId(hold.accountId))?.balanceMicroUsd ?? 0;
-    if (balance < hold.amountMicroUsd) {
-      const message = `The image costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
-      throw new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
-    }
     await tx.realtimeHolds.insert(hold);
-    await move(tx, hold, "hold", hold.createdAtMs);
+    await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, (balance) => {
+      const message = `The image costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
+      return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
+    });
   });
 }
 
@@ -32,33 +30,26 @@ export function endHold(
   return stores.write(async (tx) => {
     const hold = await tx.realtimeHolds.remove(id);
     if (!hold) return;
-    await move(tx, hold, usage.length > 0 ? "capture" : "release", nowMs);
+    await moveMoney(tx, movementOf(hold, usage.length > 0 ? "capture" : "release"), nowMs);
     await tx.usage.insertMany(usage);
   });
 }
 
 /**
- * Gives back what an earlier process held when it died. Only for the one that owns the data, before it takes requests.
- * Answers how many there were.
+ * Releases the holds that an earlier process left open when it died. Only the owner of the data calls this, before it
+ * takes requests. Returns how many holds there were.
  */
 export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number> {
   return stores.write(async (tx) => {
     const dead = await tx.realtimeHolds.list();
     for (const { id } of dead) {
       const hold = await tx.realtimeHolds.remove(id);
-      if (hold) await move(tx, hold, "release", nowMs);
+      if (hold) await moveMoney(tx, movementOf(hold, "release"), nowMs);
     }
     return dead.length;
   });
 }
 
-async function move(
-  tx: Repositories,
-  hold: RealtimeHoldRecord,
-  kind: LedgerKind,
-  nowMs: number,
-): Promise<void> {
-  const { accountId, amountMicroUsd } = hold;
-  const requestId = `${kind}:${hold.id}`;
-  await moveMoney(tx, { requestId, accountId, batchId: null, kind, amountMicroUsd }, nowMs);
+function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind: LedgerKind) {
+  return { requestId: `${kind}:${id}`, accountId, batchId: null, kind, amountMicroUsd };
 }

@@ -5,8 +5,8 @@ import type { ProviderError } from "../ports/image-provider.ts";
 const LIMITED_RETRY_MS = 5000;
 
 /**
- * What a failure of a provider is to the caller of the real-time API. A refusal of the prompt and an answer without
- * an image are no errors here.
+ * Returns the error of the real-time API for a failure of a provider. A refused prompt and a result without an image
+ * are no errors and do not come here.
  */
 export function realtimeError(error: ProviderError): ImgbatchError {
   const { message, retryAfterMs } = error;
@@ -30,7 +30,7 @@ export function realtimeError(error: ProviderError): ImgbatchError {
   }
 }
 
-/** An upstream that refuses our own key or model is not the caller's fault. */
+/** When an upstream refuses our own key or model, the caller is not at fault. */
 function refusal({ upstreamStatus, message }: ProviderError, details: ErrorDetails): ImgbatchError {
   if (upstreamStatus !== null && ![400, 413, 415, 422].includes(upstreamStatus)) {
     return new ImgbatchError("REALTIME_PROVIDER_UNREACHABLE", message, details);

@@ -2,7 +2,6 @@ import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
-import { checkRequest } from "../../domain/batches/check-request.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { holdsApiKey } from "../../kernel/api-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -11,6 +10,7 @@ import { callerOf } from "../middleware/authenticate.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { batchView } from "./batch-view.ts";
+import { checkRequest } from "./request/check-request.ts";
 
 const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
   path: [["items"], "*", ["reference_images"], "*", ["data"]],

@@ -1,6 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
+import { nameImages } from "../../domain/downloads/entry-names.ts";
 import { planBatchZip } from "../../domain/downloads/zip.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
@@ -9,6 +10,7 @@ import { sendDownload } from "../downloads/send-download.ts";
 import { sliceOfStream } from "../downloads/slice-of-stream.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { findBatch } from "./find-batch.ts";
+import { buildErrors, buildManifest } from "./manifest.ts";
 import { queryChoice, queryInteger } from "./query.ts";
 
 /** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
@@ -27,7 +29,12 @@ export function download(deps: ApiDeps) {
     if (filter !== "failed" && bytes > deps.limits.zipBytes) {
       throw new ImgbatchError("BATCH_IMAGE_DOWNLOAD_TOO_LARGE");
     }
-    const zip = await planBatchZip(deps.blobs, batch, { items: all, outputs, filter });
+    const images = filter === "failed" ? [] : nameImages(all, outputs);
+    const texts = [
+      { name: "manifest.json", text: toJson(buildManifest(batch, images)) },
+      { name: "errors.json", text: toJson(buildErrors(all)) },
+    ];
+    const zip = await planBatchZip(deps.blobs, { images, texts, variant: filter });
     const wholeZip = {
       sizeBytes: zip.sizeBytes,
       etag: zip.etag,
@@ -38,6 +45,10 @@ export function download(deps: ApiDeps) {
     const isWholeSent = await sendDownload(request, response, wholeZip, () => deps.slots.take(caller.key.id));
     if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);
   };
+}
+
+function toJson(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
 }
 
 function refuseUnready(batch: BatchRecord): void {

@@ -23,7 +23,9 @@ export function models(deps: ApiDeps) {
       };
       const max_reference_images = referenceLimit(model);
       const { id } = model;
-      return [{ id, object: "image.batch.model", provider: offer.provider.name, max_reference_images, pricing }];
+      return [
+        { id, object: "image.batch.model", provider: offer.provider.name, max_reference_images, pricing },
+      ];
     });
     const envelope: ListEnvelope<BatchModel> = { object: "list", data, has_more: false, next_cursor: null };
     response.json(envelope);

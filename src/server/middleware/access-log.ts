@@ -8,7 +8,11 @@ import type { ApiDeps } from "../deps.ts";
  * Writes a line for each response to the log and the feed. The query is left out: it can hold a key. Health checks come
  * all the time, so they are logged at `debug` only.
  */
-export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "clock">): RequestHandler {
+export function accessLog({
+  requestLog,
+  feed,
+  clock,
+}: Pick<ApiDeps, "requestLog" | "feed" | "clock">): RequestHandler {
   return (request, response, next) => {
     const startedAt = performance.now();
     const { method } = request;
@@ -20,7 +24,7 @@ export function accessLog({ log, feed, clock }: Pick<ApiDeps, "log" | "feed" | "
       const line = { atMs: clock.nowMs(), method, path, status, durationMs, key };
       const isProbe = path === PATHS.health;
       if (!isProbe) feed.publish({ type: "request", line });
-      log[isProbe ? "debug" : "info"]("request", {
+      requestLog[isProbe ? "debug" : "info"]("request", {
         method,
         path,
         status,

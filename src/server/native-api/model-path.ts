@@ -1,8 +1,8 @@
 import type { Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { MODEL_VERBS } from "../../contract/routes.ts";
-import { fieldError } from "../../domain/batches/request-problems.ts";
 import type { MakeHandler } from "../operation.ts";
+import { fieldError } from "../request-problems.ts";
 
 const ENCODED_COLON = /^(\/v1(?:beta)?\/models\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
 const MODEL_PATH = /^\/v1(?:beta)?\/models\/(.+)$/;

@@ -1,5 +1,5 @@
 import type { Request } from "express";
-import { fieldError } from "../../domain/batches/request-problems.ts";
+import { fieldError } from "../request-problems.ts";
 
 const MAX_PAGE = 1000;
 

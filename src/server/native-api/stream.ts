@@ -2,9 +2,9 @@ import type { Request, Response } from "express";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { nativeErrorBody } from "../../contract/native-api/errors.ts";
 import type { GenerateContentResponse } from "../../contract/native-api/generate-content.ts";
-import { fieldError } from "../../domain/batches/request-problems.ts";
 import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "../middleware/errors.ts";
+import { fieldError } from "../request-problems.ts";
 import { openingView } from "./response/content-view.ts";
 
 /** A stream without a result sends an opening event after this time, so that the connection does not look dead. */

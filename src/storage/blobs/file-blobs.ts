@@ -28,13 +28,13 @@ export function fileBlobs(root: string): BlobStore {
     durableDirectories.add(directory);
   };
 
-  /** Does what puts a file there. */
+  /** Runs the step that puts a file at `target`, in a directory that exists and is durable. */
   const place = async (target: string, step: () => Promise<void>): Promise<void> => {
     const directory = dirname(target);
     await ensureDirectory(directory);
     await step().catch(async (error) => {
       if (systemCodeOf(error) !== "ENOENT") throw error;
-      // The directory was deleted meanwhile, behind our back or by `deleteAll`.
+      // The directory was deleted meanwhile, by `deleteAll` or from outside.
       durableDirectories.delete(directory);
       await ensureDirectory(directory);
       await step();
@@ -92,7 +92,7 @@ export function fileBlobs(root: string): BlobStore {
 }
 
 const ABSENT = ["ENOENT"];
-/** What reading again will not change; running out of file handles or memory is not among it. */
+/** Errors that reading again does not change. A lack of file handles or memory is not among them. */
 const UNREADABLE = ["EIO", "EISDIR", "EACCES", "EPERM", "ENOTDIR", "ELOOP"];
 
 async function orNull<T>(result: Promise<T>, codes = ABSENT): Promise<T | null> {

@@ -7,14 +7,14 @@ import { notStored } from "../disk-trouble.ts";
 import type { LentMemory } from "./lent-memory.ts";
 
 const MIB = 1024 * 1024;
-/** What drafts leave free on the disk: the database must be able to write when uploads have taken the rest. */
+/** Free disk space that drafts leave: the database must be able to write when uploads have taken the rest. */
 const RESERVED_BYTES = 32 * MIB;
 const BYTES_PER_LOOK = 16 * MIB;
 
 interface Place {
   /** Where the draft is written. */
   path: string;
-  /** Calls `rename` with the path of a key, in a directory that is there and durable. */
+  /** Calls `rename` with the path of a key, in a directory that exists and is durable. */
   move(key: string, rename: (target: string) => Promise<void>): Promise<void>;
   memory: LentMemory;
 }
@@ -26,7 +26,7 @@ export function fileDraft({ path, move, memory }: Place): BlobDraft {
   let unseen = BYTES_PER_LOOK;
   let last: Promise<unknown> = Promise.resolve();
 
-  /** One step after the other; what failed does not hold up the next. */
+  /** Runs one step after the other; a failed step does not hold up the next. */
   const inTurn = <T>(step: () => Promise<T>): Promise<T> => {
     const result = last.then(step);
     last = result.catch(() => {});

@@ -1,21 +1,21 @@
 import { open, stat } from "node:fs/promises";
 import PQueue from "p-queue";
 
-/** So many readers at once; who waits needs no memory. */
+/** Readers at once; a waiting one needs no memory. */
 const LENT_AT_ONCE = 2;
-/** Memory that nobody has borrowed for so long is given up. */
+/** Memory that was not lent for this time is freed. */
 const IDLE_MS = 2000;
 
 /**
- * Lends memory for work that is soon done, and lends the same again: memory that is thrown away after each use stays
- * with the process until the engine looks for it, which can be hundreds of megabytes later.
+ * Lends memory for short work, and lends the same memory again. Memory that is dropped after each use stays with the
+ * process until the engine collects it, which can be hundreds of megabytes later.
  */
 export class LentMemory {
   readonly #turns = new PQueue({ concurrency: LENT_AT_ONCE });
   #free: Buffer[] = [];
   #timer: NodeJS.Timeout | undefined;
 
-  /** Runs the work with what is in a file. Rejects as opening and reading the file does. */
+  /** Runs the work with the content of a file. Rejects with the error of opening or reading the file. */
   async withFile<T>(path: string, work: (bytes: Buffer) => Promise<T>): Promise<T> {
     const { size } = await stat(path);
     return this.#turns.add(async () => {
@@ -30,7 +30,7 @@ export class LentMemory {
     }) as Promise<T>;
   }
 
-  /** The largest that is free, or new memory in its place. */
+  /** Takes the largest free memory, or new memory when that is too small. */
   #take(size: number): Buffer {
     this.#free.sort((a, b) => a.length - b.length);
     const largest = this.#free.pop();

@@ -8,7 +8,7 @@ export interface SqlSession {
   all<Row>(query: Compilable<Row>): Promise<Row[]>;
   /** The first row, or null. */
   first<Row>(query: Compilable<Row>): Promise<Row | null>;
-  /** Answers how many rows changed. */
+  /** Returns how many rows changed. */
   run(query: Compilable<unknown>): Promise<number>;
 }
 
@@ -16,11 +16,11 @@ export interface SqlSession {
 export interface SqlDatabase {
   /** Reads what is committed. */
   readonly reader: SqlSession;
-  /** See `Stores.write`. The session is of this transaction alone: after its end every query rejects. */
+  /** See `Stores.write`. The session belongs to this transaction: after its end every query rejects. */
   transaction<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
-  /** See `Stores.snapshot`. The session is of this moment alone: after its end every query rejects. */
+  /** See `Stores.snapshot`. The session belongs to this snapshot: after its end every query rejects. */
   snapshot<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
-  /** Verifies the files of the database itself; the problems found, one line each. */
+  /** Verifies the files of the database itself. Returns a line for each problem. */
   integrityProblems(): string[];
   close(): void;
 }

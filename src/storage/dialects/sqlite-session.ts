@@ -20,11 +20,11 @@ const build = new Kysely<Database>({
 });
 
 /**
- * A look at an error of the database: returns the error that is to be thrown instead, most often the same.
+ * Sees an error of the database, and returns the error to throw in its place, which most often is the same.
  */
 export type Watch = (error: unknown) => unknown;
 
-/** Queries of a connection outside of any transaction. `watch` sees what goes wrong. */
+/** Runs queries of a connection outside of any transaction. `watch` sees each error. */
 export function sqliteSession(connection: Sqlite.Database, watch: Watch): SqlSession {
   return sessionOf(preparer(connection), (run) => {
     try {
@@ -37,9 +37,9 @@ export function sqliteSession(connection: Sqlite.Database, watch: Watch): SqlSes
 
 /**
  * Runs works on a connection one after the other, each as a transaction that begins with the statement `begin`.
- * `watch` sees what goes wrong. `mayBegin` can throw when it is a work's turn. The database answers at once, so a work
- * that lets the event loop turn waits for something else, and all others wait for it: it is undone, and rejects.
- * A query after the end of its transaction rejects: it would be part of another one.
+ * `watch` sees each error. `mayBegin` can throw before a work begins. The database returns at once, so a work that
+ * yields to the event loop waits for something else while all others wait for it: it is undone, and rejects.
+ * A query after the end of its transaction rejects, because it would be part of another one.
  */
 export function inTransactions(
   connection: Sqlite.Database,

@@ -8,21 +8,21 @@ import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
 import type { SqlDatabase } from "./sql-session.ts";
 import { inTransactions, sqliteSession } from "./sqlite-session.ts";
 
-/** While the database is opened nothing else waits, so a lock of another process can be waited for in one go. */
+/** Nothing else waits while the database is opened, so SQLite itself may wait for the lock of another process. */
 const OPEN_TIMEOUT_MS = 5000;
 /** Readers wait only for moments, as when another process repairs the file after a crash. */
 const READ_TIMEOUT_MS = 100;
-/** Writers never block the process: a lock that another process holds is asked for again after a pause. */
+/** Writers never block the process: they try again for a locked database after a pause. */
 const BUSY_RETRY_MS = 20;
 const BUSY_GIVE_UP_MS = 10_000;
 
-/** A long reader lets the WAL grow. Once it has gone, the next commits write back what is in there, and cut it to this. */
+/** A long reader lets the WAL grow. After it has ended, the next commits write the WAL back and cut it to this size. */
 const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
 
 /**
  * Opens (or makes) the database file. WAL with full sync: a commit that returned survives a power cut. `onBroken` is
- * told once when the disk fails under the database, or the file turns out to be damaged: what a failed sync left on
- * the disk is unknown, so nothing is written after it, and only a new start, which reads the file afresh, can go on.
+ * called once when the disk fails under the database, or the file is damaged. The state of the disk after a failed sync
+ * is unknown, so nothing is written after it, and only a new start, which reads the file again, can go on.
  */
 export function openSqlite(
   file: string,
@@ -97,7 +97,7 @@ const codeOf = (error: unknown) => (error instanceof Sqlite.SqliteError ? error.
 
 const isBusy = (error: unknown) => codeOf(error).startsWith("SQLITE_BUSY");
 
-/** The disk failed, or the file is damaged: of what was written, nobody knows what is there. */
+/** The disk failed, or the file is damaged: it is unknown which writes are on the disk. */
 function isBroken(error: unknown): error is Error {
   const code = codeOf(error);
   const hasFailed = code.startsWith("SQLITE_IOERR") && code !== "SQLITE_IOERR_NOMEM" && !isDiskFull(error);

@@ -1,4 +1,4 @@
-/** So many rows go into one statement: it is faster than one each, and every database takes as many parameters. */
+/** Rows per statement: faster than one each, and within the parameter limit of every database. */
 const ROWS_A_STATEMENT = 50;
 
 /** The rows in their order, as many at a time as one insert takes. */

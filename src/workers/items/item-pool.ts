@@ -8,7 +8,7 @@ import type { WorkerPool } from "../worker-pool.ts";
 import { type ItemAttempt, makeItem, recordItem } from "./run-item.ts";
 
 const TROUBLE_DELAY_MS = 1000;
-/** No item waits longer for its next try: what is further away was written before the clock was set back. */
+/** No item waits longer for its next try: a later time was written before the clock was set back. */
 const LONGEST_PAUSE_MS = 3_600_000;
 
 interface ActiveBatch {
@@ -16,7 +16,7 @@ interface ActiveBatch {
   running: Set<AbortController>;
   /** Ends the wait for an item whose time has not come. */
   waiting: AbortController | null;
-  /** A time that has come because it was waited for, whatever the wall clock says meanwhile. */
+  /** A due time that was waited for. It counts as reached even when the wall clock was set back meanwhile. */
   waitedForMs: number;
   /** While it is held, none of its items is started. */
   isHeld: boolean;
@@ -32,17 +32,17 @@ export class ItemPool implements WorkerPool {
   readonly #deps: WorkerDeps;
   readonly #queue: PQueue;
   readonly #active = new Map<string, ActiveBatch>();
-  /** Those of the active batches that may have an item to start. */
-  readonly #turns = new RoundRobin<ActiveBatch>();
+  /** Active batches that may have an item to start. */
+  readonly #roundRobin = new RoundRobin<ActiveBatch>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
-  /** Items whose image is made and is being stored; their places are free for the next. */
+  /** Items whose image is made and is being stored; their slots are free for the next. */
   readonly #recording = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #fillAgain = false;
   #isPaused = false;
 
-  /** `onBatchIdle` is told when a batch has no item left that is pending or being made here. */
+  /** `onBatchIdle` is called when a batch has no item left that is pending or being made here. */
   constructor(deps: WorkerDeps, provider: ItemProvider, onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
     this.provider = provider;
@@ -51,8 +51,8 @@ export class ItemPool implements WorkerPool {
     this.#queue.on("next", () => this.#fill());
   }
 
-  get load(): { running: number; places: number } {
-    return { running: this.#queue.pending, places: this.provider.concurrency };
+  get load(): { running: number; slots: number } {
+    return { running: this.#queue.pending, slots: this.provider.concurrency };
   }
 
   setPaused(isPaused: boolean): void {
@@ -68,21 +68,21 @@ export class ItemPool implements WorkerPool {
     const active = this.#active.get(batch.id) ?? { batch, ...idle };
     active.isHeld = false;
     this.#active.set(batch.id, active);
-    this.#offerTurn(active);
+    this.#enqueue(active);
   }
 
   hold(batchId: string): void {
     const active = this.#active.get(batchId);
     if (!active) return;
     active.isHeld = true;
-    this.#turns.delete(active.batch.apiKeyId, batchId);
+    this.#roundRobin.delete(active.batch.apiKeyId, batchId);
   }
 
   remove(batchId: string): void {
     const active = this.#active.get(batchId);
     if (!active) return;
     this.#active.delete(batchId);
-    this.#turns.delete(active.batch.apiKeyId, batchId);
+    this.#roundRobin.delete(active.batch.apiKeyId, batchId);
     active.waiting?.abort();
   }
 
@@ -111,26 +111,26 @@ export class ItemPool implements WorkerPool {
     return this.#active.get(active.batch.id) === active;
   }
 
-  #offerTurn(active: ActiveBatch): void {
+  #enqueue(active: ActiveBatch): void {
     if (this.#isActive(active) && !active.isHeld)
-      this.#turns.add(active.batch.apiKeyId, active.batch.id, active);
+      this.#roundRobin.add(active.batch.apiKeyId, active.batch.id, active);
     this.#fill();
   }
 
-  /** Fills the free places; a call during a fill makes it look once more. */
+  /** Fills the free slots. A call during a fill makes it check once more. */
   #fill(): void {
     this.#fillAgain = true;
-    this.#filling ??= this.#fillFreePlaces().finally(() => {
+    this.#filling ??= this.#fillFreeSlots().finally(() => {
       this.#filling = null;
       if (this.#fillAgain && !this.#stopping.signal.aborted) this.#fill();
     });
   }
 
-  async #fillFreePlaces(): Promise<void> {
+  async #fillFreeSlots(): Promise<void> {
     while (this.#fillAgain) {
       this.#fillAgain = false;
-      while (this.#hasFreePlace()) {
-        const active = this.#turns.next();
+      while (this.#hasFreeSlot()) {
+        const active = this.#roundRobin.next();
         if (!active) break;
         try {
           const item = await this.#claim(active);
@@ -147,7 +147,7 @@ export class ItemPool implements WorkerPool {
     }
   }
 
-  #hasFreePlace(): boolean {
+  #hasFreeSlot(): boolean {
     const busy = this.#queue.size + this.#queue.pending;
     const { concurrency } = this.provider;
     // Storing is bounded too: images wait in memory for it.
@@ -159,7 +159,7 @@ export class ItemPool implements WorkerPool {
     const nowMs = Math.max(this.#deps.clock.nowMs(), waitedForMs);
     const token = this.#deps.ids.leaseToken();
     return this.#deps.stores.write(async (tx) => {
-      // Asked inside the transaction: a batch that was cancelled a moment ago starts nothing any more.
+      // Read inside the transaction: a batch that was just cancelled starts no item.
       if ((await tx.batches.byId(batchId))?.status !== "running") return null;
       const item = await tx.items.claim(batchId, { token, nowMs });
       return item && { ...item, leaseToken: token };
@@ -176,7 +176,7 @@ export class ItemPool implements WorkerPool {
       const recorded = this.#record(item, attempt, controller.signal).finally(() => {
         active.running.delete(controller);
         this.#recording.delete(recorded);
-        this.#offerTurn(active);
+        this.#enqueue(active);
       });
       this.#recording.add(recorded);
     });
@@ -189,10 +189,10 @@ export class ItemPool implements WorkerPool {
     this.#deps.feed.publish({ type: "item", batchId, customId, status });
   }
 
-  /** Nothing to claim: the batch is done here, or its items are being made, or they wait for their time. */
+  /** Called when there is nothing to claim: the batch is done here, or its items are being made or wait for their time. */
   async #rest(active: ActiveBatch): Promise<void> {
     const { id, apiKeyId } = active.batch;
-    this.#turns.delete(apiKeyId, id);
+    this.#roundRobin.delete(apiKeyId, id);
     if (!this.#isActive(active)) return;
     active.waitedForMs = 0;
     const { items } = this.#deps.stores.read;
@@ -203,9 +203,9 @@ export class ItemPool implements WorkerPool {
     const { pending } = await items.countByStatus(id);
     if (!this.#isActive(active)) return;
     if (pending > 0) {
-      // Nobody works on them here: their leases could not be given back.
+      // No worker has them any more: giving back their leases had failed.
       await this.#deps.stores.write((tx) => tx.items.dropLeases(id));
-      this.#offerTurn(active);
+      this.#enqueue(active);
       return;
     }
     this.#active.delete(id);
@@ -220,7 +220,7 @@ export class ItemPool implements WorkerPool {
     this.#deps.clock.sleep(delayMs, waiting.signal).then(
       () => {
         active.waitedForMs = dueMs;
-        this.#offerTurn(active);
+        this.#enqueue(active);
       },
       () => {},
     );

@@ -9,13 +9,13 @@ import { buildImageRequest } from "../image-request.ts";
 /** Tries of one item in all, the first included. */
 export const MAX_ATTEMPTS = 3;
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
-/** Between two tries to record, after trouble on our side (disk, database). */
+/** The pause between two tries to record after a failure of the storage. */
 const TROUBLE_DELAY_MS = 1000;
 
 /** `retry`: the item waits for another try. `lost`: it is no longer this worker's. */
 export type ItemOutcome = ItemStatus | "retry" | "lost";
 
-/** What a provider made of an item, or why it made nothing. `aborted`: it was told to stop. */
+/** The images of an item, or why there is none. `aborted`: the signal stopped it. */
 export type ItemAttempt = GeneratedImages | ProviderError | "aborted";
 
 /** Asks the provider for one item's image. Never rejects. */
@@ -38,8 +38,8 @@ export async function makeItem(
 }
 
 /**
- * Records what came of an attempt. Never rejects: after trouble of our own (disk full, say) it tries to record the same
- * image again, because making it again would cost again. `lost` when it was told to stop meanwhile.
+ * Records the result of an attempt. Never rejects: after a failure of the storage it tries to record the same image
+ * again, because making it again would cost again. Returns `lost` when the signal stopped it meanwhile.
  */
 export async function recordItem(
   deps: WorkerDeps,
@@ -76,7 +76,7 @@ async function giveBack(
   delayMs: number,
   attempts: number,
 ): Promise<ItemOutcome> {
-  // Without a pause there is no time to compare with a clock that may have been set back by then.
+  // 0 is due whatever the clock shows: it may have been set back by then.
   const notBeforeMs = delayMs === 0 ? 0 : deps.clock.nowMs() + delayMs;
   const isOurs = await deps.stores.write(
     async (tx) => (await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, attempts })).isOurs,

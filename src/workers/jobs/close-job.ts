@@ -5,10 +5,10 @@ import type { WorkerDeps } from "../deps.ts";
 const TIMEOUT_MS = 10_000;
 
 /**
- * Sees to it that an upstream does not work on for a batch that has ended: its job is told to stop, and found first when
- * its name is not known, because the answer to its submission was lost or is still on its way. Answers whether no job
- * can be running any more; an upstream that does not know it yet counts as such only when `unknownMeansGone`.
- * Rejects when the upstream could not be asked or told. Can be repeated.
+ * Cancels the upstream job of a batch that has ended. The job is looked up first when its name is unknown, because the
+ * response to its submission was lost or is still on its way. Returns whether no job can be running any more; a job
+ * that the upstream does not know counts as ended only with `unknownMeansGone`. Rejects when the upstream cannot be
+ * reached or refuses. Can be repeated.
  */
 export async function closeJob(
   deps: Pick<WorkerDeps, "stores" | "clock">,
@@ -28,7 +28,7 @@ export async function closeJob(
   return true;
 }
 
-/** Upstreams refuse to cancel what has ended; then the refusal does not matter. */
+/** Upstreams refuse to cancel an ended job; then the refusal does not matter. */
 async function cancelOrSeeEnded(provider: JobProvider, name: string, signal: AbortSignal): Promise<void> {
   try {
     await provider.cancel(name, inTime(signal));

@@ -12,8 +12,8 @@ import { closeJob } from "./close-job.ts";
 import { runJob } from "./run-job.ts";
 
 const TROUBLE_DELAY_MS = 5000;
-/** Pauses between two attempts to tell an upstream that a job is not wanted any more: twice as long each time. */
-const TELL_AGAIN_MS = { first: 30_000, longest: 3_600_000 };
+/** Pauses between two attempts to cancel an unwanted job upstream: each is twice as long as the last. */
+const CANCEL_AGAIN_MS = { first: 30_000, longest: 3_600_000 };
 
 interface WantedJob {
   batch: BatchRecord;
@@ -22,22 +22,22 @@ interface WantedJob {
 
 /**
  * Hands batches to a provider that works on whole batches, never more jobs at once than it takes. Keys take turns.
- * No job is left running upstream for a batch that has ended: who could not be told is told again.
+ * No job is left running upstream for a batch that has ended: a failed cancellation is repeated.
  */
 export class JobPool implements WorkerPool {
   readonly provider: JobProvider;
   readonly #deps: WorkerDeps;
   readonly #queue: PQueue;
   readonly #jobs = new Map<string, WantedJob>();
-  /** Those that are not handed over yet. */
-  readonly #turns = new RoundRobin<WantedJob>();
-  /** Batches whose job may be on its way to the upstream just now. */
+  /** Batches that are not handed over yet. */
+  readonly #roundRobin = new RoundRobin<WantedJob>();
+  /** Batches whose job may be on its way to the upstream now. */
   readonly #working = new Set<string>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
-  /** Batches whose upstream is being told that they have ended. */
-  readonly #telling = new Map<string, Promise<void>>();
-  /** The last attempt for each batch to tell its upstream, while it goes on. */
+  /** Ended batches whose jobs are being cancelled upstream. */
+  readonly #cancelling = new Map<string, Promise<void>>();
+  /** The last attempt for each batch to cancel its job, while that attempt runs. */
   readonly #closing = new Map<string, Promise<boolean>>();
   #isPaused = false;
 
@@ -49,8 +49,8 @@ export class JobPool implements WorkerPool {
     this.#queue.on("next", () => this.#fill());
   }
 
-  get load(): { running: number; places: number } {
-    return { running: this.#queue.pending, places: this.provider.concurrency };
+  get load(): { running: number; slots: number } {
+    return { running: this.#queue.pending, slots: this.provider.concurrency };
   }
 
   setPaused(isPaused: boolean): void {
@@ -60,24 +60,24 @@ export class JobPool implements WorkerPool {
 
   async start(): Promise<void> {
     for (const { batchId } of await this.#deps.stores.read.upstreamJobs.openOfEnded())
-      this.#keepTelling(batchId, 0);
+      this.#keepCancelling(batchId, 0);
   }
 
   add(batch: BatchRecord): void {
     if (this.#jobs.has(batch.id)) return;
     const wanted = { batch, controller: new AbortController() };
     this.#jobs.set(batch.id, wanted);
-    this.#turns.add(batch.apiKeyId, batch.id, wanted);
+    this.#roundRobin.add(batch.apiKeyId, batch.id, wanted);
     this.#fill();
   }
 
-  /** A job is handed over as a whole: what it makes meanwhile counts. */
+  /** A job is handed over as a whole: images that it makes meanwhile count. */
   hold(): void {}
 
   remove(batchId: string): void {
     const wanted = this.#jobs.get(batchId);
     if (!wanted) return;
-    this.#turns.delete(wanted.batch.apiKeyId, batchId);
+    this.#roundRobin.delete(wanted.batch.apiKeyId, batchId);
     this.#jobs.delete(batchId);
     wanted.controller.abort();
   }
@@ -89,10 +89,10 @@ export class JobPool implements WorkerPool {
     } catch (cause) {
       const facts = { batch: batchId, error: String(cause) };
       this.#deps.log.error("the upstream could not be told to cancel", facts);
-      this.#keepTelling(batchId, TELL_AGAIN_MS.first);
+      this.#keepCancelling(batchId, CANCEL_AGAIN_MS.first);
       throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause });
     }
-    this.#keepTelling(batchId, TELL_AGAIN_MS.first);
+    this.#keepCancelling(batchId, CANCEL_AGAIN_MS.first);
   }
 
   /** Jobs go on upstream; the next start finds them by their names. */
@@ -100,7 +100,7 @@ export class JobPool implements WorkerPool {
     this.#stopping.abort();
     for (const { controller } of this.#jobs.values()) controller.abort();
     await this.#queue.onIdle();
-    await Promise.all(this.#telling.values());
+    await Promise.all(this.#cancelling.values());
   }
 
   #fill(): void {
@@ -109,9 +109,9 @@ export class JobPool implements WorkerPool {
       !this.#stopping.signal.aborted &&
       this.#queue.size + this.#queue.pending < this.provider.concurrency
     ) {
-      const wanted = this.#turns.next();
+      const wanted = this.#roundRobin.next();
       if (!wanted) return;
-      this.#turns.delete(wanted.batch.apiKeyId, wanted.batch.id);
+      this.#roundRobin.delete(wanted.batch.apiKeyId, wanted.batch.id);
       void this.#queue.add(() => this.#work(wanted));
     }
   }
@@ -121,10 +121,10 @@ export class JobPool implements WorkerPool {
     await this.#makeImages(batch, signal);
     this.#working.delete(batch.id);
     if (this.#stopping.signal.aborted) return;
-    // The batch may have ended while its job was being submitted, or because nobody knows what became of it.
+    // The batch may have ended while its job was being submitted, or because the state of the job is unknown.
     await this.#close(batch.id, { unknownMeansGone: false })
       .catch(() => false)
-      .then((isClosed) => isClosed || this.#keepTelling(batch.id, TELL_AGAIN_MS.first));
+      .then((isClosed) => isClosed || this.#keepCancelling(batch.id, CANCEL_AGAIN_MS.first));
     if (signal.aborted) return;
     this.#jobs.delete(batch.id);
     this.#onBatchIdle(batch.id);
@@ -147,7 +147,7 @@ export class JobPool implements WorkerPool {
     }
   }
 
-  /** One attempt after the other for each batch: the next sees what came of the last, and does not tell it twice. */
+  /** Runs the attempts for a batch one after the other, so that a second one sees the result of the first. */
   #close(batchId: string, options: { unknownMeansGone: boolean }): Promise<boolean> {
     const attempt = () =>
       closeJob(this.#deps, this.provider, batchId, { ...options, signal: this.#stopping.signal });
@@ -159,13 +159,15 @@ export class JobPool implements WorkerPool {
     return closing;
   }
 
-  #keepTelling(batchId: string, delayMs: number): void {
-    if (this.#telling.has(batchId)) return;
-    const telling = this.#tellUntilClosed(batchId, delayMs).finally(() => this.#telling.delete(batchId));
-    this.#telling.set(batchId, telling);
+  #keepCancelling(batchId: string, delayMs: number): void {
+    if (this.#cancelling.has(batchId)) return;
+    const cancelling = this.#cancelUntilClosed(batchId, delayMs).finally(() =>
+      this.#cancelling.delete(batchId),
+    );
+    this.#cancelling.set(batchId, cancelling);
   }
 
-  async #tellUntilClosed(batchId: string, firstDelayMs: number): Promise<void> {
+  async #cancelUntilClosed(batchId: string, firstDelayMs: number): Promise<void> {
     const { signal } = this.#stopping;
     for (let delayMs = firstDelayMs; !signal.aborted; delayMs = longer(delayMs)) {
       try {
@@ -181,5 +183,5 @@ export class JobPool implements WorkerPool {
 }
 
 function longer(delayMs: number): number {
-  return Math.min(Math.max(2 * delayMs, TELL_AGAIN_MS.first), TELL_AGAIN_MS.longest);
+  return Math.min(Math.max(2 * delayMs, CANCEL_AGAIN_MS.first), CANCEL_AGAIN_MS.longest);
 }

@@ -11,7 +11,7 @@ const POLL_TROUBLE_LIMIT = 20;
 
 /**
  * Has an upstream make all pending items of a batch as one job, and records every result. Continues a job that an
- * earlier process submitted. Answers null when every item has ended, or why the batch as a whole failed.
+ * earlier process submitted. Returns null when every item has ended, or the reason why the batch as a whole failed.
  * Rejects with the signal's reason when aborted; the job then goes on upstream and is found again later.
  */
 export async function runJob(
@@ -45,7 +45,7 @@ function leaseAll(deps: WorkerDeps, batchId: string): Promise<LeasedItem[]> {
   });
 }
 
-/** Answers the upstream's name of the job, why none could be submitted, or null when the batch runs no more. */
+/** Returns the upstream's name of the job, the error of its submission, or null when the batch runs no more. */
 async function findOrSubmit(
   deps: WorkerDeps,
   provider: JobProvider,
@@ -66,13 +66,13 @@ async function findOrSubmit(
     if (!isWanted) return null;
     signal.throwIfAborted();
   }
-  // The answer to an earlier submission may be lost, but not the job: it is looked for before another is paid.
+  // The response to an earlier submission may be lost, but not the job: look for it before paying for another.
   let mayBeThere = known !== null;
   for (let attempt = 1; ; attempt++) {
     try {
       const found = mayBeThere ? await provider.find(jobId, signal) : null;
       const name = found ?? (await provider.submit(jobId, requestsOf(deps, batch, items), signal));
-      // Whoever ended the batch meanwhile needs the name to stop the job.
+      // A batch that was ended meanwhile needs the name to stop the job.
       await deps.stores.write((tx) => tx.upstreamJobs.setUpstreamName(batch.id, name));
       signal.throwIfAborted();
       return name;
@@ -95,7 +95,7 @@ async function* requestsOf(
   for (const item of items) yield { key: item.customId, request: await buildImageRequest(deps, batch, item) };
 }
 
-/** Answers `succeeded`, or why the job ended otherwise. A look that fails for a while does not end the job. */
+/** Returns `succeeded`, or the reason why the job ended otherwise. Some failed polls do not end the job. */
 async function pollUntilEnd(
   deps: WorkerDeps,
   provider: JobProvider,
@@ -129,7 +129,7 @@ async function recordResults(
   signal: AbortSignal,
 ): Promise<void> {
   const waiting = new Map(items.map((item) => [item.customId, item]));
-  const tell = (item: LeasedItem, status: "success" | "failed" | null) => {
+  const publish = (item: LeasedItem, status: "success" | "failed" | null) => {
     const { batchId, customId } = item;
     if (status) deps.feed.publish({ type: "item", batchId, customId, status });
   };
@@ -138,12 +138,12 @@ async function recordResults(
     const item = waiting.get(result.key);
     if (!item) continue;
     waiting.delete(result.key);
-    if ("output" in result) tell(item, await finishItem(deps, item, result.output, nowMs));
-    else tell(item, await failItem(deps.stores, item, result.error, nowMs()));
+    if ("output" in result) publish(item, await finishItem(deps, item, result.output, nowMs));
+    else publish(item, await failItem(deps.stores, item, result.error, nowMs()));
   }
   for (const item of waiting.values()) {
     const message = "The provider's job ended without a result for this item.";
-    tell(
+    publish(
       item,
       await failItem(deps.stores, item, { code: "RESULT_MISSING", message, source: "provider" }, nowMs()),
     );

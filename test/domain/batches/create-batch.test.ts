@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { CheckedRequest } from "../../../src/domain/batches/check-request.ts";
+import type { CheckedRequest } from "../../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
 import { offersOf } from "../../../src/domain/offers.ts";

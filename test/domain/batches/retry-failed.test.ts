@@ -8,9 +8,9 @@ import { MODEL, openBeside, startTestService } from "../../support/service.ts";
 /** Makes nothing of a first batch but the good ones; everything of a retry. */
 function unluckyProvider(): FakeProvider {
   const provider = new FakeProvider();
-  provider.answer = async ({ prompt, isRetryBatch }) => {
+  provider.answer = async ({ prompt, origin }) => {
     if (prompt === "refused") throw new ProviderError("SAFETY_BLOCKED", "no");
-    if (prompt === "broken" && !isRetryBatch) throw new ProviderError("PROVIDER_ITEM_FAILED", "no");
+    if (prompt === "broken" && origin === "batch") throw new ProviderError("PROVIDER_ITEM_FAILED", "no");
     return made(await tinyPng());
   };
   return provider;
@@ -46,7 +46,7 @@ describe("a retry of the failed items inside the service", () => {
     });
     expect(retried?.metadata).toEqual((await stores.read.batches.byId(id))?.metadata);
     expect(provider.requests).toHaveLength(1);
-    expect(provider.requests[0]).toMatchObject({ prompt: "broken", isRetryBatch: true });
+    expect(provider.requests[0]).toMatchObject({ prompt: "broken", origin: "child-batch" });
     expect(await provider.requests[0]?.references[0]?.read()).toEqual(await tinyPng(7));
     expect(provider.requests[0]?.references).toHaveLength(1);
     expect((await stores.read.items.byCustomId(ended.id, "the broken one"))?.status).toBe("success");
@@ -58,7 +58,7 @@ describe("a retry of the failed items inside the service", () => {
   it("[RETRY-6] refuses when nothing is left to try, and says why", async () => {
     const refused = await failedBatch(["good", "refused"]);
     await expect(refused.service.view.retry(refused.id)).rejects.toMatchObject({
-      code: "USAGE",
+      code: "BATCH_IMAGE_INVALID_ITEMS",
       message: "The failed items were refused for what they ask.",
     });
     const good = await failedBatch(["good"]);
@@ -75,6 +75,25 @@ describe("a retry of the failed items inside the service", () => {
       await blobs.deleteAll(blobKey ?? "");
     await expect(service.view.retry(id)).rejects.toThrow("The reference images of this batch are gone");
     expect(await stores.read.batches.all()).toHaveLength(1);
+  });
+
+  it("[RETRY-6] refuses when a reference is damaged, and keeps and holds nothing", async () => {
+    const { service, id } = await failedBatch(["broken"]);
+    const { stores, blobs } = await openBeside(service.data);
+    const [reference] = await stores.read.references.ofSource(id, 0);
+    await blobs.put(reference?.blobKey ?? "", await tinyPng(8));
+    const before = [await blobs.list("inputs/"), await stores.read.accounts.list()];
+    await expect(service.view.retry(id)).rejects.toThrow("The reference images of this batch are gone");
+    expect([await blobs.list("inputs/"), await stores.read.accounts.list()]).toEqual(before);
+    expect(await stores.read.batches.all()).toHaveLength(1);
+  });
+
+  it("[RETRY-6] refuses a model that the key may not use any more", async () => {
+    const { service, id } = await failedBatch(["broken"]);
+    await service.close(0);
+    const models = [{ id: "another", prices: { "1K": 1 } }];
+    const next = await startTestService({ data: service.data, config: { models } });
+    await expect(next.view.retry(id)).rejects.toMatchObject({ code: "BATCH_IMAGE_INVALID_MODEL" });
   });
 
   it("[RETRY-6] waits for the end of the batch", async () => {

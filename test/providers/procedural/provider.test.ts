@@ -29,14 +29,14 @@ describe("the procedural provider", () => {
   });
 
   it("[DRAW-12] fail gives the code, whatever batch it is", async () => {
-    const failure = generate("a fox [[fail:EMPTY_IMAGE_OUTPUT]]", { isRetryBatch: true });
+    const failure = generate("a fox [[fail:EMPTY_IMAGE_OUTPUT]]", { origin: "child-batch" });
     await expect(failure).rejects.toMatchObject({ code: "EMPTY_IMAGE_OUTPUT", source: "provider" });
   });
 
   it("[DRAW-12] fail-once fails in a first batch and draws in a retry", async () => {
     const prompt = "a fox [[fail-once:PROVIDER_TIMEOUT]]";
     await expect(generate(prompt)).rejects.toMatchObject({ code: "PROVIDER_TIMEOUT", retryable: true });
-    expect((await generate(prompt, { isRetryBatch: true })).images).toHaveLength(1);
+    expect((await generate(prompt, { origin: "child-batch" })).images).toHaveLength(1);
   });
 
   it.each([
@@ -178,7 +178,7 @@ describe("the procedural provider", () => {
       await outcome(1, {}),
       await outcome(2, {}),
       await outcome(1, { outputIndex: 1 }),
-      await outcome(1, { isRetryBatch: true }),
+      await outcome(1, { origin: "child-batch" }),
     ];
     expect(new Set(all).size).toBe(4);
     expect(await outcome(1, { attempt: 2 })).toBe(all[0]);

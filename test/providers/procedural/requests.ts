@@ -18,7 +18,7 @@ export function request(prompt: string, changes: Partial<ImageRequest> = {}): Im
     references: [],
     storedReferences: [],
     attempt: 1,
-    isRetryBatch: false,
+    origin: "batch",
     ...changes,
   };
 }

@@ -8,7 +8,7 @@ export interface Simulation {
   latencyMs: number;
   /** The share of requests that fail, 0 to 1. */
   fail: number;
-  /** Decides which requests fail, together with the prompt, the index, and whether a batch retries another. */
+  /** Decides, with the prompt, the output index and the origin, which requests fail. */
   seed: number;
 }
 
@@ -24,7 +24,7 @@ export function directedFailure(
     return new ProviderError("SAFETY_BLOCKED", message, { modelVersion });
   }
   if (directives.status !== null) return statusFailure(directives.status, retryAfterMs);
-  const code = directives.fail ?? (request.isRetryBatch ? null : directives.failOnce);
+  const code = directives.fail ?? (request.origin === "batch" ? directives.failOnce : null);
   if (code === null) return null;
   return new ProviderError(code, `failed with ${code}, as the directive in the prompt asks`, {
     retryAfterMs,
@@ -52,8 +52,8 @@ function statusCode(status: number): ItemErrorCode {
  * batch that retries them draws again.
  */
 export function simulatedFailure(simulation: Simulation, request: ImageRequest): ProviderError | null {
-  const { prompt, outputIndex, isRetryBatch } = request;
-  const random = createRandom(hashSeed(simulation.seed, prompt, outputIndex, isRetryBatch ? 1 : 0));
+  const { prompt, outputIndex, origin } = request;
+  const random = createRandom(hashSeed(simulation.seed, prompt, outputIndex, origin === "batch" ? 0 : 1));
   if (!random.chance(simulation.fail)) return null;
   return new ProviderError("PROVIDER_ITEM_FAILED", "a simulated failure", { retryable: false });
 }

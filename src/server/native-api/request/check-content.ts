@@ -13,7 +13,6 @@ import {
   generateContentSchema,
 } from "../../../contract/native-api/generate-content.ts";
 import { inWords } from "../../../contract/schema-words.ts";
-import { fieldError, schemaProblem } from "../../../domain/batches/request-problems.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../../domain/images/sent-image.ts";
 import type { ModelEntry } from "../../../domain/models.ts";
 import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
@@ -21,6 +20,7 @@ import type { CheckedContent } from "../../../domain/realtime/checked-content.ts
 import { pricedSizes, ratiosOf } from "../../../domain/realtime/models.ts";
 import { nearestRatio } from "../../../domain/realtime/nearest-ratio.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
+import { fieldError, schemaProblem } from "../../request-problems.ts";
 import { camelKeys } from "./camel-keys.ts";
 import { readImages } from "./read-images.ts";
 import { isFromUser, readTurns } from "./read-turns.ts";

@@ -3,13 +3,13 @@ import type { SizePx } from "../../../contract/images/image-sizes.ts";
 import { isImageMimeType } from "../../../contract/images/image-types.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import type { GenerateContentRequest } from "../../../contract/native-api/generate-content.ts";
-import { fieldError } from "../../../domain/batches/request-problems.ts";
 import { receiveImage } from "../../../domain/images/base64-image.ts";
 import { InputImages } from "../../../domain/images/input-images.ts";
 import type { SentTexts } from "../../../domain/images/sent-image.ts";
 import type { ImageFacts, ImageInspector } from "../../../domain/ports/image-inspector.ts";
 import type { ReferenceImage } from "../../../domain/ports/image-provider.ts";
 import { MAX_INPUT_IMAGES } from "../../../domain/realtime/models.ts";
+import { fieldError } from "../../request-problems.ts";
 
 interface Rules {
   limits: Limits;

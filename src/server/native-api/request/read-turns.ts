@@ -1,7 +1,7 @@
 import type { Limits } from "../../../contract/limits.ts";
 import type { GenerateContentRequest } from "../../../contract/native-api/generate-content.ts";
-import { fieldError } from "../../../domain/batches/request-problems.ts";
 import { isLongerThan, truncateCodePoints } from "../../../kernel/text.ts";
+import { fieldError } from "../../request-problems.ts";
 
 type Contents = GenerateContentRequest["contents"];
 

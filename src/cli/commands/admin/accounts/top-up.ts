@@ -1,5 +1,6 @@
+import { formatUsd } from "../../../../kernel/money.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
-import { readUsd, unknownAccount } from "../arguments.ts";
+import { readUsd, unknownAccount, wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { accountLines, accountView } from "./account-view.ts";
 
@@ -10,6 +11,10 @@ export const run: RunCommand = async (context) => {
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const account = await admin.topUp(name, amountMicroUsd);
     if (!account) throw await unknownAccount("<name>", name, admin);
+    if ("mostMicroUsd" in account) {
+      const advice = `the account ${name} has room for ${formatUsd(account.mostMicroUsd)} more at most`;
+      throw wrongArgument("<usd>", usd, advice);
+    }
     return done(accountView(account), accountLines([account]));
   });
 };

@@ -21,7 +21,7 @@ export const run: RunCommand = async (context) => {
     accountName,
     group: readGroup(textOption(options, "group") ?? "default", config),
     expiresAtMs: readExpiry(textOption(options, "expires"), clock.nowMs()),
-    onlyDraws: isProceduralOnly(config),
+    isPlayMoney: isProceduralOnly(config),
   };
   return withAdmin(context, { mayCreate: accountName === DEFAULT_ACCOUNT }, async (admin) => {
     const made = await admin.createKey(facts);

@@ -1,28 +1,18 @@
 import type { z } from "zod";
-import { referenceImageSchema } from "../../contract/batch-api/create-batch.ts";
-import type { ImgbatchError } from "../../contract/errors.ts";
-import { type ImageMimeType, isImageMimeType } from "../../contract/images/image-types.ts";
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { inWords } from "../../contract/schema-words.ts";
-import { hasUnstorableText, isLongerThan } from "../../kernel/text.ts";
-import { createYield } from "../../kernel/yield.ts";
-import { receiveImage } from "../images/base64-image.ts";
-import { InputImages } from "../images/input-images.ts";
-import type { SentImage, SentTexts } from "../images/sent-image.ts";
-import { type ModelEntry, referenceLimit } from "../models.ts";
-import type { ImageInspector } from "../ports/image-inspector.ts";
-import { fieldError, schemaProblem } from "./request-problems.ts";
-
-/** Either an image, or where the provider finds it. */
-export interface CheckedReference {
-  id: string | null;
-  type: string | null;
-  mimeType: ImageMimeType;
-  /** Null for a reference by `storageUri`. */
-  image: SentImage | null;
-  sha256: string | null;
-  storageUri: string | null;
-}
+import { referenceImageSchema } from "../../../contract/batch-api/create-batch.ts";
+import type { ImgbatchError } from "../../../contract/errors.ts";
+import { isImageMimeType } from "../../../contract/images/image-types.ts";
+import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import { inWords } from "../../../contract/schema-words.ts";
+import type { CheckedReference } from "../../../domain/batches/checked-request.ts";
+import { receiveImage } from "../../../domain/images/base64-image.ts";
+import { InputImages } from "../../../domain/images/input-images.ts";
+import type { SentTexts } from "../../../domain/images/sent-image.ts";
+import { type ModelEntry, referenceLimit } from "../../../domain/models.ts";
+import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
+import { hasUnstorableText, isLongerThan } from "../../../kernel/text.ts";
+import { createYield } from "../../../kernel/yield.ts";
+import { fieldError, schemaProblem } from "../../request-problems.ts";
 
 type ReferenceBody = z.infer<typeof referenceImageSchema>;
 

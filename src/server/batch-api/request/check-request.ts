@@ -1,39 +1,22 @@
 import { z } from "zod";
-import { createBatchSchema, createItemSchema } from "../../contract/batch-api/create-batch.ts";
-import type { ImgbatchError, ServiceErrorCode } from "../../contract/errors.ts";
-import { type ImageMimeType, isImageMimeType } from "../../contract/images/image-types.ts";
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { inWords } from "../../contract/schema-words.ts";
-import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../contract/text-rules.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
-import { canonicalJson } from "../../kernel/json/canonical-json.ts";
-import { codePointLength, hasUnstorableText, isLongerThan, truncateCodePoints } from "../../kernel/text.ts";
-import { NO_SENT_TEXTS, type SentTexts } from "../images/sent-image.ts";
-import { batchModelsOf, type GroupEntry, type ModelEntry } from "../models.ts";
-import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type CheckedReference, checkImages, readReferences } from "./check-references.ts";
-import { checkMetadata, fieldError, schemaProblem } from "./request-problems.ts";
-
-/** One item of a request that has passed every check. */
-export interface CheckedItem {
-  customId: string;
-  prompt: string;
-  outputCount: number;
-  references: readonly CheckedReference[];
-}
-
-/** A create request that has passed every check that needs no database. */
-export interface CheckedRequest {
-  model: ModelEntry;
-  /** Null when the caller gave none. */
-  taskName: string | null;
-  parentBatchId: string | null;
-  mimeType: ImageMimeType;
-  metadata: Record<string, string> | null;
-  items: readonly CheckedItem[];
-  /** SHA-256 over everything that was asked for: equal requests have equal hashes, however they were written. */
-  hash: string;
-}
+import { createBatchSchema, createItemSchema } from "../../../contract/batch-api/create-batch.ts";
+import type { ImgbatchError, ServiceErrorCode } from "../../../contract/errors.ts";
+import { isImageMimeType } from "../../../contract/images/image-types.ts";
+import { FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import { inWords } from "../../../contract/schema-words.ts";
+import { customIdProblem, expandedCustomIds, generatedCustomId } from "../../../contract/text-rules.ts";
+import { type CheckedRequest, requestHash } from "../../../domain/batches/checked-request.ts";
+import { NO_SENT_TEXTS, type SentTexts } from "../../../domain/images/sent-image.ts";
+import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../../domain/models.ts";
+import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
+import {
+  codePointLength,
+  hasUnstorableText,
+  isLongerThan,
+  truncateCodePoints,
+} from "../../../kernel/text.ts";
+import { fieldError, schemaProblem } from "../../request-problems.ts";
+import { checkImages, readReferences } from "./check-references.ts";
 
 export interface RequestRules {
   limits: Limits;
@@ -112,7 +95,7 @@ export async function checkRequest(body: unknown, rules: RequestRules): Promise<
     metadata,
     items: checkedItems,
   };
-  const hash = hashOf(asked);
+  const hash = requestHash(asked);
   if (!(await rules.isKnown?.(hash))) await checkImages(checkedItems, rules.inspector);
   const images = items.reduce((sum, item) => sum + item.outputCount, 0);
   if (images > limits.outputImagesPerBatch) {
@@ -166,16 +149,28 @@ function checkTaskName(name: string | null): string | null {
   return truncateCodePoints(name.trim(), FIXED_LIMITS.taskNameChars) || null;
 }
 
-function hashOf(request: Omit<CheckedRequest, "hash" | "model"> & { modelId: string }): string {
-  const items = request.items.map(({ customId, prompt, outputCount, references }) => ({
-    customId,
-    prompt,
-    outputCount,
-    references: references.map(({ image: _, ...facts }) => ({ ...facts })),
-  }));
-  const { modelId: model, taskName, parentBatchId, mimeType } = request;
-  const metadata = Object.keys(request.metadata ?? {}).length === 0 ? null : request.metadata;
-  return sha256Hex(canonicalJson({ model, taskName, parentBatchId, mimeType, metadata, items }));
+/** Metadata within its limits; null when there is none. Throws `BATCH_IMAGE_INVALID_ITEMS`. */
+function checkMetadata(metadata: unknown): Record<string, string> | null {
+  if (metadata === null || metadata === undefined) return null;
+  if (typeof metadata !== "object" || Array.isArray(metadata)) {
+    throw invalid("metadata", "must be an object of texts");
+  }
+  const pairs = Object.entries(metadata as Record<string, unknown>);
+  const { metadataPairs, metadataKeyChars, metadataValueChars } = FIXED_LIMITS;
+  if (pairs.length > metadataPairs) throw invalid("metadata", `has more than ${metadataPairs} pairs`);
+  for (const [key, value] of pairs) {
+    if (key === "" || isLongerThan(key, metadataKeyChars)) {
+      throw invalid("metadata", `a key must have 1 to ${metadataKeyChars} characters`);
+    }
+    if (typeof value !== "string") throw invalid(`metadata.${key}`, "must be text");
+    if (isLongerThan(value, metadataValueChars)) {
+      throw invalid(`metadata.${key}`, `must have at most ${metadataValueChars} characters`);
+    }
+    if (hasUnstorableText(key) || hasUnstorableText(value)) {
+      throw invalid("metadata", "must not hold NUL or half of a surrogate pair");
+    }
+  }
+  return metadata as Record<string, string>;
 }
 
 function invalid(param: string, problem: string): ImgbatchError {
