@@ -30,10 +30,19 @@ const KEYS: readonly KeyHelp[] = [
   ],
 ];
 
+/** The signs of the batch list. All of them fit into 80 columns. */
+const SIGNS = [
+  ["✓", "done"],
+  ["!", "done, some failed"],
+  ["×", "failed"],
+  ["–", "cancelled, deleted"],
+  ["»", "at work"],
+  ["·", "waiting"],
+] as const;
+
 /** The screen of the keys that work with this source. */
 export function HelpScreen({ state }: { state: DashboardState }) {
   const { rows, columns } = state.size;
-  const signs = "✓ done  ! done, some failed  × failed  – cancelled, deleted  » at work  · waiting";
   const lines = KEYS.flatMap(([key, what]) => {
     const text = what(state.abilities);
     return text === null ? [] : [[key, text] as const];
@@ -51,8 +60,13 @@ export function HelpScreen({ state }: { state: DashboardState }) {
       ))}
       <Line> </Line>
       <Line>
-        {"  "}
-        {signs}
+        {" "}
+        {SIGNS.map(([sign, what]) => (
+          <Text key={sign}>
+            {" "}
+            <Text bold>{sign}</Text> {what}
+          </Text>
+        ))}
       </Line>
       <Blank lines={rows - shown.length - 4} />
       <Footer state={state} />

@@ -205,7 +205,7 @@ describe("the screens", () => {
     expect(help).toContain("quit; the batches go on");
     expect(help).not.toMatch(/retry|pause|folder|image of an item|log|sizes/);
     const all = linesOf(press(viewOf([row]), "?").state).join("\n");
-    expect(all).toMatch(/retry.*folder.*pause.*log.*next start/s);
+    expect(all).toMatch(/retry.*folder.*pause.*log.*next start.*✓ done.*· waiting$/ms);
   });
 
   it("[VIEW-8] an empty service tells how to begin", () => {

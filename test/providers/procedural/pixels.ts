@@ -16,9 +16,13 @@ export async function pixels(image: Buffer, side: number, region?: Region): Prom
 
 /** The mean difference of two pictures, 0 to 255. */
 export async function difference(first: Buffer, second: Buffer): Promise<number> {
-  const [a, b] = [(await pixels(first, 64)).flat(), (await pixels(second, 64)).flat()];
-  const all = a.map((value, i) => Math.abs(value - (b[i] ?? 0)));
-  return all.reduce((sum, value) => sum + value, 0) / all.length;
+  return meanDifference(await pixels(first, 64), await pixels(second, 64));
+}
+
+/** The mean difference of two lists of pixels, 0 to 255. */
+export function meanDifference(first: readonly number[][], second: readonly number[][]): number {
+  const [a, b] = [first.flat(), second.flat()];
+  return a.reduce((sum, value, i) => sum + Math.abs(value - (b[i] ?? 0)), 0) / a.length;
 }
 
 /** How alike the light and dark of two lists of pixels are: 1 the same, 0 unrelated. */
