@@ -294,7 +294,7 @@ it("[CLI-34] a retry that was interrupted and cancelled is taken up again by the
   const [first] = cli.fake.batches;
   const looks = () =>
     cli.fake.batches[1] !== undefined && cli.fake.count(new RegExp(`${cli.fake.batches[1].id}$`));
-  await expect.poll(looks, { timeout: 15_000 }).toBeGreaterThan(0);
+  await expect.poll(looks).toBeGreaterThan(0);
   child.kill("SIGINT");
   const { code, stderr } = await ended;
   expect([code, cli.fake.batches[1]?.wire.status]).toEqual([130, "cancelled"]);

@@ -40,7 +40,7 @@ const WAYS: Record<ExitName, (cli: Cli, json: string[]) => Promise<CliResult>> =
 async function signalled(cli: Cli, signal: NodeJS.Signals, json: string[]): Promise<CliResult> {
   cli.fake.options.statuses = ["running"];
   const { child, ended } = cli.start(["submit", "good.jsonl", ...json]);
-  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/), { timeout: 15_000 }).toBeGreaterThan(0);
+  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
   child.kill(signal);
   return ended;
 }

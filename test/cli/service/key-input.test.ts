@@ -98,4 +98,4 @@ it("[CONF-6] no key goes to an address that only the file of the working directo
   await name(cli.fake.url);
   await writeFile(path, "{");
   expect((await cli.run(["models"], { env })).code).toBe(3);
-}, 60_000);
+});
