@@ -201,7 +201,7 @@ describe("decodings of one service", () => {
         ...Array.from({ length: 4 }, () => decoding.decode(little, any, begin("small"))),
       ]);
       for (let left = 8; left > 0; left--) {
-        await vi.waitFor(() => expect(ends).not.toHaveLength(0));
+        await expect.poll(() => ends).not.toHaveLength(0);
         expect(running.small).toBeLessThanOrEqual(most);
         expect(running.large).toBeLessThanOrEqual(1);
         ends.shift()?.();

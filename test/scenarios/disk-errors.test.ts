@@ -61,9 +61,7 @@ describe("a disk that fails", () => {
     await writeFile(prompts, '{"prompt": "a red fox [[delay:3s]]"}');
     const args = [BIN, "submit", "--data", data, "--output", output, "--json", prompts];
     const command = startNode(args, { env: cleanEnvironment() });
-    await expect
-      .poll(() => readFile(join(data, "server.json"), "utf8").catch(() => ""), { timeout: 9000 })
-      .not.toBe("");
+    await expect.poll(() => readFile(join(data, "server.json"), "utf8").catch(() => "")).not.toBe("");
     await watchCalls(command.child.pid ?? 0, failing("fsync", "1+"));
     const { code, stdout } = await command.exited;
     expect(JSON.parse(stdout)).toMatchObject({ ok: false, error: { code: "STORAGE_FAILED" }, exit_code: 9 });
@@ -79,9 +77,7 @@ describe("a disk that fails", () => {
     await watchCalls(service.fileThread, failing("fsync", "1"));
     const { id } = (await (await post(service.url, service.key, 3)).json()) as BatchObject;
     const { stores, blobs } = await openBeside(join(directory, "data"));
-    await expect
-      .poll(async () => (await stores.read.batches.byId(id))?.status, { timeout: 8000 })
-      .toBe("completed");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status).toBe("completed");
     expect(await stores.read.batches.byId(id)).toMatchObject({ successCount: 3, failCount: 0 });
     expect(await service.generations()).toHaveLength(3);
     expect(await blobs.list("outputs/")).toHaveLength(3);
@@ -104,9 +100,7 @@ describe("a disk that fails", () => {
     await quota.stop();
     const { id } = (await (await post(url, key, 1)).json()) as BatchObject;
     const { stores, blobs } = await openBeside(data);
-    await expect
-      .poll(async () => (await stores.read.batches.byId(id))?.status, { timeout: 9000 })
-      .toBe("completed");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status).toBe("completed");
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
     expect(await readdir(data)).not.toContain("imgbatch.db.probe");
   });
@@ -118,16 +112,12 @@ describe("a disk that fails", () => {
     const quota = await watchCalls(service.fileThread, failing("openat", "1+", "EDQUOT"));
     const { id } = (await (await post(service.url, service.key, 1)).json()) as BatchObject;
     const { stores, blobs } = await openBeside(join(directory, "data"));
-    await expect.poll(() => service.generations().then((made) => made[0]), { timeout: 9000 }).toBeTruthy();
+    await expect.poll(() => service.generations().then((made) => made[0])).toBeTruthy();
     // It is tried again, once a second.
-    await expect
-      .poll(() => quota.seen().then((text) => text.split("INJECTED").length), { timeout: 9000 })
-      .toBeGreaterThan(2);
+    await expect.poll(() => quota.seen().then((text) => text.split("INJECTED").length)).toBeGreaterThan(2);
     expect(await stores.read.batches.byId(id)).toMatchObject({ status: "running", successCount: 0 });
     await quota.stop();
-    await expect
-      .poll(async () => (await stores.read.batches.byId(id))?.status, { timeout: 9000 })
-      .toBe("completed");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status).toBe("completed");
     expect(await stores.read.batches.byId(id)).toMatchObject({ successCount: 1, failCount: 0 });
     expect(await service.generations()).toHaveLength(1);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);

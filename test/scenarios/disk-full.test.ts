@@ -131,7 +131,7 @@ describe("a full disk", () => {
     const logLines: string[] = [];
     const service = await startTestService({ data: join(disk, "data"), providers: [provider], logLines });
     const { id } = await service.submit({ model: MODEL, items: items(5) });
-    await expect.poll(() => logLines.join(""), { timeout: 8000 }).toContain("disk is full");
+    await expect.poll(() => logLines.join("")).toContain("disk is full");
     expect((await service.batch(id)).status).toBe("running");
     await free();
     expect(await service.until(id)).toMatchObject({

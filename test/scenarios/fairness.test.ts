@@ -14,7 +14,6 @@ import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 
-const PATIENCE = { timeout: 20_000, interval: 10 };
 const OTHER_MODEL = "vendorx-3-pro-image";
 
 /** A provider that waits at its first request until the gate is open; then it makes one image after the other. */
@@ -64,9 +63,9 @@ describe("the order of work", () => {
     const { provider, mayGo } = gatedProvider();
     const service = await startTestService({ providers: [provider] });
     const large = await service.submit({ model: MODEL, items: named("large", 200) });
-    await expect.poll(() => provider.requests.length, PATIENCE).toBe(1);
+    await expect.poll(() => provider.requests.length).toBe(1);
     const small = await service.submit({ model: MODEL, items: named("small", 1) });
-    await expect.poll(async () => (await service.batch(small.id)).status, PATIENCE).toBe("running");
+    await expect.poll(async () => (await service.batch(small.id)).status).toBe("running");
     mayGo.open();
     await service.until(small.id);
     expect(promptsOf(provider).indexOf("small 1")).toBeLessThanOrEqual(2);
@@ -81,10 +80,10 @@ describe("the order of work", () => {
     for (let i = 0; i < 12; i++) many.push(await service.submit({ model: MODEL, items: named("many", 3) }));
     const { id } = await service.submit({ model: MODEL, items: named("few", 4) }, headers);
     const { stores, blobs } = await openBeside(service.data);
-    await expect.poll(async () => (await stores.read.batches.byId(id))?.status, PATIENCE).toBe("running");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status).toBe("running");
     mayGo.open();
     for (const batch of many) await service.until(batch.id);
-    await expect.poll(async () => (await stores.read.batches.byId(id))?.status, PATIENCE).toBe("completed");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status).toBe("completed");
     const turns = promptsOf(provider).map((prompt) => prompt.split(" ")[0]);
     expect(turns.slice(1, 10).filter((name) => name === "few")).toHaveLength(4);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
@@ -99,9 +98,9 @@ describe("the order of work", () => {
     for (let i = 0; i < 5; i++) await service.submit({ model: MODEL, items: named("many", 1) });
     const { id } = await service.submit({ model: MODEL, items: named("few", 1) }, headers);
     const { stores } = await openBeside(service.data);
-    await expect.poll(async () => (await stores.read.batches.byId(id))?.status, PATIENCE).toBe("running");
+    await expect.poll(async () => (await stores.read.batches.byId(id))?.status).toBe("running");
     mayGo.open();
-    await expect.poll(() => upstream.jobs.size, PATIENCE).toBe(6);
+    await expect.poll(() => upstream.jobs.size).toBe(6);
     const order = [...upstream.jobs.values()].map((job) => job.items[0]?.request.prompt);
     expect(order.indexOf("few 1")).toBeLessThanOrEqual(2);
   });
@@ -117,7 +116,7 @@ describe("the order of work", () => {
     const { provider, mayGo } = gatedProvider();
     const service = await startTestService({ data: first.data, providers: [provider] });
     const running = async () => (await stores.read.batches.withStatus(["running"])).map((batch) => batch.id);
-    await expect.poll(async () => (await running()).length, PATIENCE).toBe(BATCHES_IN_HAND);
+    await expect.poll(async () => (await running()).length).toBe(BATCHES_IN_HAND);
     expect(await running()).toEqual(waiting.slice(0, BATCHES_IN_HAND));
     const late = await service.submit({ model: MODEL, items: named("late", 1) });
     const headers = await anotherKey(service);
@@ -132,9 +131,7 @@ describe("the order of work", () => {
       most = Math.max(most, count);
     };
     service.feed.subscribe(() => void countRunning().catch((error) => unexpected.push(error)));
-    await expect
-      .poll(async () => (await stores.read.batches.byId(late.id))?.status, PATIENCE)
-      .toBe("completed");
+    await expect.poll(async () => (await stores.read.batches.byId(late.id))?.status).toBe("completed");
     const prompts = promptsOf(provider);
     expect(prompts.indexOf("other 1")).toBeLessThanOrEqual(2);
     const own = prompts.filter((prompt) => prompt !== "other 1");
@@ -154,7 +151,7 @@ describe("the order of work", () => {
     await leaveQueued(stores, id, BATCHES_IN_HAND + 8);
     await startTestService({ data: first.data });
     const completed = async () => (await stores.read.batches.countByStatus()).completed;
-    await expect.poll(completed, PATIENCE).toBe(BATCHES_IN_HAND + 9);
+    await expect.poll(completed).toBe(BATCHES_IN_HAND + 9);
   });
 
   it("[WORK-7] a cancelled batch makes room for the next that waits", async () => {
@@ -188,7 +185,7 @@ describe("the order of work", () => {
     const old = gatedProvider({ name: "old" });
     const first = await startTestService({ providers: [old.provider] });
     const { id } = await first.submit({ model: MODEL, items: items(2) });
-    await expect.poll(() => old.provider.requests.length, PATIENCE).toBe(1);
+    await expect.poll(() => old.provider.requests.length).toBe(1);
     await first.close(0);
     const upstream = new FakeJobProvider({ name: "new" });
     const second = await startTestService({ data: first.data, providers: [upstream] });
@@ -243,7 +240,7 @@ describe("the number of requests at once", () => {
       clock.advance(1000);
       return before.requests.length;
     };
-    await expect.poll(requests, PATIENCE).toBeGreaterThan(10);
+    await expect.poll(requests).toBeGreaterThan(10);
     await first.close(0);
     const after = providerOf();
     const second = await startTestService({ data: first.data, providers: [after], clock });
@@ -254,7 +251,7 @@ describe("the number of requests at once", () => {
       for (const id of ids) if (!(await isDone(id))) return false;
       return true;
     };
-    await expect.poll(allDone, PATIENCE).toBe(true);
+    await expect.poll(allDone).toBe(true);
     expect([before.maxRunning, after.maxRunning]).toEqual([3, 3]);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });

@@ -50,4 +50,4 @@ it("[RUN-16] [SAVE-9] a whole run against a service of another maker: every imag
     0,
   ]);
   expect(foreign.seen.filter((line) => line.startsWith("POST"))).toHaveLength(posts);
-}, 20_000);
+});

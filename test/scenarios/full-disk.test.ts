@@ -91,7 +91,6 @@ for (const { when, size, left, batches } of moments) {
       expect({ code: second?.[0], left: names(second) }).toEqual({ code: "0", left: WHOLE });
       expect(cli.fake.batches).toHaveLength(1);
     },
-    20_000,
   );
 }
 
@@ -135,5 +134,4 @@ it.skipIf(!canMount)(
     ]);
     expect(cli.fake.batches).toHaveLength(1);
   },
-  30_000,
 );

@@ -270,9 +270,7 @@ describe("in the middle of", () => {
       prepare(cli.fake);
       const before = cli.fake.count(request);
       const { child, ended } = cli.start([...args.map((arg) => (arg === "ID" ? id : arg)), "--json"]);
-      await expect
-        .poll(() => cli.fake.count(request) - before, { timeout: 20_000 })
-        .toBeGreaterThanOrEqual(count);
+      await expect.poll(() => cli.fake.count(request) - before).toBeGreaterThanOrEqual(count);
       child.kill("SIGTERM");
       const { code, json } = await ended;
       expect([code, json().error?.code]).toEqual([143, "TERMINATED"]);

@@ -208,7 +208,7 @@ describe("a service that answers", () => {
       expect((await cli.run(command)).code).toBe(again);
       expect(cli.fake.batches.length).toBeLessThanOrEqual(1);
       requireClean(cli);
-    }, 20_000);
+    });
   }
 
   it("[HTTP-24] with the way to another host: files may come from there, without the key; its word is not taken", async () => {

@@ -145,7 +145,7 @@ describe("large images", () => {
       other.destroy();
     }
     const aborted = () => logLines.filter((line) => line.includes('"aborted":true'));
-    await expect.poll(aborted, { timeout: 5000 }).toHaveLength(6);
+    await expect.poll(aborted).toHaveLength(6);
     expect(logLines.join("\n")).not.toContain("unexpected error");
     await expect.poll(() => drafts(service)).toEqual([]);
   });

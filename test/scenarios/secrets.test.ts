@@ -161,9 +161,7 @@ describe("a running service", () => {
     const made = await fetch(url + BATCHES, { method: "POST", headers, body });
     const { id } = (await made.json()) as { id: string };
     await expect
-      .poll(async () => (await (await fetch(`${url}${BATCHES}/${id}`, { headers })).json()).status, {
-        timeout: 10_000,
-      })
+      .poll(async () => (await (await fetch(`${url}${BATCHES}/${id}`, { headers })).json()).status)
       .toBe("completed");
     for (const args of [["keys", "list"], ["accounts", "list"], ["ledger"], ["check"]]) {
       const { stdout, stderr } = await imgbatch(["admin", ...args, "--data", data, "--json", "--verbose"]);
@@ -304,7 +302,7 @@ describe("the command line", () => {
       }
     };
     await Promise.all([worker(), worker(), worker()]);
-  }, 60_000);
+  });
 
   it("[SECRET-6] shows no key when a service repeats it, or something breaks that nobody foresaw", async () => {
     const cli = await createCli();
@@ -368,7 +366,7 @@ describe("the command line", () => {
       expect(stdout).toContain("it broke");
       expect(isSilentOn(key, stdout + stderr)).toBe(true);
     }
-  }, 30_000);
+  });
 
   it("[SECRET-2] puts no key into a run directory: its ledger has a short hash", async () => {
     const cli = await createCli();

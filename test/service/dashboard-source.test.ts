@@ -111,12 +111,12 @@ describe("the live view of a service", () => {
     const service = await startTestService({ providers: [provider] });
     const { flush, vitals, rows } = await attach(service);
     const { id } = await service.submit({ model: MODEL, items: items(5) });
-    await vi.waitFor(() => expect(provider.running).toBe(2));
+    await expect.poll(() => provider.running).toBe(2);
     await flush();
     expect(vitals()).toMatchObject({ waitingItems: 3, runningItems: 2, concurrency: 2, isPaused: false });
     expect(vitals().heldMicroUsd).toBeGreaterThan(0);
     expect((vitals().heldMicroUsd ?? 0) + (vitals().balanceMicroUsd ?? 0)).toBe(1_000_000_000);
-    await vi.waitFor(() => expect(vitals().freeDiskBytes).toBeGreaterThan(0));
+    await expect.poll(() => vitals().freeDiskBytes).toBeGreaterThan(0);
     held.open();
     await service.until(id);
     await flush();
@@ -248,7 +248,7 @@ describe("the live view of a service", () => {
     await (await service.ask(`?limit=1&key=${key}`)).text();
     await (await service.ask(`/${key}`)).text();
     await (await fetch(`${service.url}/v1/images/batches`)).text();
-    await vi.waitFor(() => expect(of("request")).toHaveLength(3));
+    await expect.poll(() => of("request")).toHaveLength(3);
     const lines = of("request").map(({ line }) => line);
     expect(lines[0]).toMatchObject({ method: "GET", path: "/v1/images/batches", status: 200 });
     expect(lines.map((line) => line.key)).toEqual([key.slice(0, lines[0]?.key?.length), lines[0]?.key, null]);

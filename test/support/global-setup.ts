@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
-import { readdirSync, statSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtempSync, readdirSync, statSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -27,9 +27,11 @@ function modifiedAt(path: string): number {
  * One directory for everything that a run writes. Each test's part is searched for secrets and removed by the test;
  * what is left in the end, by tests that were killed or children that outlived them, is searched here.
  */
-export default async function setup(): Promise<() => Promise<void>> {
+export default function setup(): (() => Promise<void>) | undefined {
+  // Vitest calls this for each of its projects; the first call is for all.
+  if (process.env[SUITE_ROOT] !== undefined) return undefined;
   buildWhenStale();
-  const root = await mkdtemp(join(tmpdir(), "imgbatch-suite-"));
+  const root = mkdtempSync(join(tmpdir(), "imgbatch-suite-"));
   process.env[SUITE_ROOT] = root;
   return async () => {
     const { takeFindings, watchDirectory } = await import("./secrets.ts");

@@ -2,7 +2,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { constants } from "node:os";
 import { fileURLToPath } from "node:url";
-import { onTestFinished, type TestContext, vi } from "vitest";
+import { expect, onTestFinished, type TestContext } from "vitest";
 import { cleanEnvironment } from "./processes.ts";
 import { watchText } from "./secrets.ts";
 
@@ -52,14 +52,7 @@ export function startOnTerminal(args: readonly string[], env: Record<string, str
   });
   return {
     written: () => written,
-    until: (text, from = 0) =>
-      vi.waitFor(
-        () => {
-          const found = written.slice(from).search(text) >= 0;
-          if (!found) throw new Error(`not written: ${text}, but: ${JSON.stringify(written.slice(from))}`);
-        },
-        { timeout: 15_000, interval: 20 },
-      ),
+    until: (text, from = 0) => expect.poll(() => written.slice(from)).toMatch(text),
     press: (keys) => steer(`keys ${JSON.stringify(keys)}`),
     resize: (columns, rows) => steer(`size ${columns} ${rows}`),
     signal: (name) => steer(`signal ${constants.signals[name]}`),

@@ -1,8 +1,8 @@
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { type Gate, gate } from "../support/gate.ts";
-import { items, MODEL, startTestService } from "../support/service.ts";
+import { items, MODEL, startTestService, type TestService } from "../support/service.ts";
 
 /** A provider whose images wait for the test; a gate for each request, in order. */
 function heldProvider(): { provider: FakeProvider; gates: Gate<void>[] } {
@@ -18,24 +18,28 @@ function heldProvider(): { provider: FakeProvider; gates: Gate<void>[] } {
   return { provider, gates };
 }
 
-/** Time enough for anything that would begin. */
-const aMoment = () => new Promise((resolve) => setTimeout(resolve, 60));
+/** Resolves when a batch that came later is in hand: what was to begin before it has begun. */
+async function laterBatchIsInHand(service: TestService): Promise<void> {
+  const { id } = await service.submit({ model: MODEL, items: items(1) });
+  await service.until(id, "running");
+  await service.ask(`/${id}/cancel`, { method: "POST" });
+}
 
 describe("paused workers", () => {
   it("[WORK-10] begin nothing new, end what runs, and go on when they are resumed", async () => {
     const { provider, gates } = heldProvider();
     const service = await startTestService({ providers: [provider] });
     const { id } = await service.submit({ model: MODEL, items: items(4) });
-    await vi.waitFor(() => expect(gates).toHaveLength(2));
+    await expect.poll(() => gates).toHaveLength(2);
     service.view.setPaused(true);
     expect(service.view.queue()).toEqual({ running: 2, slots: 2, isPaused: true });
     for (const held of gates) held.open();
-    await vi.waitFor(async () => expect((await service.batch(id)).success_count).toBe(2));
-    await aMoment();
+    await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
+    await laterBatchIsInHand(service);
     expect(provider.requests).toHaveLength(2);
     expect(service.view.queue().running).toBe(0);
     service.view.setPaused(false);
-    await vi.waitFor(() => expect(gates).toHaveLength(4));
+    await expect.poll(() => gates).toHaveLength(4);
     for (const held of gates) held.open();
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
   });
@@ -46,12 +50,12 @@ describe("paused workers", () => {
     service.view.setPaused(true);
     const first = await service.submit({ model: MODEL, items: items(1) });
     const second = await service.submit({ model: MODEL, items: items(1) });
-    await aMoment();
+    await laterBatchIsInHand(service);
     expect(provider.requests).toHaveLength(0);
     const cancelled = await service.ask(`/${first.id}/cancel`, { method: "POST" });
     expect([cancelled.status, await cancelled.json()]).toMatchObject([200, { status: "cancelled" }]);
     service.view.setPaused(false);
-    await vi.waitFor(() => expect(gates).toHaveLength(1));
+    await expect.poll(() => gates).toHaveLength(1);
     gates[0]?.open();
     expect(await service.until(second.id)).toMatchObject({ status: "completed" });
     expect(provider.requests).toHaveLength(1);
@@ -61,7 +65,7 @@ describe("paused workers", () => {
     const { provider, gates } = heldProvider();
     const first = await startTestService({ providers: [provider] });
     const { id } = await first.submit({ model: MODEL, items: items(3) });
-    await vi.waitFor(() => expect(gates).toHaveLength(2));
+    await expect.poll(() => gates).toHaveLength(2);
     first.view.setPaused(true);
     await first.close(0);
     const second = await startTestService({ data: first.data });
@@ -74,7 +78,7 @@ describe("paused workers", () => {
     const service = await startTestService({ providers: [upstream] });
     service.view.setPaused(true);
     const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await aMoment();
+    await laterBatchIsInHand(service);
     expect(upstream.jobs.size).toBe(0);
     service.view.setPaused(false);
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });

@@ -12,7 +12,7 @@ const RETENTION_MS = 72 * HOUR_MS;
 
 /** Sweeps so often, `SWEEP_MS` apart; each has ended when this resolves. */
 async function sweeps(clock: SetbackClock, count: number): Promise<void> {
-  const isAsleep = () => expect.poll(() => clock.nextWakeInMs, { interval: 2 }).toBe(SWEEP_MS);
+  const isAsleep = () => expect.poll(() => clock.nextWakeInMs).toBe(SWEEP_MS);
   await isAsleep();
   for (let i = 0; i < count; i++) {
     clock.advance(SWEEP_MS);

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { mkdir, readFile, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { runChild } from "../../../src/cli/commands/exec/run-child.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
@@ -161,7 +161,7 @@ describe("imgbatch exec", () => {
     running.child.kill("SIGKILL");
     await running.exited;
     await gone(pid);
-    await vi.waitFor(() => expect(readdirSync(temp)).toEqual([]), { timeout: 10_000 });
+    await expect.poll(() => readdirSync(temp)).toEqual([]);
   });
 
   it("[EXEC-6] a start removes the directories of commands that were killed, and nothing else", async () => {

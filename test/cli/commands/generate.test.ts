@@ -248,7 +248,7 @@ for (const [what, answers, code, requests, said, advised] of OUTCOMES) {
 it("[GEN-4] --timeout ends everything with 124, and says that the request may be billed", async () => {
   const cli = await createInProcessCli();
   cli.fake.always(/./, { silent: true });
-  const { code, stderr } = await cli.run([...FOX, "--timeout", "300ms"]);
+  const { code, stderr } = await cli.run([...FOX, "--timeout", "2s"]);
   expect(code).toBe(124);
   expect(stderr).toContain("Time is up: no image was saved; the request had left and may be billed.");
   expect(cli.list()).toEqual([]);
@@ -435,18 +435,18 @@ for (const [what, answer, code, failed, next] of STOPS) {
 }
 
 it("[GEN-7] a signal ends the requests under way, keeps what was made, and tells how many may be billed", async () => {
-  const cli = await many(["cat", "slow 1", "slow 2", "owl"]);
+  const cli = await many(["cat", "slow 1", "slow 2", "owl", "slow 3"]);
   cli.fake.always(/slow/, { silent: true });
   const running = cli.run([...RUN, "-j", "3", "--json"]);
-  await expect.poll(() => cli.fake.requests.length).toBe(4);
-  await expect.poll(() => cli.list("out/images").filter((name) => name.endsWith(".png")).length).toBe(2);
+  // The last request leaves when the two images are done.
+  await expect.poll(() => cli.fake.requests.length).toBe(5);
   cli.signal("SIGINT");
   const { code, json } = await running;
   expect(code).toBe(130);
   expect(json()).toMatchObject({
-    counts: { success: 2, failed: 0, pending: 2 },
+    counts: { success: 2, failed: 0, pending: 3 },
     retry: null,
-    error: { code: "INTERRUPTED", message: "Interrupted; 2 requests were under way and may be billed." },
+    error: { code: "INTERRUPTED", message: "Interrupted; 3 requests were under way and may be billed." },
   });
   expect(cli.list("out/images")).toEqual(["cat.png", "owl.png"]);
 });
@@ -541,7 +541,7 @@ it("[GEN-13] a run that was killed in the embedded service is finished by the sa
       return 0;
     }
   };
-  await expect.poll(made, { timeout: 15_000 }).toBeGreaterThan(0);
+  await expect.poll(made).toBeGreaterThan(0);
   first.child.kill("SIGKILL");
   await first.exited;
   const again = await imgbatch(args, { cwd, env });

@@ -56,11 +56,11 @@ describe("imgbatch ready", () => {
     expect((await cli.run(["ready", "--wait"])).code).toBe(0);
     expect(cli.fake.count(/readyz/)).toBe(3);
     cli.fake.fault(/readyz/, ...Array.from({ length: 50 }, () => down));
-    const late = await cli.run(["ready", "--wait", "--timeout", "600ms", "--json"]);
+    const late = await cli.here(["ready", "--wait", "--timeout", "2s", "--json"]);
     expect(late.code).toBe(124);
     expect(late.json().error?.message).toContain("HTTP 503");
     const silent = await createCli();
     silent.fake.fault(/readyz/, { silent: true });
-    expect((await silent.run(["ready", "--timeout", "300ms"])).code).toBe(124);
+    expect((await silent.here(["ready", "--timeout", "300ms"])).code).toBe(124);
   });
 });

@@ -137,7 +137,7 @@ it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on wi
   expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
   expect(cli.fake.batches).toHaveLength(2);
   expect((await runState(cli)).batches[1]).toMatchObject({ state: "unknown", round: 1, retried: ["dog"] });
-  const slow = await cli.here(["retry", "pets-images", "--timeout", "800ms"]);
+  const slow = await cli.here(["retry", "pets-images", "--timeout", "2s"]);
   expect(slow.code).toBe(124);
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
   const { code, stderr } = await cli.here(["retry", "pets-images"]);
@@ -251,7 +251,7 @@ it("[CLI-10] [RUN-29] while only a retry runs, an image counts once, and no ende
     ["submit", "pets.jsonl"],
     ["wait", "pets-images"],
   ]) {
-    const { code, stderr } = await cli.here([...args, "--timeout", "1s"]);
+    const { code, stderr } = await cli.here([...args, "--timeout", "2s"]);
     expect(code).toBe(124);
     expect(stderr).toContain(`Time is up; ${cli.fake.batches[1]?.id} goes on.`);
     expect(stderr).not.toContain(`${made?.id} goes on`);
@@ -294,7 +294,7 @@ it("[CLI-34] a retry that was interrupted and cancelled is taken up again by the
   const [first] = cli.fake.batches;
   const looks = () =>
     cli.fake.batches[1] !== undefined && cli.fake.count(new RegExp(`${cli.fake.batches[1].id}$`));
-  await expect.poll(looks, { timeout: 15_000 }).toBeGreaterThan(0);
+  await expect.poll(looks).toBeGreaterThan(0);
   child.kill("SIGINT");
   const { code, stderr } = await ended;
   expect([code, cli.fake.batches[1]?.wire.status]).toEqual([130, "cancelled"]);

@@ -238,9 +238,7 @@ it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the 
   ] as const) {
     const looks = cli.fake.count(/^GET .*imgbatch_\w+$/);
     const { child, ended } = cli.start(["submit", "pets.jsonl", "--json"]);
-    await expect
-      .poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/), { timeout: 10_000 })
-      .toBeGreaterThan(looks + 1);
+    await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(looks + 1);
     child.kill(signal);
     const { code, stderr, json } = await ended;
     expect(code).toBe(expected);

@@ -7,10 +7,7 @@ import { type Cli, type CliOptions, type CliResult, createCli } from "../../supp
 /** How a script meets each exit code: what the program is asked, and what happens meanwhile. */
 const WAYS: Record<ExitName, (cli: Cli, json: string[]) => Promise<CliResult>> = {
   ok: (cli, json) => cli.run(["submit", "good.jsonl", ...json]),
-  internal: async (cli, json) => {
-    cli.fake.options.statuses = ["running"];
-    return cli.run(["submit", "good.jsonl", ...json], await crashing(cli, 'throw new Error("boom")'));
-  },
+  internal: (cli, json) => crashing(cli, 'throw new Error("boom")', json),
   usage: (cli, json) => cli.run(["submit", "wrong.jsonl", ...json]),
   auth: (cli, json) => cli.run(["list", ...json], { env: { IMGBATCH_API_KEY: "wrong" } }),
   someFailed: (cli, json) => cli.run(["submit", "some.jsonl", ...json]),
@@ -37,10 +34,15 @@ const WAYS: Record<ExitName, (cli: Cli, json: string[]) => Promise<CliResult>> =
   terminated: (cli, json) => signalled(cli, "SIGTERM", json),
 };
 
-async function signalled(cli: Cli, signal: NodeJS.Signals, json: string[]): Promise<CliResult> {
+async function signalled(
+  cli: Cli,
+  signal: NodeJS.Signals,
+  json: string[],
+  options?: CliOptions,
+): Promise<CliResult> {
   cli.fake.options.statuses = ["running"];
-  const { child, ended } = cli.start(["submit", "good.jsonl", ...json]);
-  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/), { timeout: 15_000 }).toBeGreaterThan(0);
+  const { child, ended } = cli.start(["submit", "good.jsonl", ...json], options);
+  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
   child.kill(signal);
   return ended;
 }
@@ -78,22 +80,18 @@ it("[CLI-26] a CI script goes red when a single image fails", async () => {
 });
 
 /** Something that nobody awaits goes wrong in the middle of a command. */
-async function crashing(cli: Cli, statement: string): Promise<CliOptions> {
+async function crashing(cli: Cli, statement: string, json: string[]): Promise<CliResult> {
   await mkdir(join(cli.cwd, "preload"));
   const file = join(cli.cwd, "preload", "crash.mjs");
-  await writeFile(file, `setTimeout(() => { ${statement} }, 1500);`);
-  return { env: { NODE_OPTIONS: `--import=${file}` } };
+  await writeFile(file, `process.on("SIGUSR2", () => { ${statement} });`);
+  return signalled(cli, "SIGUSR2", json, { env: { NODE_OPTIONS: `--import=${file}` } });
 }
 
 it.each(['throw new Error("boom")', 'Promise.reject(new Error("boom"))'])(
   "[CLI-35] a crash (%s) is one error document and exit 1",
   async (statement) => {
     const cli = await bench();
-    cli.fake.options.statuses = ["running"];
-    const { code, json, stderr } = await cli.run(
-      ["submit", "good.jsonl", "--json"],
-      await crashing(cli, statement),
-    );
+    const { code, json, stderr } = await crashing(cli, statement, ["--json"]);
     expect(code).toBe(1);
     expect(json()).toMatchObject({ ok: false, error: { code: "INTERNAL" }, exit_code: 1 });
     expect(stderr).toContain("boom");

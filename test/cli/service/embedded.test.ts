@@ -140,9 +140,6 @@ describe("the embedded service", () => {
       .poll(
         () =>
           existsSync(join(data, "blobs", "outputs")) && readdirSync(join(data, "blobs", "outputs")).length,
-        {
-          timeout: 15_000,
-        },
       )
       .toBe(1);
     first.child.kill("SIGKILL");

@@ -29,8 +29,14 @@ it("[CLI-38] while the key does not come, Ctrl-C and the time limit are obeyed",
   const cli = await createCli();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
   const open = { ...NO_KEY, stdin: null };
-  const waiting = cli.start(["models", "--api-key-stdin", "--json"], open);
-  setTimeout(() => waiting.child.kill("SIGINT"), 1500);
+  const reads = join(cli.cwd, "reads.mjs");
+  await writeFile(
+    reads,
+    'process.stdin.on("newListener", (name) => name === "readable" && process.stderr.write("reading"));',
+  );
+  const env = { ...NO_KEY.env, NODE_OPTIONS: `--import=${reads}` };
+  const waiting = cli.start(["models", "--api-key-stdin", "--json"], { ...open, env });
+  waiting.child.stderr.once("data", () => waiting.child.kill("SIGINT"));
   const late = ["submit", "p.jsonl", "--api-key-stdin", "--timeout", "500ms"];
   const [interrupted, timedOut] = await Promise.all([waiting.ended, cli.run(late, open)]);
   expect([interrupted.code, interrupted.json().error?.code]).toEqual([130, "INTERRUPTED"]);
@@ -100,4 +106,4 @@ it("[CONF-6] no key goes to an address that only the file of the working directo
   await name(cli.fake.url);
   await writeFile(path, "{");
   expect((await cli.run(["models"], { env })).code).toBe(3);
-}, 60_000);
+});

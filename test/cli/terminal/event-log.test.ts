@@ -62,7 +62,7 @@ it("[CLI-28] --events - puts the events and nothing else on stdout, to the end, 
 it("[CLI-28] an interruption is the last event", async () => {
   const cli = await bench({ statuses: ["running"] });
   const { child, ended } = cli.start(["submit", "p.jsonl", "--events", "-"]);
-  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/), { timeout: 15_000 }).toBeGreaterThan(0);
+  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
   child.kill("SIGINT");
   expect(read((await ended).stdout).at(-1)).toMatchObject({ exit_code: 130, error: { code: "INTERRUPTED" } });
 });
@@ -78,7 +78,7 @@ it("[CLI-28] --events - with --json, and a file that cannot be written, are exit
 it("[CLI-34] --cancel-on-interrupt cancels what was submitted, and says so in the one document", async () => {
   const cli = await bench({ statuses: ["running"] });
   const { child, ended } = cli.start(["submit", "p.jsonl", "--cancel-on-interrupt", "--json"]);
-  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/), { timeout: 15_000 }).toBeGreaterThan(0);
+  await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
   child.kill("SIGTERM");
   const { code, json, stderr } = await ended;
   expect({ code, status: cli.fake.batches[0]?.wire.status }).toEqual({ code: 143, status: "cancelled" });
@@ -97,7 +97,7 @@ async function holdAnswer(flags: readonly string[]) {
     child.stderr.on("data", (text) => {
       if (String(text).includes("waiting for the answer")) then();
     });
-  await expect.poll(() => cli.fake.batches.length, { timeout: 15_000 }).toBe(2);
+  await expect.poll(() => cli.fake.batches.length).toBe(2);
   return { cli, child, ended, open, onWaiting };
 }
 

@@ -4,7 +4,6 @@ import { FakeProvider } from "../../support/fake-provider.ts";
 import { content, generate } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
-const PATIENCE = { timeout: 5000, interval: 5 };
 const START_MICRO_USD = 1_000_000_000;
 
 /** A provider that makes nothing until the caller has gone. */
@@ -50,11 +49,11 @@ it("[LOAD-12] requests that wait on a connection end with it: money, slots and l
   const account = () => stores.read.accounts.byName("default");
   const socket = pipeline(service, Array(16).fill(image(service)));
   const state = async () => [provider.running, (await account())?.heldMicroUsd];
-  await expect.poll(state, PATIENCE).toEqual([8, 16 * 67_000]);
+  await expect.poll(state).toEqual([8, 16 * 67_000]);
   expect((await generate(service, content("x"))).status).toBe(429);
   socket.destroy();
-  await expect.poll(() => requestLines(logLines, "generateContent"), PATIENCE).toHaveLength(17);
-  await expect.poll(state, PATIENCE).toEqual([0, 0]);
+  await expect.poll(() => requestLines(logLines, "generateContent")).toHaveLength(17);
+  await expect.poll(state).toEqual([0, 0]);
   expect((await account())?.balanceMicroUsd).toBe(START_MICRO_USD);
   expect(await stores.read.usage.list({})).toEqual([]);
   expect(provider.requests).toHaveLength(8);
@@ -83,8 +82,8 @@ it("[LOAD-12] downloads that wait behind another answer give their places back w
   const download = requestOf(service, `GET /v1/images/batches${path}`);
   const socket = pipeline(service, [image(service), download, download]);
   // All three came in one piece.
-  await expect.poll(() => provider.running, PATIENCE).toBe(1);
+  await expect.poll(() => provider.running).toBe(1);
   expect(await status()).toBe(429);
   socket.destroy();
-  await expect.poll(async () => [await status(), await status()], PATIENCE).toEqual([200, 200]);
+  await expect.poll(async () => [await status(), await status()]).toEqual([200, 200]);
 });

@@ -6,8 +6,6 @@ import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { items, MODEL, startTestService, type TestService } from "../../support/service.ts";
 
-const PATIENCE = { timeout: 5000, interval: 10 };
-
 describe("the numbers for monitoring", () => {
   it("[OPS-5] count requests by method, pattern of the route and status", async () => {
     const service = await startTestService({ workers: false });
@@ -22,7 +20,7 @@ describe("the numbers for monitoring", () => {
       ...requests('method="POST",route="other",status="404"'),
       [`imgbatch_http_request_duration_seconds_count{method="GET",route="${content}"}`]: 1,
     };
-    await expect.poll(() => numbersOf(service), PATIENCE).toMatchObject(expected);
+    await expect.poll(() => numbersOf(service)).toMatchObject(expected);
     const text = await textOf(service);
     expect(text).not.toMatch(/imgbatch_secret|private-name/);
     expect(text).not.toContain(service.credentials.api_key.slice(0, 12));
@@ -33,7 +31,7 @@ describe("the numbers for monitoring", () => {
     await sendHalfOfARequest(service);
     const label = 'method="POST",route="/v1/images/batches",status="aborted"';
     await expect
-      .poll(() => numbersOf(service), PATIENCE)
+      .poll(() => numbersOf(service))
       .toMatchObject({ [`imgbatch_http_requests_total{${label}}`]: 1 });
   });
 
@@ -47,7 +45,7 @@ describe("the numbers for monitoring", () => {
     };
     const service = await startTestService({ providers: [provider] });
     const { id, hold_amount } = await service.submit({ model: MODEL, items: items(3) });
-    await expect.poll(() => provider.running, PATIENCE).toBe(1);
+    await expect.poll(() => provider.running).toBe(1);
     expect(await numbersOf(service)).toMatchObject({
       'imgbatch_batches{status="running"}': 1,
       'imgbatch_batches{status="completed"}': 0,

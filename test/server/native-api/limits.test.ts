@@ -5,8 +5,6 @@ import { gate } from "../../support/gate.ts";
 import { answerOf, content, errorOf, generate, imagesOf } from "../../support/realtime.ts";
 import { startTestService, type TestService } from "../../support/service.ts";
 
-const PATIENCE = { timeout: 5000, interval: 5 };
-
 async function statusOf(service: TestService, verb = "generateContent"): Promise<[number, string | null]> {
   const answer = await generate(service, content("x"), { verb });
   await answer.arrayBuffer();
@@ -42,11 +40,11 @@ describe("the limits of a key", () => {
     const config = { limits: { concurrentRequests: 2 } };
     const service = await startTestService({ workers: false, providers: [provider], config });
     const running = [generate(service, content("1")), generate(service, content("2"))];
-    await expect.poll(() => provider.running, PATIENCE).toBe(2);
+    await expect.poll(() => provider.running).toBe(2);
     expect(await statusOf(service)).toEqual([429, "1"]);
     end.open();
     for (const answer of running) expect(imagesOf(await answerOf(await answer))).toHaveLength(1);
-    await expect.poll(() => statusOf(service), PATIENCE).toEqual([200, null]);
+    await expect.poll(() => statusOf(service)).toEqual([200, null]);
   });
 
   it("[RT-14] can be switched off", async () => {

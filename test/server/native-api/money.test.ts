@@ -7,7 +7,6 @@ import { gate } from "../../support/gate.ts";
 import { answerOf, content, errorOf, generate, imagesOf } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
 
-const PATIENCE = { timeout: 5000, interval: 5 };
 const START_MICRO_USD = 1_000_000_000;
 
 async function moneyOf(data: string) {
@@ -103,7 +102,7 @@ describe("the money of a real-time image", () => {
     caller.abort();
     await expect(pending).rejects.toThrow();
     await stopped.promise;
-    await expect.poll(() => money.account(), PATIENCE).toEqual({ balance: START_MICRO_USD, held: 0 });
+    await expect.poll(() => money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
     expect(await money.problems()).toEqual([]);
   });
 
@@ -124,7 +123,7 @@ describe("the money of a real-time image", () => {
     const answer = await pending;
     expect([answer.status, (await errorOf(answer)).status]).toEqual([504, "DEADLINE_EXCEEDED"]);
     const money = await moneyOf(service.data);
-    await expect.poll(() => money.account(), PATIENCE).toEqual({ balance: START_MICRO_USD, held: 0 });
+    await expect.poll(() => money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
     never.open();
   });
 
@@ -207,10 +206,10 @@ it("[RT-19] a real-time request comes before the items of a batch that wait, and
   };
   const service = await startTestService({ providers: [provider] });
   const { id } = await service.submit({ model: MODEL, items: items(3) });
-  await expect.poll(() => provider.running, PATIENCE).toBe(1);
+  await expect.poll(() => provider.running).toBe(1);
   const pending = generate(service, content("now"));
   const { stores } = await openBeside(service.data);
-  await expect.poll(async () => (await stores.read.realtimeHolds.list()).length, PATIENCE).toBe(1);
+  await expect.poll(async () => (await stores.read.realtimeHolds.list()).length).toBe(1);
   first.open();
   expect(imagesOf(await answerOf(await pending))).toHaveLength(1);
   expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 3 });

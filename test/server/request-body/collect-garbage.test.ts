@@ -13,12 +13,12 @@ describe("memory of large bodies", () => {
     };
     memory.soon(ask);
     memory.soon(ask);
-    await expect.poll(() => asked, { timeout: 5000 }).toBe(1);
+    await expect.poll(() => asked).toBe(1);
     await new Promise((resolve) => setImmediate(resolve));
     expect(freed()).toBe(false);
     isQuiet = true;
     memory.soon(ask);
-    await expect.poll(freed, { timeout: 5000 }).toBe(true);
+    await expect.poll(freed).toBe(true);
   });
 });
 

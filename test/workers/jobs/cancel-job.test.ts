@@ -4,7 +4,6 @@ import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts"
 import { gate } from "../../support/gate.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
-const PATIENCE = { timeout: 20_000, interval: 10 };
 const HOUR_MS = 3_600_000;
 
 /** An upstream whose jobs run until they are told to stop. */
@@ -44,7 +43,7 @@ async function refused(service: TestService, id: string): Promise<void> {
 async function runningJob(upstream: FakeJobProvider, clock = new FakeClock()) {
   const service = await startTestService({ providers: [upstream], clock });
   const { id } = await service.submit({ model: MODEL, items: items(2) });
-  await expect.poll(() => upstream.polls, PATIENCE).toBe(1);
+  await expect.poll(() => upstream.polls).toBe(1);
   return { service, id };
 }
 
@@ -83,12 +82,12 @@ describe("an upstream's job of a cancelled batch", () => {
     const { service, id } = await runningJob(upstream, clock);
     const relent = refuseToCancel(upstream);
     await refused(service, id);
-    await expect.poll(() => clock.nextWakeInMs, PATIENCE).toBe(30_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
     clock.advance(30_000);
-    await expect.poll(() => clock.nextWakeInMs, PATIENCE).toBe(60_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(60_000);
     relent();
     clock.advance(60_000);
-    await expect.poll(() => upstream.cancelled, PATIENCE).toEqual(["upstream/1"]);
+    await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
   it("[CANCEL-5] that could not be told is told at the next start, and only at that one", async () => {
@@ -100,7 +99,7 @@ describe("an upstream's job of a cancelled batch", () => {
     relent();
     for (let i = 0; i < 2; i++) {
       const next = await startTestService({ data: service.data, providers: [upstream] });
-      await expect.poll(() => upstream.cancelled, PATIENCE).toEqual(["upstream/1"]);
+      await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
       await next.close(0);
     }
     expect(upstream.cancelled).toHaveLength(1);
@@ -148,7 +147,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await cancelled(service, id);
     expect(upstream.cancelled).toEqual([]);
     arrives.open();
-    await expect.poll(() => upstream.cancelled, PATIENCE).toEqual(["upstream/1"]);
+    await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
     expect(upstream.polls).toBe(0);
   });
 
@@ -165,12 +164,12 @@ describe("an upstream's job of a cancelled batch", () => {
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await asked.promise;
     await cancelled(service, id);
-    await expect.poll(() => clock.nextWakeInMs, PATIENCE).toBe(30_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
     const { stores } = await openBeside(service.data);
     const jobId = (await stores.read.upstreamJobs.ofBatch(id))?.jobId ?? "";
     upstream.jobs.set("upstream/late", { jobId, items: [] });
     clock.advance(30_000);
-    await expect.poll(() => upstream.cancelled, PATIENCE).toEqual(["upstream/late"]);
+    await expect.poll(() => upstream.cancelled).toEqual(["upstream/late"]);
     clock.advance(HOUR_MS);
   });
 
@@ -193,7 +192,7 @@ describe("an upstream's job of a cancelled batch", () => {
     expect(upstream.cancelled).toEqual([]);
     upstream.find = find;
     await startTestService({ data: first.data, providers: [upstream] });
-    await expect.poll(() => upstream.cancelled, PATIENCE).toEqual(["upstream/1"]);
+    await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 });
 
@@ -209,13 +208,13 @@ describe("an upstream's job of a batch that failed", () => {
     const service = await startTestService({ providers: [upstream], clock });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     for (const delay of [1000, 2000]) {
-      await expect.poll(() => clock.nextWakeInMs, PATIENCE).toBe(delay);
+      await expect.poll(() => clock.nextWakeInMs).toBe(delay);
       clock.advance(delay);
     }
     await service.until(id, "failed");
-    await expect.poll(() => clock.nextWakeInMs, PATIENCE).toBe(30_000);
+    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
     upstream.find = find;
     clock.advance(30_000);
-    await expect.poll(() => upstream.cancelled, PATIENCE).toEqual(["upstream/1"]);
+    await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 });

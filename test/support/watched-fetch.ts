@@ -1,0 +1,31 @@
+import { watchText } from "./secrets.ts";
+
+/*
+ * Searches every response that a test or the client reads: its headers at once, its body when it is read.
+ * Test files that share a process share this module too, so that `fetch` is replaced once.
+ */
+
+/** Larger answers are images and ZIPs, whose sources are searched as files. */
+const MAX_WATCHED_BYTES = 1024 * 1024;
+
+const realFetch = globalThis.fetch;
+globalThis.fetch = async (...request) => {
+  const answer = await realFetch(...request);
+  const headers = [...answer.headers].map(([name, value]) => `${name}: ${value}`).join("\n");
+  watchText(headers, `headers of an answer ${answer.status}`);
+  return answer;
+};
+const { text, arrayBuffer } = Response.prototype;
+Response.prototype.text = async function (this: Response) {
+  const body = await text.call(this);
+  if (body.length <= MAX_WATCHED_BYTES) watchText(body, `an answer ${this.status}`);
+  return body;
+};
+Response.prototype.arrayBuffer = async function (this: Response) {
+  const body = await arrayBuffer.call(this);
+  if (body.byteLength <= MAX_WATCHED_BYTES) watchText(new Uint8Array(body), `an answer ${this.status}`);
+  return body;
+};
+Response.prototype.json = async function (this: Response) {
+  return JSON.parse(await this.text());
+};
