@@ -13,13 +13,13 @@ import {
   isLongerThan,
   truncateCodePoints,
 } from "../../src/kernel/text.ts";
-import { queryInteger } from "../../src/server/batch-api/query.ts";
-import { readInstant } from "../../src/server/batch-api/query-instant.ts";
 import { checkRequest } from "../../src/server/batch-api/request/check-request.ts";
 import { shownPath } from "../../src/server/middleware/access-log.ts";
 import { namesApiKey } from "../../src/server/middleware/authenticate.ts";
 import { hostOf } from "../../src/server/middleware/known-host.ts";
 import { modelPathProblem } from "../../src/server/native-api/model-path.ts";
+import { queryInteger } from "../../src/server/query/query.ts";
+import { readInstant } from "../../src/server/query/query-instant.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 100_000;

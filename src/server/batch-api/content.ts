@@ -8,8 +8,8 @@ import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendDownload } from "../downloads/send-download.ts";
 import { callerOf } from "../middleware/authenticate.ts";
+import { queryText } from "../query/query.ts";
 import { findBatch, findItem } from "./find-batch.ts";
-import { queryText } from "./query.ts";
 
 /** `GET …/{id}/items/{custom_id}/content`: the bytes of one image. */
 export function content(deps: ApiDeps) {

@@ -9,9 +9,9 @@ import type { ApiDeps } from "../deps.ts";
 import { sendDownload } from "../downloads/send-download.ts";
 import { sliceOfStream } from "../downloads/slice-of-stream.ts";
 import { callerOf } from "../middleware/authenticate.ts";
+import { queryChoice, queryInteger } from "../query/query.ts";
 import { findBatch } from "./find-batch.ts";
 import { buildErrors, buildManifest } from "./manifest.ts";
-import { queryChoice, queryInteger } from "./query.ts";
 
 /** `GET …/{id}/download`: the images of a batch, its manifest and its errors as one ZIP. */
 export function download(deps: ApiDeps) {

@@ -3,10 +3,10 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
+import { pagingBy } from "../query/cursor.ts";
+import { queryChoice, queryInteger } from "../query/query.ts";
 import { itemView } from "./batch-view.ts";
-import { pagingBy } from "./cursor.ts";
 import { findBatch } from "./find-batch.ts";
-import { queryChoice, queryInteger } from "./query.ts";
 
 const paging = pagingBy("i", ["position"]);
 

@@ -4,10 +4,10 @@ import { BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { BatchPage } from "../../domain/ports/stores.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
+import { pagingBy } from "../query/cursor.ts";
+import { invalidQuery, queryChoice, queryInteger, queryText } from "../query/query.ts";
+import { readInstant } from "../query/query-instant.ts";
 import { batchView } from "./batch-view.ts";
-import { pagingBy } from "./cursor.ts";
-import { invalidQuery, queryChoice, queryInteger, queryText } from "./query.ts";
-import { readInstant } from "./query-instant.ts";
 
 const paging = pagingBy("b", ["createdAtMs", "seq"]);
 

@@ -1,7 +1,7 @@
 import type { RequestHandler } from "express";
 import { CHALLENGE, ownershipProof } from "../../contract/data-directory.ts";
-import { invalidQuery, queryText } from "../batch-api/query.ts";
 import type { ApiDeps } from "../deps.ts";
+import { invalidQuery, queryText } from "../query/query.ts";
 
 /** `GET /healthz`: the service is alive. With a challenge it also proves that it owns its data directory. */
 export function health({ secret }: Pick<ApiDeps, "secret">): RequestHandler {
