@@ -1,6 +1,6 @@
 import { isTerminal } from "../contract/statuses.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
-import { isIntact } from "./downloads/read-intact.ts";
+import { intactBytes } from "./downloads/read-intact.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
@@ -33,12 +33,10 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
   });
   for (const output of outputs) {
     const { batchId, blobKey } = output;
-    const bytes = await blobs.read(blobKey);
-    if (isIntact(output, bytes)) continue;
+    if ((await intactBytes(blobs, output)) !== null) continue;
     if ((await stores.read.batches.byId(batchId))?.status === "output_deleted") continue;
-    report.problems.push(
-      `batch ${batchId}: the image ${blobKey} is ${bytes === null ? "missing" : "damaged"}`,
-    );
+    const isMissing = (await blobs.sizeOf(blobKey)) === null;
+    report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);
   }
   return { ...report, images: outputs.length };
 }

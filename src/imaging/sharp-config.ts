@@ -5,5 +5,12 @@ import sharpLibrary from "sharp";
 sharpLibrary.cache(false);
 sharpLibrary.concurrency(1);
 
+// What others send is measured before it is decoded, and the measures are those of these decoders. There are more, also
+// for the same files: that of JPEGs with a gain map holds the whole picture. SVG is what this program draws.
+sharpLibrary.block({ operation: ["VipsForeignLoad"] });
+sharpLibrary.unblock({
+  operation: ["Jpeg", "Png", "Webp", "Svg"].map((format) => `VipsForeignLoad${format}`),
+});
+
 /** The image library with this program's settings. Nothing else imports `sharp` itself. */
 export const sharp = sharpLibrary;

@@ -72,12 +72,14 @@ function inUse(directory: string): ImgbatchError {
 
 /** Like `acquireDataLock`, but waits a moment for an owner that has just started and not written its facts yet. */
 export async function acquireDataLockPatiently(directory: string, clock: Clock): Promise<() => void> {
-  for (let waitedMs = 0; ; waitedMs += OWNER_POLL_MS) {
+  const startMs = clock.monotonicMs();
+  for (;;) {
     try {
       return acquireDataLock(directory);
     } catch (error) {
       const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
-      if (!isOwned || readServerFile(directory) || waitedMs >= OWNER_PATIENCE_MS) throw error;
+      const isOver = clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS;
+      if (!isOwned || readServerFile(directory) || isOver) throw error;
       await clock.sleep(OWNER_POLL_MS);
     }
   }

@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { FIXED_LIMITS } from "../../src/contract/limits.ts";
 import { InvalidImageError } from "../../src/domain/ports/image-inspector.ts";
 import { Decoding } from "../../src/imaging/decoding.ts";
+import { sharp as ours } from "../../src/imaging/sharp-config.ts";
 import { sharpInspector } from "../../src/imaging/sharp-inspector.ts";
 import { thumbnail } from "../../src/imaging/thumbnail.ts";
 import {
@@ -16,6 +17,7 @@ import {
   packedChunks,
   pngChunk,
   riff,
+  withGainMap,
 } from "../soak/bombs/images.mjs";
 
 const inspector = sharpInspector(new Decoding());
@@ -256,4 +258,14 @@ describe("files of other kinds", () => {
     const polyglot = Buffer.concat([blackPng(8, 8), Buffer.from(`<script>${svg}</script>PK\x03\x04`)]);
     expect(await inspect(polyglot)).toMatchObject({ mimeType: "image/png", widthPx: 8, heightPx: 8 });
   });
+});
+
+it("[IMG-14] only decoders whose cost is measured see an image, also one that others would take", async () => {
+  const jpeg = await dot.clone().jpeg().toBuffer();
+  const bright = withGainMap(jpeg, jpeg);
+  // Its own decoder would know of the map.
+  expect((await ours(bright).metadata()).gainMap).toBeUndefined();
+  expect(await inspect(bright)).toMatchObject({ mimeType: "image/jpeg", widthPx: 8, heightPx: 8 });
+  for (const bytes of [await dot.clone().gif().toBuffer(), await dot.clone().tiff().toBuffer()])
+    await expect(ours(bytes).metadata()).rejects.toThrow(/unsupported/);
 });

@@ -1,6 +1,6 @@
 import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { systemClock } from "../../kernel/clock.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { createLog } from "../../service/pino-log.ts";
 import type { Output } from "../command-line/command-context.ts";
 import type { ServiceConnection } from "./connection.ts";
@@ -16,8 +16,10 @@ interface Embedding {
   config: Config;
   dataDirectory: string;
   needs: { workers: boolean };
-  output: Output;
+  output: Pick<Output, "warn" | "note">;
   signal: AbortSignal;
+  /** For tests. */
+  clock?: Clock;
 }
 
 /**
@@ -25,9 +27,11 @@ interface Embedding {
  * loopback port. Two commands that start at once end up with one service.
  */
 export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
-  const { dataDirectory, needs, output, signal } = embedding;
+  const { dataDirectory, needs, output, signal, clock = systemClock } = embedding;
   sayOnce(output);
-  for (let waitedMs = 0; ; waitedMs += OWNER_POLL_MS) {
+  // An attempt waits for the owner, too: the number of attempts says little about the time.
+  const startMs = clock.monotonicMs();
+  for (;;) {
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
       const { url: baseUrl, apiKey, confirm } = running;
@@ -37,9 +41,9 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
       return await startOwn(embedding);
     } catch (error) {
       const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
-      if (!isOwned || waitedMs >= OWNER_PATIENCE_MS) throw error;
+      if (!isOwned || clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS) throw error;
     }
-    await systemClock.sleep(OWNER_POLL_MS, signal);
+    await clock.sleep(OWNER_POLL_MS, signal);
   }
 }
 
@@ -63,7 +67,7 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
   };
 }
 
-function sayOnce(output: Output): void {
+function sayOnce(output: Embedding["output"]): void {
   output.warn(
     "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one",
   );

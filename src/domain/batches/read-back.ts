@@ -1,5 +1,5 @@
 import type { ItemError } from "../../contract/item-errors.ts";
-import { isIntact } from "../downloads/read-intact.ts";
+import { intactBytes } from "../downloads/read-intact.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Repositories } from "../ports/stores.ts";
 import type { BatchRecord, OutputRecord } from "../records.ts";
@@ -25,7 +25,7 @@ export class ReadBack {
     for (const output of outputs) {
       const { blobKey } = output;
       if (this.#isIntact.has(blobKey)) continue;
-      this.#isIntact.set(blobKey, isIntact(output, await this.#blobs.read(blobKey)));
+      this.#isIntact.set(blobKey, (await intactBytes(this.#blobs, output)) !== null);
     }
   }
 

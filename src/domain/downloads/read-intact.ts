@@ -7,12 +7,20 @@ import type { OutputRecord } from "../records.ts";
  * The bytes of a stored image, compared with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when they are not those.
  */
 export async function readIntact(blobs: BlobStore, output: OutputRecord): Promise<Buffer> {
-  const bytes = await blobs.read(output.blobKey);
-  if (!isIntact(output, bytes)) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
+  const bytes = await intactBytes(blobs, output);
+  if (bytes === null) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
   return bytes;
 }
 
-/** Whether the bytes that were read are there, and are those that the row describes. */
-export function isIntact(output: OutputRecord, bytes: Buffer | null): bytes is Buffer {
-  return bytes !== null && bytes.length === output.sizeBytes && sha256Hex(bytes) === output.sha256;
+/**
+ * The same, or null when the image is missing or damaged. A file of another size is not read: it may be too large for
+ * the memory, or no file that ends.
+ */
+export async function intactBytes(
+  blobs: Pick<BlobStore, "read" | "sizeOf">,
+  { blobKey, sizeBytes, sha256 }: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,
+): Promise<Buffer | null> {
+  if ((await blobs.sizeOf(blobKey)) !== sizeBytes) return null;
+  const bytes = await blobs.read(blobKey);
+  return bytes?.length === sizeBytes && sha256Hex(bytes) === sha256 ? bytes : null;
 }

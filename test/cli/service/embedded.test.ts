@@ -3,9 +3,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { connectEmbedded } from "../../../src/cli/service/embedded.ts";
 import { askProof, findRunning, isProof, readServer } from "../../../src/cli/service/running-service.ts";
 import { listModels } from "../../../src/client/models.ts";
+import { parseConfig } from "../../../src/config/load.ts";
 import { createHttp } from "../../../src/http/http.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
 import { startTestService } from "../../support/service.ts";
@@ -130,6 +134,24 @@ describe("the embedded service", () => {
       message: expect.stringContaining("is no longer the service"),
     });
     expect([stranger.paths.length > 0, stranger.keys]).toEqual([true, []]);
+  });
+
+  it("[EMBED-6] waits some seconds for an owner that says nothing of itself, however long each attempt takes", async () => {
+    const dataDirectory = await tempDir();
+    onTestFinished(await acquireDataLockPatiently(dataDirectory, systemClock));
+    const output = { warn: () => {}, note: () => {} };
+    const { signal } = new AbortController();
+    // Each attempt takes half of the patience.
+    class SlowClock extends InstantClock {
+      #looks = 0;
+      override monotonicMs = () => ++this.#looks * 10_000;
+    }
+    const clock = new SlowClock();
+    const embedding = { config: parseConfig({}, "test"), dataDirectory, needs: { workers: false } };
+    await expect(connectEmbedded({ ...embedding, output, signal, clock })).rejects.toMatchObject({
+      code: "DATA_DIRECTORY_IN_USE",
+    });
+    expect(clock.sleepsMs).toHaveLength(1);
   });
 
   it("[EMBED-5] a command that was killed is finished by the same command, and nothing is paid twice", async () => {

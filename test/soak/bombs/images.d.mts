@@ -24,6 +24,7 @@ export function baselineScans(
   form?: { components?: number; restartEvery?: number; heightSaid?: number },
 ): Buffer;
 export function manyComments(count: number): Buffer;
+export function withGainMap(jpeg: Buffer, map: Buffer): Buffer;
 export function riff(type: string, ...data: Buffer[]): Buffer;
 export function extendedWebp(width: number, height: number, flags: number, chunks: readonly Buffer[]): Buffer;
 export function animation(picture: Buffer, frames: number, canvas: Size, frameSize?: Size): Buffer;

@@ -181,6 +181,23 @@ export function manyComments(count) {
   return manyScans(8, 8, 1, { extra: [Buffer.alloc(count * 4, segment(0xfe, Buffer.alloc(0)))] });
 }
 
+const MANY_PICTURES = segment(
+  0xe2,
+  Buffer.concat([Buffer.from("MPF\0MM\0*\0\0\0\x08", "latin1"), Buffer.alloc(80)]),
+);
+const GAIN_MAP = segment(
+  0xe1,
+  Buffer.from(
+    'http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description xmlns:hdrgm="http://ns.adobe.com/hdr-gain-map/1.0/" hdrgm:Version="1.0" hdrgm:GainMapMax="2" hdrgm:HDRCapacityMax="2"/></rdf:RDF></x:xmpmeta>',
+  ),
+);
+
+/** A JPEG with a second one behind it, which says how to make the first one brighter (Ultra HDR). */
+export function withGainMap(jpeg, map) {
+  const behindStart = (picture, part) => [picture.subarray(0, 2), part, picture.subarray(2)];
+  return Buffer.concat([...behindStart(jpeg, MANY_PICTURES), ...behindStart(map, GAIN_MAP)]);
+}
+
 export function riff(type, ...data) {
   const length = data.reduce((sum, part) => sum + part.length, 0);
   const head = Buffer.alloc(8);

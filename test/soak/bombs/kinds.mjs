@@ -10,6 +10,7 @@ import {
   packedChunks,
   pngChunk,
   riff,
+  withGainMap,
 } from "./images.mjs";
 
 const png = (make) => ({ mimeType: "image/png", make });
@@ -44,6 +45,9 @@ export const KINDS = {
   "interlaced PNG, 16 bits, no alpha": png(() =>
     blackPng(8000, 8000, { bits: 16, color: 2, interlaced: true }),
   ),
+  "interlaced PNG as large as can be, 16 bits": png(() =>
+    blackPng(7240, 7240, { bits: 16, color: 6, interlaced: true }),
+  ),
   "interlaced PNG": png(() => blackPng(8000, 8000, { bits: 8, color: 6, interlaced: true })),
   "cut PNG": png(() => blackPng(8000, 8000, { bits: 16, color: 6 }).subarray(0, -8000)),
   "PNG with 1000 packed texts": png(() => extra(packedChunks("zTXt", 1000, 7.9e6))),
@@ -63,6 +67,9 @@ export const KINDS = {
   "JPEG whose height follows": jpeg(() => baselineScans(8000, 8000, 1, { components: 1, heightSaid: 0 })),
   "JPEG of comments": jpeg(() => manyComments(2.5e6)),
   "cut JPEG": jpeg(() => manyScans(8000, 8000, 90).subarray(0, -2000)),
+  "JPEG with a gain map": jpeg(async () =>
+    withGainMap(await flat(5700, 5700).jpeg().toBuffer(), await flat(8, 8).jpeg().toBuffer()),
+  ),
   "progressive JPEG": jpeg(() =>
     blocks(8000, 8000).jpeg({ progressive: true, quality: 40, chromaSubsampling: "4:4:4" }).toBuffer(),
   ),
