@@ -199,13 +199,13 @@ describe("a service that answers", () => {
       const cli = await place(options);
       prepare(cli.fake);
       const command = ["submit", "p.jsonl", "--json", "--interval", "30ms", ...args];
-      const { code, stdout, stderr, json } = await cli.run(command);
+      const { code, stdout, stderr, json } = await cli.here(command);
       expect({ ends: [code, json().error?.code], stderr }).toMatchObject({ ends: [ends[0], ends[1]] });
       expect(json().exit_code).toBe(code);
       expect(stdout + stderr).not.toContain(FAKE_KEY);
       requireClean(cli);
       if (again === undefined) return;
-      expect((await cli.run(command)).code).toBe(again);
+      expect((await cli.here(command)).code).toBe(again);
       expect(cli.fake.batches.length).toBeLessThanOrEqual(1);
       requireClean(cli);
     });
@@ -231,9 +231,9 @@ describe("a service that answers", () => {
     const away = { status: 307, headers: { location } };
     cli.fake.fault(ITEMS, away);
     cli.fake.fault(ZIP, away);
-    const first = await cli.run(["submit", "p.jsonl", "--json"]);
+    const first = await cli.here(["submit", "p.jsonl", "--json"]);
     expect([first.code, first.json().error?.code]).toEqual([7, "BAD_RESPONSE"]);
-    expect((await cli.run(["submit", "p.jsonl", "--json"])).code).toBe(0);
+    expect((await cli.here(["submit", "p.jsonl", "--json"])).code).toBe(0);
     expect(seen).toEqual([undefined]);
     requireClean(cli);
   });

@@ -28,7 +28,7 @@ it("[CLI-16] the help that was asked for is on stdout, and lists every command a
   for (const { name } of COMMANDS) expect(stdout).toMatch(new RegExp(`^ {2}${name}\\b`, "m"));
   for (const { code: exit } of Object.values(EXIT_CODES))
     expect(stdout).toMatch(new RegExp(`^ +${exit} {2}`, "m"));
-  for (const { name } of COMMANDS) expect((await cli.run([name, "--help"])).code).toBe(0);
+  for (const { name } of COMMANDS) expect((await cli.here([name, "--help"])).code).toBe(0);
 });
 
 it("[CLI-27] the help of each command and group has an example and its exit codes, and fits 80 columns", () => {
@@ -81,11 +81,11 @@ it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and 
     [["status", "a/b"], /neither a batch id nor the directory/],
   ];
   for (const [args, message] of wrong) {
-    const { code, stdout, stderr } = await cli.run(args);
+    const { code, stdout, stderr } = await cli.here(args, { env: {} });
     expect({ args, code, stdout }).toEqual({ args, code: 2, stdout: "" });
     expect(stderr).toMatch(message);
   }
-  expect((await cli.run(["serve", "--json"])).json()).toMatchObject({
+  expect((await cli.here(["serve", "--json"], { env: {} })).json()).toMatchObject({
     error: { message: "unknown option '--json'" },
   });
   expect(cli.fake.requests).toHaveLength(0);
@@ -118,14 +118,14 @@ it("[CLI-2] with --json stdout is exactly one document in every outcome, with th
   ];
   for (const [args, expected, options] of outcomes) {
     if (args[0] === "models" && expected === 7) cli.fake.fault(/html/, { status: 200, body: "<html>" });
-    const { code, json } = await cli.run([...args, "--json"], options);
+    const { code, json } = await cli.here([...args, "--json"], { env: {}, ...options });
     expect({ args, code }).toEqual({ args, code: expected });
     expect(json()).toMatchObject({ ok: expected === 0, exit_code: expected });
     if (expected !== 0)
       expect(json().error).toMatchObject({ code: expect.any(String), message: expect.any(String) });
   }
   await cli.fake.close();
-  const down = await cli.run(["models", "--json"]);
+  const down = await cli.here(["models", "--json"]);
   expect({ code: down.code, error: down.json().error }).toMatchObject({
     code: 7,
     error: { code: "NETWORK" },
@@ -142,9 +142,9 @@ it("[CLI-18] a reader that stops reading is no failure", async () => {
 
 it("[CLI-19] models lists each id with its price, one a line", async () => {
   const cli = await createCli();
-  expect((await cli.run(["models"])).stdout).toBe(
+  expect((await cli.here(["models"])).stdout).toBe(
     "vendorx-3.1-flash-image  $0.0335\nvendorx-3-pro-image  $0.0335\n",
   );
   const foreign = await createCli({ foreign: true });
-  expect((await foreign.run(["models"])).stdout).toBe("vendorx-3.1-flash-image\nvendorx-3-pro-image\n");
+  expect((await foreign.here(["models"])).stdout).toBe("vendorx-3.1-flash-image\nvendorx-3-pro-image\n");
 });

@@ -43,13 +43,13 @@ describe("imgbatch doctor", () => {
 
   it("[DOCTOR-2] tells a wrong key, a missing key and an unreachable service apart, and bills nothing", async () => {
     const cli = await createCli();
-    expect((await cli.run(["doctor"])).code).toBe(0);
+    expect((await cli.here(["doctor"], { env: {} })).code).toBe(0);
     cli.fake.fault(/models/, { status: 401, body: { error: { code: "INVALID_API_KEY", message: "who?" } } });
-    const wrong = await cli.run(["doctor"]);
+    const wrong = await cli.here(["doctor"], { env: {} });
     expect(wrong.code).toBe(3);
     expect(wrong.stdout).toMatch(/^fail key +who\?\n +-> check IMGBATCH_API_KEY/m);
-    expect((await cli.run(["doctor"], { env: { IMGBATCH_API_KEY: "" } })).code).toBe(3);
-    const away = await cli.run(["doctor", "--base-url", "http://127.0.0.1:1", "--json"]);
+    expect((await cli.here(["doctor"], { env: { IMGBATCH_API_KEY: "" } })).code).toBe(3);
+    const away = await cli.here(["doctor", "--base-url", "http://127.0.0.1:1", "--json"], { env: {} });
     expect(away.code).toBe(7);
     expect(away.json().findings).toContainEqual(expect.objectContaining({ check: "service", state: "fail" }));
     expect(cli.fake.count(/^POST/)).toBe(0);
@@ -82,7 +82,7 @@ describe("imgbatch doctor", () => {
     ]);
     const cli = await createCli();
     cli.fake.fault(/readyz/, { status: 503, body: { problems: ["no disk"] } });
-    const { code, stdout } = await cli.run(["doctor"]);
+    const { code, stdout } = await cli.here(["doctor"], { env: {} });
     expect(code).toBe(7);
     expect(stdout).toContain("is not ready: no disk");
   });

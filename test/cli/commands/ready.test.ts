@@ -6,9 +6,9 @@ import { tempDir } from "../../support/temp-dir.ts";
 describe("imgbatch ready", () => {
   it("[READY-1] prints the address of a service that works and takes the key", async () => {
     const cli = await createCli();
-    const { code, stdout } = await cli.run(["ready"]);
+    const { code, stdout } = await cli.here(["ready"], { env: {} });
     expect({ code, stdout }).toEqual({ code: 0, stdout: `${cli.fake.url}\n` });
-    expect((await cli.run(["ready", "--json"])).json()).toEqual({
+    expect((await cli.here(["ready", "--json"])).json()).toEqual({
       ok: true,
       ready: true,
       url: cli.fake.url,
@@ -20,10 +20,10 @@ describe("imgbatch ready", () => {
   it("[READY-1] is 7 while the service is not ready, and says why", async () => {
     const cli = await createCli();
     cli.fake.fault(/readyz/, { status: 503, body: { status: "not_ready", problems: ["the disk is full"] } });
-    const { code, stderr } = await cli.run(["ready"]);
+    const { code, stderr } = await cli.here(["ready"], { env: {} });
     expect(code).toBe(7);
     expect(stderr).toContain("Not ready: the disk is full.");
-    const down = await cli.run(["ready", "--base-url", "http://127.0.0.1:1"]);
+    const down = await cli.here(["ready", "--base-url", "http://127.0.0.1:1"], { env: {} });
     expect(down.code).toBe(7);
     expect(down.stderr).toContain("next: imgbatch ready --wait");
     expect(down.stderr).not.toContain("paid");
@@ -45,15 +45,15 @@ describe("imgbatch ready", () => {
   it("[READY-2] a refused or missing key is 3 at once, also with --wait", async () => {
     const cli = await createCli();
     cli.fake.fault(/models/, { status: 401, body: { error: { code: "INVALID_API_KEY", message: "no" } } });
-    expect((await cli.run(["ready", "--wait"])).code).toBe(3);
-    expect((await cli.run(["ready"], { env: { IMGBATCH_API_KEY: "" } })).code).toBe(3);
+    expect((await cli.here(["ready", "--wait"])).code).toBe(3);
+    expect((await cli.here(["ready"], { env: { IMGBATCH_API_KEY: "" } })).code).toBe(3);
   });
 
   it("[READY-3] --wait looks until it is ready, or until the time is up: then 124", async () => {
     const cli = await createCli();
     const down = { status: 503, body: "" };
     cli.fake.fault(/readyz/, down, down);
-    expect((await cli.run(["ready", "--wait"])).code).toBe(0);
+    expect((await cli.here(["ready", "--wait"])).code).toBe(0);
     expect(cli.fake.count(/readyz/)).toBe(3);
     cli.fake.fault(/readyz/, ...Array.from({ length: 50 }, () => down));
     const late = await cli.here(["ready", "--wait", "--timeout", "2s", "--json"]);
