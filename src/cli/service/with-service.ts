@@ -1,5 +1,5 @@
+import { createServiceHttp } from "../../client/service-http.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { createHttp } from "../../http/http.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
@@ -44,7 +44,7 @@ const WHOSE = {
 
 function toService(connection: ServiceConnection, { output }: CommandContext): ConnectedService {
   const { baseUrl, apiKey, confirm, kind, isLocal } = connection;
-  const http = createHttp({
+  const http = createServiceHttp({
     baseUrl,
     apiKey,
     ...(confirm === undefined ? {} : { confirm }),

@@ -43,7 +43,8 @@ const SIZES_1K: Record<AspectRatio, readonly [number, number]> = {
   "1:8": [384, 3072],
   "8:1": [3072, 384],
 };
-const TIER_FACTORS: Record<SizeTier, number> = { "1K": 1, "2K": 2, "4K": 4 };
+/** How many times wider and higher an image of a tier is than one of 1K. */
+export const TIER_FACTORS: Record<SizeTier, number> = { "1K": 1, "2K": 2, "4K": 4 };
 
 /** The pixels of an image of this tier and ratio. */
 export function imageSizePx(tier: SizeTier, ratio: AspectRatio): SizePx {

@@ -1,5 +1,5 @@
-import { cutToBytes, MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
-import { foldFileName } from "../../kernel/text.ts";
+import { MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
+import { foldFileName, truncateBytes } from "../../kernel/text.ts";
 
 interface NamedImage {
   customId: string;
@@ -18,7 +18,7 @@ export function assignEntryNames(images: readonly NamedImage[]): string[] {
     const safe = safeFileName(base);
     for (let n = 1; ; n++) {
       const suffix = n === 1 ? "" : `~${n}`;
-      const name = `${cutToBytes(safe, MAX_NAME_BYTES - suffix.length)}${suffix}.${extension}`;
+      const name = `${truncateBytes(safe, MAX_NAME_BYTES - suffix.length)}${suffix}.${extension}`;
       const folded = foldFileName(name);
       if (taken.has(folded)) continue;
       taken.add(folded);

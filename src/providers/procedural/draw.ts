@@ -1,3 +1,4 @@
+import { TIER_FACTORS } from "../../contract/images/image-sizes.ts";
 import type { ImageRequest } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";
@@ -18,7 +19,6 @@ export const DRAWING_VERSION = "1";
 const SOFTWARE = "imgbatch procedural (a drawing computed locally, not the output of an image model)";
 /** Further pictures for one request take indexes that no request asks for. */
 const IMAGE_STRIDE = 1000;
-const TIER_FACTORS = { "1K": 1, "2K": 2, "4K": 4 } as const;
 
 /** A request with the text to draw, and which of several pictures for it this is. */
 export interface Drawing extends ImageRequest {

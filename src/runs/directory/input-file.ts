@@ -61,21 +61,21 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
  */
 export async function readRunInput(dir: string): Promise<RunInput> {
   const path = join(dir, INPUT_FILE);
-  const places = new Map<string, LinePlace>();
+  const ranges = new Map<string, LineRange>();
   let damage: string | null = null;
   let start = 0;
   try {
     for await (const { number, text, bytes, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
-      const place = { number, start, bytes };
+      const range = { number, start, bytes };
       start += bytes + 1;
       const line = parseLine(text);
       const ids = line === null ? [] : imageIds(line);
       const wrong =
         problem ??
         (line === null ? "is not a line that a run has written" : null) ??
-        (ids.some((id) => places.has(id)) ? "has an id of another line" : null);
+        (ids.some((id) => ranges.has(id)) ? "has an id of another line" : null);
       if (wrong !== null) damage ??= `${path}:${number} ${wrong}`;
-      else for (const id of ids) places.set(id, place);
+      else for (const id of ids) ranges.set(id, range);
     }
   } catch (error) {
     // What cannot be read is not known.
@@ -84,12 +84,12 @@ export async function readRunInput(dir: string): Promise<RunInput> {
   }
   return {
     damage,
-    lineOf: (id) => places.get(id)?.number,
-    keys: () => places.keys(),
-    has: (id) => places.has(id),
+    lineOf: (id) => ranges.get(id)?.number,
+    keys: () => ranges.keys(),
+    has: (id) => ranges.has(id),
     get: (id) => {
-      const place = places.get(id);
-      const line = place === undefined ? null : parseLine(readPlace(path, place));
+      const range = ranges.get(id);
+      const line = range === undefined ? null : parseLine(readRange(path, range));
       if (line === null) return undefined;
       const { output_count: _, ...rest } = line;
       return { ...rest, custom_id: id };
@@ -109,7 +109,7 @@ export function damaged(what: string, details: readonly string[] = []): Imgbatch
   return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice, details });
 }
 
-interface LinePlace {
+interface LineRange {
   number: number;
   start: number;
   bytes: number;
@@ -123,8 +123,8 @@ function parseLine(text: string): InputLine | null {
   return readJsonLines(text, inputSchema)[0] ?? null;
 }
 
-/** The text at a place of the file; "" when it cannot be read. */
-function readPlace(path: string, { start, bytes }: LinePlace): string {
+/** The text at a range of the file; "" when it cannot be read. */
+function readRange(path: string, { start, bytes }: LineRange): string {
   try {
     const file = openSync(path, "r");
     try {

@@ -14,7 +14,7 @@ const SCHEMA_VERSION = 1;
  * What is known of a batch. `intent`: the request is about to leave, or has left without an answer before a crash.
  * `created`: the service has answered its id. `unknown`: the answer was lost; asking with the same key finds out.
  */
-const ledgerBatchFields = z.looseObject({
+const runBatchFields = z.looseObject({
   index: z.int().min(0),
   id: z.string().min(1).nullable(),
   idempotency_key: z
@@ -38,7 +38,7 @@ const ledgerBatchFields = z.looseObject({
   /** Images that the service has, or has not decided about, and that were not here when they were last fetched. */
   missing_count: z.int().min(0).optional(),
 });
-const runBatchSchema = ledgerBatchFields
+const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
     error: "lacks its id, or its key",
   })
@@ -56,7 +56,7 @@ const submittedRequestSchema = z.looseObject({
 });
 export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
 
-const ledgerFields = z.looseObject({
+const runStateFields = z.looseObject({
   schema_version: z.literal(SCHEMA_VERSION),
   /** Of a run without batches, where each image is a request of its own. */
   kind: z.literal("realtime").optional(),
@@ -70,9 +70,12 @@ const ledgerFields = z.looseObject({
   batches: z.array(runBatchSchema),
 });
 
-const runStateSchema = ledgerFields.refine(({ kind, batches }) => kind === "realtime" || batches.length > 0, {
-  error: "lacks its batches",
-});
+const runStateSchema = runStateFields.refine(
+  ({ kind, batches }) => kind === "realtime" || batches.length > 0,
+  {
+    error: "lacks its batches",
+  },
+);
 
 /** `imgbatch.json`: which batches a directory belongs to. Never holds a key, only its fingerprint. */
 export type RunState = z.infer<typeof runStateSchema>;
@@ -106,9 +109,25 @@ export function intendedBatch(
 ): RunBatch {
   const { idempotencyKey, parentId, imageCount } = request;
   return {
+    ...unknownBatch(index),
+    idempotency_key: idempotencyKey,
+    parent_batch_id: parentId,
+    asked_count: imageCount,
+  };
+}
+
+/** A batch that was made elsewhere. */
+export function adoptedBatch(index: number, batch: Batch): RunBatch {
+  const entry = unknownBatch(index);
+  recordBatch(entry, batch);
+  return entry;
+}
+
+function unknownBatch(index: number): RunBatch {
+  return {
     index,
     id: null,
-    idempotency_key: idempotencyKey,
+    idempotency_key: null,
     state: "intent",
     status: null,
     item_count: null,
@@ -116,9 +135,8 @@ export function intendedBatch(
     fail_count: null,
     estimated_cost: null,
     actual_cost: null,
-    parent_batch_id: parentId,
+    parent_batch_id: null,
     round: 0,
-    asked_count: imageCount,
   };
 }
 

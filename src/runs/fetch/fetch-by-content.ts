@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { getContent } from "../../client/content.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/images/image-types.ts";
 import { mayPass } from "../../http/retry-policy.ts";

@@ -2,7 +2,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/images/image-types.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { IMAGES_FOLDER } from "../directory/claim.ts";

@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { Http } from "../../http/http.ts";

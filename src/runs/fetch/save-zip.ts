@@ -2,12 +2,13 @@ import { rm } from "node:fs/promises";
 import { downloadFile } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { routes } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { shortBytes } from "../../kernel/text.ts";
 import type { ResultFile, Verified } from "../directory/results-file.ts";
 import { moveInto, requireReplaceable } from "../files/replace-file.ts";
 import { inspect } from "../files/write-verified.ts";
@@ -41,7 +42,7 @@ export async function fetchZip({ http, batch, items, target, signal, reporter }:
     target,
     signal,
     onProgress: (done, total) => {
-      reporter.progress(`downloading ${megabytes(done)}${total === null ? "" : ` of ${megabytes(total)}`}`);
+      reporter.progress(`downloading ${shortBytes(done)}${total === null ? "" : ` of ${shortBytes(total)}`}`);
     },
   });
   return bytes;
@@ -154,8 +155,4 @@ function wrongFiles(wrong: readonly string[]): ImgbatchError {
   if (wrong.length === 1) return new ImgbatchError("VERIFY_FAILED", wrong[0]);
   const message = `${wrong.length} downloaded files are not what they should be.`;
   return new ImgbatchError("VERIFY_FAILED", message, { details: wrong });
-}
-
-function megabytes(bytes: number): string {
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
+import { replaceForbidden } from "../../kernel/files/file-names.ts";
 import { foldFileName } from "../../kernel/text.ts";
 import { readStart, type ZipEntry, type ZipReader } from "./zip-reader.ts";
 
@@ -115,7 +116,8 @@ function append<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): v
 function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[] {
   const owners = new Map<string, BatchItem | null>();
   for (const item of items) {
-    const name = foldFileName(safeName(item.customId));
+    // Services commonly name a file by the id in this way.
+    const name = foldFileName(replaceForbidden(item.customId));
     owners.set(name, owners.has(name) ? null : item);
   }
   const found = new Map<BatchItem, ZipEntry[]>();
@@ -130,9 +132,4 @@ function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[]
       ? entries.map((entry, index) => ({ customId, index, entry, sha256: null, bytes: null }))
       : [],
   );
-}
-
-/** What services commonly make of an id to use it as a file's name. */
-function safeName(id: string): string {
-  return id.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_");
 }

@@ -6,7 +6,8 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
-import { cutToBytes, safeFileName } from "../../kernel/files/file-names.ts";
+import { safeFileName } from "../../kernel/files/file-names.ts";
+import { truncateBytes } from "../../kernel/text.ts";
 
 /** Where one image shall go. */
 export interface ImageTarget {
@@ -80,6 +81,6 @@ function typeOfName(name: string): string {
 
 function slugOf(prompt: string): string {
   const words = prompt.toLowerCase().replace(/[^\p{L}\p{N}\p{M}]+/gu, "-");
-  const slug = cutToBytes(words.replace(/^-+/, ""), SLUG_BYTES).replace(/-+$/, "");
+  const slug = truncateBytes(words.replace(/^-+/, ""), SLUG_BYTES).replace(/-+$/, "");
   return safeFileName(slug || "image");
 }

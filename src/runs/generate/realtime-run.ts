@@ -62,25 +62,26 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const lines = await findFinished(dir, plan.images);
   const keptCount = lines.size;
   const queue = new PQueue({ concurrency: options.concurrency });
-  const run = { stop: null as ImgbatchError | null, failuresInARow: 0, underWay: 0, abandonedCount: 0 };
-  const tell = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
+  const run = { stop: null as ImgbatchError | null, failuresInARow: 0, abandonedCount: 0 };
+  const reportProgress = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
   const halt = (error: ImgbatchError) => {
     run.stop ??= error;
     queue.clear();
   };
-  const onAbort = () => {
-    run.abandonedCount = run.underWay;
-    halt(asError(signal?.reason));
-  };
+  const onAbort = () => halt(asError(signal?.reason));
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
   signal?.addEventListener("abort", onAbort, { once: true });
 
   const makeOne = async (image: PlannedImage) => {
     if (run.stop !== null) return;
-    run.underWay++;
+    let isSent = false;
+    const awaitTurnToSend = async (ending?: AbortSignal) => {
+      await options.awaitTurnToSend?.(ending);
+      isSent = true;
+    };
     try {
-      const line = await make(options, image);
+      const line = await make({ ...options, awaitTurnToSend }, image);
       lines.set(image.customId, line);
       run.failuresInARow = 0;
       await appendResult(dir, line);
@@ -88,7 +89,10 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       reportEnded(reporter, line);
     } catch (thrown) {
       const error = asError(thrown);
-      if (signal?.aborted && error === signal.reason) return;
+      if (signal?.aborted && error === signal.reason) {
+        if (isSent) run.abandonedCount++;
+        return;
+      }
       const line = failedLine(image, error);
       lines.set(image.customId, line);
       reportEnded(reporter, line);
@@ -97,12 +101,11 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error);
       if (!isOwn && (!mayPass || run.failuresInARow >= FAILURES_IN_A_ROW)) halt(error);
     } finally {
-      run.underWay--;
-      tell();
+      reportProgress();
     }
   };
   if (keptCount > 0) reporter.note(`${keptCount} of ${plan.images.length} images are here already`);
-  tell();
+  reportProgress();
   for (const image of plan.images) if (!lines.has(image.customId)) void queue.add(() => makeOne(image));
   await queue.onIdle();
   signal?.removeEventListener("abort", onAbort);

@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { CLIENT } from "./image-outcome.ts";

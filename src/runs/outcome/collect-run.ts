@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { listItems } from "../../client/batches/list-items.ts";
 import { saving } from "../../client/file-errors.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { removePassingZips } from "../directory/claim.ts";

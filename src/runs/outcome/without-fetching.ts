@@ -1,4 +1,4 @@
-import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import type { ResultFile } from "../directory/results-file.ts";
 import type { FetchedImages } from "../fetch/fetch-images.ts";

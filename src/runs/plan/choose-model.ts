@@ -1,5 +1,5 @@
 import { listModels } from "../../client/models.ts";
-import type { ListedModel } from "../../client/wire/read-lists.ts";
+import type { ListedModel } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/text-rules.ts";
 import type { Http } from "../../http/http.ts";
@@ -70,10 +70,10 @@ export function usualReferences(wanted: string | null): { max: number; who: stri
 export function requireReferencesFit(items: readonly PromptItem[], model: ChosenModel): void {
   const max = model.maxReferenceImages;
   const problems = new Problems();
-  for (const { place, references } of items) {
+  for (const { fileLine, references } of items) {
     if (references.length <= max) continue;
     const message = `has ${references.length} images; ${model.id} takes at most ${max}`;
-    problems.add(place, "reference_images", message);
+    problems.add(fileLine, "reference_images", message);
   }
   problems.throwIfAny();
 }

@@ -9,7 +9,7 @@ export interface PromptItem {
   outputCount: number;
   references: PromptReference[];
   /** File and line, for messages. */
-  place: Place;
+  fileLine: FileLine;
 }
 
 export interface PromptReference {
@@ -24,7 +24,7 @@ export interface PromptReference {
   source: { path: string } | { kept: Kept };
 }
 
-export interface Place {
+export interface FileLine {
   /** The file as the caller named it; `<stdin>` for standard input. */
   file: string;
   /** From 1. */
@@ -32,7 +32,7 @@ export interface Place {
 }
 
 /** Something wrong in the input, with what would be right. */
-export interface Problem extends Place {
+export interface Problem extends FileLine {
   /** Null when it is about the line or the file as a whole. */
   field: string | null;
   message: string;

@@ -47,7 +47,7 @@ export function locateInInput(error: unknown, { items }: Chunk): unknown {
   const item = index === undefined ? undefined : items[Number(index)];
   if (item === undefined) return error;
   const what = message.startsWith(`${named}: `) ? message.slice(named.length + 2) : message;
-  const line = formatProblem({ ...item.place, field, message: `${pathOf(item, field)}${what}` });
+  const line = formatProblem({ ...item.fileLine, field, message: `${pathOf(item, field)}${what}` });
   return new ImgbatchError(code, message, {
     cause: error,
     param,

@@ -22,7 +22,7 @@ async function bench(options: FakeOptions = {}): Promise<{ cli: Cli; id: string 
   return { cli, id: ((await answer.json()) as { id: string }).id };
 }
 
-it("[CLI-20] download by id makes a directory with ledger, results and images, and the second time repairs it", async () => {
+it("[CLI-20] download by id makes a directory with run state, results and images, and the second time repairs it", async () => {
   const { cli, id } = await bench();
   const { code, stdout } = await cli.here(["download", id, "-o", "out"]);
   expect({ code, stdout }).toEqual({ code: 0, stdout: "out\n" });
@@ -138,9 +138,9 @@ it("[CLI-20] with another key than the run's, no other directory is advised", as
   const { cli } = await bench();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt": "a cat"}');
   await cli.here(["submit", "p.jsonl"]);
-  const ledger = join(cli.cwd, "p-images", "imgbatch.json");
-  const text = await readFile(ledger, "utf8");
-  await writeFile(ledger, text.replace(/"key_fingerprint": "\w+"/, '"key_fingerprint": "0123456789ab"'));
+  const stateFile = join(cli.cwd, "p-images", "imgbatch.json");
+  const text = await readFile(stateFile, "utf8");
+  await writeFile(stateFile, text.replace(/"key_fingerprint": "\w+"/, '"key_fingerprint": "0123456789ab"'));
   for (const args of [
     ["download", "p-images"],
     ["download", "p-images", "-o", "new"],
@@ -151,7 +151,7 @@ it("[CLI-20] with another key than the run's, no other directory is advised", as
     expect(stderr).toContain("next: use the key and the --base-url that the run was made with");
     expect(stderr).not.toContain("another directory");
   }
-  await writeFile(ledger, "{");
+  await writeFile(stateFile, "{");
   const damaged = await cli.here(["status", "p-images"]);
   expect([damaged.code, damaged.stderr.includes("next: `imgbatch list` has the batches")]).toEqual([6, true]);
 });

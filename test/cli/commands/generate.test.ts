@@ -378,7 +378,7 @@ it("[GEN-7] no more requests are under way than asked for", async () => {
   const held = gate();
   cli.fake.hold = held.promise;
   const running = cli.run([...RUN, "-j", "2"]);
-  await expect.poll(() => cli.fake.requests.length).toBe(2);
+  await expect.poll(() => cli.fake.requests.length, { timeout: 20_000 }).toBe(2);
   held.open();
   expect((await running).code).toBe(0);
   expect(cli.fake.mostUnderWay).toBe(2);
@@ -438,8 +438,10 @@ it("[GEN-7] a signal ends the requests under way, keeps what was made, and tells
   const cli = await many(["cat", "slow 1", "slow 2", "owl"]);
   cli.fake.always(/slow/, { silent: true });
   const running = cli.run([...RUN, "-j", "3", "--json"]);
-  await expect.poll(() => cli.fake.requests.length).toBe(4);
-  await expect.poll(() => cli.list("out/images").filter((name) => name.endsWith(".png")).length).toBe(2);
+  await expect.poll(() => cli.fake.requests.length, { timeout: 20_000 }).toBe(4);
+  await expect
+    .poll(() => cli.list("out/images").filter((name) => name.endsWith(".png")).length, { timeout: 20_000 })
+    .toBe(2);
   cli.signal("SIGINT");
   const { code, json } = await running;
   expect(code).toBe(130);

@@ -17,7 +17,7 @@ async function bench(
   return cli;
 }
 
-const ledger = async (cli: Cli) =>
+const runState = async (cli: Cli) =>
   JSON.parse(await readFile(join(cli.cwd, "pets-images", "imgbatch.json"), "utf8"));
 const sent = (cli: Cli) =>
   cli.fake.requests.filter(({ method }) => method === "POST").map(({ body }) => JSON.parse(body));
@@ -76,7 +76,7 @@ it("[RETRY-1] what fails again can be retried again; a run of several batches is
   const parents = sent(cli).map((body) => body.parent_batch_id);
   const ids = cli.fake.batches.map(({ id }) => id);
   expect(parents).toEqual([undefined, undefined, ids[0], ids[1], ids[2], ids[3]]);
-  expect((await ledger(cli)).batches.map((batch: { round: number }) => batch.round)).toEqual([
+  expect((await runState(cli)).batches.map((batch: { round: number }) => batch.round)).toEqual([
     0, 0, 1, 1, 2, 2,
   ]);
 });
@@ -136,7 +136,7 @@ it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on wi
   for (let i = 0; i < 4; i++) cli.fake.fault(/^POST/, { reset: "after" });
   expect((await cli.here(["retry", "pets-images"])).code).toBe(7);
   expect(cli.fake.batches).toHaveLength(2);
-  expect((await ledger(cli)).batches[1]).toMatchObject({ state: "unknown", round: 1, retried: ["dog"] });
+  expect((await runState(cli)).batches[1]).toMatchObject({ state: "unknown", round: 1, retried: ["dog"] });
   const slow = await cli.here(["retry", "pets-images", "--timeout", "800ms"]);
   expect(slow.code).toBe(124);
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
@@ -151,7 +151,7 @@ it("[RETRY-3] a retry that the service refuses leaves the run as it was", async 
   const body = { error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", message: "No money." } };
   cli.fake.fault(/^POST/, { status: 402, body });
   expect((await cli.here(["retry", "pets-images"])).code).toBe(8);
-  const { batches, finished_at } = await ledger(cli);
+  const { batches, finished_at } = await runState(cli);
   expect({ count: batches.length, isFinished: finished_at !== null }).toEqual({ count: 1, isFinished: true });
   expect((await cli.here(["retry", "pets-images", "--max-cost", "0.01"])).code).toBe(8);
   expect(cli.fake.batches).toHaveLength(1);

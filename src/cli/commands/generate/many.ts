@@ -59,7 +59,17 @@ export async function generateMany(
       image_count: plan.images.length,
       batch_count: 0,
     });
-    const run = { plan, dir, service, concurrency: jobs, clock, reporter, signal, pace, maxRetries: retries };
+    const run = {
+      plan,
+      dir,
+      service,
+      concurrency: jobs,
+      clock,
+      reporter,
+      signal,
+      awaitTurnToSend: pace,
+      maxRetries: retries,
+    };
     // Two in one directory would both pay for what is missing.
     const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
     reporter.settle();
