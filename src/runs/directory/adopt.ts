@@ -6,8 +6,8 @@ import { adoptedBatch, newRunState, type RunState, readRunState, writeRunState }
 import type { RunService } from "./service-identity.ts";
 
 /**
- * Prepares a directory for the images of batches that were submitted elsewhere. One that already belongs to these
- * batches is taken as it is. Throws `DIRECTORY_CONFLICT` when it belongs to others.
+ * Prepares a directory for the images of batches that were submitted elsewhere. A directory that
+ * already belongs to these batches stays as it is. Throws `DIRECTORY_CONFLICT` when it belongs to others.
  */
 export async function adoptDirectory(
   dir: string,

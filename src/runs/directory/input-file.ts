@@ -14,7 +14,7 @@ export const INPUT_FILE = "input.jsonl";
 
 const MOST_OUTPUTS = 1000;
 
-/** A line of `input.jsonl`: what was sent, in the form of a prompt file, reference images by their hash. */
+/** A line of `input.jsonl`: the input as it was sent, in the form of a prompt file, with reference images by hash. */
 const inputSchema = z.looseObject({
   custom_id: z.string().min(1),
   prompt: z.string(),
@@ -40,24 +40,24 @@ export async function writeRunInput(dir: string, items: readonly PlannedItem[]):
   await writeJsonLines(join(dir, INPUT_FILE), lines);
 }
 
-/** The input of a run, by the id of each image, in its order. It stays on disk: only where each line is, is known. */
+/** The input of a run, by the id of each image, in input order. The text stays on disk; only the range of each line is in memory. */
 export interface RunInput {
   keys(): Iterable<string>;
   has(id: string): boolean;
-  /** The line that would make this image alone; undefined for an image that is not known, or no longer. */
+  /** The line that would make this image alone. Undefined for an unknown image, and when the file was removed since. */
   get(id: string): InputLine | undefined;
   /** The number of an image's line in the file, from 1. */
   lineOf(id: string): number | undefined;
-  /** The first thing that is wrong with the file, with its path and line; null when nothing is. */
+  /** The first problem of the file, with its path and line. Null when there is none. */
   damage: string | null;
 }
 
-/** Nobody writes longer lines here: reference images are files of their own. */
+/** No run writes a longer line: reference images are files of their own. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /**
- * Reads where the lines of a run's input are; empty when the directory has none (a mere download). A line that no run
- * has written is left out, and told as `damage`.
+ * Reads the ranges of the lines of a run's input. Empty when the directory has no input (a mere download). A line that
+ * no run can have written is left out and reported as `damage`.
  */
 export async function readRunInput(dir: string): Promise<RunInput> {
   const path = join(dir, INPUT_FILE);
@@ -78,7 +78,7 @@ export async function readRunInput(dir: string): Promise<RunInput> {
       else for (const id of ids) ranges.set(id, range);
     }
   } catch (error) {
-    // What cannot be read is not known.
+    // An input that cannot be read is unknown.
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
   }
@@ -97,12 +97,12 @@ export async function readRunInput(dir: string): Promise<RunInput> {
   };
 }
 
-/** Throws `DIRECTORY_CONFLICT` for an input that is damaged: what was asked for is not known then. */
+/** Throws `DIRECTORY_CONFLICT` for a damaged input, since the requested images are not known then. */
 export function requireUndamaged({ damage }: RunInput): void {
   if (damage !== null) throw damaged(damage);
 }
 
-/** The error for an input that is not as the run has written it. */
+/** Returns the error for an input that is not as the run wrote it. */
 export function damaged(what: string, details: readonly string[] = []): ImgbatchError {
   const advice =
     "put the file back, or run the submit command of this directory again: that writes it anew, and nothing is paid twice";
@@ -123,7 +123,7 @@ function parseLine(text: string): InputLine | null {
   return readJsonLines(text, inputSchema)[0] ?? null;
 }
 
-/** The text at a range of the file; "" when it cannot be read. */
+/** Returns the text of a range of the file; "" when it cannot be read. */
 function readRange(path: string, { start, bytes }: LineRange): string {
   try {
     const file = openSync(path, "r");

@@ -11,8 +11,8 @@ export const RUN_STATE_FILE = "imgbatch.json";
 const SCHEMA_VERSION = 1;
 
 /**
- * What is known of a batch. `intent`: the request is about to leave, or has left without an answer before a crash.
- * `created`: the service has answered its id. `unknown`: the answer was lost; asking with the same key finds out.
+ * The known facts of a batch. `intent`: the request is about to leave, or left before a crash without an answer.
+ * `created`: the service has returned an id. `unknown`: the answer was lost; the same idempotency key finds the batch.
  */
 const runBatchFields = z.looseObject({
   index: z.int().min(0),
@@ -33,9 +33,9 @@ const runBatchFields = z.looseObject({
   round: z.int().min(0).default(0),
   /** Of a retry: the images that it makes anew, in the order in which they were sent. */
   retried: z.array(z.string()).optional(),
-  /** How many images were asked for; absent where another version, or somebody else, has asked. */
+  /** How many images were requested. Absent when another version or another program made the request. */
   asked_count: z.int().min(1).optional(),
-  /** Images that the service has, or has not decided about, and that were not here when they were last fetched. */
+  /** Images that were not here after the last fetch although they have not failed. */
   missing_count: z.int().min(0).optional(),
 });
 const runBatchSchema = runBatchFields
@@ -47,7 +47,7 @@ const runBatchSchema = runBatchFields
   });
 export type RunBatch = z.infer<typeof runBatchSchema>;
 
-/** What all batches of a run ask for; null where the run did not make them. */
+/** The settings that all batches of a run share. Null when the run did not make them. */
 const submittedRequestSchema = z.looseObject({
   model: z.string(),
   task_name: z.string().nullable(),
@@ -58,7 +58,7 @@ export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
 
 const runStateFields = z.looseObject({
   schema_version: z.literal(SCHEMA_VERSION),
-  /** Of a run without batches, where each image is a request of its own. */
+  /** Set for a run without batches, where each image is a request of its own. */
   kind: z.literal("realtime").optional(),
   base_url: z.string(),
   key_fingerprint: z.string(),
@@ -160,7 +160,7 @@ export function retryIds(runState: RunState): string[] {
   return runState.batches.flatMap(({ id, round }) => (round > 0 && id !== null ? [id] : []));
 }
 
-/** Notes what the service says of a batch. */
+/** Copies the service's facts of a batch into its entry. */
 export function recordBatch(entry: RunBatch, batch: Batch): void {
   const usd = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
   Object.assign(entry, {
@@ -176,13 +176,13 @@ export function recordBatch(entry: RunBatch, batch: Batch): void {
   } satisfies Partial<RunBatch>);
 }
 
-/** Without the run state nothing in its directory is known to be of the run; the batches are still with the service. */
+/** Without its run state, no file of the directory is known to be the run's. The service still has the batches. */
 const WITHOUT_RUN_STATE =
   "`imgbatch list` has the batches of this key; `imgbatch download <id> --output <another directory>` gets their images, and pays nothing";
 
 /**
- * Null when the directory has none. Throws `DIRECTORY_CONFLICT` when there is one that cannot be understood, with what
- * to do then as its advice.
+ * Reads the run state of a directory; null when it has none. Throws `DIRECTORY_CONFLICT`, with `advice`, for one that
+ * cannot be read as a run state.
  */
 export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Promise<RunState | null> {
   const path = join(dir, RUN_STATE_FILE);
@@ -202,7 +202,7 @@ export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Pro
   }
 }
 
-/** The first field that is not as it should be, or that the file is no JSON. */
+/** Returns the first wrong field, or that the file is no JSON. */
 function whyUnreadable(cause: unknown): string {
   if (!(cause instanceof z.ZodError)) return "it is no JSON";
   const { path = [], message = "" } = cause.issues[0] ?? {};
@@ -212,8 +212,8 @@ function whyUnreadable(cause: unknown): string {
 const lastWrites = new WeakMap<RunState, Promise<void>>();
 
 /**
- * On disk when this resolves, whole or not at all. Writes of one run state wait for each other: each writes what is known
- * when its turn comes, so that an older state never replaces a newer one.
+ * Writes a run state, whole or not at all; it is on disk when this resolves. Writes of one run state wait for each other,
+ * and each writes the newest facts, so that an older state never replaces a newer one.
  */
 export function writeRunState(dir: string, runState: RunState): Promise<void> {
   const path = join(dir, RUN_STATE_FILE);

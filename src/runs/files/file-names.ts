@@ -5,21 +5,21 @@ import { IMAGES_FOLDER } from "../directory/claim.ts";
 
 /** Gives every file of a run a path of its own below `images/`. */
 export interface DiskNames {
-  /** The path for a file name, with `/`: `~2`, `~3`, … when another file of the run has the name. */
+  /** Returns a path for a file name, with `/`. `~2`, `~3`, … is added when another file of the run has the name. */
   take(name: string): string;
-  /** The path for an image, from `imageFileName`; the same image gets the same one each time. */
+  /** Returns the path for an image, from `imageFileName`. The same image gets the same path each time. */
   takeImage(customId: string, index: number, type: ImageMimeType): string;
   /** Marks a path of an earlier run as taken. */
   keep(path: string): void;
 }
 
-/** File systems take 255 bytes; a temporary name is longer than the final one, and `~2` needs its place too. */
+/** File systems take 255 bytes. A temporary name is longer than the final one, and `~2` may be added. */
 const MAX_STEM_BYTES = 180;
 const MAX_EXTENSION_BYTES = 20;
-/** So much of an id, so that the number of an image stays when a long one is cut. */
+/** A longer id is cut here, so that the number of the image after it stays. */
 const MAX_ID_BYTES = 120;
 
-/** A name that every file system takes, as stem and extension. */
+/** Returns a name that every file system takes, as stem and extension. */
 function fitName(name: string): [stem: string, extension: string] {
   const plain = withoutLeadingDots(name).toWellFormed();
   const dot = plain.lastIndexOf(".");
@@ -33,7 +33,7 @@ function withoutLeadingDots(name: string): string {
   return replaceForbidden(name).replace(/^\.+/, "_");
 }
 
-/** How an image is called, whatever its service calls it: by the id of its item, its number and its type. */
+/** Returns the name of an image: the id of its item, its number and its type, whatever the service calls it. */
 export function imageFileName(customId: string, index: number, type: ImageMimeType): string {
   // An id of dots alone would run into the dot before the extension.
   const id = truncateBytes(withoutLeadingDots(customId), MAX_ID_BYTES);

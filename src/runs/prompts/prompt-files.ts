@@ -41,19 +41,19 @@ export async function readPromptFiles(
   return input.items;
 }
 
-/** What is known while files are read. */
+/** The state of reading files. */
 interface Input {
   rules: RowRules;
   spool: Spool;
   problems: Problems;
-  /** Who has which id, counted ids included. */
+  /** The line that uses each id, numbered ids included. */
   owners: Map<string, FileLine>;
   items: PromptItem[];
   /** Lines with more reference images than usual. */
   crowded: { fileLine: FileLine; count: number }[];
 }
 
-/** Otherwise these would be found only when all else is mended: what the model takes is asked of the service. */
+/** Reports lines with unusually many references now: the service's own limit is only known after all else is right. */
 function reportCrowded({ rules: { usualReferences }, problems, crowded }: Input): void {
   for (const { fileLine, count } of crowded) {
     const message = `has ${count} images; ${usualReferences?.who} at most ${usualReferences?.max}`;
@@ -86,7 +86,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
     }
   } catch (error) {
     const code = systemCode(error);
-    // Nothing is wrong with the input: the reading was interrupted, or there is no room for it.
+    // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
     if (code === null) throw error;
     return reportLine(1, null, code === "ENOENT" ? "there is no such file" : `cannot be read (${code})`);
   }
@@ -105,12 +105,12 @@ async function readRow({ fields }: Row, fileLine: FileLine, baseDir: string, inp
     if (reference !== null) references.push(reference);
   }
   if (row.customId !== null) claimIds(row.customId, row.outputCount, fileLine, input);
-  // Nobody asks for the items of an input that is refused.
+  // A refused input returns no items.
   if (problems.count > 0) input.items.length = 0;
   else input.items.push({ ...row, prompt: spool.keepText(prompt), references, fileLine });
 }
 
-/** An id may not be used twice in a run, nor be one that another line's images get. */
+/** Reports an id that another line uses, or that an image of another line gets. */
 function claimIds(customId: string, count: number, fileLine: FileLine, { owners, problems }: Input): void {
   const ids = expandedCustomIds(customId, count);
   const taken = ids.find((id) => owners.has(id));
