@@ -95,7 +95,7 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
 }
 
 function notTheService(error: ImgbatchError): ImgbatchError {
-  const message = `Something other than the service keeps answering: ${error.message}`;
+  const message = `The answers keep coming from something that is not the service: ${error.message}`;
   const advice =
     "check whether this network asks for a sign-in, and check --base-url; then run the same command again";
   const { httpStatus, requestId } = error;
