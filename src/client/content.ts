@@ -3,18 +3,18 @@ import { routes } from "../contract/routes.ts";
 import { boundedBytes } from "../http/bounded-body.ts";
 import type { Http } from "../http/http.ts";
 
-/** No image is larger; what goes on beyond would fill the memory. */
+/** No image is larger. A longer answer would fill the memory. */
 const MAX_IMAGE_BYTES = 256 * 1024 * 1024;
 
 export interface Content {
   data: Buffer;
-  /** SHA-256 in hexadecimal digits, when the ETag is one; else null. */
+  /** SHA-256 in hexadecimal digits when the ETag is one, else null. */
   sha256: string | null;
   /** Null when the service did not say. */
   contentType: string | null;
 }
 
-/** The bytes of one image of an item. `index` counts from 0. Errors: the service's, `NETWORK`. */
+/** Gets the bytes of one image of an item. `index` counts from 0. Throws the service's errors and `NETWORK`. */
 export async function getContent(
   http: Http,
   batchId: string,

@@ -5,35 +5,35 @@ import type { Http } from "../http/http.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
 import { saving } from "./file-errors.ts";
 
-/** What is longer is no ZIP of images, but would fill any disk. */
+/** No ZIP of images is longer. A longer answer would fill the disk. */
 const MAX_BYTES = 16 * 1024 * 1024 * 1024;
 
 export interface DownloadOptions {
   http: Http;
   /** From the base URL on, with the query. */
   path: string;
-  /** Where the file goes when it is whole. Until then the bytes are in `<target>.part`, and can be resumed. */
+  /** The path of the whole file. Until it is whole, its bytes are in `<target>.part` and can be resumed. */
   target: string;
   signal?: AbortSignal | undefined;
-  /** Bytes so far, and in all when the service says. */
+  /** Called with the bytes so far, and the bytes in all or null when the service does not say. */
   onProgress?: (bytes: number, total: number | null) => void;
 }
 
 export interface Downloaded {
   bytes: number;
-  /** As the service gave it, with quotes; null when it gave none. */
+  /** As the service sent it, with quotes. Null when it sent none. */
   etag: string | null;
 }
 
-/** The files beside a target while it is half there. */
+/** The files beside a target while its download is not finished. */
 export function partFiles(target: string): { part: string; etag: string } {
   return { part: `${target}.part`, etag: `${target}.part.etag` };
 }
 
 /**
- * Downloads into a file that is whole or absent. A broken transfer goes on where it stopped, also in a later process,
- * as long as the service still has the same bytes (strong ETag). What cannot be resumed is removed, and on a disk that
- * refuses too, since it may be full of it. Throws what `Http` throws, `SAVE_FAILED` for the disk.
+ * Downloads into a file that is whole or absent. A broken transfer continues where it stopped, also in a later process,
+ * as long as the service still has the same bytes (strong ETag, RFC 9110 section 13.1.5). A part that cannot be resumed
+ * is removed; so is any part when the disk refuses, since it may be full. Throws the errors of `Http`, and `SAVE_FAILED`.
  */
 export async function downloadFile(options: DownloadOptions): Promise<Downloaded> {
   const { http, target, signal } = options;
@@ -71,7 +71,7 @@ async function resumePoint(files: PartFiles): Promise<Record<string, string>> {
   return size === 0 || etag === null ? {} : { range: `bytes=${size}-`, "if-range": etag };
 }
 
-/** 0 for what is no file of ours: a link could lead anywhere. */
+/** Returns 0 for anything but an ordinary file: a link could lead anywhere. */
 async function sizeOf(path: string): Promise<number> {
   const stats = await lstat(path).catch(() => null);
   return stats?.isFile() ? stats.size : 0;
@@ -101,7 +101,7 @@ async function receive(
     throw new ImgbatchError("NETWORK", "The download could not be resumed; it starts again.");
   }
   const etag = response.headers.get("etag");
-  // Of bytes that were encoded on the way, the place on disk is not the place in the range.
+  // When bytes were encoded on the way, the offset on disk differs from the offset in the range.
   const isResumable = etag !== null && !response.headers.has("content-encoding");
   if (start === 0) {
     await saving(target, async () => {
@@ -135,7 +135,7 @@ function endless(): ImgbatchError {
   return new ImgbatchError("BAD_RESPONSE", "The download is larger than any ZIP of images.");
 }
 
-/** Null when the answer is not the rest of what is on disk. */
+/** Null when the answer does not continue the part on disk. */
 async function rangeStart(response: Response, files: PartFiles): Promise<number | null> {
   const [, from] = /^bytes (\d+)-/.exec(response.headers.get("content-range") ?? "") ?? [];
   const size = await sizeOf(files.part);

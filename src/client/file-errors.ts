@@ -12,7 +12,7 @@ const ADVICE: Record<string, string> = {
   ENAMETOOLONG: "the name is too long",
 };
 
-/** Runs work on the disk; what the system refuses becomes `SAVE_FAILED`, naming the path. */
+/** Runs work on the disk. Throws `SAVE_FAILED`, naming the path, when the system refuses. */
 export async function saving<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -3,8 +3,8 @@ import { listItems } from "./batches/list-items.ts";
 import type { Batch } from "./wire/read-batch.ts";
 
 /**
- * An ended batch with its counts. A service that does not say them is asked for the items, and these are counted; what
- * has neither an image nor an error by then has failed.
+ * Returns an ended batch with its counts. When the service does not send them, its items are listed and counted: an item
+ * without an image has failed. Any other batch is returned as it is.
  */
 export async function withCounts(http: Http, batch: Batch, signal?: AbortSignal): Promise<Batch> {
   if (batch.hasCounts || !batch.isDone || batch.status === "output_deleted") return batch;
@@ -14,7 +14,7 @@ export async function withCounts(http: Http, batch: Batch, signal?: AbortSignal)
   return { ...batch, itemCount, successCount, failCount: itemCount - successCount, hasCounts: true };
 }
 
-/** The same for each of some batches. */
+/** Does the same for each batch. */
 export async function allWithCounts(
   http: Http,
   batches: readonly Batch[],

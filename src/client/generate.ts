@@ -9,9 +9,9 @@ import { type ReadImage, readGenerated } from "./wire/read-generated.ts";
 export interface GenerateRequest {
   model: string;
   prompt: string;
-  /** What to edit or to go by; none for an image from the prompt alone. */
+  /** Images to edit or to follow. Empty: the image is made from the prompt alone. */
   images: readonly { mimeType: ImageMimeType; data: Buffer }[];
-  /** Null: the service decides. */
+  /** Null: the service chooses. */
   aspectRatio: string | null;
   /** Null: the service's default, 1K. */
   size: SizeTier | null;
@@ -19,10 +19,10 @@ export interface GenerateRequest {
 
 export interface GenerateOptions {
   signal?: AbortSignal | undefined;
-  /** At most this many further attempts; default and most: as the retry policy says. */
+  /** The most further attempts. Default, and upper bound: the number of the retry policy. */
   maxRetries?: number | undefined;
-  /** Awaited before each attempt, repeated ones too. */
-  pace?: (signal?: AbortSignal) => Promise<void>;
+  /** Awaited before each attempt, repeated ones too, so that requests leave at a limited rate. */
+  awaitTurnToSend?: (signal?: AbortSignal) => Promise<void>;
 }
 
 export interface GeneratedImage extends ReadImage {
@@ -30,16 +30,16 @@ export interface GeneratedImage extends ReadImage {
   attempts: number;
 }
 
-/** How long an answer may take to begin, and then to make progress. */
+/** How long an answer may take to begin, and how long it may then make no progress. */
 export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = { "1K": 120_000, "2K": 180_000, "4K": 300_000 };
 
-/** An image of 4K in Base64 has tens of megabytes, and interim images may come with it. */
+/** A 4K image in Base64 has tens of megabytes, and interim images may come with it. */
 const MAX_ANSWER_BYTES = 192 * 1024 * 1024;
 
 /**
- * Makes one image. What may pass is tried again, and an answer without an image, or one that breaks off, once; there is
- * no idempotency key, so an attempt whose answer was lost may have been billed. Throws `IMAGE_REFUSED` when the prompt or the image was
- * refused, `NO_IMAGES` for an answer without a usable image, and what `Http` throws.
+ * Makes one image. Temporary errors are retried; an answer without an image, or one that breaks off, is retried once.
+ * There is no idempotency key, so an attempt whose answer was lost may be billed. Throws `IMAGE_REFUSED` when the prompt
+ * or the image was refused, `NO_IMAGES` for an answer without a usable image, and the errors of `Http`.
  */
 export async function generateImage(
   http: Http,
@@ -64,7 +64,7 @@ export async function generateImage(
   };
   return http.stream(
     async () => {
-      await options.pace?.(options.signal);
+      await options.awaitTurnToSend?.(options.signal);
       attempts++;
       return call;
     },

@@ -1,13 +1,13 @@
 import PQueue from "p-queue";
 import type { Clock } from "../kernel/clock.ts";
 
-/** Looks under way at once, and the pause from the beginning of one to the next: half of what a key may usually ask. */
+/** Requests under way at once, and the pause between their starts: half of the usual limit of a key. */
 const AT_ONCE = 4;
 const GAP_MS = 200;
 
 /**
- * What the pollers of several batches of one service share. Each keeps its own pace; together they do not make a storm,
- * and when the service wants to be left alone, all of them do.
+ * Shared by the pollers of several batches of one service. Each poller keeps its own interval; together they stay below
+ * the limit of the service. When the service asks one of them to wait, all wait.
  */
 export class PollLimiter {
   readonly #clock: Clock;
@@ -21,12 +21,12 @@ export class PollLimiter {
     this.#gapMs = gapMs;
   }
 
-  /** Nobody looks for so long. */
+  /** Lets no poller look for this time. */
   keepQuiet(ms: number): void {
     this.#quietUntilMs = Math.max(this.#quietUntilMs, this.#clock.nowMs() + ms);
   }
 
-  /** Does the look when its turn comes. Rejects with the signal's reason. */
+  /** Does the look as soon as the limit allows. Rejects with the signal's reason. */
   take<T>(look: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.#queue.add(async () => {
       for (let waitMs = this.#waitMs(); waitMs > 0; waitMs = this.#waitMs())

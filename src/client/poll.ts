@@ -8,14 +8,14 @@ import { getBatch } from "./batches/get.ts";
 import type { PollLimiter } from "./poll-limiter.ts";
 import type { Batch } from "./wire/read-batch.ts";
 
-/** How long to wait before the next look, in ms. */
+/** Returns how long to wait before the next look, in ms. */
 export type PollSchedule = (elapsedMs: number, looks: number, random: () => number) => number;
 
 const MINUTE_MS = 60_000;
-/** A service elsewhere is never asked in shorter intervals than these. */
+/** A remote service is never asked at shorter intervals. */
 export const SHORTEST_REMOTE_INTERVAL_MS = 10_000;
 
-/** For a service elsewhere: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
+/** For a remote service: 10–15 s for two minutes, then 30 s, rising to 60 s between the tenth and thirtieth minute. */
 export const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
   if (elapsedMs < 2 * MINUTE_MS) return SHORTEST_REMOTE_INTERVAL_MS + random() * 5_000;
   const long = (elapsedMs - 10 * MINUTE_MS) / (20 * MINUTE_MS);
@@ -25,13 +25,13 @@ export const remoteSchedule: PollSchedule = (elapsedMs, _looks, random) => {
 /** For a service on this machine: 150 ms, rising to half a second. */
 export const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 150 * 1.25 ** looks);
 
-/** A `Retry-After` of nothing must not make a storm, one of a day not a sleeper. */
+/** The bounds of a `Retry-After`: zero must not cause a flood of requests, and a day must not stop the polling. */
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
 const LONGEST_ASKED_MS = 60 * MINUTE_MS;
 
-/** How many looks may fail in a row, and how long to wait after each, before the poller gives up. */
+/** How many looks may fail in a row before the poller gives up, and how long it waits after each. */
 const PATIENT = { failures: 20, backoff: { baseMs: 1_000, capMs: 60_000 } };
-/** A service inside another command is gone when that ends, and does not come back under its address. */
+/** A service inside another command ends with it, and does not come back under its address. */
 const IMPATIENT = { failures: 2, backoff: { baseMs: 100, capMs: 200 } };
 
 export interface PollOptions {
@@ -39,29 +39,29 @@ export interface PollOptions {
   clock: Clock;
   random: () => number;
   isLocal: boolean;
-  /** The service lives in another process's command. */
+  /** The service runs inside another command. */
   isBorrowed?: boolean;
-  /** When the batch was made, from which its pace counts; default now. One that is still to come counts as now. */
+  /** When the batch was made: the schedule counts from then. Default now; a time in the future counts as now. */
   sinceMs?: number | null;
   /** Shared with the pollers of other batches of the service. */
   turns?: PollLimiter;
-  /** A fixed interval in ms instead of the usual pace. */
+  /** A fixed interval in ms instead of the usual schedule. */
   intervalMs?: number | undefined;
-  /** Its reason is thrown, as it is: an interruption or the end of the time. */
+  /** Its reason is thrown as it is: an interruption or a time limit. */
   signal?: AbortSignal | undefined;
   onLook?: (batch: Batch) => void;
   onFailure?: (error: ImgbatchError, delayMs: number) => void;
 }
 
 /**
- * Looks at a batch until it has ended, and answers it. What may pass (network, 429, 502–504, pages of somebody else) is
- * waited out; a `Retry-After` beats the pace. An unknown status is never the end. Never submits anything.
+ * Polls a batch until it has ended, and returns it. Temporary errors (network, 429, 502–504, pages that are not the
+ * service's) are waited out. A `Retry-After` overrides the schedule. An unknown status is never the end.
  */
 export async function pollUntilDone(id: string, options: PollOptions): Promise<Batch> {
   const { http, clock, random, signal, turns } = options;
   const startMs = Math.min(options.sinceMs ?? Number.POSITIVE_INFINITY, clock.nowMs());
   const look = () => getBatch(http, id, { signal, maxRetries: 0, nowMs: clock.nowMs() });
-  const pace =
+  const schedule: PollSchedule =
     options.intervalMs === undefined
       ? options.isLocal
         ? localSchedule
@@ -72,7 +72,7 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
   for (let looks = 0; ; looks++) {
     let askedForMs: number | null;
     let delayMs: number;
-    const usualMs = () => pace(clock.nowMs() - startMs, looks, random);
+    const usualMs = () => schedule(clock.nowMs() - startMs, looks, random);
     try {
       const { batch, retryAfterMs } = await (turns === undefined ? look() : turns.take(look, signal));
       options.onLook?.(batch);
@@ -95,9 +95,9 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
 }
 
 function notTheService(error: ImgbatchError): ImgbatchError {
-  const message = `What answers is not the service, and stays so: ${error.message}`;
+  const message = `The answers keep coming from something that is not the service: ${error.message}`;
   const advice =
-    "look whether this network asks for a sign-in, and check --base-url; then run the same command again";
+    "check whether this network asks for a sign-in, and check --base-url; then run the same command again";
   const { httpStatus, requestId } = error;
   return new ImgbatchError("BAD_RESPONSE", message, { advice, httpStatus, requestId, cause: error });
 }
@@ -108,7 +108,7 @@ function withinReason(askedForMs: number | null, isLocal: boolean): number | nul
   return Math.min(LONGEST_ASKED_MS, Math.max(shortestMs, askedForMs));
 }
 
-/** A signal that is aborted with `TIMEOUT` when `limitMs` have passed. Call `stop` when the work is over. */
+/** Makes a signal that aborts with `TIMEOUT` after `limitMs`. Call `stop` when the work is over. */
 export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; stop: () => void } {
   const over = new AbortController();
   const stopped = new AbortController();

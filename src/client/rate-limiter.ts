@@ -3,8 +3,8 @@ import type { Clock } from "../kernel/clock.ts";
 const MINUTE_MS = 60_000;
 
 /**
- * Lets at most `perMinute` callers pass in any minute, in the order in which they ask; undefined lets all pass. Rejects
- * with the reason of the caller's signal.
+ * Returns a function that resolves for at most `perMinute` callers in any minute, in the order of their calls. Undefined
+ * means no limit. Rejects with the reason of the caller's signal.
  */
 export function createRateLimiter(
   perMinute: number | undefined,

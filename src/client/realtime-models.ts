@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { numberToMicros } from "../kernel/money.ts";
+import { endlessness } from "./wire/paging.ts";
 import { usd } from "./wire/read-batch.ts";
-import { endlessness } from "./wire/read-lists.ts";
+import { unexpectedAnswer } from "./wire/unexpected-answer.ts";
 
-/** A list with more pages is made up while it is read. */
+/** A list with more pages is endless. */
 const MOST_PAGES = 1000;
 
 const texts = z.array(z.string()).nullish().catch(null);
@@ -28,7 +28,7 @@ const listSchema = z.looseObject({
   nextPageToken: z.string().nullish().catch(null),
 });
 
-/** An entry of the real-time model list; what a service does not say is null. */
+/** An entry of the real-time model list. A fact that the service does not state is null. */
 export interface RealtimeModel {
   id: string;
   aspectRatios: readonly string[] | null;
@@ -40,8 +40,8 @@ export interface RealtimeModel {
 }
 
 /**
- * The models that this key can make images with at once, over as many pages as it takes, in the service's order.
- * Models that only do other things are left out. A list without an end is `BAD_RESPONSE`.
+ * Lists the models that this key can make real-time images with, in the service's order. Models that cannot make images
+ * are left out. Throws `BAD_RESPONSE` for a list without an end.
  */
 export async function listRealtimeModels(http: Http, signal?: AbortSignal): Promise<RealtimeModel[]> {
   const models = new Map<string, RealtimeModel>();
@@ -52,10 +52,8 @@ export async function listRealtimeModels(http: Http, signal?: AbortSignal): Prom
     const answer = await http.json({ method: "GET", path: routes.nativeModels + query, signal });
     const page = listSchema.safeParse(answer.json);
     const next = page.data?.nextPageToken || null;
-    if (!page.success || (next !== null && (pages > MOST_PAGES || isEndless(next, answer.bytes)))) {
-      const { requestId } = answer;
-      throw new ImgbatchError("BAD_RESPONSE", "The service's answer is not a list of models.", { requestId });
-    }
+    if (!page.success || (next !== null && (pages > MOST_PAGES || isEndless(next, answer.bytes))))
+      throw unexpectedAnswer("a list of models", answer.requestId);
     for (const model of (page.data.models ?? []).flatMap(readModel)) models.set(model.id, model);
     if (next === null) return [...models.values()];
     cursor = next;

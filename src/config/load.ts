@@ -10,8 +10,8 @@ import { type Config, configSchema } from "./schema.ts";
 const CONFIG_FILE = "imgbatch.config.json";
 
 /**
- * Reads the configuration: the named file, else `imgbatch.config.json` of the working directory, else defaults.
- * Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every key that is unknown or of a wrong type.
+ * Reads the configuration from the named file, else from `imgbatch.config.json` in the working directory, else returns
+ * the defaults. Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every unknown key or wrong value.
  */
 export function loadConfig(options: { file?: string | undefined; cwd: string }): Config {
   const path = resolve(options.cwd, options.file ?? CONFIG_FILE);
@@ -33,7 +33,7 @@ export function loadConfig(options: { file?: string | undefined; cwd: string }):
   return parseConfig(value, path);
 }
 
-/** `ValueExpected` as people write it. */
+/** `ValueExpected` as plain words. */
 const words = (name: string) => name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase();
 
 /** Checks a configuration value and fills in the defaults. `source` names it in errors. */
@@ -47,20 +47,18 @@ export function parseConfig(value: unknown, source: string): Config {
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
 }
 
-/**
- * Whether nothing but drawings is made: then the money is play money. Without any provider nothing is made.
- */
+/** Whether every provider only draws, so that the money is play money. False without any provider. */
 export function isProceduralOnly({ providers }: Pick<Config, "providers">): boolean {
   return providers.length > 0 && providers.every((provider) => provider.type === "procedural");
 }
 
-/** The data directory: the flag, else the environment, else the user's own on this platform. */
+/** Returns the data directory: from the flag, else from the environment, else the user's default on this platform. */
 export function dataDirectoryOf(flag: string | undefined, environment: Environment, cwd: string): string {
   const named = flag ?? environment.dataDirectory;
   return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
 }
 
-/** The file with the addresses that this user has agreed to, in the configuration directory of this platform. */
+/** Returns the path of the file with the addresses that this user has agreed to. */
 export function agreementsFile(): string {
   return join(envPaths("imgbatch", { suffix: "" }).config, "agreed-addresses.json");
 }

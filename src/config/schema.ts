@@ -27,13 +27,18 @@ const groupSchema = z.strictObject({
   holdMultiplier: factor.default(0.6),
 });
 
-const providerSchema = z.strictObject({
+/** The fields that every provider has. */
+const anyProvider = {
   name: z.string().min(1),
-  type: z.enum(["procedural"]),
   models: z.array(z.string()).default(["*"]),
   concurrency: z.int().min(1).default(2),
   rateMultiplier: factor.default(1),
-});
+};
+
+/** One line for each type of provider, with the fields that only this type has. */
+const providerSchema = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("procedural"), ...anyProvider }),
+]);
 
 const limitsSchema = z.strictObject(
   Object.fromEntries(
@@ -57,7 +62,7 @@ const DEFAULT_MODELS = [
 
 const httpUrl = z.url({ protocol: /^https?$/, error: "must be like https://host or https://host/path" });
 
-/** What stands for several subnets, as Express takes it. */
+/** Names for groups of subnets, as in Express' `trust proxy`. */
 const SUBNETS = ["loopback", "linklocal", "uniquelocal"];
 
 function isSubnet(text: string): boolean {
@@ -82,7 +87,7 @@ const trustProxySchema = z
         "must be true, false, the number of proxies (1 or more), or a list of their addresses and subnets",
     },
   )
-  .describe("whose X-Forwarded-For tells the address of a caller; false: nobody's");
+  .describe("the proxies whose X-Forwarded-For is believed; false: none");
 
 const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
   new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;

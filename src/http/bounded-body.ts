@@ -1,5 +1,5 @@
 /**
- * The text of an answer, after decompression; null when it is longer than `maxBytes`: then nothing more of it is read.
+ * Returns the text of an answer, after decompression. Null when it is longer than `maxBytes`; the rest is not read then.
  */
 export async function boundedText(
   response: Response,
@@ -10,7 +10,7 @@ export async function boundedText(
   return data === null ? null : new TextDecoder().decode(data);
 }
 
-/** The same as bytes. `moved` is called with the length of each piece. */
+/** Returns the same as bytes. Calls `moved` with the length of each piece. */
 export async function boundedBytes(
   response: Response,
   maxBytes: number,

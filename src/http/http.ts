@@ -1,14 +1,13 @@
 import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
-import { REQUEST_ID_HEADER, routes } from "../contract/routes.ts";
-import { hideUsedKeys, hideUsedKeysIn, watchKey } from "../kernel/api-keys.ts";
+import { REQUEST_ID_HEADER } from "../contract/routes.ts";
+import { hideUsedKeys, watchKey } from "../kernel/api-keys.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { type JsonBounds, jsonExcess } from "../kernel/json/json-shape.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
 import { progressWithin, type TransferWatch, watchTransfer } from "../kernel/transfer-rate.ts";
-import { boundedBytes, boundedText } from "./bounded-body.ts";
-import { errorOfResponse, isRefusal } from "./error-response.ts";
-import { NotTheService, networkError, Silence } from "./network-errors.ts";
+import { boundedText } from "./bounded-body.ts";
+import { type JsonAnswer, readJson } from "./json-answer.ts";
+import { networkError, Silence } from "./network-errors.ts";
 import { fetchWithin } from "./redirects.ts";
 import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
 import { type StreamedBody, sendable } from "./streamed-body.ts";
@@ -17,28 +16,48 @@ export interface HttpOptions {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
-  /** Called before each attempt, and before the key leaves. It throws when the address is no longer the service's. */
+  /** Called before each attempt, before the key leaves. Throws when the address is no longer the service's. */
   confirm?: (signal: AbortSignal) => Promise<void>;
+  /** Reads the service's answers outside 2xx. */
+  readError: ReadError;
   clock: Clock;
   random: () => number;
   /** Default: `RETRY_POLICY`. */
   retry?: RetryPolicy;
   /** How long the service may be silent, or slower than 8 KiB/s, in ms; default 60 000. */
   timeoutMs?: number;
-  /** Told before each pause. `maybePaid`: the attempt may be billed, and so the next may be, too. */
+  /** Called before each pause. `maybePaid`: this attempt may be billed, and so may the next. */
   onRetry?: (error: ImgbatchError, delayMs: number, maybePaid: boolean) => void;
-  /** Told after each attempt. */
+  /** Called after each attempt. */
   onAttempt?: (attempt: Attempt) => void;
 }
 
-/** One request that was sent, for those who want to know. It holds neither key nor body. */
-export interface Attempt {
+export interface SentRequest {
   method: string;
   /** From the base URL on, with the query. */
   path: string;
-  /** Null when there was no answer. */
+}
+
+/** An answer outside 2xx. */
+export interface ErrorAnswer {
+  error: ImgbatchError;
+  /** Whether the service itself refused the request, so that nothing was made. Decides where the status is 5xx. */
+  isRefusal: boolean;
+}
+
+/** Reads an answer outside 2xx; `text` is its body, of at most 1 MiB. `nowMs` is needed to read a date. */
+export type ReadError = (
+  response: Response,
+  text: string,
+  request: SentRequest,
+  nowMs: number,
+) => ErrorAnswer;
+
+/** One request that was sent. It holds neither key nor body. */
+export interface Attempt extends SentRequest {
+  /** Null when no answer came. */
   status: number | null;
-  /** Until its headers were there, or until it failed. */
+  /** Until the headers came, or until the attempt failed. */
   durationMs: number;
   requestId: string | undefined;
 }
@@ -48,36 +67,28 @@ export interface HttpRequest {
   /** From the base URL on, with the query. */
   path: string;
   headers?: Readonly<Record<string, string>>;
-  /** JSON text, or what makes it. */
+  /** JSON text, or a body that is made while it is sent. */
   body?: string | StreamedBody;
   timeoutMs?: number;
   /** Default: as the policy says. */
   maxRetries?: number;
   /** Its reason is thrown, as it is. */
   signal?: AbortSignal | undefined;
-  /** What ends an attempt under way, instead of `signal`, which then only keeps another one from leaving. */
+  /** Ends an attempt under way instead of `signal`. `signal` then only prevents further attempts. */
   answerSignal?: AbortSignal | undefined;
-  /** The request makes something: when it is not known whether it arrived, `SUBMISSION_UNKNOWN` says so. */
+  /** The request makes something: `SUBMISSION_UNKNOWN` is thrown when it is not known whether it arrived. */
   submits?: boolean;
-  /** Each answer with a success is billed, and there is no idempotency key: after one that breaks off, one attempt is left. */
+  /** Each successful answer is billed, and there is no idempotency key: after an answer that breaks off, one attempt is left. */
   bills?: boolean;
   /** The answer may come from another host that the service redirects to; the key is not sent there. */
   elsewhere?: boolean;
-  /** Errors that this request is sent again for, besides those of the policy and within its limits. */
+  /** Selects errors after which this request is sent again, besides those of the policy and within its limits. */
   alsoRetry?: (error: ImgbatchError) => boolean;
 }
 
-export interface JsonAnswer {
-  json: unknown;
-  headers: Headers;
-  requestId: string | undefined;
-  /** Of the text, unpacked. */
-  bytes: number;
-}
-
 /**
- * Reads an answer of 2xx or 416. It calls `moved` with the bytes that arrive: too few of them in the time of silence end
- * the attempt. `json` reads a body of at most `maxBytes` as JSON, with the key taken out.
+ * Reads an answer of 2xx or 416. It must call `moved` with the size of each piece: a transfer that is too slow ends the
+ * attempt. `json` reads a body of at most `maxBytes` as JSON and removes the key from it.
  */
 export type ReadAnswer<T> = (
   response: Response,
@@ -90,18 +101,14 @@ export interface Http {
   readonly baseUrl: string;
   /** Sends and reads JSON. Errors: the service's own, `NETWORK`, `BAD_RESPONSE`, `SUBMISSION_UNKNOWN`. */
   json(request: HttpRequest): Promise<JsonAnswer>;
-  /** Sends and gives the answer to `read`; when that breaks, `request` is asked again (for another range). */
+  /** Sends a request and gives the answer to `read`. After a failure `request` is called again: the next may ask for another range. */
   stream<T>(request: () => Promise<HttpRequest>, read: ReadAnswer<T>): Promise<T>;
 }
 
 const DEFAULT_TIMEOUT_MS = 60_000;
-/** Far more than the longest list; what goes on beyond is no answer. */
+/** Far more than the longest list. A longer answer is not read. */
 const MAX_JSON_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 1024 * 1024;
-/** What is parsed takes many times the memory of its text, and is written again level by level. */
-const JSON_BOUNDS: JsonBounds = { maxDepth: 64, maxElements: 1_000_000 };
-const EXCESS = { depth: "levels", elements: "elements" };
-
 export function createHttp(options: HttpOptions): Http {
   const policy = options.retry ?? RETRY_POLICY;
   watchKey(options.apiKey);
@@ -141,7 +148,7 @@ export function createHttp(options: HttpOptions): Http {
   };
 }
 
-/** `answerBroke`: it began with a success, and did not come whole. */
+/** `answerBroke`: the answer began with a success and did not arrive whole. */
 type Outcome<T> = { value: T } | { error: ImgbatchError; mayHaveArrived: boolean; answerBroke?: boolean };
 
 async function tryOnce<T>(
@@ -160,7 +167,7 @@ async function tryOnce<T>(
   const { signal, unlink } = linkSignals(silence.signal, ...(ending ? [ending] : []));
   const body = sendable(request.body);
   const { baseUrl } = options;
-  const tell = watchAttempt(options, request);
+  const report = watchAttempt(options, request);
   try {
     await options.confirm?.(signal);
     const response = await fetchWithin(
@@ -173,29 +180,27 @@ async function tryOnce<T>(
         ...body.init,
       },
     );
-    tell(response);
+    report(response);
     clearTimeout(timer);
     const tooSlow = () => silence.abort(new Silence(`less than 8 KiB/s came within ${inSeconds}`));
-    const pace = watchTransfer(progressWithin(limitMs), tooSlow);
-    watch = pace;
+    const transfer = watchTransfer(progressWithin(limitMs), tooSlow);
+    watch = transfer;
     answerBroke = response.ok;
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
-      const asJson = (maxBytes: number) => readJson(response, maxBytes, pace.moved);
-      return { value: await read(response, pace.moved, asJson) };
+      const asJson = (maxBytes: number) => readJson(response, maxBytes, transfer.moved);
+      return { value: await read(response, transfer.moved, asJson) };
     }
-    const text = (await boundedText(response, MAX_ERROR_BYTES, pace.moved)) ?? "";
-    const isNative = request.path.startsWith(routes.nativeModels);
-    const asked = { method: request.method, isNative };
-    const error = errorOfResponse(response, text, options.clock.nowMs(), asked);
-    return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal(error) };
+    const text = (await boundedText(response, MAX_ERROR_BYTES, transfer.moved)) ?? "";
+    const { error, isRefusal } = options.readError(response, text, request, options.clock.nowMs());
+    return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal };
   } catch (thrown) {
-    tell(null);
+    report(null);
     if (ending?.aborted) throw ending.reason;
     const own = body.failure();
-    // It ended before its end, and no service takes half a request.
+    // Our request body failed midway, so the service cannot have acted on it.
     if (own !== null) throw own.reason;
     const broken = silence.signal.aborted ? silence.signal.reason : thrown;
-    // An answer that was given up half-read would keep its connection.
+    // An answer that is left half-read would keep its connection.
     silence.abort();
     if (broken instanceof ImgbatchError)
       return { error: broken, mayHaveArrived: broken.code === "BAD_RESPONSE" };
@@ -208,16 +213,16 @@ async function tryOnce<T>(
   }
 }
 
-/** Tells of an attempt once: with its answer, or that there was none. */
+/** Returns a function that reports the attempt once, with its answer or with null for none. */
 function watchAttempt(
   { clock, onAttempt }: HttpOptions,
   { method, path }: HttpRequest,
 ): (response: Response | null) => void {
   const startMs = clock.nowMs();
-  let isTold = onAttempt === undefined;
+  let isReported = onAttempt === undefined;
   return (response) => {
-    if (isTold) return;
-    isTold = true;
+    if (isReported) return;
+    isReported = true;
     const requestId = response?.headers.get(REQUEST_ID_HEADER) ?? undefined;
     onAttempt?.({
       method,
@@ -237,40 +242,14 @@ function headersOf(options: HttpOptions): Record<string, string> {
   };
 }
 
-async function readJson(
-  response: Response,
-  maxBytes: number,
-  moved: (bytes: number) => void,
-): Promise<JsonAnswer> {
-  const header = response.headers.get(REQUEST_ID_HEADER);
-  const requestId = header === null ? undefined : hideUsedKeys(header);
-  const facts = { requestId, httpStatus: response.status };
-  const data = await boundedBytes(response, maxBytes, moved);
-  if (data === null) throw new ImgbatchError("BAD_RESPONSE", "The service's answer has no end.", facts);
-  const excess = jsonExcess(data, JSON_BOUNDS);
-  if (excess !== null)
-    throw new ImgbatchError("BAD_RESPONSE", `The service's answer has too many ${EXCESS[excess]}.`, facts);
-  const text = new TextDecoder().decode(data);
-  try {
-    const json = hideUsedKeysIn(JSON.parse(text));
-    return { json, headers: response.headers, requestId, bytes: data.length };
-  } catch (cause) {
-    const message = `The service answered HTTP ${response.status} with something that is not JSON. Is the base URL right?`;
-    throw new ImgbatchError("BAD_RESPONSE", message, {
-      cause: new NotTheService("not JSON", { cause }),
-      ...facts,
-    });
-  }
-}
-
-/** After a request that may have arrived, only a refusal of the request itself proves that nothing was made. */
+/** Only a refusal of the request itself proves that nothing was made. */
 function leavesDoubt(error: ImgbatchError): boolean {
   return error.httpStatus < 400 || error.httpStatus === 429 || error.httpStatus >= 500;
 }
 
 function unknownOutcome(error: ImgbatchError): ImgbatchError {
   const { code, httpStatus, requestId, retryAfterMs } = error;
-  // A code of the service says more than that its answer is of no use.
+  // The code of the service helps more than `SUBMISSION_UNKNOWN` alone.
   const theirs = Object.hasOwn(SERVICE_ERRORS, code) && !error.message.includes(code) ? ` (${code})` : "";
   const message = `It is not known whether the service took the batch: ${error.message}${theirs}`;
   return new ImgbatchError("SUBMISSION_UNKNOWN", message, {

@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../contract/errors.ts";
 
-/** Failures before a connection stood: no byte of the request has left. */
+/** Failures before a connection was made: no byte of the request has left. */
 const NOT_CONNECTED = new Set([
   "ECONNREFUSED",
   "ENOTFOUND",
@@ -15,24 +15,24 @@ const NOT_CONNECTED = new Set([
   "ERR_TLS_CERT_ALTNAME_INVALID",
 ]);
 
-/** What `fetch` says of a redirect that it was told not to follow. */
+/** The message of `fetch` for a redirect that it may not follow. It has no code, so the text must decide. */
 const REDIRECT = "unexpected redirect";
 
-/** The reason that an attempt is aborted with when nothing comes, or too little. */
+/** The reason for ending an attempt when no bytes come, or too few. */
 export class Silence extends Error {}
 
 /**
- * Why an answer is not the service's word: it comes from what stands before it or in its place, such as the sign-in page
- * of a network. The cause of a `BAD_RESPONSE`.
+ * The cause of a `BAD_RESPONSE` that does not come from the service itself but from something before it, such as the
+ * sign-in page of a network.
  */
 export class NotTheService extends Error {}
 
-/** Whether something else than the service has answered. It may be back a moment later. */
+/** Whether something other than the service has answered. The service may be back a moment later. */
 export function isFromElsewhere(error: unknown): error is ImgbatchError {
   return error instanceof ImgbatchError && error.cause instanceof NotTheService;
 }
 
-/** What `fetch` or reading a body threw, as an error of the catalogue, and whether the request may have arrived. */
+/** Turns an error of `fetch`, or of reading a body, into one of the catalogue. Also returns whether the request may have arrived. */
 export function networkError(
   thrown: unknown,
   baseUrl: string,

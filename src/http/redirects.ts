@@ -2,11 +2,11 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { hideUsedKeys } from "../kernel/api-keys.ts";
 import { NotTheService } from "./network-errors.ts";
 
-/** A service moves its answers once or twice; what goes on beyond leads in a circle. */
+/** A service redirects once or twice. More redirects are a circle. */
 const MOST_REDIRECTS = 3;
 const STATUSES = [301, 302, 303, 307, 308];
 
-/** Where a request may lead. */
+/** The hosts that a request may lead to. */
 interface Bounds {
   baseUrl: string;
   /** The answer may come from another host; the key is not sent there. */
@@ -14,9 +14,9 @@ interface Bounds {
 }
 
 /**
- * `fetch`, with few redirects and only those of a GET: anything else would lose its body without a word, so its redirect
- * is answered as it came. The key never goes to another origin, and once there it does not come back. Throws
- * `BAD_RESPONSE`, naming where it leads, for a circle and for another origin without leave.
+ * `fetch` that follows few redirects, and only those of a GET. Another method would lose its body, so its redirect is
+ * returned as it is. The key never goes to another origin, and is not sent again after one. Throws `BAD_RESPONSE`, naming
+ * the target, for a circle and for another origin that is not allowed.
  */
 export async function fetchWithin(
   { baseUrl, elsewhere }: Bounds,
@@ -47,7 +47,7 @@ export async function fetchWithin(
   }
 }
 
-/** Null when the answer is no redirect that can be followed. */
+/** Null when the answer is not a redirect that can be followed. */
 function nextOf(response: Response, from: string): URL | null {
   const location = response.headers.get("location");
   if (!STATUSES.includes(response.status) || location === null || !URL.canParse(location, from)) return null;

@@ -3,11 +3,11 @@ import type { BackoffPolicy } from "../kernel/backoff.ts";
 
 /** When a request is sent again, and how often. */
 export interface RetryPolicy {
-  /** Answers with these statuses may be different a moment later. 500 is not among them: it is a fault, not a load. */
+  /** Answers with these statuses may be different a moment later. 500 is missing: it is a fault, not an overload. */
   statuses: readonly number[];
   maxRetries: number;
   backoff: BackoffPolicy;
-  /** A server that asks for a longer pause, in ms, is not waited for: the caller is told instead. */
+  /** The longest pause, in ms, that a server may ask for. When it asks for a longer one, the error is thrown at once. */
   longestPauseMs: number;
 }
 
@@ -18,7 +18,7 @@ export const RETRY_POLICY: RetryPolicy = {
   longestPauseMs: 120_000,
 };
 
-/** A pool without any usable token is a matter of capacity: asking again at once only makes it worse. */
+/** A pool without a usable token has no capacity, and asking again makes it worse. Services report it by this text alone. */
 const NO_CAPACITY = /\ball\b.*\btokens?\b.*\b(disabled|cooling down|locked|expired)\b/is;
 
 export function isOutOfCapacity(error: Pick<ImgbatchError, "message">): boolean {

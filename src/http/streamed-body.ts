@@ -1,23 +1,23 @@
 import { ReadableStream } from "node:stream/web";
 
-/** A request body that is too large to hold in memory: made anew, piece by piece, each time that it is sent. */
+/** A request body that is too large for memory. It is made again, piece by piece, each time it is sent. */
 export interface StreamedBody {
-  /** Exactly as many as `open` gives, so that the service knows the length beforehand. */
+  /** Exactly the number of bytes that `open` yields, for the `Content-Length`. */
   bytes: number;
-  /** What it throws ends the request, which then has not arrived whole. */
+  /** Yields the body. An error that it throws ends the request, which then has not arrived whole. */
   open(): AsyncIterable<Uint8Array>;
 }
 
-/** A body on its way; `failure` is what the body itself threw, null while it did not. */
+/** A body that is being sent. `failure` returns the error that the body itself threw, or null. */
 export interface BodyOnItsWay {
   init: Record<string, unknown>;
   headers: Record<string, string>;
   failure(): { reason: unknown } | null;
-  /** Nothing more is wanted: `fetch` itself goes on reading after an abort. */
+  /** Ends the body: `fetch` itself goes on reading after an abort. */
   stop(): void;
 }
 
-/** What `fetch` needs to send a body: text as it is, pieces as they come. */
+/** Returns what `fetch` needs to send a body: text as it is, pieces as they come. */
 export function sendable(body: string | StreamedBody | undefined): BodyOnItsWay {
   let failure: { reason: unknown } | null = null;
   const known = { failure: () => failure, stop: () => {} };
@@ -40,14 +40,14 @@ export function sendable(body: string | StreamedBody | undefined): BodyOnItsWay 
   };
   const stop = () => {
     isStopped = true;
-    // What it has open is closed; how that goes is of no interest any more.
+    // Closes what the body has open. An error of that matters no more.
     Promise.resolve(source.return?.()).catch(() => {});
   };
   return {
     ...known,
     stop,
-    // Without `half`, fetch takes no body that is still being made. Without the other two it keeps a copy of all that
-    // was sent, for the case that a redirect or a window asks for it again.
+    // Without `half`, fetch refuses a body that is still being made. Without the other two it keeps a copy of everything
+    // that was sent, since a redirect or a window could ask for it again.
     init: { body: ReadableStream.from(pieces()), duplex: "half", redirect: "error", window: null },
     headers: { ...type, "content-length": String(body.bytes) },
   };

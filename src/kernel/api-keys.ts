@@ -1,29 +1,33 @@
 import { escapeControls, escapeJsonControls } from "./text.ts";
 
 /**
- * An API key of this program, or enough of one to be worth guessing the rest, inside other text. Each character may be
- * percent-encoded, as it can be in an address. Batch ids (`imgbatch_…`) are no such thing.
+ * Finds an API key of this program inside other text, or so much of one that the rest could be guessed. Each character
+ * may be percent-encoded, as in an address. Batch ids (`imgbatch_…`) do not match.
  */
 const API_KEY = /(?:i|%69)(?:m|%6d)(?:g|%67)(?:b|%62)(?:_|%5f)(?:[\w-]|%[2-7][0-9a-f]){20,}/gi;
 
 const HIDDEN = "[API key]";
 /** A shorter key would be found in ordinary words. */
 const SHORTEST_HIDDEN_KEY = 8;
-/** The keys that this process sends, each with what finds it in text: as a whole, and with characters escaped. */
+/**
+ * The keys that this process sends, each with the patterns that find it: as a whole, and with characters escaped. One
+ * registry for the whole process, on purpose: logs and errors are written by code that does not know whose key it may
+ * print, so a key of any service must be hidden everywhere.
+ */
 const used = new Map<string, { whole: RegExp; escaped: RegExp }>();
-/** Without one of these nothing is escaped; to look for them is quick, also in the megabytes of an image. */
+/** Text without one of these has no escapes. Looking for them is quick, even in the megabytes of an image. */
 const ESCAPES = /[%\\&]/;
 
 /**
- * Names a key that this process is about to send, of whatever shape: from now on `hideUsedKeys` takes it out of all text.
- * One of fewer than eight characters is not hidden.
+ * Registers a key that this process is about to send, of any form. From now on `hideUsedKeys` removes it from all text.
+ * A key of fewer than eight characters is not hidden.
  */
 export function watchKey(key: string): void {
   if (key.length < SHORTEST_HIDDEN_KEY || used.has(key)) return;
   used.set(key, { whole: new RegExp(wholeForms(key), "g"), escaped: new RegExp(escapedForm(key), "gi") });
 }
 
-/** A key as it stands, as Base64 of either alphabet, and as hex. */
+/** Matches a key as it is, as Base64 of either alphabet, and as hexadecimal digits. */
 function wholeForms(key: string): string {
   const bytes = Buffer.from(key);
   const hex = bytes.toString("hex");
@@ -34,7 +38,7 @@ function wholeForms(key: string): string {
   return [plain, ...base64, hex, hex.toUpperCase()].join("|");
 }
 
-/** A key with some or all characters escaped as in addresses, JSON and HTML, maybe more than once. */
+/** Matches a key with some or all characters escaped as in addresses, JSON or HTML, even more than once. */
 function escapedForm(key: string): string {
   const forms = [...key].map((character) => {
     const hex = hexOf(character);
@@ -48,13 +52,13 @@ function hexOf(character: string): string {
   return character.charCodeAt(0).toString(16).padStart(2, "0");
 }
 
-/** The characters of the Base64 of any text that has `bytes` behind `shift` (modulo 3) others. */
+/** Returns the Base64 characters that `bytes` have in any text, where `shift` (modulo 3) other bytes come before them. */
 function base64Core(bytes: Buffer, shift: number): string {
   const whole = Buffer.concat([Buffer.alloc(shift), bytes]).toString("base64");
   return whole.slice(Math.ceil((shift * 8) / 6), Math.floor(((shift + bytes.length) * 8) / 6));
 }
 
-/** The text with `[API key]` in the place of every key that this process sends, in any form that is read back easily. */
+/** Replaces every key that this process sends with `[API key]`, in any form that is easily read back. */
 export function hideUsedKeys(text: string): string {
   let safe = text;
   for (const { whole, escaped } of used.values()) {
@@ -65,8 +69,8 @@ export function hideUsedKeys(text: string): string {
 }
 
 /**
- * The same for a value of JSON, in every text and name in it: after parsing, where an escape can hide nothing any more.
- * What is neither text, list nor plain object stays as it is.
+ * Does the same for every string and property name of a JSON value. After parsing, no escape can hide a key. Other
+ * values than strings, lists and plain objects stay as they are.
  */
 export function hideUsedKeysIn<T>(value: T): T {
   return used.size === 0 ? value : (hiddenIn(value) as T);
@@ -86,30 +90,30 @@ function isPlain(value: object): boolean {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** Whether an API key stands anywhere in the text. */
+/** Whether the text contains an API key of this program. */
 export function holdsApiKey(text: string): boolean {
   return text.search(API_KEY) >= 0;
 }
 
 /**
- * The text with `imgb_…` in the place of every API key of this program, and without the keys that this process sends: for
- * logs and messages, whatever they were made of.
+ * Replaces every API key of this program with `imgb_…`, and removes the keys that this process sends. For logs and
+ * messages.
  */
 export function hideApiKeys(text: string): string {
   return hideUsedKeys(text).replace(API_KEY, "imgb_…");
 }
 
-/** A line for a person or a log: it can neither move the cursor nor show a key. */
+/** Makes a line safe for a terminal or a log: it cannot move the cursor, and shows no key. */
 export function safeLine(text: string): string {
   return hideApiKeys(escapeControls(text));
 }
 
-/** A line of a result, maybe of fields between tabs. Keys that are a result, such as a new one, stay. */
+/** Makes a line of a result safe; tabs between fields stay. A key that is itself the result, such as a new one, stays. */
 export function safeResultLine(text: string): string {
   return hideUsedKeys(escapeControls(text, "\t"));
 }
 
-/** A value as JSON for a terminal or a file: it shows no key that this process sends, and no control character. */
+/** Writes a value as JSON for a terminal or a file, without control characters and without the keys that this process sends. */
 export function safeJson(value: unknown, indent?: number): string {
   return escapeJsonControls(JSON.stringify(hideUsedKeysIn(value), null, indent));
 }

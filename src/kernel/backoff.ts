@@ -5,7 +5,7 @@ export interface BackoffPolicy {
   capMs: number;
 }
 
-/** A delay with full jitter before retry number `attempt` (1 for the first retry), in ms. */
+/** Returns the delay before retry number `attempt` (1 for the first retry), in ms, with full jitter. */
 export function backoffMs(attempt: number, policy: BackoffPolicy, random: () => number): number {
   const ceiling = Math.min(policy.capMs, policy.baseMs * 2 ** (attempt - 1));
   return Math.round(random() * ceiling);

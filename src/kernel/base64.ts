@@ -1,7 +1,7 @@
-/** `strict` takes what an encoder writes; `lenient` also the URL alphabet, and no padding. */
+/** `strict` takes only the text that an encoder writes. `lenient` also takes the URL alphabet, and text without padding. */
 export type Base64Rules = "strict" | "lenient";
 
-/** Whether text is Base64; `bytes` is what Node made of it, which skips whatever is not. */
+/** Whether text is Base64. `bytes` is the result of Node's decoder, which skips all other characters. */
 export function isBase64(text: string, bytes: Buffer, rules: Base64Rules): boolean {
   return rules === "strict" ? bytes.toString("base64") === text : isLenientBase64(text);
 }
@@ -36,12 +36,12 @@ export class Base64Decoder {
     this.#isValid = false;
   }
 
-  /** How much memory a part of so many characters takes at most. */
+  /** Returns the most bytes that a part of this many characters decodes to. */
   static bytesFor(chars: number): number {
     return Math.ceil((chars + 3) / 4) * 3;
   }
 
-  /** Decodes the next part into `memory`, from `at`; answers how many bytes it was. */
+  /** Decodes the next part into `memory`, from offset `at`. Returns the number of bytes written. */
   add(part: string, memory: Buffer, at: number): number {
     if (!this.#isValid || part === "") return 0;
     const text = this.#rest + part;
@@ -51,7 +51,7 @@ export class Base64Decoder {
     return this.#decode(text.slice(0, whole), memory, at);
   }
 
-  /** Decodes what is left at the end of the text. */
+  /** Decodes the rest at the end of the text. Returns the number of bytes written. */
   end(memory: Buffer, at: number): number {
     if (!this.#isValid || this.#rest === "") return 0;
     return this.#decode(this.#rest, memory, at);

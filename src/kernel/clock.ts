@@ -2,13 +2,13 @@
 export interface Clock {
   /** Milliseconds since 1970, as the wall clock says. For records. */
   nowMs(): number;
-  /** Milliseconds since some moment, which nobody can set. Time in which the machine slept may be missing. */
+  /** Milliseconds since a fixed moment; cannot be set back. Time in which the machine slept may be missing. */
   monotonicMs(): number;
   /** Resolves after `ms`; rejects with the signal's reason when aborted first. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** Timers of a longer time would end at once. */
+/** Node ends a longer timer at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
@@ -20,12 +20,12 @@ export const systemClock: Clock = {
   },
 };
 
-/** After a wake-up of the machine, a sleeper sees within this time how late it is. */
+/** A sleeper notices within this time that the machine itself has slept. */
 const SLICE_MS = 2_000;
 
 /**
- * The clock of people: a sleep is over at its time of day, also when the machine itself slept in between, which timers
- * do not count. A clock that is set back does not make it longer.
+ * A clock that sleeps by the time of day. A sleep ends on time even when the machine slept meanwhile, which timers do not
+ * count. Setting the clock back does not make a sleep longer.
  */
 export const wallClock: Clock = {
   nowMs: () => Date.now(),

@@ -1,6 +1,6 @@
 const UNITS_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Reads `10s`, `45m`, `1h30m`, `500ms`; a bare number means seconds. Null when it is none of these. Answers ms. */
+/** Reads `10s`, `45m`, `1h30m`, `500ms` and returns ms. A bare number means seconds. Null for any other text. */
 export function parseDuration(text: string): number | null {
   if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000;
   if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) return null;

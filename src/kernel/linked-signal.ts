@@ -2,18 +2,18 @@ import { setMaxListeners } from "node:events";
 
 export interface LinkedSignal {
   signal: AbortSignal;
-  /** To be called when the signal is not needed any more: nothing of it stays with its sources. */
+  /** Removes all listeners from the sources. Call it when the signal is not needed any more. */
   unlink(): void;
 }
 
 /**
- * Aborted with the reason of the first source that is. For what is made again and again from a source that lives on:
- * `AbortSignal.any` leaves something in such a source for each signal that it makes.
+ * Makes a signal that aborts with the first of its sources, for the same reason. Use it where many signals are made from
+ * one long-lived source: `AbortSignal.any` leaves something in that source for each of them.
  */
 export function linkSignals(...sources: readonly AbortSignal[]): LinkedSignal {
   const linked = new AbortController();
   const onAbort = (event: Event) => linked.abort((event.target as AbortSignal).reason);
-  // As many as there are at once: all of them go.
+  // A source may have any number of listeners at once; all are removed again.
   setMaxListeners(0, ...sources);
   for (const source of sources) source.addEventListener("abort", onAbort, { once: true });
   const aborted = sources.find((source) => source.aborted);

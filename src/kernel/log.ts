@@ -1,4 +1,4 @@
-/** Structured logging: an event's words first, then its facts. Never a key, a prompt or a path of a caller's file. */
+/** Structured logging: first a message, then its facts. Never a key, a prompt or a path of a caller's file. */
 export interface Log {
   debug(message: string, facts?: object): void;
   info(message: string, facts?: object): void;

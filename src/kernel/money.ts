@@ -6,14 +6,14 @@ export function microsToNumber(micros: number): number {
   return micros / MICROS;
 }
 
-/** The nearest whole number of micros to a JSON number; for reading what `microsToNumber` wrote. */
+/** Returns the nearest whole number of micros to a JSON number. Reads what `microsToNumber` wrote. */
 export function numberToMicros(amount: number): number {
   return Math.round(amount * MICROS);
 }
 
 /**
- * Micros of an amount that somebody typed: `5`, `0.25`, digits with at most six decimals. Null for anything else, and
- * for more than a number can hold exactly. Reads the digits themselves, so nothing is ever rounded.
+ * Reads a typed amount and returns micros: `5`, `0.25`, digits with at most six decimals. Null for other text, and for an
+ * amount that a number cannot hold exactly. Nothing is ever rounded.
  */
 export function parseUsd(text: string): number | null {
   const [, whole, fraction = ""] = /^([0-9]+)(?:\.([0-9]{1,6}))?$/.exec(text) ?? [];

@@ -1,4 +1,4 @@
-/** `1 image`, `2 images`: a number with its word. `many` is for words that do not just get an `s`. */
+/** `1 image`, `2 images`: a number with its word. `many` is the plural; default `one` with an `s`. */
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
@@ -10,13 +10,13 @@ export function codePointLength(text: string): number {
   return count;
 }
 
-/** Whether text has more than `max` code points; the work does not grow with the length of the text. */
+/** Whether text has more than `max` code points. The time does not grow with the length of the text. */
 export function isLongerThan(text: string, max: number): boolean {
   if (text.length <= max) return false;
   return text.length > 2 * max || codePointLength(text) > max;
 }
 
-/** The first `max` code points; `ellipsis` is added when something was cut. Of a longer text only that much is read. */
+/** Returns the first `max` code points. `ellipsis` is added when something was cut. The rest of the text is not read. */
 export function truncateCodePoints(text: string, max: number, ellipsis = ""): string {
   if (!isLongerThan(text, max)) return text;
   return (
@@ -26,7 +26,7 @@ export function truncateCodePoints(text: string, max: number, ellipsis = ""): st
   );
 }
 
-/** As much of the beginning as fits into `maxBytes` of UTF-8, without half a character. */
+/** Returns the longest beginning of the text that fits into `maxBytes` of UTF-8, without half a character. */
 export function truncateBytes(text: string, maxBytes: number): string {
   if (Buffer.byteLength(text) <= maxBytes) return text;
   let bytes = 0;
@@ -39,28 +39,28 @@ export function truncateBytes(text: string, maxBytes: number): string {
   return kept;
 }
 
-/** Texts of a conversation as one, a line each; empty ones are left out. */
+/** Joins the texts of a conversation, a line each. Empty ones are left out. */
 export function joinTurns(...texts: readonly string[]): string {
   return texts.filter((text) => text !== "").join("\n");
 }
 
-/** NUL and lone surrogates cannot be stored and given back faithfully. */
+/** Whether text holds NUL or a lone surrogate, which cannot be stored and read back unchanged. */
 export function hasUnstorableText(text: string): boolean {
   return text.includes("\0") || !text.isWellFormed();
 }
 
 /**
- * What can move a cursor, break a line or turn around the order of what is shown: C0, DEL, C1, the bidirectional
- * controls of Unicode (UAX #9), and its separators of lines and paragraphs.
+ * Characters that can move the cursor, break a line or reverse the order of shown text: C0, DEL, C1, the bidirectional
+ * controls of Unicode (UAX #9), and its line and paragraph separators.
  */
 const CONTROLS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
-/** Those of them that JSON lets stand as they are. */
+/** Those of them that JSON does not escape. */
 const JSON_CONTROLS = /[\x7f-\x9f\p{Bidi_Control}\u2028\u2029]/gu;
 /** All of them but line breaks and the sequences for colours. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
 const FRAME_CONTROLS = /(\n|\x1b\[[\d;]*m)|[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 
-/** Text for a terminal or a log line: control characters become visible escapes (`\x1b`, `\u202e`), but for `kept`. */
+/** Turns control characters into visible escapes (`\x1b`, `\u202e`), except those in `kept`. For terminals and logs. */
 export function escapeControls(text: string, kept = ""): string {
   return text.replace(CONTROLS, (c) => (kept.includes(c) ? c : escaped(c)));
 }
@@ -72,12 +72,12 @@ function escaped(c: string): string {
     : `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
-/** JSON text for a terminal: the same value, with every control character in it written as `\uXXXX`. */
+/** Writes every control character of a JSON text as `\uXXXX`. The value stays the same. */
 export function escapeJsonControls(json: string): string {
   return json.replace(JSON_CONTROLS, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** A frame of a live view, whose text is laid out already: nothing but lines and colours stays. */
+/** Removes all control characters but line breaks and colours. For a frame of the live view, which is laid out already. */
 export function dropControls(frame: string): string {
   return frame.replace(FRAME_CONTROLS, "$1");
 }
@@ -102,8 +102,8 @@ export function formatSize(bytes: number): string {
 }
 
 /**
- * Equal for file names that some file system takes for one: upper and lower case, composed and decomposed letters, and
- * letters whose case is more than one letter (`Straße`, `STRASSE`) do not count.
+ * Returns the same text for file names that some file system treats as one. Upper and lower case, composed and
+ * decomposed letters, and letters such as `ß` (`Straße`, `STRASSE`) make no difference.
  */
 export function foldFileName(name: string): string {
   return name

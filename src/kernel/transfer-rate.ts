@@ -1,36 +1,36 @@
-/** How slowly bytes may move over a connection. */
+/** The slowest rate at which bytes may move over a connection. */
 export interface TransferRate {
-  /** In each window of this time … */
+  /** The length of a window, in ms. */
   windowMs: number;
-  /** … at least so many bytes must move. */
+  /** The fewest bytes that must move in each window. */
   bytesPerWindow: number;
-  /** All of it may take this long. */
+  /** How long the whole transfer may take, in ms. */
   deadlineMs: number;
 }
 
-/** A transfer that is slower makes no progress. */
+/** A slower transfer counts as making no progress. */
 export const LEAST_BYTES_PER_SECOND = 8 * 1024;
 
-/** A transfer goes on as long as it makes progress, however large it is. */
+/** Lets a transfer go on as long as it makes progress in each window, however large it is. */
 export function progressWithin(windowMs: number): TransferRate {
   const bytesPerWindow = (LEAST_BYTES_PER_SECOND * windowMs) / 1000;
   return { windowMs, bytesPerWindow, deadlineMs: Number.POSITIVE_INFINITY };
 }
 
 export interface TransferWatch {
-  /** So many bytes moved. */
+  /** Reports that bytes have moved. */
   moved(bytes: number): void;
-  /** Whatever happens until `resume` is our own slowness, not the other side's. */
+  /** Stops the time until `resume`: we are slow, not the other side. */
   pause(): void;
   resume(): void;
   stop(): void;
 }
 
-/** Watches one transfer; calls `onSlow` once when it is slower than allowed, and watches no more. */
-export function watchTransfer(pace: TransferRate, onSlow: () => void): TransferWatch {
+/** Watches one transfer. Calls `onSlow` once when it is slower than allowed, and then stops watching. */
+export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferWatch {
   let inWindow = 0;
-  let leftMs = pace.deadlineMs;
-  let windowMs = Math.min(pace.windowMs, leftMs);
+  let leftMs = rate.deadlineMs;
+  let windowMs = Math.min(rate.windowMs, leftMs);
   /** What is left of the window. */
   let restMs = windowMs;
   let startedAt = 0;
@@ -40,9 +40,9 @@ export function watchTransfer(pace: TransferRate, onSlow: () => void): TransferW
     timer = setTimeout(() => {
       timer = undefined;
       leftMs -= windowMs;
-      const isSlow = windowMs === pace.windowMs && inWindow < pace.bytesPerWindow;
+      const isSlow = windowMs === rate.windowMs && inWindow < rate.bytesPerWindow;
       inWindow = 0;
-      windowMs = Math.min(pace.windowMs, leftMs);
+      windowMs = Math.min(rate.windowMs, leftMs);
       restMs = windowMs;
       if (isSlow || leftMs <= 0) onSlow();
       else start();
@@ -60,7 +60,7 @@ export function watchTransfer(pace: TransferRate, onSlow: () => void): TransferW
       inWindow += bytes;
     },
     pause: stop,
-    // The window goes on where it stood: pauses that come often must not hide a slow sender.
+    // The window continues where it stopped: frequent pauses must not hide a slow sender.
     resume: () => {
       if (timer === undefined) start();
     },

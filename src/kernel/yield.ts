@@ -1,15 +1,16 @@
-const BYTES_PER_TURN = 1024 * 1024;
+const BYTES_BETWEEN_PAUSES = 1024 * 1024;
 
 /**
- * For long work on the main thread: the function that it answers is told of every piece of work, and lets everything
- * else have a turn after each MiB.
+ * For long work on the main thread. The returned function takes the amount of work done since its last call (default 1).
+ * After every `between` of it, the function lets the event loop serve others before it resolves. `between` is in bytes,
+ * default 1 MiB, or in whatever unit the caller counts.
  */
-export function createYield(): (bytes: number) => Promise<void> {
-  let sinceTurn = 0;
-  return async (bytes) => {
-    sinceTurn += bytes;
-    if (sinceTurn < BYTES_PER_TURN) return;
-    sinceTurn = 0;
+export function createYield(between = BYTES_BETWEEN_PAUSES): (amount?: number) => Promise<void> {
+  let since = 0;
+  return async (amount = 1) => {
+    since += amount;
+    if (since < between) return;
+    since = 0;
     await new Promise<void>((resolve) => setImmediate(resolve));
   };
 }

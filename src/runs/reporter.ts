@@ -1,13 +1,13 @@
 import type { RunEvent } from "../contract/events.ts";
 
-/** How a run tells what it does. */
+/** Takes the messages of a run while it works. */
 export interface RunReporter {
-  /** Something to remember: a line that stays. */
+  /** A line that stays visible. */
   note(line: string): void;
-  /** For those who want to know more. */
+  /** A line for verbose output. */
   detail(line: string): void;
-  /** How far it is; the next one replaces it. `sinceMs`: when the work began, where that is worth telling. */
+  /** The progress; the next one replaces it. `sinceMs`: when the work began, if its duration should be shown. */
   progress(text: string, sinceMs?: number): void;
-  /** For programs that follow the run. */
+  /** An event for programs that follow the run. */
   event?(event: RunEvent): void;
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { downloadFile } from "../../src/client/download.ts";
-import { createHttp } from "../../src/http/http.ts";
+import { createServiceHttp } from "../../src/client/service-http.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -43,7 +43,7 @@ async function fileServer(
     server.close();
   });
   const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const http = createHttp({
+  const http = createServiceHttp({
     baseUrl,
     apiKey: "k",
     clock: new InstantClock(),

@@ -5,7 +5,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { type GenerateRequest, generateImage, REALTIME_TIMEOUTS_MS } from "../../src/client/generate.ts";
 import { createRateLimiter } from "../../src/client/rate-limiter.ts";
 import { listRealtimeModels } from "../../src/client/realtime-models.ts";
-import { createHttp, type Http } from "../../src/http/http.ts";
+import { createServiceHttp } from "../../src/client/service-http.ts";
+import type { Http } from "../../src/http/http.ts";
 import { type FakeNative, type NativeAnswer, startFakeNative, withImages } from "../support/fake-native.ts";
 import { FAKE_KEY, png } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
@@ -30,7 +31,7 @@ async function wire(...answers: NativeAnswer[]): Promise<Wire> {
   onTestFinished(() => fake.close());
   fake.answer(/./, ...answers);
   const clock = new InstantClock();
-  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0.5 });
+  const http = createServiceHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0.5 });
   return { fake, http, clock };
 }
 
@@ -203,7 +204,7 @@ for (const [what, answers, times] of [
     const onRetry = ({ message }: Error, _delayMs: number, maybePaid: boolean) =>
       void told.push([message, maybePaid]);
     const wired = { baseUrl: fake.url, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0.5 };
-    const thrown = generateImage(createHttp({ ...wired, onRetry }), REQUEST);
+    const thrown = generateImage(createServiceHttp({ ...wired, onRetry }), REQUEST);
     await expect(thrown).rejects.toThrow(TWICE);
     expect(fake.requests).toHaveLength(times);
     expect(told.map(([, maybePaid]) => maybePaid)).toEqual([...Array(times - 2).fill(false), true]);
@@ -308,7 +309,7 @@ it("[HTTP-9] [HTTP-22] an answer is read up to a bound, and the key that it repe
   await new Promise<void>((resolve) => packed.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => void packed.close());
   const baseUrl = `http://127.0.0.1:${(packed.address() as AddressInfo).port}`;
-  const other = createHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
+  const other = createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
   await expect(generateImage(other, REQUEST)).rejects.toThrow("has no end");
 });
 
@@ -336,7 +337,7 @@ it("[GEN-5] in any minute at most so many requests leave, retries among them", a
   const counting = async () => {
     asked++;
   };
-  await generateImage(http, REQUEST, { pace: counting });
+  await generateImage(http, REQUEST, { awaitTurnToSend: counting });
   expect(asked).toBe(3);
 });
 

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from "vitest";
 import { createBatch } from "../../src/client/batches/create.ts";
 import { deadline, localSchedule, pollUntilDone, remoteSchedule } from "../../src/client/poll.ts";
-import { createHttp } from "../../src/http/http.ts";
+import { createServiceHttp } from "../../src/client/service-http.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FAKE_KEY, type FakeOptions, startFakeService } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
@@ -10,7 +10,13 @@ async function bench(options: FakeOptions = {}) {
   const fake = await startFakeService(options);
   onTestFinished(() => fake.close());
   const clock = new InstantClock();
-  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0, timeoutMs: 5_000 });
+  const http = createServiceHttp({
+    baseUrl: fake.url,
+    apiKey: FAKE_KEY,
+    clock,
+    random: () => 0,
+    timeoutMs: 5_000,
+  });
   const body = JSON.stringify({ model: "m", items: [{ custom_id: "a", prompt: "a" }] });
   const { batch } = await createBatch(http, body, "k");
   const poll = (more: object = {}) =>
@@ -125,7 +131,7 @@ it("[HTTP-17] a fixed interval replaces the pace", async () => {
 
 it("[HTTP-18] the deadline ends a sleep and a silent request with TIMEOUT", async () => {
   const { fake, batch } = await bench({ statuses: ["running"] });
-  const http = createHttp({
+  const http = createServiceHttp({
     baseUrl: fake.url,
     apiKey: FAKE_KEY,
     clock: new InstantClock(),

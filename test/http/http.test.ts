@@ -8,9 +8,10 @@ import { listItems } from "../../src/client/batches/list-items.ts";
 import { getContent } from "../../src/client/content.ts";
 import { withCounts } from "../../src/client/fill-counts.ts";
 import { listModels } from "../../src/client/models.ts";
-import { errorEntry } from "../../src/contract/errors.ts";
-import { retryAfterMs } from "../../src/http/error-response.ts";
+import { createServiceHttp } from "../../src/client/service-http.ts";
+import { errorEntry, ImgbatchError } from "../../src/contract/errors.ts";
 import { type Attempt, createHttp, type Http } from "../../src/http/http.ts";
+import { retryAfterMs } from "../../src/http/retry-after.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "../support/fake-service.ts";
 import { gate } from "../support/gate.ts";
 import { InstantClock } from "../support/instant-clock.ts";
@@ -25,7 +26,7 @@ async function wire(options: FakeOptions = {}, apiKey = FAKE_KEY): Promise<Wire>
   const fake = await startFakeService(options);
   onTestFinished(() => fake.close());
   const clock = new InstantClock();
-  const http = createHttp({ baseUrl: fake.url, apiKey, clock, random: () => 0.5, timeoutMs: 500 });
+  const http = createServiceHttp({ baseUrl: fake.url, apiKey, clock, random: () => 0.5, timeoutMs: 500 });
   return { fake, http, clock };
 }
 
@@ -152,7 +153,7 @@ it("[HTTP-7] a create that may have arrived without an answer is SUBMISSION_UNKN
   ] as const;
   for (const fault of doubtful) {
     const { fake, clock } = await wire();
-    const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0 });
+    const http = createServiceHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0 });
     fake.fault(/^POST/, fault, fault, fault, fault);
     const attempt = http.json({
       method: "POST",
@@ -268,7 +269,7 @@ it("[HTTP-12] pages that never end are an error and no endless loop", async () =
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => void server.close());
   const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const http = createHttp({ baseUrl, apiKey: "k", clock: new InstantClock(), random: Math.random });
+  const http = createServiceHttp({ baseUrl, apiKey: "k", clock: new InstantClock(), random: Math.random });
   await expect(listItems(http, "b")).rejects.toMatchObject({ code: "BAD_RESPONSE" });
   server.closeAllConnections();
 });
@@ -442,7 +443,7 @@ it("[HTTP-35] each attempt is told with its answer, and without the key", async 
   const attempts: Attempt[] = [];
   const { fake, clock } = await wire();
   const onAttempt = (attempt: Attempt) => attempts.push(attempt);
-  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0, onAttempt });
+  const http = createServiceHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock, random: () => 0, onAttempt });
   fake.fault(/^GET/, { reset: "before" }, { status: 503, headers: { "x-request-id": FAKE_KEY }, body: "" });
   await listModels(http);
   expect(attempts).toMatchObject([
@@ -521,5 +522,29 @@ async function serve(listener: RequestListener): Promise<{ baseUrl: string; http
   });
   const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const clock = new InstantClock();
-  return { baseUrl, http: createHttp({ baseUrl, apiKey: FAKE_KEY, clock, random: () => 0 }) };
+  return { baseUrl, http: createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock, random: () => 0 }) };
 }
+
+it("[HTTP-40] how errors are written is up to the service: the client of another upstream reads them in its own way", async () => {
+  const { fake, clock } = await wire();
+  fake.fault(/^GET/, { status: 500, headers: {}, body: { fault: { text: "No such engine." } } });
+  const asked: unknown[] = [];
+  const http = createHttp({
+    baseUrl: fake.url,
+    apiKey: FAKE_KEY,
+    clock,
+    random: () => 0,
+    readError: ({ status }, text, { method, path }) => {
+      asked.push([status, method, path]);
+      const message = JSON.parse(text).fault.text;
+      const error = new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { httpStatus: status });
+      return { error, isRefusal: true };
+    },
+  });
+  const sent = { method: "GET" as const, path: "/engines", submits: true };
+  await expect(http.json(sent)).rejects.toMatchObject({
+    code: "BATCH_IMAGE_INVALID_MODEL",
+    message: "No such engine.",
+  });
+  expect(asked).toEqual([[500, "GET", "/engines"]]);
+});

@@ -4,8 +4,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
 import { createBatch } from "../../src/client/batches/create.ts";
+import { createServiceHttp } from "../../src/client/service-http.ts";
 import { ImgbatchError } from "../../src/contract/errors.ts";
-import { createHttp } from "../../src/http/http.ts";
 import type { StreamedBody } from "../../src/http/streamed-body.ts";
 import { FAKE_KEY, startFakeService } from "../support/fake-service.ts";
 import { InstantClock } from "../support/instant-clock.ts";
@@ -17,7 +17,7 @@ async function wire(baseUrl?: string) {
   const fake = await startFakeService();
   onTestFinished(() => fake.close());
   const options = { baseUrl: baseUrl ?? fake.url, apiKey: FAKE_KEY, clock: new InstantClock() };
-  return { fake, http: createHttp({ ...options, random: Math.random }) };
+  return { fake, http: createServiceHttp({ ...options, random: Math.random }) };
 }
 
 const bytes = Buffer.from(TEXT);

@@ -83,21 +83,21 @@ it("[RUN-32] whatever befell a file of a run, every command that reads it goes o
 
 const named: [string, string, string[], Damage, RegExp][] = [
   [
-    "a ledger of a later version",
+    "a run state of a later version",
     "imgbatch.json",
     ["status", "run"],
     (text) => text.replace('"schema_version": 1', '"schema_version": 2'),
     /imgbatch\.json is damaged or of another version of imgbatch \(schema_version/,
   ],
   [
-    "a ledger that is not UTF-8",
+    "a run state that is not UTF-8",
     "imgbatch.json",
     ["wait", "run"],
     (text) => Buffer.from(text.replace("cat", "c\u00e4t").replace("1", "\u00ff1"), "latin1"),
     /imgbatch\.json is damaged/,
   ],
   [
-    "a ledger without its batches",
+    "a run state without its batches",
     "imgbatch.json",
     ["download", "run"],
     (text) => JSON.stringify({ ...JSON.parse(text), batches: [] }),

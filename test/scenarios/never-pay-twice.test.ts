@@ -33,11 +33,11 @@ it("[RUN-3] on a machine without the directory the same batch is found, and that
 it("[RUN-8] a submit that is killed while it waits for the answer has its intent on disk, and resolves it", async () => {
   const cli = await createCli();
   writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
-  const ledger = () => JSON.parse(readFileSync(join(cli.cwd, "p-images", "imgbatch.json"), "utf8"));
+  const runState = () => JSON.parse(readFileSync(join(cli.cwd, "p-images", "imgbatch.json"), "utf8"));
   let atRequest: unknown = null;
   cli.fake.fault(/^POST/, {
     lie: (answer) => {
-      atRequest = ledger().batches[0];
+      atRequest = runState().batches[0];
       child.kill("SIGKILL");
       return answer;
     },
@@ -47,7 +47,7 @@ it("[RUN-8] a submit that is killed while it waits for the answer has its intent
   const [made] = cli.fake.batches;
   expect(atRequest).toMatchObject({ state: "intent", id: null, idempotency_key: made?.key });
   expect((await cli.run(["submit", "p.jsonl", "-q"])).code).toBe(0);
-  expect(ledger().batches[0]).toMatchObject({ state: "created", id: made?.id });
+  expect(runState().batches[0]).toMatchObject({ state: "created", id: made?.id });
   expect(cli.fake.batches).toHaveLength(1);
 });
 

@@ -364,7 +364,7 @@ describe("the command line", () => {
     }
   });
 
-  it("[SECRET-2] puts no key into a run directory: its ledger has a short hash", async () => {
+  it("[SECRET-2] puts no key into a run directory: its run state has a short hash", async () => {
     const cli = await createCli();
     await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
     expect((await cli.run(["submit", "p.jsonl", "--output", "out"])).code).toBe(0);

@@ -87,11 +87,18 @@ export async function startFakeNative(): Promise<FakeNative> {
     const prompt = json.contents[0].parts[0].text;
     fake.requests.push({ path: request.url ?? "", headers: request.headers, prompt, json });
     fake.mostUnderWay = Math.max(fake.mostUnderWay, ++underWay);
-    response.on("close", () => underWay--);
+    let isOver = false;
+    const end = () => {
+      if (!isOver) underWay--;
+      isOver = true;
+    };
+    response.on("close", end);
     const at = planned.findIndex((plan) => plan.prompt.test(prompt));
     const answer = planned[at]?.answer ?? { images: [png(prompt)] };
     if (planned[at]?.isOnce) planned.splice(at, 1);
     await fake.hold;
+    // The client may send its next request before this response is closed.
+    if (!("silent" in answer)) end();
     give(request, response, answer, prompt);
   });
   server.on("connection", (socket) => {

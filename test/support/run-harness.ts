@@ -1,7 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { createServiceHttp } from "../../src/client/service-http.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../src/contract/limits.ts";
-import { createHttp, type Http } from "../../src/http/http.ts";
+import type { Http } from "../../src/http/http.ts";
 import type { ResultLine } from "../../src/runs/directory/results-file.ts";
 import type { RunState } from "../../src/runs/directory/run-state.ts";
 import { keyFingerprint, type RunService } from "../../src/runs/directory/service-identity.ts";
@@ -31,7 +32,7 @@ export interface Bench {
   ): Promise<RunOutcome & { replayed: boolean }>;
   path(name: string): string;
   read(name: string): Promise<string>;
-  ledger(): Promise<RunState>;
+  runState(): Promise<RunState>;
   results(): Promise<ResultLine[]>;
 }
 
@@ -51,7 +52,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
   const root = await tempDir(() => fake.close());
   watchSecret(FAKE_KEY);
   const clock = new InstantClock(Date.now());
-  const http = createHttp({
+  const http = createServiceHttp({
     baseUrl: fake.url,
     apiKey: FAKE_KEY,
     clock,
@@ -78,7 +79,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
     notes,
     path: (name) => join(dir, name),
     read: (name) => readFile(join(dir, name), "utf8"),
-    ledger: async () => JSON.parse(await bench.read("imgbatch.json")),
+    runState: async () => JSON.parse(await bench.read("imgbatch.json")),
     results: async () =>
       (await bench.read("results.jsonl"))
         .trim()

@@ -1,4 +1,4 @@
-import { cancelBatch } from "../../client/batches/cancel-delete.ts";
+import { cancelBatch } from "../../client/batches/cancel.ts";
 import { deadline } from "../../client/poll.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";

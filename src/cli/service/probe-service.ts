@@ -1,7 +1,7 @@
 import { listModels } from "../../client/models.ts";
+import { createServiceHttp } from "../../client/service-http.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
-import { createHttp } from "../../http/http.ts";
 import { RETRY_POLICY } from "../../http/retry-policy.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { FoundService } from "./locate-service.ts";
@@ -21,7 +21,7 @@ export interface Probe {
 export async function probeService(service: FoundService, signal: AbortSignal): Promise<Probe> {
   const problems = await readinessProblems(service.baseUrl, signal);
   if (problems.length > 0) return { problems };
-  const http = createHttp({
+  const http = createServiceHttp({
     ...service,
     clock: systemClock,
     random: Math.random,

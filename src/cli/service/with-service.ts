@@ -1,5 +1,5 @@
+import { createServiceHttp } from "../../client/service-http.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { createHttp } from "../../http/http.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
@@ -43,7 +43,7 @@ const WHOSE = {
 
 function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {
   const { baseUrl, apiKey, confirm, kind, isLocal } = connection;
-  const http = createHttp({
+  const http = createServiceHttp({
     baseUrl,
     apiKey,
     ...(confirm === undefined ? {} : { confirm }),

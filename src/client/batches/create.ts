@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER, routes } from "../../contract/routes.ts";
-import type { Http, JsonAnswer } from "../../http/http.ts";
+import type { Http } from "../../http/http.ts";
+import type { JsonAnswer } from "../../http/json-answer.ts";
 import type { StreamedBody } from "../../http/streamed-body.ts";
 import { type Batch, readBatch } from "../wire/read-batch.ts";
 
@@ -9,14 +10,14 @@ const CREATE_TIMEOUT_MS = 300_000;
 
 export interface CreatedBatch {
   batch: Batch;
-  /** The service knew the idempotency key and answered the batch that was made with it. */
+  /** The service knew the idempotency key and returned the batch that was made with it. */
   replayed: boolean;
 }
 
 /**
  * Makes a batch. `body` is the JSON text of the request, `key` its idempotency key: sending twice makes one batch.
- * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer; ask again with the same key. After
- * `signal` no other attempt leaves; the one under way ends with it too, or with `answerSignal` where that is given.
+ * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer: ask again with the same key. After
+ * `signal` no further attempt leaves. The attempt under way ends with `answerSignal` if given, else with `signal`.
  */
 export async function createBatch(
   http: Http,
@@ -34,7 +35,7 @@ export async function createBatch(
     ...signals,
   });
   const batch = readBatch(answer.json);
-  // Something was accepted, but what, only the same key can tell.
+  // Something was accepted. Only the same key can find out which batch it was.
   if (batch === null)
     throw new ImgbatchError("SUBMISSION_UNKNOWN", "The service took the request and answered no batch.", {
       requestId: answer.requestId,
@@ -42,10 +43,10 @@ export async function createBatch(
   return { batch, replayed: isReplay(answer, batch) };
 }
 
-/** Not every service says so; but a batch that is under way already, or older than its request, was there before. */
+/** Not every service sends the header. A batch that is under way already, or older than its request, existed before. */
 function isReplay({ headers }: JsonAnswer, { status, createdAtMs }: Batch): boolean {
-  const says = headers.get(IDEMPOTENCY_REPLAYED_HEADER)?.toLowerCase();
-  if (says !== undefined) return says === "true";
+  const replayed = headers.get(IDEMPOTENCY_REPLAYED_HEADER)?.toLowerCase();
+  if (replayed !== undefined) return replayed === "true";
   if (status !== "queued") return true;
   const answeredAtMs = Date.parse(headers.get("date") ?? "");
   return createdAtMs !== null && createdAtMs < answeredAtMs - CREATE_TIMEOUT_MS;

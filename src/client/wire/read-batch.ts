@@ -6,18 +6,18 @@ const MOST_USD = 1_000_000_000;
 const LAST_SECOND = 8_640_000_000_000;
 
 /**
- * Other services of this kind leave fields out, add some, and name two statuses differently. Reading is tolerant:
- * what is missing is null, a number may be written as text, what is unknown is kept in `raw`, and a status that nobody
- * knows is never "done".
+ * Other services of this kind leave out fields, add some, and name two statuses differently. Reading is tolerant: a
+ * missing field is null, a number may be written as text, an unknown field stays in `raw`, and an unknown status is
+ * never "done".
  */
 const text = z.string().nullish().catch(null);
 const asNumber = (value: unknown) =>
   typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
 const count = z.preprocess(asNumber, z.int().min(0).nullish()).catch(null);
-/** Dollars, as far as micro-dollars can be counted. */
+/** Dollars, as many as can be counted in micro-dollars. */
 export const usd = z.number().min(-MOST_USD).max(MOST_USD);
 const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
-/** Seconds since 1970, as far as there are dates. */
+/** Seconds since 1970, within the range of dates. */
 const moment = z.preprocess(asNumber, z.int().min(-LAST_SECOND).max(LAST_SECOND).nullish()).catch(null);
 
 const batchSchema = z.looseObject({
@@ -39,7 +39,7 @@ const batchSchema = z.looseObject({
 /** A batch as the client sees it. */
 export interface Batch {
   id: string;
-  /** One of the known statuses, or whatever the service says. */
+  /** A known status, or the service's own word. */
   status: BatchStatus | (string & {});
   isDone: boolean;
   name: string | null;
@@ -47,10 +47,10 @@ export interface Batch {
   parentId: string | null;
   provider: string | null;
   itemCount: number | null;
-  /** 0 also where the service does not say: then `hasCounts` is false. */
+  /** 0 also when the service does not say; `hasCounts` is false then. */
   successCount: number;
   failCount: number;
-  /** Whether the service says how many images were made, and of how many. */
+  /** Whether the service says how many images were made, out of how many. */
   hasCounts: boolean;
   estimatedCostMicroUsd: number | null;
   actualCostMicroUsd: number | null;
@@ -60,7 +60,7 @@ export interface Batch {
   raw: Record<string, unknown>;
 }
 
-/** Null when the value is no batch at all. */
+/** Null when the value is not a batch. */
 export function readBatch(value: unknown): Batch | null {
   const parsed = batchSchema.safeParse(value);
   if (!parsed.success) return null;

@@ -5,7 +5,7 @@ import { type ImageMimeType, sniffImageType } from "../../contract/images/image-
 import { REFUSING_FINISH_REASONS } from "../../contract/native-api/generate-content.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 
-/** Other services leave fields out, or say null: what is missing is null. */
+/** Other services leave out fields or send null. A missing field is null. */
 const text = z.string().nullish().catch(null);
 
 const partSchema = z.looseObject({
@@ -37,11 +37,11 @@ type Answer = z.infer<typeof answerSchema>;
 /** The main image of an answer. */
 export interface ReadImage {
   data: Buffer;
-  /** By the bytes, whatever the answer says. */
+  /** Found from the bytes, not from the answer's claim. */
   mimeType: ImageMimeType;
   /** Null when the service did not say which model ran. */
   modelVersion: string | null;
-  /** What the model said beside the image; empty for nothing. */
+  /** The text of the model beside the image; empty for none. */
   text: string;
   /** Token counts, as they came. */
   usage: unknown;
@@ -52,8 +52,8 @@ export interface ReadImage {
 const SHOWN_TEXT = 300;
 
 /**
- * Takes the main image out of an answer of 2xx. Interim images of a model that thinks are no results. Throws
- * `IMAGE_REFUSED` and `NO_IMAGES`, saying why, as the service told it.
+ * Returns the main image of an answer of 2xx. Interim images of a thinking model do not count. Throws `IMAGE_REFUSED` and
+ * `NO_IMAGES` with the reason that the service gave.
  */
 export function readGenerated(json: unknown, requestId: string | undefined): ReadImage {
   const parsed = answerSchema.safeParse(json);
@@ -112,10 +112,10 @@ function withWords(what: string, words: string | null | undefined): string {
   return `${what}: ${truncateCodePoints(words.trim(), SHOWN_TEXT, "…").replace(/\.$/, "")}`;
 }
 
-/** Either alphabet, padding optional; null for anything else. */
+/** Takes either alphabet, with or without padding. Null for other text. */
 function decodeBase64(base64: string): Buffer | null {
   if (/[^A-Za-z0-9+/_=-]/.test(base64)) return null;
-  // A pattern that looks for the padding at the end takes as many steps as the square of a long row of it.
+  // A pattern that looks for padding at the end needs quadratic time for a long row of it.
   let digits = base64.length;
   while (base64[digits - 1] === "=") digits--;
   const data = Buffer.from(base64, "base64");

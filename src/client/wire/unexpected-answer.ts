@@ -1,7 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { JsonAnswer } from "../../http/http.ts";
 
-export function unexpectedAnswer(what: string, answer: JsonAnswer): ImgbatchError {
-  const { requestId } = answer;
+/** The error for an answer of 2xx that is not `what`, such as `a list of models`. */
+export function unexpectedAnswer(what: string, requestId: string | undefined): ImgbatchError {
   return new ImgbatchError("BAD_RESPONSE", `The service's answer is not ${what}.`, { requestId });
 }

@@ -1,6 +1,6 @@
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
-import { cutToBytes, MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
-import { foldFileName } from "../../kernel/text.ts";
+import { MAX_NAME_BYTES, safeFileName } from "../../kernel/files/file-names.ts";
+import { foldFileName, truncateBytes } from "../../kernel/text.ts";
 import type { ItemRecord, OutputRecord } from "../records.ts";
 
 interface NamedImage {
@@ -20,7 +20,7 @@ export function assignEntryNames(images: readonly NamedImage[]): string[] {
     const safe = safeFileName(base);
     for (let n = 1; ; n++) {
       const suffix = n === 1 ? "" : `~${n}`;
-      const name = `${cutToBytes(safe, MAX_NAME_BYTES - suffix.length)}${suffix}.${extension}`;
+      const name = `${truncateBytes(safe, MAX_NAME_BYTES - suffix.length)}${suffix}.${extension}`;
       const folded = foldFileName(name);
       if (taken.has(folded)) continue;
       taken.add(folded);

@@ -1,9 +1,9 @@
 import { constants } from "node:os";
 
-/** A quota that is used up is a full disk to whoever has it. SQLite says the last when the index of its WAL cannot grow. */
+/** A used-up quota counts as a full disk. SQLite reports the last code when the index of its WAL cannot grow. */
 const FULL = new Set(["ENOSPC", "EDQUOT", "SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"]);
 
-/** Whether an error of Node or SQLite says that nothing fits any more: space may come back, and nothing is broken. */
+/** Whether an error of Node or SQLite means a full disk: nothing is broken, and space may come back. */
 export function isDiskFull(error: unknown): boolean {
   return FULL.has(systemCodeOf(error));
 }

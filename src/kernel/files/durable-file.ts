@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { open, readdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** A file with this ending is half written: it never has been the real one and can be removed. */
+/** A file with this ending is half written. It was never the real one and can be removed. */
 export const PARTIAL_SUFFIX = ".partial";
 
 /**
@@ -38,7 +38,7 @@ export async function writeFileDurably(
 
 const LEFTOVER = new RegExp(`^\\..+\\.[0-9a-f]{12}\\${PARTIAL_SUFFIX}$`);
 
-/** Removes what `writeFileDurably` left half written in a directory (not below it) when its process was killed. */
+/** Removes half-written files that `writeFileDurably` left in a directory (not below it) when its process was killed. */
 export async function removePartialFiles(directory: string): Promise<void> {
   for (const name of await readdir(directory)) {
     if (LEFTOVER.test(name)) await rm(join(directory, name), { force: true });

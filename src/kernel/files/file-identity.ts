@@ -1,6 +1,6 @@
 import { statSync } from "node:fs";
 
-/** Tells a file from another that got its name, and maybe its place on disk, later; null when there is none. */
+/** Returns a text that differs from that of any later file of the same name. Null when the file is missing. */
 export function fileIdentity(path: string): string | null {
   const stats = statSync(path, { bigint: true, throwIfNoEntry: false });
   return stats === undefined ? null : `${stats.dev} ${stats.ino} ${stats.birthtimeNs}`;

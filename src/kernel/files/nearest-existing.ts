@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { dirname } from "node:path";
 
-/** The path itself, or the nearest above it that is there. What cannot be looked at counts as there. */
+/** Returns the path itself if it exists, else its nearest parent that does. A path that cannot be examined counts as existing. */
 export async function nearestExisting(path: string): Promise<string> {
   for (let at = path; ; at = dirname(at)) {
     const isThere = await stat(at).then(

@@ -6,7 +6,11 @@ export type JsonValue =
   | readonly JsonValue[]
   | { readonly [key: string]: JsonValue };
 
-/** JSON with sorted keys and without space: equal values give equal text, so that it can be hashed. */
+/**
+ * Returns the canonical JSON text of a value (RFC 8785): without white space, keys sorted by UTF-16 code units, numbers
+ * and strings as ECMAScript writes them. Equal values give equal text, so the text can be hashed. Strings must be
+ * well-formed.
+ */
 export function canonicalJson(value: JsonValue): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value);

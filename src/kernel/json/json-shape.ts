@@ -6,9 +6,8 @@ export interface JsonBounds {
 }
 
 /**
- * Whether JSON text is nested deeper, or has more elements, than allowed, by looking at its bytes only. A parser given
- * such text can take seconds, and what it makes of it many times the text's memory; this takes one pass and none.
- * Text that is no JSON gets some answer: the parser will refuse it.
+ * Returns which bound a JSON text exceeds, or null. It looks at the bytes once and needs no memory. A parser could need
+ * seconds for such a text, and many times its memory. The result for invalid JSON has no meaning: the parser refuses it.
  */
 export function jsonExcess(json: Uint8Array, bounds: JsonBounds): "depth" | "elements" | null {
   const [quote, backslash, comma, open, openBrace, close, closeBrace] = [

@@ -2,19 +2,12 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { claimDirectory, removeLeftovers, requireSameService } from "./claim.ts";
-import {
-  newRunState,
-  type RunBatch,
-  type RunState,
-  readRunState,
-  recordBatch,
-  writeRunState,
-} from "./run-state.ts";
+import { adoptedBatch, newRunState, type RunState, readRunState, writeRunState } from "./run-state.ts";
 import type { RunService } from "./service-identity.ts";
 
 /**
- * Prepares a directory for the images of batches that were submitted elsewhere. One that already belongs to these
- * batches is taken as it is. Throws `DIRECTORY_CONFLICT` when it belongs to others.
+ * Prepares a directory for the images of batches that were submitted elsewhere. A directory that
+ * already belongs to these batches stays as it is. Throws `DIRECTORY_CONFLICT` when it belongs to others.
  */
 export async function adoptDirectory(
   dir: string,
@@ -35,7 +28,7 @@ export async function adoptDirectory(
   }
   await claimDirectory(dir, { identity, keyFingerprint, inputSha256: null });
   await removeLeftovers(dir);
-  const entries = batches.map((batch, index) => adopted(batch, index));
+  const entries = batches.map((batch, index) => adoptedBatch(index, batch));
   const runState = newRunState({
     baseUrl: identity,
     keyFingerprint,
@@ -47,23 +40,4 @@ export async function adoptDirectory(
   });
   await writeRunState(dir, runState);
   return runState;
-}
-
-function adopted(batch: Batch, index: number): RunBatch {
-  const entry: RunBatch = {
-    index,
-    id: batch.id,
-    idempotency_key: null,
-    state: "created",
-    status: null,
-    item_count: null,
-    success_count: null,
-    fail_count: null,
-    estimated_cost: null,
-    actual_cost: null,
-    parent_batch_id: null,
-    round: 0,
-  };
-  recordBatch(entry, batch);
-  return entry;
 }

@@ -9,7 +9,7 @@ import { isSameService } from "./service-identity.ts";
 export const IMAGES_FOLDER = "images";
 export const REFERENCES_FOLDER = "references";
 
-/** Names that a run writes: in a directory without a run state they belong to somebody else. */
+/** Names that a run writes. In a directory without a run state, files of these names are not the run's. */
 const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jsonl", "retry.jsonl"];
 
 export interface Owner {
@@ -20,7 +20,7 @@ export interface Owner {
 }
 
 /**
- * Makes the directory when needed and answers its run state, null when it is new. Throws `DIRECTORY_CONFLICT` when it
+ * Makes the directory when needed and returns its run state, null when it is new. Throws `DIRECTORY_CONFLICT` when it
  * belongs to another input, service or key, or holds files that a run would mix with its own.
  */
 export async function claimDirectory(dir: string, owner: Owner): Promise<RunState | null> {
@@ -44,7 +44,7 @@ export function requireSameService(dir: string, runState: RunState, owner: Omit<
   if (other !== null) throw conflict(dir, other);
 }
 
-/** Whose run it is, where its batches are not of this service and key; else null. */
+/** Returns why the run's batches are not of this service and key; null when they are. */
 export function otherOwner(runState: RunState, owner: Omit<Owner, "inputSha256">): string | null {
   if (!isSameService(runState.base_url, owner.identity))
     return `belongs to a run on another service (${runState.base_url}, not ${owner.identity})`;
@@ -63,7 +63,7 @@ async function refuseForeignFiles(dir: string): Promise<void> {
   }
 }
 
-/** The directory, and each new one above it, on disk when this resolves. Answers the topmost one that is new. */
+/** Makes a directory and its missing parents, on disk when this resolves. Returns the topmost new one. */
 export async function makeDurably(dir: string): Promise<string | undefined> {
   const first = await mkdir(dir, { recursive: true });
   if (first === undefined) return undefined;
@@ -71,7 +71,7 @@ export async function makeDurably(dir: string): Promise<string | undefined> {
   return first;
 }
 
-/** What a link in the directory leads to is not the run's to write into. */
+/** Throws when a folder of the run is a link: the run must not write where it leads. */
 async function refuseLinks(dir: string): Promise<void> {
   for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER]) {
     const stats = await lstat(join(dir, name)).catch(() => null);
@@ -84,17 +84,17 @@ function conflict(dir: string, why: string): ImgbatchError {
 }
 
 const LEFTOVER = new RegExp(`^(\\..+\\.[0-9a-f]{12}|[0-9a-f]{64})\\${PARTIAL_SUFFIX}$`);
-/** How a ZIP is called that is only here to be unpacked. */
+/** The prefix of a ZIP that is deleted after unpacking. */
 export const PASSING_PREFIX = ".imgbatch-";
 const PASSING_ZIP = /^\.imgbatch-[\w-]+\.zip(\.part(\.etag)?)?$/;
 
-/** Removes files that a crash left half written. Files of other names are nobody's business here. */
+/** Removes files that a crash left half written. Other files stay. */
 export async function removeLeftovers(dir: string): Promise<void> {
   for (const folder of [dir, join(dir, IMAGES_FOLDER), join(dir, REFERENCES_FOLDER)])
     await removeMatching(folder, LEFTOVER);
 }
 
-/** Removes ZIPs, whole or in part, that were to be unpacked: when a run is whole nobody needs them any more. */
+/** Removes ZIPs, whole or in part, that were to be unpacked. A complete run does not need them. */
 export async function removePassingZips(dir: string): Promise<void> {
   await removeMatching(dir, PASSING_ZIP);
 }

@@ -14,7 +14,7 @@ export const INPUT_FILE = "input.jsonl";
 
 const MOST_OUTPUTS = 1000;
 
-/** A line of `input.jsonl`: what was sent, in the form of a prompt file, reference images by their hash. */
+/** A line of `input.jsonl`: the input as it was sent, in the form of a prompt file, with reference images by hash. */
 const inputSchema = z.looseObject({
   custom_id: z.string().min(1),
   prompt: z.string(),
@@ -40,56 +40,56 @@ export async function writeRunInput(dir: string, items: readonly PlannedItem[]):
   await writeJsonLines(join(dir, INPUT_FILE), lines);
 }
 
-/** The input of a run, by the id of each image, in its order. It stays on disk: only where each line is, is known. */
+/** The input of a run, by the id of each image, in input order. The text stays on disk; only the range of each line is in memory. */
 export interface RunInput {
   keys(): Iterable<string>;
   has(id: string): boolean;
-  /** The line that would make this image alone; undefined for an image that is not known, or no longer. */
+  /** The line that would make this image alone. Undefined for an unknown image, and when the file was removed since. */
   get(id: string): InputLine | undefined;
   /** The number of an image's line in the file, from 1. */
   lineOf(id: string): number | undefined;
-  /** The first thing that is wrong with the file, with its path and line; null when nothing is. */
+  /** The first problem of the file, with its path and line. Null when there is none. */
   damage: string | null;
 }
 
-/** Nobody writes longer lines here: reference images are files of their own. */
+/** No run writes a longer line: reference images are files of their own. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /**
- * Reads where the lines of a run's input are; empty when the directory has none (a mere download). A line that no run
- * has written is left out, and told as `damage`.
+ * Reads the ranges of the lines of a run's input. Empty when the directory has no input (a mere download). A line that
+ * no run can have written is left out and reported as `damage`.
  */
 export async function readRunInput(dir: string): Promise<RunInput> {
   const path = join(dir, INPUT_FILE);
-  const places = new Map<string, LinePlace>();
+  const ranges = new Map<string, LineRange>();
   let damage: string | null = null;
   let start = 0;
   try {
     for await (const { number, text, bytes, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
-      const place = { number, start, bytes };
+      const range = { number, start, bytes };
       start += bytes + 1;
       const line = parseLine(text);
       const ids = line === null ? [] : imageIds(line);
       const wrong =
         problem ??
         (line === null ? "is not a line that a run has written" : null) ??
-        (ids.some((id) => places.has(id)) ? "has an id of another line" : null);
+        (ids.some((id) => ranges.has(id)) ? "has an id of another line" : null);
       if (wrong !== null) damage ??= `${path}:${number} ${wrong}`;
-      else for (const id of ids) places.set(id, place);
+      else for (const id of ids) ranges.set(id, range);
     }
   } catch (error) {
-    // What cannot be read is not known.
+    // An input that cannot be read is unknown.
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") damage ??= `${path} cannot be read (${code ?? error})`;
   }
   return {
     damage,
-    lineOf: (id) => places.get(id)?.number,
-    keys: () => places.keys(),
-    has: (id) => places.has(id),
+    lineOf: (id) => ranges.get(id)?.number,
+    keys: () => ranges.keys(),
+    has: (id) => ranges.has(id),
     get: (id) => {
-      const place = places.get(id);
-      const line = place === undefined ? null : parseLine(readPlace(path, place));
+      const range = ranges.get(id);
+      const line = range === undefined ? null : parseLine(readRange(path, range));
       if (line === null) return undefined;
       const { output_count: _, ...rest } = line;
       return { ...rest, custom_id: id };
@@ -97,19 +97,19 @@ export async function readRunInput(dir: string): Promise<RunInput> {
   };
 }
 
-/** Throws `DIRECTORY_CONFLICT` for an input that is damaged: what was asked for is not known then. */
+/** Throws `DIRECTORY_CONFLICT` for a damaged input, since the requested images are not known then. */
 export function requireUndamaged({ damage }: RunInput): void {
   if (damage !== null) throw damaged(damage);
 }
 
-/** The error for an input that is not as the run has written it. */
+/** Returns the error for an input that is not as the run wrote it. */
 export function damaged(what: string, details: readonly string[] = []): ImgbatchError {
   const advice =
     "put the file back, or run the submit command of this directory again: that writes it anew, and nothing is paid twice";
   return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice, details });
 }
 
-interface LinePlace {
+interface LineRange {
   number: number;
   start: number;
   bytes: number;
@@ -123,8 +123,8 @@ function parseLine(text: string): InputLine | null {
   return readJsonLines(text, inputSchema)[0] ?? null;
 }
 
-/** The text at a place of the file; "" when it cannot be read. */
-function readPlace(path: string, { start, bytes }: LinePlace): string {
+/** Returns the text of a range of the file; "" when it cannot be read. */
+function readRange(path: string, { start, bytes }: LineRange): string {
   try {
     const file = openSync(path, "r");
     try {

@@ -9,8 +9,8 @@ import { hashFile } from "../files/hash-file.ts";
 const PIECE_CHARS = 64 * 1024;
 
 /**
- * Writes one value a line, whole or not at all, with no more than a piece of the text in memory. `values` are gone
- * through twice: a file that holds the same already is not touched. Throws `SAVE_FAILED`.
+ * Writes one value a line, whole or not at all, with only a piece of the text in memory. `values` is iterated twice,
+ * since a file with the same content is not touched. Throws `SAVE_FAILED`.
  */
 export async function writeJsonLines(path: string, values: Iterable<unknown>): Promise<void> {
   const hash = createHash("sha256");
@@ -19,14 +19,14 @@ export async function writeJsonLines(path: string, values: Iterable<unknown>): P
   await saving(path, () => writeFileDurably(path, linePieces(values)));
 }
 
-/** The text of one value a line, in pieces of some lines. */
+/** Yields the text of one value a line, in pieces of several lines. */
 export async function* linePieces(values: Iterable<unknown>): AsyncGenerator<string, void, undefined> {
-  const takeTurn = createYield();
+  const breathe = createYield();
   let piece = "";
   for (const value of values) {
     piece += `${JSON.stringify(value)}\n`;
     if (piece.length < PIECE_CHARS) continue;
-    await takeTurn(piece.length);
+    await breathe(piece.length);
     yield piece;
     piece = "";
   }
@@ -34,20 +34,20 @@ export async function* linePieces(values: Iterable<unknown>): AsyncGenerator<str
 }
 
 /**
- * Writes a file of a run, whole or not at all, unless it holds the same already: a look at a run that is whole needs no
- * place to write to. Throws `SAVE_FAILED`.
+ * Writes a file of a run, whole or not at all. A file with the same content is not touched, so that reading a complete
+ * run needs no writable disk. Throws `SAVE_FAILED`.
  */
 export async function writeWhenChanged(path: string, text: string): Promise<void> {
   const before = await readFile(path, "utf8").catch(() => null);
   if (before !== text) await saving(path, () => writeFileDurably(path, text));
 }
 
-/** One value a line. */
+/** Returns the text of one value a line. */
 export function toJsonLines(values: readonly unknown[]): string {
   return values.map((value) => `${JSON.stringify(value)}\n`).join("");
 }
 
-/** The lines of a file that this program wrote; a line that is no JSON, or not of this shape, is left out. */
+/** Reads the lines of a file that this program wrote. A line that is not JSON of this shape is left out. */
 export function readJsonLines<T>(text: string, shape: z.ZodType<T>): T[] {
   return text.split("\n").flatMap((line) => {
     try {

@@ -7,9 +7,9 @@ import type { Clock } from "../../kernel/clock.ts";
 import { fileIdentity } from "../../kernel/files/file-identity.ts";
 import { makeDurably } from "./claim.ts";
 
-/** Empty, and only there while somebody works, or after a crash. */
+/** Always empty. Exists while a process works in the directory, or after a crash. */
 const LOCK_FILE = ".imgbatch.lock";
-/** A process that was just killed may need a moment to be gone. */
+/** A process that was just killed may need a moment to end. */
 const PATIENCE_MS = 2000;
 const POLL_MS = 50;
 
@@ -21,9 +21,10 @@ export interface LockOptions {
 }
 
 /**
- * Works on a run's directory alone: two processes in one directory would write over each other's run state. The lock is an
- * open exclusive transaction on an empty database, so the system frees it when the process ends, however it ends.
- * A directory that cannot be written needs no lock, and one that was made here and stays empty is removed.
+ * Does work in a run's directory alone: two processes would overwrite each other's run state. The lock is an open
+ * exclusive transaction on an empty database, so the system frees it whenever the process ends, even after a kill. It
+ * also holds between containers that share the directory, which a socket would not. A directory that cannot be written
+ * needs no lock. A directory that was made here and stays empty is removed.
  * Throws `DIRECTORY_IN_USE` when another process has it, `SAVE_FAILED` when the directory cannot be made.
  */
 export async function withRunLock<T>(dir: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
@@ -32,7 +33,7 @@ export async function withRunLock<T>(dir: string, options: LockOptions, work: ()
   if (isReadOnly(dir)) return work();
   let made: string | undefined;
   for (let waitedMs = 0; ; waitedMs += POLL_MS) {
-    // Again each time: the owner before may have removed a directory that it had made for nothing.
+    // Made again each time: the previous owner may have removed a directory that stayed empty.
     made = (await saving(dir, () => makeDurably(dir))) ?? made;
     await saving(path, async () => closeSync(openSync(path, "a", 0o644)));
     const release = acquire(path);
@@ -52,7 +53,7 @@ export async function withRunLock<T>(dir: string, options: LockOptions, work: ()
   }
 }
 
-/** Where nobody can write, nobody writes over anything; what has to be written fails there by itself. */
+/** In a read-only directory nothing can be overwritten. Work that has to write fails by itself. */
 function isReadOnly(dir: string): boolean {
   try {
     accessSync(dir, constants.W_OK);
@@ -85,16 +86,16 @@ function acquire(path: string): (() => void) | null {
   } catch (error) {
     lock.close();
     if (!(error instanceof Sqlite.SqliteError)) throw error;
-    // A file system without locks is no reason to do nothing at all.
+    // On a file system without locks the work is done without one.
     return error.code.startsWith("SQLITE_BUSY") || fileIdentity(path) !== before ? null : () => {};
   }
-  // The owner before may have removed the file that was opened here; a new one may be locked by others already.
+  // The previous owner may have removed the opened file, and another process may have locked a new one.
   if (fileIdentity(path) !== before) {
     lock.close();
     return null;
   }
   return () => {
-    // Somebody may have removed it, and another process may have made its own.
+    // The file may have been removed, and another process may have made a new one.
     if (fileIdentity(path) === before) rmSync(path, { force: true });
     lock.close();
   };

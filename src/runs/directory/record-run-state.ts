@@ -5,8 +5,8 @@ import { withRunLock } from "./lock.ts";
 import { readRunState, recordBatch, writeRunState } from "./run-state.ts";
 
 /**
- * Notes in a run's state how its batches stand. When another process works on the run, that one keeps the run state:
- * then this does nothing.
+ * Writes the current state of its batches into a run's state. Does nothing while another process works on the run, since
+ * that process keeps the run state.
  */
 export async function recordInRunState(dir: string, batches: readonly Batch[], clock: Clock): Promise<void> {
   const byId = new Map(batches.map((batch) => [batch.id, batch]));

@@ -9,15 +9,15 @@ import { hashFile } from "../files/hash-file.ts";
 import type { PromptReference } from "../prompts/prompt-item.ts";
 import { REFERENCES_FOLDER } from "./claim.ts";
 
-/** Where a stored reference image is, from the run's directory on. */
+/** Matches the path of a stored reference image, relative to the run's directory. */
 export const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);
 
-/** The path of a stored reference image, from the run's directory on. */
+/** Returns the path of a stored reference image, relative to the run's directory. */
 export function referencePath(sha256: string): string {
   return `${REFERENCES_FOLDER}/${sha256}`;
 }
 
-/** Keeps each reference image once in the run's directory, by its hash, so that the run stands on its own. */
+/** Stores each reference image once in the run's directory, under its hash. The run then needs no other file. */
 export async function storeReferences(dir: string, references: Iterable<PromptReference>): Promise<void> {
   const stored = new Set<string>();
   for (const reference of references) {
@@ -46,7 +46,7 @@ async function store(reference: PromptReference, target: string): Promise<void> 
   await saving(target, () => rename(copy, target));
 }
 
-/** The bytes of a stored reference image, checked. */
+/** Reads a stored reference image. Throws `SAVE_FAILED` when it was changed. */
 export async function readReference(dir: string, sha256: string): Promise<Buffer> {
   const path = join(dir, referencePath(sha256));
   const data = await saving(path, () => readFile(path));

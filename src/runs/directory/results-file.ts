@@ -27,8 +27,8 @@ export interface ResultFile {
 }
 
 /**
- * How files could be checked: by a SHA-256 of the service, by the CRC-32 of a ZIP, or (null) only by their size and by
- * being images, where the service tells no hash.
+ * How files were checked: against a SHA-256 of the service, against the CRC-32 of a ZIP, or (null) only by their size and
+ * their first bytes, when the service gives no hash.
  */
 export type Verified = "sha256" | "crc32" | null;
 
@@ -40,11 +40,11 @@ export interface ResultLine {
   files: ResultFile[];
   /** Absent without files. */
   verified?: Verified;
-  /** Why there is no image here. With the status `success`: why the service's image could not be had. */
+  /** Why there is no image here. With the status `success`: why the service's image could not be fetched. */
   error?: { code: string; message: string; source: string | null; request_id?: string };
 }
 
-/** Earlier versions had a word of their own for files that no hash was known of. */
+/** Earlier versions wrote another word for files without a known hash. */
 const lineSchema = z.preprocess((line) => {
   const isNamed = typeof line === "object" && line !== null && "verified" in line;
   const isKnown = isNamed && (line.verified === "sha256" || line.verified === "crc32");
@@ -52,18 +52,18 @@ const lineSchema = z.preprocess((line) => {
 }, resultSchema);
 
 /**
- * The results of an earlier run in the directory; empty when there are none. A line that is damaged is left out: the
- * image is looked for again.
+ * Reads the results of an earlier run in the directory; empty when there are none. A damaged line is left out, and its
+ * image is then fetched again.
  */
 export async function readResults(dir: string): Promise<ResultLine[]> {
   const text = await readFile(join(dir, RESULTS_FILE), "utf8").catch(() => "");
-  // Both kinds of results are told apart by the run state of their directory.
+  // The run state of the directory decides which kind of results these are.
   return readJsonLines(text, lineSchema) as ResultLine[];
 }
 
 /**
- * Writes `results.jsonl`, and `retry.jsonl` with the input of the failed images where it is known. Answers whether that
- * is there. Files that hold the same already are not touched.
+ * Writes `results.jsonl`, and `retry.jsonl` with the known input of the failed images. Returns whether there is a
+ * `retry.jsonl`. Files with the same content are not touched.
  */
 export async function writeResults<Line extends { custom_id: string }>(
   dir: string,

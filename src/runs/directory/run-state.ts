@@ -11,10 +11,10 @@ export const RUN_STATE_FILE = "imgbatch.json";
 const SCHEMA_VERSION = 1;
 
 /**
- * What is known of a batch. `intent`: the request is about to leave, or has left without an answer before a crash.
- * `created`: the service has answered its id. `unknown`: the answer was lost; asking with the same key finds out.
+ * The known facts of a batch. `intent`: the request is about to leave, or left before a crash without an answer.
+ * `created`: the service has returned an id. `unknown`: the answer was lost; the same idempotency key finds the batch.
  */
-const ledgerBatchFields = z.looseObject({
+const runBatchFields = z.looseObject({
   index: z.int().min(0),
   id: z.string().min(1).nullable(),
   idempotency_key: z
@@ -33,12 +33,12 @@ const ledgerBatchFields = z.looseObject({
   round: z.int().min(0).default(0),
   /** Of a retry: the images that it makes anew, in the order in which they were sent. */
   retried: z.array(z.string()).optional(),
-  /** How many images were asked for; absent where another version, or somebody else, has asked. */
+  /** How many images were requested. Absent when another version or another program made the request. */
   asked_count: z.int().min(1).optional(),
-  /** Images that the service has, or has not decided about, and that were not here when they were last fetched. */
+  /** Images that were not here after the last fetch although they have not failed. */
   missing_count: z.int().min(0).optional(),
 });
-const runBatchSchema = ledgerBatchFields
+const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
     error: "lacks its id, or its key",
   })
@@ -47,7 +47,7 @@ const runBatchSchema = ledgerBatchFields
   });
 export type RunBatch = z.infer<typeof runBatchSchema>;
 
-/** What all batches of a run ask for; null where the run did not make them. */
+/** The settings that all batches of a run share. Null when the run did not make them. */
 const submittedRequestSchema = z.looseObject({
   model: z.string(),
   task_name: z.string().nullable(),
@@ -56,9 +56,9 @@ const submittedRequestSchema = z.looseObject({
 });
 export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
 
-const ledgerFields = z.looseObject({
+const runStateFields = z.looseObject({
   schema_version: z.literal(SCHEMA_VERSION),
-  /** Of a run without batches, where each image is a request of its own. */
+  /** Set for a run without batches, where each image is a request of its own. */
   kind: z.literal("realtime").optional(),
   base_url: z.string(),
   key_fingerprint: z.string(),
@@ -70,9 +70,12 @@ const ledgerFields = z.looseObject({
   batches: z.array(runBatchSchema),
 });
 
-const runStateSchema = ledgerFields.refine(({ kind, batches }) => kind === "realtime" || batches.length > 0, {
-  error: "lacks its batches",
-});
+const runStateSchema = runStateFields.refine(
+  ({ kind, batches }) => kind === "realtime" || batches.length > 0,
+  {
+    error: "lacks its batches",
+  },
+);
 
 /** `imgbatch.json`: which batches a directory belongs to. Never holds a key, only its fingerprint. */
 export type RunState = z.infer<typeof runStateSchema>;
@@ -106,9 +109,25 @@ export function intendedBatch(
 ): RunBatch {
   const { idempotencyKey, parentId, imageCount } = request;
   return {
+    ...unknownBatch(index),
+    idempotency_key: idempotencyKey,
+    parent_batch_id: parentId,
+    asked_count: imageCount,
+  };
+}
+
+/** A batch that was made elsewhere. */
+export function adoptedBatch(index: number, batch: Batch): RunBatch {
+  const entry = unknownBatch(index);
+  recordBatch(entry, batch);
+  return entry;
+}
+
+function unknownBatch(index: number): RunBatch {
+  return {
     index,
     id: null,
-    idempotency_key: idempotencyKey,
+    idempotency_key: null,
     state: "intent",
     status: null,
     item_count: null,
@@ -116,9 +135,8 @@ export function intendedBatch(
     fail_count: null,
     estimated_cost: null,
     actual_cost: null,
-    parent_batch_id: parentId,
+    parent_batch_id: null,
     round: 0,
-    asked_count: imageCount,
   };
 }
 
@@ -142,7 +160,7 @@ export function retryIds(runState: RunState): string[] {
   return runState.batches.flatMap(({ id, round }) => (round > 0 && id !== null ? [id] : []));
 }
 
-/** Notes what the service says of a batch. */
+/** Copies the service's facts of a batch into its entry. */
 export function recordBatch(entry: RunBatch, batch: Batch): void {
   const usd = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
   Object.assign(entry, {
@@ -158,13 +176,13 @@ export function recordBatch(entry: RunBatch, batch: Batch): void {
   } satisfies Partial<RunBatch>);
 }
 
-/** Without the run state nothing in its directory is known to be of the run; the batches are still with the service. */
+/** Without its run state, no file of the directory is known to be the run's. The service still has the batches. */
 const WITHOUT_RUN_STATE =
   "`imgbatch list` has the batches of this key; `imgbatch download <id> --output <another directory>` gets their images, and pays nothing";
 
 /**
- * Null when the directory has none. Throws `DIRECTORY_CONFLICT` when there is one that cannot be understood, with what
- * to do then as its advice.
+ * Reads the run state of a directory; null when it has none. Throws `DIRECTORY_CONFLICT`, with `advice`, for one that
+ * cannot be read as a run state.
  */
 export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Promise<RunState | null> {
   const path = join(dir, RUN_STATE_FILE);
@@ -184,7 +202,7 @@ export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Pro
   }
 }
 
-/** The first field that is not as it should be, or that the file is no JSON. */
+/** Returns the first wrong field, or that the file is no JSON. */
 function whyUnreadable(cause: unknown): string {
   if (!(cause instanceof z.ZodError)) return "it is no JSON";
   const { path = [], message = "" } = cause.issues[0] ?? {};
@@ -194,8 +212,8 @@ function whyUnreadable(cause: unknown): string {
 const lastWrites = new WeakMap<RunState, Promise<void>>();
 
 /**
- * On disk when this resolves, whole or not at all. Writes of one run state wait for each other: each writes what is known
- * when its turn comes, so that an older state never replaces a newer one.
+ * Writes a run state, whole or not at all; it is on disk when this resolves. Writes of one run state wait for each other,
+ * and each writes the newest facts, so that an older state never replaces a newer one.
  */
 export function writeRunState(dir: string, runState: RunState): Promise<void> {
   const path = join(dir, RUN_STATE_FILE);

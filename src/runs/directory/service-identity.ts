@@ -4,7 +4,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 /** The base URL in the run state of a run whose service is embedded: its port changes from run to run. */
 export const EMBEDDED = "embedded";
 
-/** A service as a run talks to it. */
+/** The service of a run. */
 export interface RunService {
   http: Http;
   /** `embedded`, or the base URL. */
@@ -12,16 +12,16 @@ export interface RunService {
   keyFingerprint: string;
   /** Whether short polling intervals are fair. */
   isLocal: boolean;
-  /** Whether it lives in another process's command, and is gone when that ends. */
+  /** Whether it runs inside another command and ends with it. */
   isBorrowed: boolean;
 }
 
-/** Tells keys apart without giving one away: 12 hexadecimal digits of its SHA-256. */
+/** Returns 12 hexadecimal digits of a key's SHA-256: they distinguish keys without revealing one. */
 export function keyFingerprint(apiKey: string): string {
   return sha256Hex(apiKey).slice(0, 12);
 }
 
-/** Whether two identities can be one service; on this machine the key decides, since ports change. */
+/** Whether two identities can be one service. On this machine ports change, so any two match; the key then decides. */
 export function isSameService(a: string, b: string): boolean {
   return a === b || (isOnThisMachine(a) && isOnThisMachine(b));
 }

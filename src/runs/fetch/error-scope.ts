@@ -6,8 +6,8 @@ const OF_ALL_EXITS: readonly ExitName[] = ["auth", "money"];
 const OF_ALL: readonly ErrorCode[] = ["SAVE_FAILED", "BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_OUTPUT_DELETED"];
 
 /**
- * Passes an error that is about one image only. Throws any other: a full disk, a wrong key, deleted outputs, an
- * interruption, a bug; after those asking for more makes no sense.
+ * Returns an error that concerns one image only. Throws any other: after a full disk, a wrong key, deleted outputs, an
+ * interruption or a bug, fetching more images makes no sense.
  */
 export function requireOfOne(error: unknown, signal: AbortSignal | undefined): ImgbatchError {
   if (signal?.aborted || !(error instanceof ImgbatchError)) throw error;
@@ -25,13 +25,13 @@ const OF_THE_ZIP: readonly ErrorCode[] = [
   "NOT_FOUND",
   "BAD_RESPONSE",
   "INTERNAL_ERROR",
-  // A service that meets a damaged image while it sends can only break off.
+  // A service that finds a damaged image while sending can only break off.
   "NETWORK",
 ];
 
 /**
- * Whether the images may be had one by one when their ZIP could not: it is refused (too large, one of them lost, no such
- * path), breaks off, or cannot be used. A service that is overloaded is not asked for more.
+ * Whether the images may be fetched one by one after this error of their ZIP: it is refused (too large, an image lost, no
+ * such path), breaks off, or is unusable. An overloaded service is not asked for more.
  */
 export function isOfTheZip(error: unknown): error is ImgbatchError {
   if (!(error instanceof ImgbatchError)) return false;

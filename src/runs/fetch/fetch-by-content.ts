@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { getContent } from "../../client/content.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/images/image-types.ts";
 import { mayPass } from "../../http/retry-policy.ts";
@@ -10,13 +10,13 @@ import { writeVerified } from "../files/write-verified.ts";
 import { requireOfOne } from "./error-scope.ts";
 import { type Fetched, type Fetches, type FetchJob, fileAt, pathFor, weakest } from "./fetch-job.ts";
 
-/** So many items in a row without an answer: the service is not there, and the others need not be asked for. */
+/** After this many items in a row without an answer, the service counts as unreachable. */
 const MOST_UNANSWERED = 2;
 
 /**
- * Fetches the images of some items one by one; files that are sound stay as they are. What is wrong with one does not
- * keep the others from being fetched. Throws what concerns all of them, and when the service does not answer any more,
- * which `mostUnanswered` items in a row show.
+ * Fetches the images of some items one by one. Intact files stay as they are, and a problem with one image does not stop
+ * the others. Throws errors that concern all images, and the error of the first of `mostUnanswered` items in a row
+ * without an answer.
  */
 export async function fetchByContent(
   job: FetchJob,
@@ -87,7 +87,7 @@ async function fetchOne(
   const bytes = known === undefined && sha256 === null ? (told?.bytes ?? null) : null;
   const expected = { sha256: known?.sha256 ?? said, bytes, crc32: null };
   const { file } = await writeVerified([data], join(job.dir, path), expected, path);
-  // That it is the same as before says no more of it than was known before.
+  // Matching the earlier hash proves nothing new: keep the earlier `verified`.
   const before = known === undefined ? null : (job.earlier.get(customId)?.verified ?? null);
   return { file: { path, ...file }, verified: said === null ? before : "sha256" };
 }

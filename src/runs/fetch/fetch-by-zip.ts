@@ -2,7 +2,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sniffImageType } from "../../contract/images/image-types.ts";
 import { PASSING_PREFIX } from "../directory/claim.ts";
@@ -14,7 +14,7 @@ import { readStart } from "./zip-reader.ts";
 
 /**
  * Fetches the ZIP of a batch and unpacks the wanted items from it, or checks them in place when the ZIP is kept. An
- * item with an image that is absent or wrong has a problem. Throws what concerns the ZIP as a whole.
+ * item with a missing or wrong image has a problem. Throws errors that concern the whole ZIP.
  */
 export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches> {
   const { http, batch, items, signal, reporter } = job;
@@ -32,7 +32,7 @@ export async function fetchByZip(job: FetchJob, wanted: readonly BatchItem[]): P
     if (!job.keepZip) await dropFile(target);
     return fetches;
   } catch (error) {
-    // A ZIP that cannot be used is of no use to the next attempt either.
+    // The next attempt could not use this ZIP either.
     await dropFile(target);
     throw error;
   }
@@ -42,13 +42,13 @@ function nameOf({ keepZip, batch }: FetchJob): string {
   return keepZip ? zipName(batch.id) : `${PASSING_PREFIX}${zipName(batch.id)}`;
 }
 
-/** What is in the ZIP that is here already; null when none is, or none that can be used. */
+/** Takes images from a ZIP that is already here. Null when there is none that can be used. */
 export async function takeThere(job: FetchJob, wanted: readonly BatchItem[]): Promise<Fetches | null> {
   const name = nameOf(job);
   return existsSync(join(job.dir, name)) ? takeAll(job, name, wanted).catch(refused(job)) : null;
 }
 
-/** A ZIP that is here already, kept or left by a crash, may be unusable; all else is no matter of the ZIP. */
+/** An existing ZIP, kept or left by a crash, may be unusable. Any other error is thrown. */
 function refused(job: FetchJob): (error: unknown) => null {
   return (error) => {
     job.signal?.throwIfAborted();
@@ -70,7 +70,7 @@ async function takeAll(job: FetchJob, zip: string, wanted: readonly BatchItem[])
     const found = (taken.get(customId) ?? []).filter((image) => image !== null);
     const problem = wrong.get(customId) ?? (found.length < imageCount ? absent(customId) : undefined);
     if (problem !== undefined) fetches.problems.set(customId, problem);
-    // Which of its images are good is not told by the others of a wrong one.
+    // When one image of an item is wrong, its others are not trusted.
     if (found.length === 0 || wrong.has(customId)) continue;
     const files = found.map(({ file, index }) =>
       problem === undefined ? file : { ...file, image_index: index },
@@ -80,7 +80,7 @@ async function takeAll(job: FetchJob, zip: string, wanted: readonly BatchItem[])
   return fetches;
 }
 
-/** A file that is already there as it should be is not written again. */
+/** Unpacks an image. A file that is already correct is not written again. */
 async function unpack(
   job: FetchJob,
   { customId, index, entry, sha256, bytes }: ZippedImage,
@@ -95,7 +95,7 @@ async function unpack(
   return { file: { path, ...file }, verified };
 }
 
-/** So many tell the type of an image. */
+/** This many bytes show the type of an image. */
 const HEAD_BYTES = 12;
 
 function absent(customId: string): ImgbatchError {

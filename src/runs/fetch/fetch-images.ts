@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
-import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { IMAGES_FOLDER } from "../directory/claim.ts";
@@ -18,13 +18,13 @@ export interface FetchedImages extends Fetches {
   fetchedCount: number;
 }
 
-/** Up to this many items are fetched one by one when the others are fine; more come as a ZIP. */
+/** Up to this many items are fetched one by one when the others are intact. More come as a ZIP. */
 const FEW = 8;
 
 /**
- * Gets what is missing or damaged of a batch's images, and nothing else. When this resolves, every successful item has
- * its files, verified, or a problem. Throws what concerns all of them: the service's errors (`BATCH_IMAGE_OUTPUT_DELETED`
- * among them), `NETWORK`, `SAVE_FAILED`.
+ * Fetches the missing and damaged images of a batch, and no others. When this resolves, every successful item has its
+ * verified files, or a problem. Throws errors that concern all images: the service's (`BATCH_IMAGE_OUTPUT_DELETED` among
+ * them), `NETWORK`, `SAVE_FAILED`.
  */
 export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
   const wanted = job.wanted.filter(hasImages);
@@ -51,18 +51,18 @@ export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
 }
 
 async function intactItems(job: FetchJob, wanted: readonly BatchItem[]): Promise<Map<string, Fetched>> {
-  const sound = new Map<string, Fetched>();
+  const intact = new Map<string, Fetched>();
   for (const { customId } of wanted) {
     job.signal?.throwIfAborted();
     const line = job.earlier.get(customId);
     if (line === undefined || line.error !== undefined || !(await isWholeResult(job.dir, line))) continue;
-    sound.set(customId, { files: line.files, verified: line.verified ?? null });
+    intact.set(customId, { files: line.files, verified: line.verified ?? null });
   }
-  return sound;
+  return intact;
 }
 
 async function fetchMissing(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
-  // What was wrong before is to be compared with what the manifest says, which only the ZIP has.
+  // An image that was wrong before must be compared with the manifest, which only the ZIP has.
   const isRepairable = ({ customId }: BatchItem) => {
     const line = job.earlier.get(customId);
     return line !== undefined && line.error?.code !== "VERIFY_FAILED";
@@ -71,7 +71,7 @@ async function fetchMissing(job: FetchJob, missing: readonly BatchItem[]): Promi
   return isRepair ? contentFirst(job, missing) : zipFirst(job, missing);
 }
 
-/** What the service says of single images may be mended by the whole, unless it has lost them. */
+/** Fetches single images, and then tries the ZIP for those that came wrong. */
 async function contentFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<Fetches> {
   const single = await fetchByContent(job, missing);
   const doubtful = missing.filter(({ customId }) => {
@@ -104,7 +104,7 @@ async function zipFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<F
     if (!isOfTheZip(error)) throw error;
     if (job.keepZip) job.reporter.note(`${error.message} The images come one by one instead of the ZIP.`);
     else job.reporter.detail(`${error.message} Trying the images one by one.`);
-    // After a connection that broke, the first silence tells enough.
+    // The connection already broke once: stop at the first image without an answer.
     return fetchByContent(job, missing, error.code === "NETWORK" ? 1 : undefined);
   }
   const rest = missing.filter((item) => zipped.problems.has(item.customId));
@@ -115,7 +115,7 @@ async function zipFirst(job: FetchJob, missing: readonly BatchItem[]): Promise<F
   return { byItem: new Map([...zipped.byItem, ...single.byItem]), problems: single.problems };
 }
 
-/** What is on disk already, so that of an item with several images only the absent ones are fetched. */
+/** Adds the fetched files to the earlier lines, so that only missing images of an item are fetched. */
 function withFetched(job: FetchJob, fetched: ReadonlyMap<string, Fetched>): Map<string, ResultLine> {
   const lines = new Map(job.earlier);
   for (const [custom_id, files] of fetched) {

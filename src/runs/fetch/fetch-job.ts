@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { Http } from "../../http/http.ts";
@@ -9,7 +9,7 @@ import { isImagePath } from "../files/intact-files.ts";
 import type { RunReporter } from "../reporter.ts";
 import type { ZipContents } from "./zip-images.ts";
 
-/** The images of one batch, to be on disk and verified. */
+/** The task of bringing the images of one batch to the disk, verified. */
 export interface FetchJob {
   http: Http;
   dir: string;
@@ -18,11 +18,11 @@ export interface FetchJob {
   items: readonly BatchItem[];
   /** Those whose images are to be here. */
   wanted: readonly BatchItem[];
-  /** How an image is called in the run, by the id that was sent, where that is another. */
+  /** The id of an image in the run, by the id that was sent, where these differ. */
   ids: ReadonlyMap<string, string>;
-  /** What an earlier run in this directory got of this batch, by item. */
+  /** The results of an earlier run of this batch in this directory, by item. */
   earlier: ReadonlyMap<string, ResultLine>;
-  /** What a manifest said of the images of an item, in their order; bytes from elsewhere must be the same. */
+  /** The manifest's facts about the images of each item, in their order. Bytes from elsewhere must match them. */
   told?: ZipContents["told"] | undefined;
   names: DiskNames;
   /** Keep the ZIP instead of unpacking it. */
@@ -37,15 +37,15 @@ export interface Fetched {
   verified: Verified;
 }
 
-/** What came of some items. One that has a problem lacks images; those that it has are here. */
+/** The outcome for some items. An item with a problem lacks images; the images that it does have are here. */
 export interface Fetches {
   byItem: Map<string, Fetched>;
   problems: Map<string, ImgbatchError>;
-  /** What a manifest said, where there was one. */
+  /** The manifest's facts, where there was one. */
   told?: ZipContents["told"] | undefined;
 }
 
-/** The weakest of the checks that the files of an item went through. */
+/** Returns the weakest check among the files of an item. */
 export function weakest(checks: readonly Verified[]): Verified {
   if (checks.includes(null)) return null;
   return checks.includes("crc32") ? "crc32" : "sha256";
@@ -56,7 +56,7 @@ export function fileAt(line: ResultLine | undefined, index: number): ResultFile 
   return line?.files.find((file, position) => (file.image_index ?? position) === index);
 }
 
-/** Where an image goes: where it was before, else below `images/`, named by its id and its type. */
+/** Returns the path of an image: its earlier path, else a new one below `images/`, named by its id and type. */
 export function pathFor(job: FetchJob, customId: string, index: number, type: ImageMimeType): string {
   const known = fileAt(job.earlier.get(customId), index)?.path;
   if (known !== undefined && isImagePath(known)) return known;

@@ -2,12 +2,13 @@ import { rm } from "node:fs/promises";
 import { downloadFile } from "../../client/download.ts";
 import { saving } from "../../client/file-errors.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { routes } from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { formatSize } from "../../kernel/text.ts";
 import type { ResultFile, Verified } from "../directory/results-file.ts";
 import { moveInto, requireReplaceable } from "../files/replace-file.ts";
 import { inspect } from "../files/write-verified.ts";
@@ -25,13 +26,13 @@ export interface ZipJob {
   reporter: RunReporter;
 }
 
-/** The file name of a batch's ZIP: its id, where that is a name. */
+/** Returns the file name of a batch's ZIP: its id, made safe if needed. */
 export function zipName(batchId: string): string {
   if (/^[A-Za-z0-9_-]{1,100}$/.test(batchId)) return `${batchId}.zip`;
   return `${batchId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 60)}-${sha256Hex(batchId).slice(0, 12)}.zip`;
 }
 
-/** Downloads the ZIP of a batch, resuming what is there of it; nothing in it is checked yet. Answers its size. */
+/** Downloads the ZIP of a batch, or resumes the download. Nothing in it is checked yet. Returns its size in bytes. */
 export async function fetchZip({ http, batch, items, target, signal, reporter }: ZipJob): Promise<number> {
   // A batch larger than the usual limit must be asked for in full.
   const query = items.length > DEFAULT_LIMITS.zipItems ? `?max_items=${items.length}` : "";
@@ -41,19 +42,18 @@ export async function fetchZip({ http, batch, items, target, signal, reporter }:
     target,
     signal,
     onProgress: (done, total) => {
-      reporter.progress(`downloading ${megabytes(done)}${total === null ? "" : ` of ${megabytes(total)}`}`);
+      reporter.progress(`downloading ${formatSize(done)}${total === null ? "" : ` of ${formatSize(total)}`}`);
     },
   });
   return bytes;
 }
 
-/** How to take an image out of a ZIP. Answers what it found. */
+/** Takes one image out of a ZIP. */
 export type TakeImage<T> = (image: ZippedImage) => Promise<T>;
 
 /**
- * Takes the images of a ZIP one by one, in the order of each item's images. What is wrong with one (`VERIFY_FAILED`)
- * does not keep the others from being taken: `wrong` has the first error of each such item. `told` is what the manifest
- * says.
+ * Takes the images of a ZIP one by one, in the order of each item's images. A wrong image (`VERIFY_FAILED`) does not stop
+ * the others: `wrong` has the first error of each such item. `told` holds the facts of the manifest.
  */
 export async function takeImages<T>(
   path: string,
@@ -82,7 +82,7 @@ export async function takeImages<T>(
     }
     return { taken, wrong, told };
   } catch (error) {
-    // An image that an abort cut off is not what is wrong.
+    // An abort also cuts off an image; the abort is the reason to report.
     signal?.throwIfAborted();
     throw error;
   } finally {
@@ -90,7 +90,7 @@ export async function takeImages<T>(
   }
 }
 
-/** An image inside a ZIP that is kept. */
+/** An image inside a kept ZIP. */
 export interface ZippedFile {
   file: ResultFile;
   verified: Verified;
@@ -106,18 +106,18 @@ export async function checkInPlace(zip: string, { entry, sha256, bytes }: Zipped
   return { file: { path: zip, entry: entry.name, ...file }, verified };
 }
 
-/** A ZIP that was saved, or found to be there already. */
+/** A ZIP that was saved, or that existed already. */
 export interface SavedZip {
   images: ResultFile[];
   bytes: number;
-  /** The same file was there before. */
+  /** Whether the same file existed before. */
   wasThere: boolean;
 }
 
 /**
- * Saves the ZIP of a batch, after every image in it was checked, and that no item's is absent. One that fails is
- * removed; what is at the target stays until then, and is only replaced by another ZIP when `mayReplace` says so:
- * otherwise `FILE_EXISTS`.
+ * Saves the ZIP of a batch after checking every image in it, and that none is missing. A ZIP that fails is removed. An
+ * existing file at the target stays until the checks are done; then a different one is replaced if `mayReplace`, else
+ * `FILE_EXISTS` is thrown.
  */
 export async function saveZip(job: ZipJob, { mayReplace = false } = {}): Promise<SavedZip> {
   const { target, items, signal } = job;
@@ -154,8 +154,4 @@ function wrongFiles(wrong: readonly string[]): ImgbatchError {
   if (wrong.length === 1) return new ImgbatchError("VERIFY_FAILED", wrong[0]);
   const message = `${wrong.length} downloaded files are not what they should be.`;
   return new ImgbatchError("VERIFY_FAILED", message, { details: wrong });
-}
-
-function megabytes(bytes: number): string {
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
+import { replaceForbidden } from "../../kernel/files/file-names.ts";
 import { foldFileName } from "../../kernel/text.ts";
 import { readStart, type ZipEntry, type ZipReader } from "./zip-reader.ts";
 
@@ -10,7 +11,7 @@ const MANIFEST_BYTES_PER_IMAGE = 64 * 1024;
 const MANIFEST = "manifest.json";
 const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
 
-/** The part of a manifest that files are checked by; other services may leave the hashes out. */
+/** The part of a manifest that files are checked against. Other services may leave out the hashes. */
 const manifestSchema = z.looseObject({
   files: z.array(
     z.looseObject({
@@ -27,9 +28,9 @@ const manifestSchema = z.looseObject({
   ),
 });
 
-/** What a manifest says of an image. */
+/** The facts that a manifest states about an image. */
 export interface Told {
-  /** Lower case; null when it says none. */
+  /** Lower case. Null when the manifest has none. */
   sha256: string | null;
   bytes: number | null;
 }
@@ -45,13 +46,13 @@ export interface ZippedImage extends Told {
 export interface ZipContents {
   /** In the order of each item's images. */
   images: ZippedImage[];
-  /** What the manifest says of each item's images, in their order, also of those that are not in the ZIP. */
+  /** The manifest's facts about each item's images, in their order, including images that are not in the ZIP. */
   told: ReadonlyMap<string, readonly Told[]>;
 }
 
 /**
- * The images of a batch's ZIP: by the manifest, or by their names without one. Never more of an item than the service
- * has announced, and no entry for two of them.
+ * Finds the images of a batch's ZIP: by the manifest, or by their names when there is none. Returns at most as many
+ * images of an item as the service announced, and no entry twice.
  */
 export async function readContents(zip: ZipReader, items: readonly BatchItem[]): Promise<ZipContents> {
   const manifest = await readManifest(zip, items);
@@ -97,7 +98,7 @@ function matchByManifest(
     const entry = entries.get(filename) ?? entries.get(`images/${filename}`);
     if (entry !== undefined) append(named, entry, { customId, index, entry, ...said });
   }
-  // Whose an entry is that several images claim, nobody knows.
+  // An entry that several images claim belongs to none of them for certain.
   return { images: [...named.values()].filter((claims) => claims.length === 1).flat(), told };
 }
 
@@ -108,14 +109,15 @@ function append<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): v
 }
 
 /**
- * `cat.png` is of item `cat`, and so is `cat_2.png` when no item is called `cat_2`. Where more or fewer files than images
- * go by an item's name nobody knows which are meant, and none is taken; nor where the names of two items become the
- * same, of which a ZIP may hold the last one alone.
+ * Finds the images by their names. `cat.png` belongs to item `cat`, and so does `cat_2.png` when no item is called
+ * `cat_2`. An item gets no image when its name fits more or fewer files than it has images, or when two items have the
+ * same file name, since a ZIP may then hold only the last one.
  */
 function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[] {
   const owners = new Map<string, BatchItem | null>();
   for (const item of items) {
-    const name = foldFileName(safeName(item.customId));
+    // Services commonly name a file by the id in this way.
+    const name = foldFileName(replaceForbidden(item.customId));
     owners.set(name, owners.has(name) ? null : item);
   }
   const found = new Map<BatchItem, ZipEntry[]>();
@@ -130,9 +132,4 @@ function matchByName(zip: ZipReader, items: readonly BatchItem[]): ZippedImage[]
       ? entries.map((entry, index) => ({ customId, index, entry, sha256: null, bytes: null }))
       : [],
   );
-}
-
-/** What services commonly make of an id to use it as a file's name. */
-function safeName(id: string): string {
-  return id.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_");
 }

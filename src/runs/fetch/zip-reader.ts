@@ -2,7 +2,7 @@ import { addAbortSignal, type Readable } from "node:stream";
 import { type Entry, openPromise, type ZipFile } from "yauzl";
 import { ImgbatchError } from "../../contract/errors.ts";
 
-/** Bounds for a ZIP that somebody else made. Images hardly compress: what unpacks to far more is an attack. */
+/** Bounds for a ZIP from elsewhere. Images hardly compress: a ZIP that unpacks to far more is an attack. */
 const MAX_ENTRIES = 20_000;
 const MAX_NAME_BYTES = 4096;
 const MAX_ENTRY_BYTES = 512 * 1024 * 1024;
@@ -13,12 +13,12 @@ const RATIO_FREE_BYTES = 1024 * 1024;
 const SYMLINK = 0o120000;
 const FILE_TYPE_MASK = 0o170000;
 
-/** A file in a ZIP whose name and declared sizes were found harmless. */
+/** A file in a ZIP. Its name and its declared sizes were checked. */
 export interface ZipEntry {
   name: string;
   bytes: number;
   crc32: number;
-  /** The unpacked bytes; breaks off when there are more or fewer than declared, and when the ZIP's signal aborts. */
+  /** Returns the unpacked bytes. The stream fails when there are more or fewer than declared, and when the signal aborts. */
   read(): Promise<Readable>;
 }
 
@@ -28,10 +28,10 @@ export interface ZipReader {
 }
 
 /**
- * Opens a ZIP and checks its whole table of contents before anything is unpacked. Throws `VERIFY_FAILED` for one that
- * is damaged, or hostile: names that lead elsewhere, links, encryption, the same name twice, too many or too large
- * files. Names that are only one on some file systems are told apart when files are placed. An abort of the signal ends
- * it with the signal's reason.
+ * Opens a ZIP and checks its whole table of contents before anything is unpacked. Throws `VERIFY_FAILED` for a damaged
+ * ZIP and for a hostile one: names that lead elsewhere, links, encryption, the same name twice, too many or too large
+ * files. Names that are equal only on some file systems are allowed here; files get distinct names when written. Throws
+ * the signal's reason after an abort.
  */
 export async function openZip(path: string, signal?: AbortSignal): Promise<ZipReader> {
   let zip: ZipFile;
@@ -40,7 +40,7 @@ export async function openZip(path: string, signal?: AbortSignal): Promise<ZipRe
   } catch (error) {
     throw unusable(`it cannot be read (${messageOf(error)})`, error);
   }
-  // Entries may share their bytes in the file, each of them harmless by itself.
+  // Entries may share bytes of the file: each looks harmless, all together are not.
   const mostBytes = Math.min(MAX_TOTAL_BYTES, RATIO_FREE_BYTES + zip.fileSize * MAX_RATIO);
   try {
     const entries: ZipEntry[] = [];
@@ -49,7 +49,7 @@ export async function openZip(path: string, signal?: AbortSignal): Promise<ZipRe
     let total = 0;
     for await (const entry of zip.eachEntry()) {
       signal?.throwIfAborted();
-      // Folders count too: there may be as many of them as the file has room for.
+      // Folders count too: a ZIP can hold very many of them.
       if (++count > MAX_ENTRIES) throw unusable("it holds too much");
       if (entry.fileName.endsWith("/")) continue;
       const problem = entryProblem(entry, names);
@@ -99,7 +99,7 @@ function toEntry(zip: ZipFile, entry: Entry, signal: AbortSignal | undefined): Z
   };
 }
 
-/** The first bytes of an entry, or all of a shorter one. Throws `VERIFY_FAILED` for one that is damaged. */
+/** Reads the first bytes of an entry, or all of a shorter one. Throws `VERIFY_FAILED` for a damaged one. */
 export async function readStart(entry: ZipEntry, bytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;

@@ -1,48 +1,42 @@
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
+import { isDeviceName, replaceForbidden } from "../../kernel/files/file-names.ts";
 import { foldFileName, truncateBytes } from "../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../directory/claim.ts";
 
 /** Gives every file of a run a path of its own below `images/`. */
 export interface DiskNames {
-  /** The path for a file name, with `/`: `~2`, `~3`, … when another file of the run has the name. */
+  /** Returns a path for a file name, with `/`. `~2`, `~3`, … is added when another file of the run has the name. */
   take(name: string): string;
-  /** The path for an image, from `imageFileName`; the same image gets the same one each time. */
+  /** Returns the path for an image, from `imageFileName`. The same image gets the same path each time. */
   takeImage(customId: string, index: number, type: ImageMimeType): string;
   /** Marks a path of an earlier run as taken. */
   keep(path: string): void;
 }
 
-/** File systems take 255 bytes; a temporary name is longer than the final one, and `~2` needs its place too. */
+/** File systems take 255 bytes. A temporary name is longer than the final one, and `~2` may be added. */
 const MAX_STEM_BYTES = 180;
 const MAX_EXTENSION_BYTES = 20;
-/** So much of an id, so that the number of an image stays when a long one is cut. */
+/** A longer id is cut here, so that the number of the image after it stays. */
 const MAX_ID_BYTES = 120;
 
-/** Windows opens a device under these names, whatever the extension. */
-const DEVICE = /^(con|prn|aux|nul|com[0-9\u00b9\u00b2\u00b3]|lpt[0-9\u00b9\u00b2\u00b3])$/i;
-
-/** A name that every file system takes, as stem and extension. */
+/** Returns a name that every file system takes, as stem and extension. */
 function fitName(name: string): [stem: string, extension: string] {
-  const plain = name
-    .replace(/[\p{Cc}/\\:*?"<>|]/gu, "_")
-    .replace(/^\.+/, "_")
-    .toWellFormed();
+  const plain = withoutLeadingDots(name).toWellFormed();
   const dot = plain.lastIndexOf(".");
   const [stem, extension] = dot <= 0 ? [plain, ""] : [plain.slice(0, dot), plain.slice(dot)];
   const short = truncateBytes(stem, MAX_STEM_BYTES).replace(/[. ]+$/, "_") || "image";
-  // `nul.v2.png` is the device too: what counts ends at the first dot.
-  const isDevice = DEVICE.test((short.split(".")[0] ?? "").trimEnd());
-  return [
-    isDevice ? `_${short}` : short,
-    truncateBytes(extension, MAX_EXTENSION_BYTES).replace(/[. ]+$/, ""),
-  ];
+  const end = truncateBytes(extension, MAX_EXTENSION_BYTES).replace(/[. ]+$/, "");
+  return [isDeviceName(short) ? `_${short}` : short, end];
 }
 
-/** How an image is called, whatever its service calls it: by the id of its item, its number and its type. */
+function withoutLeadingDots(name: string): string {
+  return replaceForbidden(name).replace(/^\.+/, "_");
+}
+
+/** Returns the name of an image: the id of its item, its number and its type, whatever the service calls it. */
 export function imageFileName(customId: string, index: number, type: ImageMimeType): string {
-  // Dots alone would run into the one before the extension.
-  const plain = customId.replace(/[\p{Cc}/\\:*?"<>|]/gu, "_").replace(/^\.+/, "_");
-  const id = truncateBytes(plain, MAX_ID_BYTES);
+  // An id of dots alone would run into the dot before the extension.
+  const id = truncateBytes(withoutLeadingDots(customId), MAX_ID_BYTES);
   return fitName(`${id}${index === 0 ? "" : `_${index + 1}`}.${IMAGE_EXTENSIONS[type]}`).join("");
 }
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { open } from "node:fs/promises";
 
-/** SHA-256 of a file; null when it cannot be read. */
+/** Returns the SHA-256 of a file; null when it cannot be read. */
 export async function hashFile(path: string): Promise<string | null> {
   try {
     return (await readFacts(path, 0)).sha256;
@@ -13,8 +13,8 @@ export async function hashFile(path: string): Promise<string | null> {
 const PIECE_BYTES = 256 * 1024;
 
 /**
- * SHA-256, size and first bytes of a file of any size, in the memory of one piece of it (256 KiB) and of what was asked
- * for. Throws what the system says.
+ * Returns SHA-256, size and the first `headBytes` bytes of a file of any size. Holds one piece (256 KiB) and these bytes
+ * in memory. Throws the system's error.
  */
 export async function readFacts(
   path: string,

@@ -16,7 +16,7 @@ export async function isWholeResult(dir: string, line: ResultLine): Promise<bool
   return true;
 }
 
-/** A results file can be edited by anybody: a path from it is only used when it is a name directly below `images/`. */
+/** Whether a path is a name directly below `images/`. Other paths are not used, since a results file can be edited. */
 export function isImagePath(path: unknown): boolean {
   return (
     typeof path === "string" &&

@@ -12,7 +12,7 @@ export async function requireReplaceable(path: string): Promise<void> {
   throw new ImgbatchError("FILE_EXISTS", `${path} is there, and is no ordinary file: it stays as it is.`);
 }
 
-/** Throws `FILE_EXISTS` when a file with other content is at the path. Answers whether one with this content is. */
+/** Returns whether a file with this content is at the path. Throws `FILE_EXISTS` for other content that may not be replaced. */
 export async function isThereAlready(path: string, sha256: string, mayReplace: boolean): Promise<boolean> {
   await requireReplaceable(path);
   if ((await lstat(path).catch(() => null)) === null) return false;
@@ -23,9 +23,9 @@ export async function isThereAlready(path: string, sha256: string, mayReplace: b
 }
 
 /**
- * Gives a checked file its final name, on disk when this resolves. One with the same content that has the name already
- * stays, and `from` goes: then the answer is true. Throws `FILE_EXISTS` when it has other content and may not be
- * replaced.
+ * Moves a checked file to its final name, on disk when this resolves. When a file with the same content has the name
+ * already, that one stays, `from` is removed, and true is returned. Throws `FILE_EXISTS` for other content that may not
+ * be replaced.
  */
 export async function moveInto(from: string, to: string, mayReplace: boolean): Promise<boolean> {
   const sha256 = await hashFile(from);

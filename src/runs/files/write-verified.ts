@@ -8,7 +8,7 @@ import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-heade
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
 import type { ResultFile, Verified } from "../directory/results-file.ts";
 
-/** What the bytes of an image must be. */
+/** The facts that the bytes of an image must match. Null: not known. */
 export interface Expected {
   sha256: string | null;
   bytes: number | null;
@@ -20,13 +20,13 @@ export interface Placed {
   verified: Verified;
 }
 
-/** Bytes as they come, from a ZIP or from a file. */
+/** Bytes from a ZIP or from a file, as they come. */
 export type Bytes = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
- * Writes an image so that the target is only ever a whole, checked one: under a temporary name, checked, synced,
- * renamed. Throws `VERIFY_FAILED` when the bytes are not what they should be, `SAVE_FAILED` when the disk refuses.
- * The directory is left for the caller to sync, once for all its files.
+ * Writes an image so that the target is only ever a whole, checked one: it is written under a temporary name, checked,
+ * synced and renamed. Throws `VERIFY_FAILED` for wrong bytes, `SAVE_FAILED` when the disk refuses. The caller must sync
+ * the directory, once for all its files.
  */
 export async function writeVerified(
   bytes: Bytes,
@@ -56,7 +56,7 @@ export async function writeVerified(
   }
 }
 
-/** Reads an image to its end and checks it, handing each piece on. Throws `VERIFY_FAILED`. */
+/** Reads an image to its end, gives each piece to `take`, and checks it. Throws `VERIFY_FAILED`. */
 export async function inspect(
   bytes: Bytes,
   expected: Expected,
@@ -95,7 +95,7 @@ export async function inspect(
   };
 }
 
-/** What goes wrong while reading is the fault of the source, not of the place where the bytes go. */
+/** Turns an error of reading into `VERIFY_FAILED`: it is the fault of the source, not of the target disk. */
 async function* readable(bytes: Bytes, name: string): AsyncGenerator<Uint8Array> {
   try {
     yield* bytes;

@@ -2,7 +2,7 @@ import { listRealtimeModels, type RealtimeModel } from "../../client/realtime-mo
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
 
-/** What is asked of a model, whoever it is. */
+/** The demands on the model. */
 export interface Wish {
   /** Null: the first of the list. */
   model: string | null;
@@ -13,9 +13,9 @@ export interface Wish {
 }
 
 /**
- * The model for images at once: the wanted one, or the first of the service's list whose name says that it makes images
- * (else the first). What the list says of it is checked before anything is sent. A wanted model goes to a service
- * without a list as it is. Throws `REALTIME_MODEL_NOT_FOUND` and `USAGE`.
+ * Chooses the model for real-time images: the wanted one, else the first of the service's list with `image` in its name,
+ * else the first. The demands are checked against the list before anything is sent. A service without a list gets the
+ * wanted model unchecked. Throws `REALTIME_MODEL_NOT_FOUND` and `USAGE`.
  */
 export async function chooseRealtimeModel(http: Http, wish: Wish, signal?: AbortSignal): Promise<string> {
   const models = await listOrNull(http, wish.model !== null, signal);

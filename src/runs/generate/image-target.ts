@@ -6,12 +6,13 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
-import { cutToBytes, safeFileName } from "../../kernel/files/file-names.ts";
+import { safeFileName } from "../../kernel/files/file-names.ts";
+import { truncateBytes } from "../../kernel/text.ts";
 
-/** Where one image shall go. */
+/** The target of one image. */
 export interface ImageTarget {
   dir: string;
-  /** The name as the caller gave it; null when it is made from the prompt. */
+  /** The name as the caller gave it. Null when it is made from the prompt. */
   name: string | null;
   /** The name without its extension. */
   stem: string;
@@ -19,13 +20,13 @@ export interface ImageTarget {
 }
 
 const SLUG_BYTES = 60;
-/** Names that an image can have already; any other ending belongs to the name. */
+/** The endings that count as an image's extension. Any other ending belongs to the name. */
 const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
 
 /**
  * Reads `--output`: a file, a directory (one that exists, or a name that ends with `/`), or nothing for a file named
- * from the prompt in `cwd`. Refuses, before anything is sent, a file that is there and what cannot be written: an image
- * that was paid for must find its place. Throws `USAGE` and `SAVE_FAILED`.
+ * from the prompt in `cwd`. An existing file, and a target that cannot be written, are refused before anything is sent:
+ * an image that was paid for must be saved. Throws `USAGE` and `SAVE_FAILED`.
  */
 export async function chooseTarget(
   output: string | null,
@@ -59,14 +60,14 @@ export function temporaryPath(dir: string, stem: string): string {
   return join(dir, `.${stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
 }
 
-/** Permissions do not tell it: a file system may refuse everybody, or only this name. */
+/** Writes a file and removes it. Permissions prove nothing: a file system may refuse every write, or only this name. */
 export async function tryToWrite(path: string): Promise<void> {
   const file = await open(path, "wx");
   await file.close();
   await rm(path, { force: true });
 }
 
-/** The paths that an image of this type may get, best first: the name as it was given when its ending is true. */
+/** Yields the paths that an image of this type may get, best first. The given name is used when its ending fits the type. */
 export function* pathsFor({ dir, name, stem }: ImageTarget, mimeType: ImageMimeType): Generator<string> {
   const extension = IMAGE_EXTENSIONS[mimeType];
   const isTrue = name !== null && typeOfName(name) === extension;
@@ -80,6 +81,6 @@ function typeOfName(name: string): string {
 
 function slugOf(prompt: string): string {
   const words = prompt.toLowerCase().replace(/[^\p{L}\p{N}\p{M}]+/gu, "-");
-  const slug = cutToBytes(words.replace(/^-+/, ""), SLUG_BYTES).replace(/-+$/, "");
+  const slug = truncateBytes(words.replace(/^-+/, ""), SLUG_BYTES).replace(/-+$/, "");
   return safeFileName(slug || "image");
 }

@@ -17,7 +17,7 @@ import { temporaryPath, tryToWrite } from "./image-target.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
 import { factsOf } from "./save-image.ts";
 
-/** No service has the images of requests that are over. */
+/** No service keeps the images of real-time requests. */
 const WITHOUT_RUN_STATE =
   "run the same command with another directory in --output: it makes and bills all images again";
 
@@ -31,15 +31,15 @@ export interface RealtimeLine {
   error?: { code: string; message: string; source: null };
 }
 
-/** An image that was paid for must find its place. Throws `SAVE_FAILED`. */
+/** Throws `SAVE_FAILED` when a folder cannot be written: an image that was paid for must be saved. */
 async function requireWritable(folder: string): Promise<void> {
   await saving(folder, () => mkdir(folder, { recursive: true }));
   await saving(folder, () => tryToWrite(temporaryPath(folder, "test")));
 }
 
 /**
- * Makes the directory that of this run, or finds that it is. Another key may go on with a run, another service or other
- * prompts may not. Throws `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
+ * Prepares a directory for this run, or opens it when it is this run's already. A run may continue with another key, but
+ * not with another service or other prompts. Throws `DIRECTORY_CONFLICT`, `SAVE_FAILED`.
  */
 export async function openRealtimeDirectory(
   dir: string,
@@ -77,14 +77,14 @@ export async function openRealtimeDirectory(
 }
 
 /**
- * The images that are here already, whole: as the results say, by hash; one without a line there, since the process was
- * killed at the wrong moment, when it is a whole image. Writes them down as the beginning of the results.
+ * Finds the images that are already here, and writes the results anew with these alone. An image with a line in the
+ * results must match its hash. An image without a line, left by a killed process, must be whole.
  */
 export async function findFinished(
   dir: string,
   images: readonly PlannedImage[],
 ): Promise<Map<string, RealtimeLine>> {
-  // Both kinds of results are told apart by the run state, which was checked.
+  // The run state, which was checked, decides which kind of results these are.
   const earlier = new Map(
     ((await readResults(dir)) as unknown as RealtimeLine[]).map((line) => [line.custom_id, line]),
   );
@@ -95,7 +95,7 @@ export async function findFinished(
     if (line !== undefined && file !== undefined && (await isIntact(dir, file))) {
       found.set(image.customId, line);
     } else if (file?.path.startsWith(`${image.stem}.`) && isImagePath(file.path)) {
-      // A damaged line may name the file of another image, which is paid for: only its own is removed.
+      // A damaged line may name the file of another image, which was paid for: only its own file is removed.
       await dropFile(join(dir, file.path));
     } else {
       const orphan = await findWhole(dir, image);
@@ -107,7 +107,7 @@ export async function findFinished(
   return found;
 }
 
-/** Writes a finished image down, so that a later run knows it by its hash. */
+/** Appends a finished image to the results, so that a later run knows its hash. */
 export async function appendResult(dir: string, line: RealtimeLine): Promise<void> {
   const path = join(dir, RESULTS_FILE);
   await saving(path, () => appendFile(path, toJsonLines([line])));

@@ -7,7 +7,7 @@ import { assignIds, type PlannedItem } from "../plan/plan.ts";
 import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
 import type { PromptText } from "../prompts/spool.ts";
 
-/** What all requests of a run have in common. */
+/** The settings that all requests of a run share. */
 export interface RealtimeSettings {
   model: string;
   aspectRatio: string | null;
@@ -19,7 +19,7 @@ export interface PlannedImage {
   customId: string;
   prompt: PromptText;
   references: readonly PromptReference[];
-  /** Its path from the run's directory on, with `/`, without an extension: that follows from the bytes. */
+  /** Its path relative to the run's directory, with `/`. The extension is missing: it follows from the bytes. */
   stem: string;
 }
 
@@ -27,7 +27,7 @@ export interface RealtimePlan {
   settings: RealtimeSettings;
   items: PlannedItem[];
   images: PlannedImage[];
-  /** Tells runs apart: hash of everything that is asked for. */
+  /** Identifies the run: hash of everything that it requests. */
   inputSha256: string;
 }
 

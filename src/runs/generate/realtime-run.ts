@@ -40,21 +40,21 @@ export interface RealtimeOutcome {
   /** Images that an earlier run had made. */
   keptCount: number;
   hasRetry: boolean;
-  /** What ended the run before every image was asked for; null when it went through. */
+  /** The error that ended the run before every image was requested. Null when it ran to its end. */
   stop: ImgbatchError | null;
-  /** Requests that were under way when the run was interrupted: they may be billed. */
+  /** Requests that an interruption ended before their answer came: they may be billed. */
   abandonedCount: number;
 }
 
-/** So many failures in a row that may pass mean that the service does not work now. */
+/** After this many temporary failures in a row, the service counts as not working. */
 const FAILURES_IN_A_ROW = 3;
-/** Failures that say something of one prompt only. */
+/** Failures that concern one prompt only. */
 const OF_ONE_PROMPT = ["IMAGE_REFUSED", "NO_IMAGES", "REALTIME_INVALID_ARGUMENT", "REQUEST_TOO_LARGE"];
 
 /**
- * Makes the images of a run that are not in its directory yet. Requests under way are waited for when something stops
- * the run (no capacity, no money, no permission, a full disk, failures in a row): they may be billed. Only an abort ends
- * them. Whatever happens, the results on disk name every image that was saved.
+ * Makes the images of a run that are not in its directory yet. When an error stops the run (no capacity, no money, no
+ * permission, a full disk, failures in a row), requests under way are still waited for, since they may be billed. Only an
+ * abort ends them. The results on disk always name every saved image.
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
   const { plan, dir, service, clock, reporter, signal } = options;
@@ -62,33 +62,37 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const lines = await findFinished(dir, plan.images);
   const keptCount = lines.size;
   const queue = new PQueue({ concurrency: options.concurrency });
-  const run = { stop: null as ImgbatchError | null, failuresInARow: 0, underWay: 0, abandonedCount: 0 };
-  const tell = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
+  const run = { stop: null as ImgbatchError | null, failuresInARow: 0, abandonedCount: 0 };
+  const reportProgress = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
   const halt = (error: ImgbatchError) => {
     run.stop ??= error;
     queue.clear();
   };
-  const onAbort = () => {
-    run.abandonedCount = run.underWay;
-    halt(asError(signal?.reason));
-  };
+  const onAbort = () => halt(asError(signal?.reason));
   for (const line of lines.values()) reportEnded(reporter, line);
   signal?.throwIfAborted();
   signal?.addEventListener("abort", onAbort, { once: true });
 
   const makeOne = async (image: PlannedImage) => {
     if (run.stop !== null) return;
-    run.underWay++;
+    let isSent = false;
+    const awaitTurnToSend = async (ending?: AbortSignal) => {
+      await options.awaitTurnToSend?.(ending);
+      isSent = true;
+    };
     try {
-      const line = await make(options, image);
+      const line = await make({ ...options, awaitTurnToSend }, image);
       lines.set(image.customId, line);
       run.failuresInARow = 0;
       await appendResult(dir, line);
-      tellSaved(reporter, line);
+      reportSaved(reporter, line);
       reportEnded(reporter, line);
     } catch (thrown) {
       const error = asError(thrown);
-      if (signal?.aborted && error === signal.reason) return;
+      if (signal?.aborted && error === signal.reason) {
+        if (isSent) run.abandonedCount++;
+        return;
+      }
       const line = failedLine(image, error);
       lines.set(image.customId, line);
       reportEnded(reporter, line);
@@ -97,19 +101,18 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       const mayPass = errorEntry(error.code).exit === "temporary" && !isOutOfCapacity(error);
       if (!isOwn && (!mayPass || run.failuresInARow >= FAILURES_IN_A_ROW)) halt(error);
     } finally {
-      run.underWay--;
-      tell();
+      reportProgress();
     }
   };
   if (keptCount > 0) reporter.note(`${keptCount} of ${plan.images.length} images are here already`);
-  tell();
+  reportProgress();
   for (const image of plan.images) if (!lines.has(image.customId)) void queue.add(() => makeOne(image));
   await queue.onIdle();
   signal?.removeEventListener("abort", onAbort);
 
   const ordered = plan.images.map((image) => lines.get(image.customId) ?? pendingLine(image));
   if (countMade(lines) > keptCount) await syncDirectory(join(dir, IMAGES_FOLDER));
-  // What was not asked for is no failure: the run itself goes on with it.
+  // An image that was not requested yet has not failed: the same command makes it.
   const failed = new Set(ordered.filter((line) => line.status === "failed").map((line) => line.custom_id));
   const input = await readRunInput(dir);
   const { hasRetry } = await writeResults(dir, ordered, input, (line) => failed.has(line.custom_id));
@@ -147,7 +150,7 @@ function pendingLine(image: PlannedImage): RealtimeLine {
   return { custom_id: image.customId, status: "pending", model_version: null, files: [] };
 }
 
-function tellSaved(reporter: RunReporter, { custom_id, files }: RealtimeLine): void {
+function reportSaved(reporter: RunReporter, { custom_id, files }: RealtimeLine): void {
   for (const { path, bytes, sha256 } of files)
     reporter.event?.({ event: "file_saved", batch_id: null, custom_id, path, bytes, sha256 });
 }

@@ -14,7 +14,7 @@ export interface SavedImage {
   facts: Omit<ResultFile, "path">;
 }
 
-/** What the results say of an image that was found whole. */
+/** Returns the facts of a whole image for the results. */
 export function factsOf(data: Buffer, mimeType: ImageMimeType): Omit<ResultFile, "path"> {
   const header = readImageHeader(data);
   return {
@@ -27,8 +27,8 @@ export function factsOf(data: Buffer, mimeType: ImageMimeType): Omit<ResultFile,
 }
 
 /**
- * Puts an image, byte by byte as it came, under the first free of its names; only the very name that the caller gave
- * is ever replaced, and only when that is allowed. On disk when this resolves; absent when it fails.
+ * Saves an image unchanged under the first of its names that is free. Only the exact name that the caller gave may be
+ * replaced, and only if `mayReplace`. The image is on disk when this resolves, and absent when it fails.
  */
 export async function saveImage(
   target: ImageTarget,
@@ -69,7 +69,7 @@ async function place(temporary: string, target: ImageTarget, mimeType: ImageMime
   throw new Error(`no free name in ${dirname(temporary)}`);
 }
 
-/** A hard link fails when the name is taken, at whatever moment; some file systems have none. */
+/** Uses a hard link, which fails when the name is taken. Some file systems have none; there the file is renamed. */
 async function moveIfFree(from: string, to: string): Promise<boolean> {
   try {
     await link(from, to);

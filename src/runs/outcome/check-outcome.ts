@@ -1,5 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { CLIENT } from "./image-outcome.ts";
@@ -12,8 +12,8 @@ export function requireWholeList(batch: Batch, items: readonly BatchItem[]): voi
 }
 
 /**
- * Throws `BAD_RESPONSE` when images that were asked for are in no batch of the run: then these are not its batches.
- * Services may count the images of an item in another way than `_01`, `_02`: the beginning of the id decides.
+ * Throws `BAD_RESPONSE` when requested images are in no batch of the run, which means that these are not its batches. A
+ * service may number the images of an item in another way than `_01`, `_02`, so the beginning of the id decides.
  */
 export function requireAskedFor(ids: readonly string[], lines: readonly ResultLine[]): void {
   const asked = new Set(ids);
@@ -29,7 +29,7 @@ export function requireAskedFor(ids: readonly string[], lines: readonly ResultLi
   throw new ImgbatchError("BAD_RESPONSE", message);
 }
 
-/** The first text of a sorted list that does not come before another: it begins with that one if any does. */
+/** Returns the first text of a sorted list that is not before `text`. If any text begins with `text`, this one does. */
 function firstFrom(sorted: readonly string[], text: string): string | undefined {
   let [low, high] = [0, sorted.length];
   while (low < high) {
@@ -41,8 +41,8 @@ function firstFrom(sorted: readonly string[], text: string): string | undefined 
 }
 
 /**
- * Why an item of a batch that has ended has no image. One without an outcome has failed only where the batch as a whole
- * has: in a completed one the service is late with it, and what it may have made must not be paid for again.
+ * Returns why an item of an ended batch has no image; null when it has one. An item without an outcome has failed only if
+ * its batch failed. In a completed batch the service is late, and its image must not be paid for again.
  */
 export function errorOf(item: BatchItem, batch: Batch): ResultLine["error"] | null {
   const { status } = item;

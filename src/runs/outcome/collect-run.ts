@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { listItems } from "../../client/batches/list-items.ts";
 import { saving } from "../../client/file-errors.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
-import type { BatchItem } from "../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { removePassingZips } from "../directory/claim.ts";
@@ -32,8 +32,8 @@ export interface CollectOptions {
   reporter: RunReporter;
   signal?: AbortSignal | undefined;
   /**
-   * Where the images of a whole batch cannot be had now, say so in their lines instead of throwing it: what has failed
-   * is to be known all the same. Default false.
+   * When the images of a whole batch cannot be fetched now, write the error into their lines instead of throwing it, so
+   * that the failed images are known. Default false.
    */
   isForgiving?: boolean;
 }
@@ -41,7 +41,7 @@ export interface CollectOptions {
 export interface RunOutcome {
   dir: string;
   batches: readonly Batch[];
-  /** Those that decide how the run ended: the ones of the last retry, where there was one. */
+  /** The batches that decide how the run ended: those of the last retry, if there was one. */
   deciding: readonly Batch[];
   /** One for each image that was asked for, in the order of the input. */
   lines: ResultLine[];
@@ -52,10 +52,10 @@ export interface RunOutcome {
 }
 
 /**
- * Brings the images of ended batches into the directory: fetches what is missing or damaged, verifies, and writes the
- * results, also when single images cannot be had: their lines say why (see `isMissing`). What concerns a batch as a
- * whole does not keep the others from being fetched; then the first error is thrown and the results of the earlier run
- * stay as they are, unless `isForgiving`. A disk, a key or an account that refuses ends it at once.
+ * Brings the images of ended batches into the directory: fetches missing and damaged ones, verifies, and writes the
+ * results. When single images cannot be fetched, their lines give the reason (see `isMissing`). An error of a whole batch
+ * does not stop the others; unless `isForgiving`, the first such error is thrown at the end, and the earlier results stay.
+ * An error of the disk, the key or the account ends everything at once.
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, state: runState, batches } = options;
@@ -66,7 +66,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   let fetchedCount = 0;
   const entries = new Map(runState.batches.map((entry) => [entry.id, entry]));
   const roundOf = (batch: Batch) => entries.get(batch.id)?.round ?? 0;
-  // Of an image that was retried the last attempt counts, so the ones before are not fetched any more.
+  // The last attempt at an image counts, so earlier attempts are not fetched any more.
   for (const batch of batches.toSorted((a, b) => roundOf(b) - roundOf(a))) {
     const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
@@ -87,7 +87,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   if (input.damage !== null) options.reporter.note(`${input.damage}: what it held is not known any more`);
   else if (isComplete) requireAskedFor([...input.keys()], lines);
   sortAsIn([...input.keys()], lines);
-  const last = lastWords(lines);
+  const last = lastAttempts(lines);
   const { hasRetry } = await writeResults(dir, last, input, isFailed);
   await removeSuperseded(dir, earlier, last);
   await removePassingZips(dir);
@@ -99,22 +99,22 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   return { dir, batches, deciding, lines: last, fetchedCount, hasRetry };
 }
 
-/** Whether the other batches of the run may be had all the same: it is not about the disk, the key or the account. */
+/** Whether an error concerns one batch only, and not the disk, the key or the account. */
 function isOfOneBatch(error: unknown): boolean {
   if (!(error instanceof ImgbatchError)) return false;
   const { exit } = errorEntry(error.code);
   return error.code !== "SAVE_FAILED" && exit !== "auth" && exit !== "money";
 }
 
-/** What another attempt is for; nothing is said of a batch whose images are all here or have failed. */
+/** Records how many images are missing, for another attempt. No count means that all are here or have failed. */
 function noteMissing(entry: RunBatch, lines: readonly ResultLine[]): void {
   const count = lines.filter(isMissing).length;
   if (count > 0) entry.missing_count = count;
   else delete entry.missing_count;
 }
 
-/** Of an image that was retried, the last attempt counts, unless an earlier one has the image. Later ones come first. */
-function lastWords(lines: readonly ResultLine[]): ResultLine[] {
+/** Keeps the last attempt at each image, unless only an earlier one has the image. `lines` begins with the last attempts. */
+function lastAttempts(lines: readonly ResultLine[]): ResultLine[] {
   const last = new Map<string, ResultLine>();
   for (const line of lines) {
     const later = last.get(line.custom_id);
@@ -123,12 +123,12 @@ function lastWords(lines: readonly ResultLine[]): ResultLine[] {
   return [...last.values()];
 }
 
-/** How the images of a retry are called in the run, by the id that was sent. */
+/** Returns the ids of the images of a retry in the run, by the ids that were sent. */
 function retriedIds(entry: RunBatch | undefined): ReadonlyMap<string, string> {
   return new Map(entry?.retried?.map((id) => [retriedId(id), id]));
 }
 
-/** What is known of a run while its batches are collected. */
+/** The facts of a run that collecting one batch needs. */
 interface Collected {
   entry: RunBatch | undefined;
   earlier: readonly ResultLine[];
@@ -181,14 +181,14 @@ async function collectBatch(
   return { lines, fetchedCount: fetched.fetchedCount };
 }
 
-/** Whether an error is about images that cannot be had, now or ever, and not about the key, the disk or the command. */
+/** Whether an error means that images cannot be fetched, now or ever. Errors of key, disk and command do not. */
 function isOfTheImages(
   error: unknown,
   { signal, keepZip }: FetchJob,
   { isBorrowed }: RunService,
 ): error is ImgbatchError {
   if (signal?.aborted || keepZip || !(error instanceof ImgbatchError)) return false;
-  // The service of another command has ended: the work goes on with another one.
+  // The service of another command has ended. The work continues with another service.
   if (isBorrowed && error.code === "NETWORK") return false;
   const { exit } = errorEntry(error.code);
   return exit === "temporary" || exit === "gone";
@@ -208,7 +208,7 @@ function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }:
   };
 }
 
-/** Services list items in the order of the request, but need not. Lines of unknown ids stay behind the others. */
+/** Sorts lines in input order, since services need not keep it. Lines of unknown ids come last. */
 function sortAsIn(ids: readonly string[], lines: ResultLine[]): void {
   const order = new Map(ids.map((id, index) => [id, index]));
   const rank = (line: ResultLine) => order.get(line.custom_id) ?? ids.length;
@@ -226,8 +226,8 @@ function keepNames(earlier: readonly ResultLine[], batches: readonly Batch[]): D
 }
 
 /**
- * Removes images that an earlier run put here and this one replaced. One that was changed since is left alone, and so
- * is one whose replacement could not be had, or of whose image these results say nothing.
+ * Removes images of an earlier run that this run replaced. An image stays when it was changed since, when its replacement
+ * could not be fetched, or when these results do not mention it.
  */
 async function removeSuperseded(
   dir: string,

@@ -3,10 +3,10 @@ import type { ExitName } from "../../contract/exit-codes.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 
-/** The `source` of an error that was found here, not by the service. */
+/** The `source` of an error that this program found, not the service. */
 export const CLIENT = "client";
 
-/** Why an image whose batch has ended may still come, or never will without having failed. */
+/** Errors of an image that has not failed although its batch has ended: it may still come, or was deleted. */
 const UNDECIDED: readonly string[] = [
   "BATCH_IMAGE_NOT_READY",
   "BATCH_IMAGE_OUTPUT_DELETED",
@@ -14,23 +14,23 @@ const UNDECIDED: readonly string[] = [
 
 type Outcome = Pick<ResultLine, "status" | "error">;
 
-/** Whether the service made an image that could not be had: it is paid for. */
+/** Whether the service made an image that could not be fetched. It is paid for. */
 export function isUndelivered({ status, error }: Outcome): boolean {
   return status === "success" && error !== undefined;
 }
 
-/** Whether an image is not here although it has not failed: making it anew would pay for it twice. */
+/** Whether an image is missing although it has not failed. Making it again would pay for it twice. */
 export function isMissing({ status, error }: Outcome): boolean {
   if (error === undefined) return false;
   return isUndelivered({ status, error }) || (error.source === CLIENT && UNDECIDED.includes(error.code));
 }
 
-/** Errors after which the same request may succeed later, by the statuses that services answer then. */
+/** The statuses after which the same request may succeed later. */
 const PASSING_STATUSES: readonly number[] = [408, 425, 429, 502, 503, 504];
 
 /**
- * Whether an image that is not here will not come any more, as far as one can know: it was made, and is paid for, but
- * is lost, damaged or deleted. After a passing trouble it may still come.
+ * Whether a missing image is lost for good: it was made and paid for, but is lost, damaged or deleted. After a temporary
+ * error it may still come.
  */
 export function isLost(line: Outcome): boolean {
   const { error } = line;
@@ -41,7 +41,7 @@ export function isLost(line: Outcome): boolean {
   return isUndelivered(line) && !isPassing && code !== "BATCH_IMAGE_NOT_READY" && !isOutOfCapacity(error);
 }
 
-/** Whether there is no image and will be none: what a retry is for. */
+/** Whether there is no image and will be none. A retry makes these again. */
 export function isFailed(line: Pick<ResultLine, "status" | "error" | "files">): boolean {
   return line.files.length === 0 && !isMissing(line);
 }
@@ -51,7 +51,7 @@ export function isHere({ files, error }: Pick<ResultLine, "error" | "files">): b
   return files.length > 0 && error === undefined;
 }
 
-/** The error of an image that the service has and that could not be had, for the results. */
+/** Returns the error for the results of an image that the service has and that could not be fetched. */
 export function undelivered({ code, message, requestId }: ImgbatchError): ResultLine["error"] {
   const isOurs = code === "VERIFY_FAILED" || code === "NETWORK" || code === "BAD_RESPONSE";
   const facts = requestId === undefined ? {} : { request_id: requestId };
@@ -59,8 +59,8 @@ export function undelivered({ code, message, requestId }: ImgbatchError): Result
 }
 
 /**
- * What missing images mean for the process that asked for them; null when none is. Bytes that are wrong come before
- * what may come later, and that before what is gone for good.
+ * Returns the exit and error code for missing images; null when none is missing. Wrong bytes come first, then images that
+ * may come later, then images that are gone for good.
  */
 export function judgeMissing(lines: readonly ResultLine[]): { exit: ExitName; code: ErrorCode } | null {
   const codes = lines.filter(isMissing).map(({ error }) => codeOf(error?.code));

@@ -2,7 +2,7 @@ import type { ExitName } from "../../contract/exit-codes.ts";
 import type { RunOutcome } from "./collect-run.ts";
 import { isFailed, isMissing } from "./image-outcome.ts";
 
-/** How many failed images a run may have and still count as done: a number, or a share of all. */
+/** The most failed images with which a run still counts as successful: a number, or a share of all. */
 export type Allowance = { count: number } | { share: number };
 
 /** Reads `3` or `5%`; null when it is neither. */
@@ -20,7 +20,7 @@ export interface Counts {
 }
 
 export interface ImageCounts extends Counts {
-  /** Not here, although they have not failed: see `isMissing`. */
+  /** Missing although they have not failed: see `isMissing`. */
   missing: number;
 }
 
@@ -30,7 +30,7 @@ export function countImages({ lines }: Pick<RunOutcome, "lines">): ImageCounts {
   return { total: lines.length, success: lines.length - missing - failed, failed, missing };
 }
 
-/** What an ended run means for the process that asked for it. */
+/** Returns the exit of an ended run. */
 export function verdict(
   counts: Counts,
   statuses: readonly string[],

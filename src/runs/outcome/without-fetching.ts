@@ -1,4 +1,4 @@
-import { type BatchItem, hasImages } from "../../client/wire/read-lists.ts";
+import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import type { ResultFile } from "../directory/results-file.ts";
 import type { FetchedImages } from "../fetch/fetch-images.ts";
@@ -6,7 +6,7 @@ import { type FetchJob, fileAt } from "../fetch/fetch-job.ts";
 import { isIntact } from "../files/intact-files.ts";
 
 /**
- * The images of a batch that are on disk and sound, where nothing can be fetched: each of the others has the reason as
+ * Returns the images of a batch that are intact on disk, when nothing can be fetched. Each other image gets `reason` as
  * its problem.
  */
 export async function collectWithoutFetching(job: FetchJob, reason: ImgbatchError): Promise<FetchedImages> {

@@ -1,5 +1,5 @@
 import { listModels } from "../../client/models.ts";
-import type { ListedModel } from "../../client/wire/read-lists.ts";
+import type { ListedModel } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/text-rules.ts";
 import type { Http } from "../../http/http.ts";
@@ -8,14 +8,14 @@ import type { PromptItem } from "../prompts/prompt-item.ts";
 
 export interface ChosenModel {
   id: string;
-  /** What one image costs; null when the service does not say. */
+  /** The price of one image. Null when the service does not say. */
   imageCostMicroUsd: number | null;
   maxReferenceImages: number;
 }
 
 /**
- * The model of a run: the wanted one, or the first of the service's list. A wanted model goes to a service without a
- * list as it is. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does not have it.
+ * Chooses the model of a run: the wanted one, else the first of the service's list. A service without a list gets the
+ * wanted model unchecked. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does not have it.
  */
 export async function chooseModel(
   http: Http,
@@ -35,7 +35,7 @@ export async function chooseModel(
   return describe(id, listed);
 }
 
-/** Null when the service has no such list, and none is needed. */
+/** Null when the service has no list and none is needed. */
 async function listOrNull(
   http: Http,
   isOptional: boolean,
@@ -56,10 +56,10 @@ function describe(id: string, listed: ListedModel | undefined): ChosenModel {
   return { id, imageCostMicroUsd: listed?.imageCostMicroUsd ?? null, maxReferenceImages };
 }
 
-/** Of the models that one usually has, the least. */
+/** The smallest limit of the usual models. */
 const USUAL_REFERENCES = 3;
 
-/** How many reference images a line may have, as far as it can be known before the service says it of its model. */
+/** Returns how many reference images a line may usually have. The service's own limit is not known yet. */
 export function usualReferences(wanted: string | null): { max: number; who: string } {
   const max = wanted === null ? 0 : referenceLimitByName(wanted);
   if (max > 0) return { max, who: `${wanted} usually takes` };
@@ -70,10 +70,10 @@ export function usualReferences(wanted: string | null): { max: number; who: stri
 export function requireReferencesFit(items: readonly PromptItem[], model: ChosenModel): void {
   const max = model.maxReferenceImages;
   const problems = new Problems();
-  for (const { place, references } of items) {
+  for (const { fileLine, references } of items) {
     if (references.length <= max) continue;
     const message = `has ${references.length} images; ${model.id} takes at most ${max}`;
-    problems.add(place, "reference_images", message);
+    problems.add(fileLine, "reference_images", message);
   }
   problems.throwIfAny();
 }

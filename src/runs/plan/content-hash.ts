@@ -4,8 +4,8 @@ import type { PromptItem } from "../prompts/prompt-item.ts";
 import { textOf } from "../prompts/spool.ts";
 
 /**
- * SHA-256 of what is asked for: of the canonical JSON of `head` with the items, ids and all, as its `items`; without
- * ever holding more of it than one item.
+ * Returns the SHA-256 of a request: of the canonical JSON (RFC 8785) of `head` with the items, including their ids, as its
+ * `items`. Only one item is in memory at a time.
  */
 export function contentHash(
   head: { readonly [key: string]: JsonValue },
@@ -27,7 +27,7 @@ function addItems(items: readonly PromptItem[], add: (text: string) => void): vo
   add("]");
 }
 
-/** What of an item decides the picture. */
+/** Returns the fields of an item that decide the picture, and its id. */
 function identityOf(item: PromptItem): JsonValue {
   const references = item.references.map(({ id = null, type = null, mimeType, sha256 }) => ({
     id,

@@ -6,15 +6,15 @@ import { isLacking, type RunState, submittedBatches } from "../directory/run-sta
 import type { Plan } from "./plan.ts";
 
 export interface KeyChoice {
-  /** The caller's own key. With several batches each gets a suffix. */
+  /** The caller's own key. With several batches, each gets a suffix. */
   explicit: string | null;
   /** Pay again for the same content. */
   isNew: boolean;
 }
 
 /**
- * The idempotency key of each batch. Derived from the content unless the caller says otherwise. Keys of an unfinished
- * run of the same directory stay, fresh ones too: after a crash the same command must find the batches it has made.
+ * Chooses the idempotency key of each batch: derived from the content unless the caller chooses otherwise. An unfinished
+ * run in the same directory keeps its keys, fresh ones too: after a crash the same command must find its batches.
  */
 export function chooseKeys(
   plan: Plan,
@@ -38,7 +38,7 @@ export function chooseKeys(
 }
 
 function explicitKeys(key: string, count: number): string[] {
-  // It would stand in the run directory, and in the request as what it is not.
+  // An API key would be written into the run directory, and sent in another header than its own.
   if (holdsApiKey(key)) throw new ImgbatchError("USAGE", "--idempotency-key: this is an API key.");
   const keys = count === 1 ? [key] : Array.from({ length: count }, (_, i) => `${key}-${i + 1}`);
   const max = FIXED_LIMITS.idempotencyKeyChars;

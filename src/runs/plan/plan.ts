@@ -5,7 +5,7 @@ import type { JsonValue } from "../../kernel/json/canonical-json.ts";
 import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
 import { contentHash } from "./content-hash.ts";
 
-/** Everything that decides what a run makes. */
+/** Everything that decides the images of a run. */
 export interface RunRequest {
   model: string;
   name: string | null;
@@ -24,7 +24,7 @@ export interface Chunk {
   /** From 0. */
   index: number;
   items: PlannedItem[];
-  /** Images that the service is asked for. */
+  /** Images that are requested. */
   imageCount: number;
   /** Derived from the content alone: the same request gives the same key anywhere. */
   contentKey: string;
@@ -34,7 +34,7 @@ export interface Plan {
   request: RunRequest;
   items: PlannedItem[];
   chunks: Chunk[];
-  /** Tells runs apart: hash of everything that is asked for. */
+  /** Identifies the run: hash of everything that it requests. */
   inputSha256: string;
 }
 
@@ -51,7 +51,7 @@ export function planRun(request: RunRequest, limits: Limits): Plan {
   return { request, items, chunks, inputSha256 };
 }
 
-/** Ids by position in the whole run, so that they stay the same however it is split. */
+/** Gives ids by position in the whole run, so that they do not depend on how it is split. */
 export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
   const taken = new Set(
     items.flatMap((item) =>
@@ -69,7 +69,7 @@ export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
   });
 }
 
-/** What a batch may not exceed. References count once for each image that they go into. */
+/** The size of a batch, and its limits. A reference counts once for each image that uses it. */
 interface Load {
   items: number;
   images: number;
@@ -79,7 +79,7 @@ interface Load {
   bodyBytes: number;
 }
 
-/** Of the body limit, a part is left for what surrounds the items. */
+/** The share of the body limit that the items may use. The rest is for the fields around them. */
 const BODY_SHARE = 0.95;
 
 function split(items: readonly PlannedItem[], limits: Limits): PlannedItem[][] {

@@ -4,7 +4,7 @@ import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import type { Report } from "./prompt-item.ts";
 
-/** What a line may hold. */
+/** The fields of a line. */
 export const FIELDS: readonly string[] = ["prompt", "custom_id", "output_count", "reference_images"];
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
@@ -15,7 +15,7 @@ export interface CheckedRow {
   references: ReferenceSpec[];
 }
 
-/** A reference image as the line names it, not yet looked at. */
+/** A reference image as the line names it, not yet read. */
 export interface ReferenceSpec {
   /** `reference_images[0]`, for messages. */
   field: string;
@@ -32,15 +32,13 @@ export interface RowRules {
   /** The `output_count` of lines that have none. */
   defaultCount: number;
   /**
-   * How many reference images a line may have as far as that is known before the service is asked, and of whom. It is
-   * the service that decides: this is said only together with what else is wrong. Default: nothing is said.
+   * How many reference images a line may usually have, and who sets that limit. The service decides, so an excess is
+   * reported only together with other problems. Default: it is not reported.
    */
   usualReferences?: { max: number; who: string } | undefined;
 }
 
-/**
- * Checks every field of a row. What is wrong goes to `report`; the answer is of use only when nothing did.
- */
+/** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
 export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
   reportUnknown(fields, FIELDS, "", report);
   return {
@@ -57,7 +55,7 @@ function reportUnknown(value: object, known: readonly string[], prefix: string, 
   }
 }
 
-/** What to report of a field that is none. */
+/** Returns the report for an unknown field. */
 export function unknownField(name: string, known = FIELDS, prefix = ""): [field: string, message: string] {
   const meant = didYouMean(name, known);
   const advice = meant === null ? `the fields are ${known.join(", ")}` : `did you mean ${meant}?`;

@@ -59,7 +59,7 @@ function openParser(separator: string, onRecord: (cells: string[], endByte: numb
       return null;
     },
   });
-  // The one error that is left to it: a quote that nothing closes. Its lines are still open then.
+  // The only possible error is a quote that is never closed. Its lines are still open then.
   parser.on("error", () => {});
   return parser.resume();
 }
@@ -95,7 +95,7 @@ class OpenLines {
   }
 
   add({ number, problem }: Line, text: string): void {
-    // Between records nobody waits for these.
+    // Blank lines between records belong to none.
     if (this.#lines.every((line) => isBlank(line.text))) this.#lines = [];
     this.#readBytes += Buffer.byteLength(text);
     if (this.#lines.length === 0) this.#takenBytes = this.#readBytes - Buffer.byteLength(text);
@@ -111,7 +111,7 @@ class OpenLines {
     return (this.#lines.find((line) => !isBlank(line.text)) ?? this.#lines[0])?.number ?? 1;
   }
 
-  /** The record that ends at `endByte`; null when it is to be left out. */
+  /** Returns the record that ends at `endByte`. Null when it is left out. */
   takeRecord(cells: string[], endByte: number, report: ReportLine): CsvRecord | null {
     const line = this.firstLine();
     const taken: OpenLine[] = [];
@@ -129,8 +129,8 @@ class OpenLines {
 }
 
 /**
- * The parser answers a cell that goes on after its closing quote as it stands, quotes and all. Blanks there do no harm;
- * null for anything else.
+ * Removes the quotes of a cell. The parser returns a cell that continues after its closing quote with its quotes. Blanks
+ * after the quote are dropped; null for other text there.
  */
 function unquoted(cell: string, text: string): string | null {
   if (!cell.startsWith('"') || text.includes(`"${cell.replaceAll('"', '""')}"`)) return cell;

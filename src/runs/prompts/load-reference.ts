@@ -15,7 +15,7 @@ const ACCEPTED = "must be a PNG, JPEG or WebP image";
 const WHOLE = "copy or save it again";
 
 export interface LoadOptions {
-  /** Paths are taken from here on. */
+  /** Paths are relative to this directory. */
   baseDir: string;
   limits: Limits;
   /** Takes the bytes of inline images. */
@@ -23,9 +23,9 @@ export interface LoadOptions {
 }
 
 /**
- * Looks at a reference image: size, type by its bytes, whether its header can be read and its end is there, hash. Null
- * when something is wrong with it, which is reported. Its pixels are not decoded: that is left to the service. The bytes
- * of a file are not kept: hundreds of references would fill the memory.
+ * Reads the facts of a reference image: size, hash, type by its bytes, and whether its header and its end are intact.
+ * Null when something is wrong, which is reported. The service decodes the pixels, not this program. The bytes of a file
+ * are not kept, since hundreds of references would fill the memory.
  */
 export async function loadReference(
   spec: ReferenceSpec,
@@ -52,7 +52,7 @@ interface ImageFacts {
   header: ImageHeader | null;
 }
 
-/** What is to be known of a file, or what is wrong. */
+/** Returns the facts of a file, or the problem. */
 async function readImageFile(path: string, maxBytes: number): Promise<ImageFacts | string> {
   try {
     const facts = await stat(path);
@@ -104,19 +104,19 @@ function inlineReference(
   return toReference(spec, { ...facts, source: { kept: spool.keep(data) } });
 }
 
-/** What can be seen to be missing without decoding it; null when nothing is. */
+/** Returns the damage that shows without decoding; null for none. */
 function damageOf(data: Buffer, { mimeType, widthPx, heightPx }: ImageHeader): string | null {
   if (!widthPx || !heightPx) return "its header says no size";
   return missingEnd(data, mimeType);
 }
 
-/** A limit that the image is beyond; null when it is beyond none. Pixels are counted with those of the other images. */
+/** Returns the limit that the image exceeds; null for none. Pixels are counted together with those of the other images. */
 function excessOf(data: Buffer): string | null {
   const measured = measureImage(data, FIXED_LIMITS.referencePixels);
   return typeof measured === "string" ? measured : null;
 }
 
-/** Found out without another copy of the text, which may be long. Bits that say nothing must be 0. */
+/** Checks without another copy of the text, which may be long. Unused bits must be 0. */
 function isBase64(text: string): boolean {
   const end = text.slice(-4);
   const isWhole = text !== "" && text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);

@@ -1,10 +1,10 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { formatProblem, type Place, type Problem } from "./prompt-item.ts";
+import { type FileLine, formatProblem, type Problem } from "./prompt-item.ts";
 
-/** More than anybody mends at once: of a file in a wrong format every line is a problem. */
+/** More problems than a person mends at once. In a file of a wrong format every line is one. */
 const MOST_SHOWN = 200;
 
-/** Collects what is wrong with an input. All of it is counted, the first part of it kept to be shown. */
+/** Collects the problems of an input. All are counted; the first ones are kept to be shown. */
 export class Problems {
   readonly #shown: Problem[] = [];
   #count = 0;
@@ -13,9 +13,9 @@ export class Problems {
     return this.#count;
   }
 
-  add(place: Place, field: string | null, message: string): void {
+  add(fileLine: FileLine, field: string | null, message: string): void {
     this.#count++;
-    if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...place, field, message });
+    if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field, message });
   }
 
   /** Throws `INVALID_INPUT` when there are any: by file in the given order, then by line. */

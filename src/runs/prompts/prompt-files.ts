@@ -7,7 +7,7 @@ import { formatOf } from "./formats.ts";
 import { readLines } from "./lines.ts";
 import { loadReference } from "./load-reference.ts";
 import { Problems } from "./problems.ts";
-import type { Place, PromptItem, PromptReference, Report } from "./prompt-item.ts";
+import type { FileLine, PromptItem, PromptReference, Report } from "./prompt-item.ts";
 import type { Row } from "./rows.ts";
 import { Spool } from "./spool.ts";
 
@@ -41,23 +41,23 @@ export async function readPromptFiles(
   return input.items;
 }
 
-/** What is known while files are read. */
+/** The state of reading files. */
 interface Input {
   rules: RowRules;
   spool: Spool;
   problems: Problems;
-  /** Who has which id, counted ids included. */
-  owners: Map<string, Place>;
+  /** The line that uses each id, numbered ids included. */
+  owners: Map<string, FileLine>;
   items: PromptItem[];
   /** Lines with more reference images than usual. */
-  crowded: { place: Place; count: number }[];
+  crowded: { fileLine: FileLine; count: number }[];
 }
 
-/** Otherwise these would be found only when all else is mended: what the model takes is asked of the service. */
+/** Reports lines with unusually many references now: the service's own limit is only known after all else is right. */
 function reportCrowded({ rules: { usualReferences }, problems, crowded }: Input): void {
-  for (const { place, count } of crowded) {
+  for (const { fileLine, count } of crowded) {
     const message = `has ${count} images; ${usualReferences?.who} at most ${usualReferences?.max}`;
-    problems.add(place, "reference_images", message);
+    problems.add(fileLine, "reference_images", message);
   }
 }
 
@@ -86,39 +86,39 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
     }
   } catch (error) {
     const code = systemCode(error);
-    // Nothing is wrong with the input: the reading was interrupted, or there is no room for it.
+    // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
     if (code === null) throw error;
     return reportLine(1, null, code === "ENOENT" ? "there is no such file" : `cannot be read (${code})`);
   }
   if (rowCount === 0 && problems.count === before) reportLine(1, null, "holds no prompts");
 }
 
-async function readRow({ fields }: Row, place: Place, baseDir: string, input: Input): Promise<void> {
+async function readRow({ fields }: Row, fileLine: FileLine, baseDir: string, input: Input): Promise<void> {
   const { rules, spool, problems } = input;
-  const report: Report = (field, message) => problems.add(place, field, message);
+  const report: Report = (field, message) => problems.add(fileLine, field, message);
   const { references: specs, prompt, ...row } = checkRow(fields, rules, report);
   const most = rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
-  if (specs.length > most) input.crowded.push({ place, count: specs.length });
+  if (specs.length > most) input.crowded.push({ fileLine, count: specs.length });
   const references: PromptReference[] = [];
   for (const spec of specs) {
     const reference = await loadReference(spec, { baseDir, limits: rules.limits, spool }, report);
     if (reference !== null) references.push(reference);
   }
-  if (row.customId !== null) claimIds(row.customId, row.outputCount, place, input);
-  // Nobody asks for the items of an input that is refused.
+  if (row.customId !== null) claimIds(row.customId, row.outputCount, fileLine, input);
+  // A refused input returns no items.
   if (problems.count > 0) input.items.length = 0;
-  else input.items.push({ ...row, prompt: spool.keepText(prompt), references, place });
+  else input.items.push({ ...row, prompt: spool.keepText(prompt), references, fileLine });
 }
 
-/** An id may not be used twice in a run, nor be one that another line's images get. */
-function claimIds(customId: string, count: number, place: Place, { owners, problems }: Input): void {
+/** Reports an id that another line uses, or that an image of another line gets. */
+function claimIds(customId: string, count: number, fileLine: FileLine, { owners, problems }: Input): void {
   const ids = expandedCustomIds(customId, count);
   const taken = ids.find((id) => owners.has(id));
   const other = taken === undefined ? undefined : owners.get(taken);
-  for (const id of ids) if (!owners.has(id)) owners.set(id, place);
+  for (const id of ids) if (!owners.has(id)) owners.set(id, fileLine);
   if (other === undefined) return;
   const message = `${JSON.stringify(taken)} is already used by ${other.file}:${other.line}; every image needs an id of its own`;
-  problems.add(place, "custom_id", message);
+  problems.add(fileLine, "custom_id", message);
 }
 
 function systemCode(error: unknown): string | null {

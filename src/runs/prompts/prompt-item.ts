@@ -9,7 +9,7 @@ export interface PromptItem {
   outputCount: number;
   references: PromptReference[];
   /** File and line, for messages. */
-  place: Place;
+  fileLine: FileLine;
 }
 
 export interface PromptReference {
@@ -18,27 +18,27 @@ export interface PromptReference {
   mimeType: ImageMimeType;
   sha256: string;
   bytes: number;
-  /** 0 when the header does not tell. */
+  /** 0 when the header does not say. */
   pixels: number;
-  /** Where the bytes are: a file, or put aside when they were inline. */
+  /** The bytes: in a file, or kept in the spool when they were inline. */
   source: { path: string } | { kept: Kept };
 }
 
-export interface Place {
+export interface FileLine {
   /** The file as the caller named it; `<stdin>` for standard input. */
   file: string;
   /** From 1. */
   line: number;
 }
 
-/** Something wrong in the input, with what would be right. */
-export interface Problem extends Place {
+/** A problem in the input. The message also says what would be right. */
+export interface Problem extends FileLine {
   /** Null when it is about the line or the file as a whole. */
   field: string | null;
   message: string;
 }
 
-/** Takes a finding about the row that is being read. */
+/** Reports a problem of the row that is being read. */
 export type Report = (field: string | null, message: string) => void;
 
 export function formatProblem({ file, line, field, message }: Problem): string {

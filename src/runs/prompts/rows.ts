@@ -10,8 +10,8 @@ export interface Row {
 export type ReportLine = (line: number, field: string | null, message: string) => void;
 
 /**
- * Makes rows of the lines of a prompt file as they come; what is no row is reported, never thrown. Lines with a problem
- * are among them, since a row may go over several; of such a line nothing more is said.
+ * Makes rows of the lines of a prompt file as they come. A line that is no row is reported, never thrown. The lines
+ * include those with a problem, since a row may span several lines; such a problem is not reported again.
  */
 export type ReadRows = (lines: AsyncIterable<Line>, report: ReportLine) => AsyncIterable<Row>;
 

@@ -4,14 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 
-/** Bytes that were put aside. */
+/** Bytes that the spool keeps. */
 export interface Kept {
   bytes: number;
   /** The bytes as they were. */
   read(): Buffer;
 }
 
-/** A long text that was put aside. */
+/** A long text that the spool keeps. */
 export interface KeptText {
   /** UTF-16 code units, as of a string. */
   length: number;
@@ -20,19 +20,19 @@ export interface KeptText {
   read(): string;
 }
 
-/** A text in memory or put aside. */
+/** A text in memory or in the spool. */
 export type PromptText = string | KeptText;
 
 export function textOf(text: PromptText): string {
   return typeof text === "string" ? text : text.read();
 }
 
-/** So much of an input stays in memory. */
+/** This much of an input stays in memory. */
 const MEMORY_BYTES = 16 * 1024 * 1024;
 
 /**
- * Holds what a run has to send: in memory as long as it is little, then in a temporary file that has no name, so that
- * nothing stays behind however the process ends. The file goes with the last one who can read it.
+ * Keeps the prompts and images that a run has to send: first in memory, then in a temporary file. The file has no name,
+ * so it disappears with the process even after a kill. It is closed when its last reader is collected.
  */
 export class Spool {
   #memoryLeft: number;
@@ -43,13 +43,13 @@ export class Spool {
     this.#memoryLeft = memoryBytes;
   }
 
-  /** Throws `SAVE_FAILED` when there is no room for it. */
+  /** Keeps bytes. Throws `SAVE_FAILED` when the temporary file cannot be written. */
   keep(data: Buffer): Kept {
     if (this.#takeMemory(data.length)) return { bytes: data.length, read: () => data };
     return this.#append(data);
   }
 
-  /** The same for well-formed text. */
+  /** Keeps well-formed text. Throws the same. */
   keepText(text: string): PromptText {
     if (this.#takeMemory(2 * text.length)) return text;
     const kept = this.#append(Buffer.from(text, "utf16le"));
@@ -68,13 +68,13 @@ export class Spool {
     this.#file ??= new SpoolFile();
     const file = this.#file;
     const start = file.append(data);
-    // Not `data.length` below: what a function names, it holds.
+    // Copy the length: a closure over `data` would keep the buffer alive.
     const bytes = data.length;
     return { bytes, read: () => file.read(start, bytes) };
   }
 }
 
-/** What is not closed by its last reader is closed by the end of the process. */
+/** Closes a file when its last reader is collected. The end of the process closes the others. */
 const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(descriptor));
 
 class SpoolFile {

@@ -3,7 +3,7 @@ import { FIELDS, unknownField } from "./check-row.ts";
 import { type CsvRecord, readRecords } from "./csv.ts";
 import type { ReadRows, ReportLine } from "./rows.ts";
 
-/** What to report of a column with cells and without a name. */
+/** The report for a column with cells and without a name. */
 const NAMELESS = "a column has cells but no name; name it or remove it";
 
 const SEPARATORS = [",", ";", "\t", "|"];
@@ -45,7 +45,7 @@ function readHeader({ line, cells }: CsvRecord, separator: string, report: Repor
     );
     return null;
   }
-  const told = new Set<string>();
+  const reported = new Set<string>();
   return {
     fieldsOf: (record) => {
       if (record.cells.length > names.length) {
@@ -58,9 +58,9 @@ function readHeader({ line, cells }: CsvRecord, separator: string, report: Repor
         const value = cellValue(name, record.cells[i] ?? "");
         if (value === undefined) continue;
         if (FIELDS.includes(name)) fields[name] = value;
-        // Once, and there where it is named: it is the column that is wrong.
-        else if (!told.has(name)) reportColumn(line, name, report);
-        if (!FIELDS.includes(name)) told.add(name);
+        // Reported once, at the line of the names: the column is wrong, not the row.
+        else if (!reported.has(name)) reportColumn(line, name, report);
+        if (!FIELDS.includes(name)) reported.add(name);
       }
       return fields;
     },
@@ -72,7 +72,7 @@ function reportColumn(line: number, name: string, report: ReportLine): void {
   else report(line, ...unknownField(name));
 }
 
-/** What the writer of the first row may have meant. */
+/** Suggests what the writer of the first row may have meant. */
 function hint(names: readonly string[], separator: string): string {
   const meant = names.find((name) => didYouMean(name, ["prompt"]) !== null);
   if (meant !== undefined) return `; did you mean prompt by ${JSON.stringify(meant)}?`;

@@ -1,13 +1,13 @@
 import { hideUsedKeys } from "../../kernel/api-keys.ts";
 
 /**
- * Characters that no XML document may hold, and that no page can show; and those that would turn around the order of the
- * text that stands behind them. Marks of one character's direction stay: some languages need them.
+ * Characters that no XML document may hold, and that no page can show; and those that would reverse the order of the
+ * text after them. Marks of one character's direction stay: some languages need them.
  */
 const CONTROLS = /(?![\t\n\r])[\p{Cc}\u202a-\u202e\u2066-\u2069\ufffe\uffff]/gu;
 const NAMES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
-/** Text of others without keys and what a document cannot hold: controls become pictures of themselves. */
+/** Removes keys, and characters that a document cannot hold, from foreign text. Controls become visible symbols. */
 export function printable(text: string): string {
   return hideUsedKeys(text)
     .toWellFormed()

@@ -13,7 +13,7 @@ export const GALLERY_FILE = "index.html";
 const TEMPLATE = new URL("../../../templates/contact-sheet.html", import.meta.url);
 /** The fingerprint stands within so many bytes of a page's beginning. */
 const HEAD_BYTES = 512;
-/** Every page has it, and no other file: what others wrote is never replaced. */
+/** Marks our own pages. A page without it is never replaced. */
 const MARK = '<meta name="imgbatch-report"';
 /** A browser that has to lay out more cards than this becomes slow: then it gets so many, and the others later. */
 const MOST_AT_ONCE = 1000;
@@ -23,8 +23,8 @@ const SLOT = /\{\{(\w+)\}\}/g;
 /**
  * Writes `index.html` into the directory of a run: one page that needs no network and no other file than the images.
  * A page that already shows this is left as it is. `thumbnail` is asked for only when there is something to write;
- * null when pictures cannot be made small here: then the page shows the files themselves. Answers the path. Throws
- * `DIRECTORY_CONFLICT` when somebody else's page is there, and `SAVE_FAILED`.
+ * null when pictures cannot be made small here: then the page shows the files themselves. Returns the path. Throws
+ * `DIRECTORY_CONFLICT` when another program's page is there, and `SAVE_FAILED`.
  */
 export async function writeGallery(
   dir: string,
@@ -33,7 +33,7 @@ export async function writeGallery(
 ): Promise<string> {
   const path = join(dir, GALLERY_FILE);
   const template = await readFile(TEMPLATE, "utf8");
-  // Looking again at a run that is whole changes nothing but the time of the look.
+  // Reading a complete run again changes only the time.
   const fingerprint = fingerprintOf(template, report);
   const before = await beginningOf(path);
   if (before?.includes(`content="${fingerprint}"`)) return path;

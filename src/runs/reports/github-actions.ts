@@ -3,7 +3,7 @@ import { appendFile } from "node:fs/promises";
 import { toMarkdown } from "./markdown.ts";
 import type { RunReport } from "./run-report.ts";
 
-/** The files through which a step of GitHub Actions answers; undefined where there is none. */
+/** The files into which a step of GitHub Actions writes its summary and outputs. Undefined where there is none. */
 export interface ActionsFiles {
   summary: string | undefined;
   output: string | undefined;
@@ -38,7 +38,7 @@ function outputText({ batches, directory, images, failedCount }: RunReport): str
     .join("");
 }
 
-/** The failures as annotations, a line each; the last one counts those that there is no room for. */
+/** Returns the failures as annotations, a line each. The last line counts the failures that are not shown. */
 export function annotations({ images, failedCount, directory }: RunReport): string[] {
   const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
   const failed = images.filter((image) => image.error !== null).slice(0, shown);

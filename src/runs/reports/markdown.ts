@@ -1,7 +1,7 @@
 import { formatUsd } from "../../kernel/money.ts";
-import { truncateCodePoints } from "../../kernel/text.ts";
+import { counted, truncateCodePoints } from "../../kernel/text.ts";
 import { escapeMarkdown, printable } from "./escape.ts";
-import { fileFacts, plural, shortDate } from "./facts.ts";
+import { fileFacts, shortDate } from "./facts.ts";
 import { fileHref, type ReportImage, type RunReport } from "./run-report.ts";
 
 /** So many rows of each kind are shown; the results have them all. */
@@ -14,7 +14,7 @@ export function toMarkdown(report: RunReport): string {
   const { images, failedCount, title, batches, model, costMicroUsd } = report;
   const good = images.length - failedCount;
   const sign = failedCount === 0 && good > 0 ? "✅" : good === 0 ? "❌" : "⚠️";
-  const outcome = [plural(good, "image"), ...(failedCount === 0 ? [] : [`**${failedCount} failed**`])];
+  const outcome = [counted(good, "image"), ...(failedCount === 0 ? [] : [`**${failedCount} failed**`])];
   const facts = [
     ...(model === null ? [] : [code(model)]),
     ...(costMicroUsd === null ? [] : [formatUsd(costMicroUsd)]),
@@ -53,7 +53,7 @@ function imageRows({ images, directory }: RunReport): string[] {
   if (good.length === 0) return [];
   const rows = good.slice(0, MAX_IMAGES).map((image) => imageRow(image, directory));
   return [
-    `<details><summary>${plural(good.length, "image")}</summary>`,
+    `<details><summary>${counted(good.length, "image")}</summary>`,
     "",
     "| image | size | prompt |",
     "|---|---|---|",

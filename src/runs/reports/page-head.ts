@@ -1,6 +1,7 @@
 import { formatUsd } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
 import { escapeMarkup } from "./escape.ts";
-import { plural, shortDate } from "./facts.ts";
+import { shortDate } from "./facts.ts";
 import type { ReportImage, RunReport } from "./run-report.ts";
 
 /** What the contact sheet says above and below the images: the values of its template's slots. */
@@ -20,7 +21,7 @@ export function pageSlots(report: RunReport): Record<string, string> {
 function factsOf({ images, failedCount, model, costMicroUsd, endedAt, batches }: RunReport): string {
   const good = images.length - failedCount;
   const facts = [
-    escapeMarkup(plural(good, "image")),
+    escapeMarkup(counted(good, "image")),
     ...(model === null ? [] : [`<code>${escapeMarkup(model)}</code>`]),
     ...(costMicroUsd === null ? [] : [formatUsd(costMicroUsd)]),
     `<time datetime="${escapeMarkup(endedAt)}">${escapeMarkup(shortDate(endedAt))}</time>`,
@@ -40,7 +41,7 @@ function failuresOf({ images, failedCount, retryCommand }: RunReport): string {
     retryCommand === null
       ? ""
       : `<div class="command"><code>${escapeMarkup(retryCommand)}</code><button type="button" class="plain copy">Copy</button></div>`;
-  return `<div class="failed-note"><p><strong>${plural(failedCount, "image")} failed</strong></p><p class="codes">${codes.join(" · ")}</p>${command}</div>`;
+  return `<div class="failed-note"><p><strong>${counted(failedCount, "image")} failed</strong></p><p class="codes">${codes.join(" · ")}</p>${command}</div>`;
 }
 
 /** The codes of the failures, the most frequent first. */

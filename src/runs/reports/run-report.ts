@@ -5,7 +5,7 @@ import type { InputLine } from "../directory/input-file.ts";
 import type { ResultFile, ResultLine } from "../directory/results-file.ts";
 import type { RunState } from "../directory/run-state.ts";
 
-/** What the reports of a run tell, in whatever form. */
+/** The content of the reports of a run, independent of their form. */
 export interface RunReport {
   /** The name of the run, else that of its directory. */
   title: string;
@@ -17,7 +17,7 @@ export interface RunReport {
   /** When the run began and ended, ISO 8601 in UTC. */
   startedAt: string;
   endedAt: string;
-  /** Null while a batch does not say what it cost. */
+  /** Null while the cost of a batch is not known. */
   costMicroUsd: number | null;
   /** One for each image that was asked for, in the order of the input. */
   images: ReportImage[];
@@ -33,7 +33,7 @@ export interface ReportBatch {
 
 export interface ReportImage {
   id: string;
-  /** Null where the input is not known. Of very many long prompts the beginnings. */
+  /** Null when the input is not known. Very many long prompts are cut. */
   prompt: string | null;
   files: readonly ResultFile[];
   /** Why there is no image; null when there is one. */
@@ -46,7 +46,7 @@ export interface ReportFacts {
   model: string | null;
   state: RunState;
   lines: readonly EndedImage[];
-  /** By the id of each image, as `readRunInput` answers it. */
+  /** By the id of each image, as `readRunInput` returns it. */
   input: { get(id: string): Pick<InputLine, "prompt"> | undefined };
   nowMs: number;
   /** Instead of `imgbatch retry`, where that does not fit; null for none. */
@@ -56,18 +56,18 @@ export interface ReportFacts {
 /** A line of the results, of whatever kind of run. */
 export type EndedImage = Pick<ResultLine, "custom_id" | "status" | "files" | "error">;
 
-/** So many characters of prompts a report holds, so that it can still be opened; but of each prompt some. */
+/** The most characters of all prompts in a report, so that it can still be opened, and the fewest of each prompt. */
 const PROMPT_CHARS = 4_000_000;
 const LEAST_PROMPT_CHARS = 200;
 
-/** Puts together what is known of a run. An image counts as failed when no file of it is here. */
+/** Builds the report of a run. An image counts as failed when it has no file here. */
 export function buildReport(facts: ReportFacts): RunReport {
   const { directory, state: runState, lines, input } = facts;
   const { retryCommand = `imgbatch retry ${shellWord(directory)}` } = facts;
-  const room = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
+  const promptChars = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
   const images = lines.map((line) => {
     const prompt = input.get(line.custom_id)?.prompt;
-    return toImage(line, prompt === undefined ? null : truncateCodePoints(prompt, room, "…"));
+    return toImage(line, prompt === undefined ? null : truncateCodePoints(prompt, promptChars, "…"));
   });
   const failedCount = images.filter((image) => image.error !== null).length;
   return {

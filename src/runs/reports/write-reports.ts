@@ -25,8 +25,8 @@ export interface ReportOptions {
 }
 
 /**
- * Writes the reports of a run. Those that somebody named are part of what was asked for: `SAVE_FAILED` when one cannot
- * be written. The contact sheet and what GitHub shows are extras: then only a line says so.
+ * Writes the reports of a run. Throws `SAVE_FAILED` when a report that the caller named cannot be written. A failure of
+ * the contact sheet, or of the files for GitHub, is only noted in a line.
  */
 export async function writeReports(dir: string, report: RunReport, options: ReportOptions): Promise<void> {
   const { junit, markdown, gallery, actions, say, signal } = options;

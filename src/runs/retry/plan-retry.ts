@@ -24,7 +24,7 @@ export function isRefused(line: ResultLine): boolean {
   return line.error !== undefined && isRefusalCode(line.error.code);
 }
 
-/** A batch of images to be made anew. */
+/** A batch of images to be made again. */
 export interface RetryPart {
   request: RunRequest;
   chunk: Chunk;
@@ -43,8 +43,8 @@ export interface RetryPlan {
 }
 
 /**
- * What a retry of a run sends: its failed images, as one batch or more for each batch that they failed in. The keys
- * come from the content, so that the same retry never makes a second batch.
+ * Plans a retry of a run: its failed images, as one or more batches for each batch in which they failed. The idempotency
+ * keys come from the content, so that the same retry never makes a second batch.
  */
 export async function planRetry(
   run: { dir: string; state: RunState; limits: Limits },
@@ -67,8 +67,8 @@ export async function planRetry(
 }
 
 /**
- * The batches that make these images anew. Throws `USAGE` when the directory does not know how they were asked for, and
- * `DIRECTORY_CONFLICT` when what it knows of that is damaged.
+ * Returns the batches that make these images again. Throws `USAGE` when the run state lacks the settings of the request,
+ * and `DIRECTORY_CONFLICT` when the input of the run is damaged.
  */
 export async function partsOf(
   run: { dir: string; state: RunState; limits: Limits },
@@ -108,7 +108,7 @@ export async function partsOf(
   }));
 }
 
-/** The lines were taken from the input of the run: what is wrong with one is wrong there. */
+/** Turns a problem of the re-read lines into one of the run's input, where they come from. */
 function ofRunInput(error: unknown, path: string, input: RunInput, ids: readonly string[]): unknown {
   if (!(error instanceof ImgbatchError) || error.code !== "INVALID_INPUT") return error;
   const details = (error.details ?? []).map((line) =>
@@ -117,7 +117,7 @@ function ofRunInput(error: unknown, path: string, input: RunInput, ids: readonly
   return damaged(`${path} is not as the run has written it`, details);
 }
 
-/** Another image in the place of a reference image would be paid for. */
+/** Throws when a reference image was replaced by another image: that one would be sent and paid for. */
 function requireOwnReferences(dir: string, items: readonly PromptItem[]): void {
   for (const { references } of items)
     for (const { sha256, source } of references) {

@@ -21,11 +21,11 @@ export interface RetryOptions {
   clock: Clock;
   reporter: RunReporter;
   signal?: AbortSignal | undefined;
-  /** Is told what becomes of the batches. */
+  /** Records what becomes of the batches. */
   submissions?: Submissions | undefined;
 }
 
-/** Whether a retry was begun that has not come to its end. Single images that could not be had do not keep it open. */
+/** Whether a retry was begun and is not finished. Single images that could not be fetched do not keep it open. */
 export function isRetryOpen(runState: RunState): boolean {
   if (lastRound(runState) === 0) return false;
   return runState.finished_at === null || unsentOf(runState).length > 0;
@@ -58,7 +58,7 @@ export async function startRetry(options: RetryOptions, parts: readonly RetryPar
   return sendOrDrop(options);
 }
 
-/** Sends what an open retry has not sent yet, and answers every batch of the run. */
+/** Sends the batches that an open retry has not sent yet, and returns every batch of the run. */
 export async function resumeRetry(options: RetryOptions): Promise<StartedRun> {
   for (const entry of unsentOf(options.state)) options.submissions?.open.add(entry);
   return sendOrDrop(options);
@@ -107,7 +107,7 @@ function isFinal(error: unknown): boolean {
   return error instanceof ImgbatchError && FINAL.includes(errorEntry(error.code).exit);
 }
 
-/** A batch that was refused is not sent again as it is: the next retry plans anew. */
+/** Removes unsent batches from the run state: a refused batch is not sent again as it is. The next retry makes a new plan. */
 async function dropUnsent({ dir, state: runState, clock }: RetryOptions): Promise<void> {
   const round = lastRound(runState);
   const unsent = unsentOf(runState);

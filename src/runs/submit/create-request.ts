@@ -10,12 +10,12 @@ import type { Chunk, PlannedItem, RunRequest } from "../plan/plan.ts";
 import type { PromptReference } from "../prompts/prompt-item.ts";
 import type { KeptText } from "../prompts/spool.ts";
 
-/** Text as it stands in the body, a prompt that becomes a JSON string there, a reference image that becomes Base64. */
+/** A part of the body: text as it is, a prompt that becomes a JSON string, or a reference image that becomes Base64. */
 type Piece = string | KeptText | PromptReference;
 
 /**
- * The JSON text of the create request of a chunk. Reference images, and prompts that were put aside, are read while it
- * is sent, so that no more than a piece of it is ever in memory. Throws `SAVE_FAILED` when a stored image was changed.
+ * Returns the JSON text of the create request of a chunk. Reference images and spooled prompts are read while it is sent,
+ * so that only a piece of it is in memory. Sending throws `SAVE_FAILED` when a stored image was changed.
  */
 export function createRequest(dir: string, request: RunRequest, chunk: Chunk): string | StreamedBody {
   const pieces = joined(piecesOf(request, chunk));
@@ -64,12 +64,12 @@ function* itemPieces({ customId, prompt, outputCount, references }: PlannedItem)
   yield references.length === 0 ? "}" : "]}";
 }
 
-/** The text of an object that goes on. */
+/** Returns the text of an object without its closing brace. */
 function opened(value: object): string {
   return JSON.stringify(value).slice(0, -1);
 }
 
-/** The same with neighbouring texts put together. */
+/** Joins neighbouring texts. */
 function joined(pieces: Iterable<Piece>): Piece[] {
   const result: Piece[] = [];
   let text: string[] = [];
@@ -94,7 +94,7 @@ function bytesOf(piece: Piece): number {
   return "read" in piece ? piece.jsonBytes : Math.ceil(piece.bytes / 3) * 4;
 }
 
-/** A multiple of three: only whole groups of three bytes have a Base64 that others can follow. */
+/** A multiple of three: Base64 of whole groups of three bytes can be concatenated. */
 const PIECE_BYTES = 48 * 1024;
 
 async function* base64Of(path: string, { sha256, bytes }: PromptReference): AsyncGenerator<Buffer> {
@@ -113,12 +113,12 @@ async function* base64Of(path: string, { sha256, bytes }: PromptReference): Asyn
   } finally {
     await file.close();
   }
-  // What was sent until now is no whole request.
+  // The request is not complete yet, so the service cannot act on it.
   if (hash.digest("hex") !== sha256)
     throw new ImgbatchError("SAVE_FAILED", `${path} was changed; remove it and run the command again.`);
 }
 
-/** Reads until the first `size` bytes of `piece` are full, or the file ends; answers how many are. */
+/** Reads until `piece` holds `size` bytes or the file ends. Returns the number of bytes read. */
 async function fill(file: FileHandle, piece: Buffer, size: number): Promise<number> {
   let filled = 0;
   while (filled < size) {

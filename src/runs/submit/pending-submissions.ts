@@ -2,16 +2,16 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { RunBatch } from "../directory/run-state.ts";
 
-/** What is known, at any moment, of the batches that a command makes or goes on with. */
+/** The current facts of the batches that a command makes or continues. */
 export interface Submissions {
   /**
-   * Ends the wait for the answer of a request that makes a batch. Where it comes later than the command's own signal,
-   * that one only keeps further requests from leaving.
+   * Ends the wait for the answer of a create request. It may come later than the command's own signal, which then only
+   * prevents further requests.
    */
   readonly answerSignal: AbortSignal;
-  /** The batches that are known by id, as they were last seen. */
+  /** The batches whose ids are known, as they were last seen. */
   readonly known: Map<string, Batch>;
-  /** Those whose request may have left, in this command or an earlier one, and whose answer is not known. */
+  /** The batches whose request may have left, in this command or an earlier one, without a known answer. */
   readonly open: Set<RunBatch>;
   /** How many batches the run has. */
   total: number;
@@ -27,7 +27,7 @@ export function leavesOpen(error: unknown, signal: AbortSignal | undefined): boo
   return isLost || (signal?.aborted === true && error === signal.reason);
 }
 
-/** Which batches may have been made without being known, as the beginning of a sentence; null when there are none. */
+/** Returns the beginning of a sentence that names the batches that may exist without a known id. Null for none. */
 export function describeOpen({ open, total }: Submissions): string | null {
   const numbers = [...open].map(({ index }) => index + 1).sort((a, b) => a - b);
   if (numbers.length === 0) return null;

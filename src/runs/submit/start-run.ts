@@ -32,7 +32,7 @@ export interface StartOptions {
   clock: Clock;
   reporter: RunReporter;
   signal?: AbortSignal | undefined;
-  /** Is told what becomes of the batches. */
+  /** Records what becomes of the batches. */
   submissions?: Submissions | undefined;
   /** Called before anything is sent, with the chunks that have no batch yet; may throw to refuse. */
   approve?: (chunks: readonly Chunk[]) => void;
@@ -47,8 +47,8 @@ export interface StartedRun {
 }
 
 /**
- * Makes the batches of a run, or finds the ones that an earlier attempt made. The run state names each batch's key on
- * disk before its request leaves, so that no crash makes a second one.
+ * Makes the batches of a run, or finds those that an earlier attempt made. Each batch's key is in the run state on disk
+ * before its request leaves, so that a crash never leads to a second batch.
  */
 export async function startRun(options: StartOptions): Promise<StartedRun> {
   const { plan, dir, service, signal } = options;
@@ -84,14 +84,14 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
     if (earlier === null) await undoRefusedRun(dir, runState, error);
     throw error;
   });
-  // What was on its way has been waited for; nothing more is.
+  // Requests under way have ended by now. Nothing else is waited for.
   signal?.throwIfAborted();
   const batches = found.map(({ batch }) => batch);
   batches.push(...(await findRetries(runState, options)));
   return { state: runState, batches, replayed: found.some(({ replayed }) => replayed) };
 }
 
-/** Of requests that an earlier command has sent, or was about to, the outcome is not known either. */
+/** Marks batches whose request an earlier command sent, or was about to send: their outcome is not known. */
 function noteOpen(submissions: Submissions, runState: RunState, earlier: RunState | null): void {
   submissions.total = runState.batches.length;
   const keys = new Set(earlier?.batches.map((batch) => batch.idempotency_key));
@@ -99,16 +99,14 @@ function noteOpen(submissions: Submissions, runState: RunState, earlier: RunStat
     if (batch.state !== "created" && keys.has(batch.idempotency_key)) submissions.open.add(batch);
 }
 
-/**
- * Leaves a started run to others, as it was asked for: the next `--new` generates again instead of going on with it.
- */
+/** Marks a started run as finished here: the next `--new` generates again instead of continuing this run. */
 export async function leaveRun(dir: string, runState: RunState): Promise<void> {
   if (!runState.is_fresh) return;
   runState.is_fresh = false;
   await writeRunState(dir, runState);
 }
 
-/** The batches that earlier retries made. One whose outcome is not known is left to the next retry. */
+/** Gets the batches of earlier retries. A batch with an unknown outcome is left to the next retry. */
 async function findRetries(
   runState: RunState,
   { service, signal, submissions }: StartOptions,
@@ -147,12 +145,12 @@ function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: 
   });
 }
 
-/** What a retry of the run needs to know again. */
+/** Returns the settings that a retry of the run needs. */
 function requestOf({ model, name, mimeType, metadata }: RunRequest): SubmittedRequest {
   return { model, task_name: name, response_mime_type: mimeType, metadata };
 }
 
-/** The same prompts with other keys, or in other batches, which have other keys, would be paid again. */
+/** Throws for other keys, or another split into batches, since the same prompts would be paid for again. */
 function refuseOtherKeys(known: readonly unknown[], chosen: readonly string[], keys: KeyChoice): void {
   if (keys.isNew || known.length === 0) return;
   if (keys.explicit !== null) {

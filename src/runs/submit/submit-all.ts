@@ -5,9 +5,9 @@ import type { Chunk } from "../plan/plan.ts";
 const AT_ONCE = 4;
 
 /**
- * Submits the parts of a run, and answers what came of each, in their order. The first one goes alone: what refuses it
- * mostly refuses all. Then some go side by side, but not those with reference images, which are large. After a failure
- * no other one leaves; those under way are waited for, so that what they make is known, and the first error is thrown.
+ * Submits the parts of a run and returns the results in their order. The first part goes alone, since its refusal mostly
+ * means that all are refused. Then several go at once, unless they have reference images, which are large. After a failure
+ * no further part leaves. Parts under way are waited for, so that their batches are known; then the first error is thrown.
  */
 export async function submitAll<T>(
   chunks: readonly Chunk[],

@@ -17,7 +17,7 @@ export interface SubmitBatchOptions {
   request: RunRequest;
   chunk: Chunk;
   state: RunState;
-  /** The batch's own place in the run state, with its key; on disk already. */
+  /** The batch's entry in the run state, with its key; on disk already. */
   entry: RunBatch;
   clock: Clock;
   reporter: RunReporter;
@@ -25,7 +25,7 @@ export interface SubmitBatchOptions {
   submissions?: Submissions | undefined;
 }
 
-/** Makes one batch of a run, or finds the one that an earlier attempt made, and notes it in the run state. */
+/** Makes one batch of a run, or finds the one that an earlier attempt made, and writes it into the run state. */
 export async function submitBatch(options: SubmitBatchOptions): Promise<{ batch: Batch; replayed: boolean }> {
   const found = await createOrFind(options);
   const { batch, replayed } = found;
@@ -69,14 +69,14 @@ async function createOrFind(options: SubmitBatchOptions): Promise<{ batch: Batch
       if (!wasOpen) submissions?.open.delete(entry);
     } else if (entry.state !== "created") {
       entry.state = "unknown";
-      // Without it the intent stands, which leads to the same: the first error is the one to tell.
+      // If this fails, the `intent` on disk has the same effect. The first error is the one to report.
       await writeRunState(dir, runState).catch(() => {});
     }
     throw error;
   }
 }
 
-/** Two requests that end up as one batch would be one set of images for two prices, or for two prompts. */
+/** Throws when two requests got the same batch: one set of images would stand for two sets of prompts. */
 function requireOwnId(runState: RunState, entry: RunBatch, { id }: Batch): void {
   const other = runState.batches.find((each) => each !== entry && each.id === id);
   if (other === undefined) return;

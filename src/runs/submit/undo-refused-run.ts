@@ -7,10 +7,10 @@ import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
 import type { Chunk, PlannedItem } from "../plan/plan.ts";
 import { formatProblem } from "../prompts/prompt-item.ts";
 
-/** Answers of 400 to 499 that leave open whether the request, or an earlier one with its key, made something. */
+/** The 4xx statuses after which the request, or an earlier one with its key, may still have made something. */
 const OPEN_STATUSES = [408, 409, 425, 429];
 
-/** Whether the service has answered that it made nothing of a request. */
+/** Whether the service has refused a request, so that it made nothing. */
 function isOutright(error: unknown): boolean {
   if (!(error instanceof ImgbatchError) || error.code === "SUBMISSION_UNKNOWN") return false;
   const { httpStatus } = error;
@@ -18,20 +18,20 @@ function isOutright(error: unknown): boolean {
 }
 
 /**
- * Takes back a run that was begun by this very call when the service refused its first batch outright: what the run has
- * written is removed, so that the mended input can use the directory. Nothing is touched when a batch was made, or may
- * have been. What cannot be removed stays; the refusal is the error to tell.
+ * Removes the files of a run that this call began, when the service refused its first batch outright. The corrected input
+ * can then use the directory. Nothing is removed when a batch was made, or may have been. A file that cannot be removed
+ * stays, since the refusal is the error to report.
  */
 export async function undoRefusedRun(dir: string, runState: RunState, error: unknown): Promise<void> {
   const isUnsent = runState.batches.every(({ state, id }) => state === "intent" && id === null);
   if (!isUnsent || !isOutright(error)) return;
   try {
-    // The run state last: what is left after a crash is still known to be of a run.
+    // The run state goes last: after a crash the other files must still be known as the run's.
     await rm(join(dir, REFERENCES_FOLDER), { recursive: true, force: true });
     await rm(join(dir, INPUT_FILE), { force: true });
     await rm(join(dir, RUN_STATE_FILE), { force: true });
   } catch {
-    // A mended input is refused here then, which says so.
+    // A later run in this directory then reports the conflict.
   }
 }
 
@@ -47,7 +47,7 @@ export function locateInInput(error: unknown, { items }: Chunk): unknown {
   const item = index === undefined ? undefined : items[Number(index)];
   if (item === undefined) return error;
   const what = message.startsWith(`${named}: `) ? message.slice(named.length + 2) : message;
-  const line = formatProblem({ ...item.place, field, message: `${pathOf(item, field)}${what}` });
+  const line = formatProblem({ ...item.fileLine, field, message: `${pathOf(item, field)}${what}` });
   return new ImgbatchError(code, message, {
     cause: error,
     param,
@@ -59,7 +59,7 @@ export function locateInInput(error: unknown, { items }: Chunk): unknown {
   });
 }
 
-/** The file of the reference image that a field is about. */
+/** Returns the file of the reference image that a field names. */
 function pathOf({ references }: PlannedItem, field: string | null): string {
   const [, index] = /^reference_images\[(\d+)\]/.exec(field ?? "") ?? [];
   const source = index === undefined ? undefined : references[Number(index)]?.source;

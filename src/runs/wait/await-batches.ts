@@ -21,8 +21,8 @@ export interface AwaitOptions {
 }
 
 /**
- * Polls until every batch has ended, and answers them as they ended. Each has a pace of its own, which counts from when
- * it was made; what is told is told of all of them together. One that cannot be looked at any more ends it all.
+ * Polls until every batch has ended, and returns them as they ended. Each batch has its own schedule, which counts from
+ * when it was made. Progress covers all batches. If one can no longer be polled, all polling stops.
  */
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
   const { service, clock, random, intervalMs, reporter } = options;
@@ -65,7 +65,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
       throw error;
     }
   };
-  // The first failure is thrown when nobody looks any more.
+  // The first failure is thrown after all polling has ended.
   const ends = await Promise.allSettled(batches.map(awaitOne));
   options.signal?.throwIfAborted();
   if (failed.signal.aborted) throw failed.signal.reason;

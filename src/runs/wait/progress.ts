@@ -2,9 +2,9 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
 /**
- * Describes how far a run is, over all of its batches: `12/200 images, 0 failed, 3.4/s, running`. The rate is what was
- * made since the first description; the status is that of a batch that runs, else of one that has not ended. Batches of
- * `retries` make images of the others again: each of those counts once.
+ * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running`. The
+ * rate counts images since the first call. The status is that of a running batch, else of one that has not ended. Batches
+ * in `retries` make images of the others again; such an image counts once.
  */
 export function progressOf(
   states: readonly Batch[],
@@ -42,7 +42,7 @@ export function submittingText(
   return `${successCount}/${run.imageCount} images, submitting batch ${run.batch} of ${run.batchCount}`;
 }
 
-/** An image that is made again is neither failed nor, where it was lost, a success any more. */
+/** Counts images. One that is made again no longer counts as failed, or as a success if it was lost. */
 function countsOf(
   states: readonly Batch[],
   retries: ReadonlySet<string>,

@@ -138,9 +138,9 @@ it("[CLI-20] with another key than the run's, no other directory is advised", as
   const { cli } = await bench();
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt": "a cat"}');
   await cli.here(["submit", "p.jsonl"]);
-  const runState = join(cli.cwd, "p-images", "imgbatch.json");
-  const text = await readFile(runState, "utf8");
-  await writeFile(runState, text.replace(/"key_fingerprint": "\w+"/, '"key_fingerprint": "0123456789ab"'));
+  const stateFile = join(cli.cwd, "p-images", "imgbatch.json");
+  const text = await readFile(stateFile, "utf8");
+  await writeFile(stateFile, text.replace(/"key_fingerprint": "\w+"/, '"key_fingerprint": "0123456789ab"'));
   for (const args of [
     ["download", "p-images"],
     ["download", "p-images", "-o", "new"],
@@ -151,7 +151,7 @@ it("[CLI-20] with another key than the run's, no other directory is advised", as
     expect(stderr).toContain("next: use the key and the --base-url that the run was made with");
     expect(stderr).not.toContain("another directory");
   }
-  await writeFile(runState, "{");
+  await writeFile(stateFile, "{");
   const damaged = await cli.here(["status", "p-images"]);
   expect([damaged.code, damaged.stderr.includes("next: `imgbatch list` has the batches")]).toEqual([6, true]);
 });

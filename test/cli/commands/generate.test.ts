@@ -378,7 +378,7 @@ it("[GEN-7] no more requests are under way than asked for", async () => {
   const held = gate();
   cli.fake.hold = held.promise;
   const running = cli.run([...RUN, "-j", "2"]);
-  await expect.poll(() => cli.fake.requests.length).toBe(2);
+  await expect.poll(() => cli.fake.requests.length, { timeout: 20_000 }).toBe(2);
   held.open();
   expect((await running).code).toBe(0);
   expect(cli.fake.mostUnderWay).toBe(2);

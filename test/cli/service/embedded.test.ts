@@ -6,8 +6,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { connectEmbedded } from "../../../src/cli/service/embedded.ts";
 import { askProof, findRunning, isProof, readServer } from "../../../src/cli/service/running-service.ts";
 import { listModels } from "../../../src/client/models.ts";
+import { createServiceHttp } from "../../../src/client/service-http.ts";
 import { parseConfig } from "../../../src/config/load.ts";
-import { createHttp } from "../../../src/http/http.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
@@ -125,7 +125,7 @@ describe("the embedded service", () => {
     const running = await findRunning(service.data);
     if (running === null) throw new Error("no service was found");
     const { url: baseUrl, apiKey, confirm } = running;
-    const http = createHttp({ baseUrl, apiKey, confirm, clock: new InstantClock(), random: () => 0 });
+    const http = createServiceHttp({ baseUrl, apiKey, confirm, clock: new InstantClock(), random: () => 0 });
     expect(await listModels(http)).not.toEqual([]);
     await service.close(0);
     const stranger = await startStranger(Number(new URL(baseUrl).port), () => '{"data":[],"proof":"x"}');

@@ -7,7 +7,7 @@ const TWO = [
   { custom_id: "dog", prompt: "a dog", output_count: 2 },
 ];
 
-it("[RUN-1] a run leaves the ledger, the exact input, the results in input order, and every image", async () => {
+it("[RUN-1] a run leaves the run state, the exact input, the results in input order, and every image", async () => {
   const bench = await createBench();
   const outcome = await bench.submit(TWO);
   expect(outcome.lines.map((line) => line.custom_id)).toEqual(["cat", "dog_01", "dog_02"]);
@@ -29,7 +29,7 @@ it("[RUN-1] a run leaves the ledger, the exact input, the results in input order
   expect(await bench.read("input.jsonl")).toBe(
     '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog","output_count":2}\n',
   );
-  const runState = await bench.ledger();
+  const runState = await bench.runState();
   expect(runState.batches[0]).toMatchObject({ state: "created", status: "completed", item_count: 3 });
 });
 
@@ -110,7 +110,7 @@ it("[RUN-6] files of somebody else that a run would mix with its own are refused
   expect(await bench.read("notes.txt")).toBe("mine");
 });
 
-it("[RUN-6] a damaged ledger is a conflict that says so, not a crash", async () => {
+it("[RUN-6] a damaged run state is a conflict that says so, not a crash", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   await writeFile(bench.path("imgbatch.json"), '{"schema_version": 99}');
@@ -120,44 +120,44 @@ it("[RUN-6] a damaged ledger is a conflict that says so, not a crash", async () 
   });
 });
 
-it("[RUN-7] the ledger holds the key's fingerprint and never the key", async () => {
+it("[RUN-7] the run state holds the key's fingerprint and never the key", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   for (const name of ["imgbatch.json", "input.jsonl", "results.jsonl"]) {
     expect(await bench.read(name)).not.toContain("test-key-of");
   }
-  expect((await bench.ledger()).key_fingerprint).toMatch(/^[0-9a-f]{12}$/);
+  expect((await bench.runState()).key_fingerprint).toMatch(/^[0-9a-f]{12}$/);
 });
 
 it("[RUN-8] the intent is on disk before the request leaves, and an unknown outcome is noted", async () => {
   const bench = await createBench();
   bench.fake.fault(/^POST/, { reset: "after" }, { reset: "after" }, { reset: "after" }, { reset: "after" });
   await expect(bench.submit(TWO)).rejects.toMatchObject({ code: "SUBMISSION_UNKNOWN" });
-  const before = await bench.ledger();
+  const before = await bench.runState();
   expect(before.batches[0]).toMatchObject({ state: "unknown", id: null });
   expect(await bench.submit(TWO)).toMatchObject({ replayed: true });
   expect(bench.fake.batches).toHaveLength(1);
-  expect((await bench.ledger()).batches[0]?.idempotency_key).toBe(before.batches[0]?.idempotency_key);
+  expect((await bench.runState()).batches[0]?.idempotency_key).toBe(before.batches[0]?.idempotency_key);
 });
 
 it("[RUN-8] a refused connection leaves the intent, since nothing was sent", async () => {
   const bench = await createBench();
   await bench.fake.close();
   await expect(bench.submit(TWO)).rejects.toMatchObject({ code: "NETWORK" });
-  expect((await bench.ledger()).batches[0]).toMatchObject({ state: "intent" });
+  expect((await bench.runState()).batches[0]).toMatchObject({ state: "intent" });
 });
 
 it("[RUN-9] --new makes a second batch, replaces the files, and a crash of it is resumed by the same command", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
-  const first = await bench.ledger();
+  const first = await bench.runState();
   bench.fake.fault(/\/items\?/, { status: 500 });
   await expect(bench.submit(TWO, { isNew: true })).rejects.toMatchObject({ code: "INTERNAL_ERROR" });
   expect(bench.fake.batches).toHaveLength(2);
   const outcome = await bench.submit(TWO, { isNew: true });
   expect(outcome.replayed).toBe(true);
   expect(bench.fake.batches).toHaveLength(2);
-  expect((await bench.ledger()).batches[0]?.idempotency_key).not.toBe(first.batches[0]?.idempotency_key);
+  expect((await bench.runState()).batches[0]?.idempotency_key).not.toBe(first.batches[0]?.idempotency_key);
   await bench.submit(TWO);
   expect(bench.fake.batches).toHaveLength(2);
   await bench.submit(TWO, { isNew: true });

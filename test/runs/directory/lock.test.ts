@@ -47,16 +47,16 @@ it("[RUN-21] a process that is killed leaves the directory free", async () => {
   expect(await withRunLock(dir, none, async () => 2)).toBe(2);
 });
 
-it("[RUN-21] who only looks at a run notes what it saw, and leaves the ledger to the one that works on it", async () => {
+it("[RUN-21] who only looks at a run notes what it saw, and leaves the run state to the one that works on it", async () => {
   const bench = await createBench();
   const { batches } = await bench.submit([{ prompt: "a" }], { onlyStart: true });
   const id = batches[0]?.id ?? "";
   await getBatch(bench.http, id);
   const { batch } = await getBatch(bench.http, id);
   await withRunLock(bench.dir, { clock: wallClock }, () => recordInRunState(bench.dir, [batch], wallClock));
-  expect((await bench.ledger()).batches[0]?.status).toBe("queued");
+  expect((await bench.runState()).batches[0]?.status).toBe("queued");
   await recordInRunState(bench.dir, [batch], wallClock);
-  expect((await bench.ledger()).batches[0]?.status).toBe("completed");
+  expect((await bench.runState()).batches[0]?.status).toBe("completed");
 });
 
 it("[SAVE-6] directories that were made for work that leaves nothing do not stay; those that were there do", async () => {

@@ -42,7 +42,7 @@ it("[RUN-22] one batch as the answer to two different requests is refused, and t
     lie: (answer) => ({ ...answer, body: Buffer.from(JSON.stringify(bench.fake.batches[0]?.wire)) }),
   });
   await expect(bench.submit(TWO, { limits })).rejects.toThrow("to two different requests");
-  expect((await bench.ledger()).batches.map((batch) => batch.state)).toEqual(["created", "intent"]);
+  expect((await bench.runState()).batches.map((batch) => batch.state)).toEqual(["created", "intent"]);
   expect(await bench.submit(TWO, { limits })).toMatchObject({ fetchedCount: 2 });
   expect(bench.fake.batches).toHaveLength(2);
 });
@@ -81,13 +81,13 @@ it("[SAVE-2] an item without an outcome in a completed batch has not failed, and
   expect(outcome.lines[0]).toMatchObject({ files: [], error: { code: "BATCH_IMAGE_NOT_READY" } });
   expect(judgeMissing(outcome.lines)).toEqual({ exit: "temporary", code: "BATCH_IMAGE_NOT_READY" });
   expect(await readdir(bench.dir)).not.toContain("retry.jsonl");
-  expect((await bench.ledger()).batches[0]?.missing_count).toBe(1);
+  expect((await bench.runState()).batches[0]?.missing_count).toBe(1);
   const [cat] = bench.fake.batches[0]?.items ?? [];
   Object.assign(cat ?? {}, { status: "success", images: [png("cat")] });
   const again = await bench.submit(TWO, { isNew: true });
   expect(again).toMatchObject({ replayed: true, fetchedCount: 1 });
   expect(judgeMissing(again.lines)).toBeNull();
-  expect((await bench.ledger()).batches[0]?.missing_count).toBeUndefined();
+  expect((await bench.runState()).batches[0]?.missing_count).toBeUndefined();
 });
 
 it("[RUN-9] when the images of a fresh run are gone, --new makes another one", async () => {
@@ -104,7 +104,7 @@ it("[RUN-9] when the images of a fresh run are gone, --new makes another one", a
 it("[RUN-9] a fresh run that was left to others is not gone on with: --new makes another one", async () => {
   const bench = await createBench();
   await bench.submit(TWO, { isNew: true, onlyStart: true });
-  await leaveRun(bench.dir, await bench.ledger());
+  await leaveRun(bench.dir, await bench.runState());
   await bench.submit(TWO, { onlyStart: true });
   expect(bench.fake.batches).toHaveLength(1);
   await bench.submit(TWO, { isNew: true, onlyStart: true });

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { readItem } from "../../../src/client/wire/read-lists.ts";
+import { readItem } from "../../../src/client/wire/read-items.ts";
 import { checkInPlace, takeImages } from "../../../src/runs/fetch/save-zip.ts";
 import { readContents } from "../../../src/runs/fetch/zip-images.ts";
 import { openZip } from "../../../src/runs/fetch/zip-reader.ts";

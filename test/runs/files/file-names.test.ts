@@ -1,6 +1,7 @@
 import { readdir, rename, writeFile } from "node:fs/promises";
 import fc from "fast-check";
 import { expect, it } from "vitest";
+import { safeFileName } from "../../../src/kernel/files/file-names.ts";
 import { resultSchema } from "../../../src/runs/directory/result-schema.ts";
 import type { ResultLine } from "../../../src/runs/directory/results-file.ts";
 import { createDiskNames } from "../../../src/runs/files/file-names.ts";
@@ -109,4 +110,14 @@ it("[RUN-13] as many images as there are may have one name: each finds its own w
   expect(paths.size).toBe(count);
   const same = new Set(Array.from({ length: count }, () => names.take("same.png")));
   expect(same.size).toBe(count);
+});
+
+it("[SAVE-8] a device of Windows is never the name of a file, with whatever extension", () => {
+  const names = createDiskNames();
+  const devices = ["CON", "conin$", "CONOUT$", "nul.v2", "lpt\u00b9"];
+  for (const device of devices) {
+    expect(names.takeImage(device, 0, "image/png")).toMatch(/^images\/_/);
+    expect(safeFileName(device)).toMatch(/^_/);
+  }
+  expect(names.takeImage("console", 0, "image/png")).toBe("images/console.png");
 });

@@ -13,7 +13,7 @@ function item(prompt: string, fields: Partial<PromptItem> = {}): PromptItem {
     prompt,
     outputCount: 1,
     references: [],
-    place: { file: "p.jsonl", line: 1 },
+    fileLine: { file: "p.jsonl", line: 1 },
     ...fields,
   };
 }
@@ -95,7 +95,7 @@ it("[PLAN-2] reference images count for the body's size and for the pixels of a 
 it("[PLAN-3] the key comes from the content: the same request gives the same key, any change another", () => {
   const base = plan([item("a")]).chunks[0]?.contentKey;
   expect(base).toMatch(/^ib1-[0-9a-f]{64}$/);
-  expect(plan([item("a", { place: { file: "other.txt", line: 9 } })]).chunks[0]?.contentKey).toBe(base);
+  expect(plan([item("a", { fileLine: { file: "other.txt", line: 9 } })]).chunks[0]?.contentKey).toBe(base);
   const others = [
     plan([item("b")]),
     plan([item("a", { outputCount: 2 })]),

@@ -38,13 +38,19 @@ it("[FILE-1] JSON lines give prompts with their ids and counts; blank lines, com
   const text =
     '\ufeff{"prompt": " a cat "}\r\n\r\n// a comment\n{"prompt":"b","custom_id":"x","output_count":3}';
   expect(await read({ "p.jsonl": text })).toEqual([
-    { prompt: "a cat", customId: null, outputCount: 1, references: [], place: { file: "p.jsonl", line: 1 } },
-    { prompt: "b", customId: "x", outputCount: 3, references: [], place: { file: "p.jsonl", line: 4 } },
+    {
+      prompt: "a cat",
+      customId: null,
+      outputCount: 1,
+      references: [],
+      fileLine: { file: "p.jsonl", line: 1 },
+    },
+    { prompt: "b", customId: "x", outputCount: 3, references: [], fileLine: { file: "p.jsonl", line: 4 } },
   ]);
 });
 
 it("[FILE-1] standard input is read as JSON lines and named <stdin>", async () => {
-  expect((await read({ "-": '{"prompt":"a"}' }, ["-"]))[0]?.place).toEqual({ file: "<stdin>", line: 1 });
+  expect((await read({ "-": '{"prompt":"a"}' }, ["-"]))[0]?.fileLine).toEqual({ file: "<stdin>", line: 1 });
   expect(await problems({ "-": "{" }, ["-"])).toEqual([
     expect.stringMatching(/^<stdin>:1: is not valid JSON/),
   ]);
@@ -255,7 +261,7 @@ it("[FILE-17] of any object, exactly the keys that stand twice at its top are fo
 
 it("[FILE-8] a text file has a prompt a line", async () => {
   const items = await read({ "p.txt": "a cat\n\n// a comic\n  a dog  \n" });
-  expect(items.map(({ prompt, place }) => [prompt, place.line])).toEqual([
+  expect(items.map(({ prompt, fileLine }) => [prompt, fileLine.line])).toEqual([
     ["a cat", 1],
     ["// a comic", 3],
     ["a dog", 4],
@@ -266,7 +272,12 @@ it("[FILE-9] a table names its columns in the first row; cells may be quoted and
   const csv = 'custom_id,prompt,output_count\r\nx,"a ""big"", red\ncat",2\r\n\n\n,plain,\n';
   const items = await read({ "p.csv": csv });
   expect(
-    items.map(({ customId, prompt, outputCount, place }) => [customId, prompt, outputCount, place.line]),
+    items.map(({ customId, prompt, outputCount, fileLine }) => [
+      customId,
+      prompt,
+      outputCount,
+      fileLine.line,
+    ]),
   ).toEqual([
     ["x", 'a "big", red\ncat', 2, 2],
     [null, "plain", 1, 6],
@@ -304,7 +315,7 @@ it("[FILE-9] cells as people write them: quotes inside, blanks after a quote, li
     "short",
   ].join("\n");
   expect(
-    (await read({ "p.csv": csv })).map(({ prompt, customId, place }) => [prompt, customId, place.line]),
+    (await read({ "p.csv": csv })).map(({ prompt, customId, fileLine }) => [prompt, customId, fileLine.line]),
   ).toEqual([
     ['a sign that says "open"', "a", 2],
     ["quoted", "b", 3],

@@ -44,7 +44,7 @@ it("[RUN-26] after a failure nothing new leaves, and what is under way is waited
   expect(later.seen.ended).toBe(5);
 });
 
-it("[RUN-26] the ledger names every batch that was made, each in its place, also after a failure", async () => {
+it("[RUN-26] the run state names every batch that was made, each in its place, also after a failure", async () => {
   const bench = await createBench();
   const lines = Array.from({ length: 12 }, (_, i) => ({ custom_id: `c${i}`, prompt: `cat ${i}` }));
   const limits = { itemsPerBatch: 1 };
@@ -55,12 +55,12 @@ it("[RUN-26] the ledger names every batch that was made, each in its place, also
   await expect(bench.submit(lines, { limits })).rejects.toMatchObject({
     code: "BATCH_IMAGE_INSUFFICIENT_BALANCE",
   });
-  const half = (await bench.ledger()).batches.filter(({ state }) => state === "created");
+  const half = (await bench.runState()).batches.filter(({ state }) => state === "created");
   expect(half.map(({ id }) => id).sort()).toEqual(bench.fake.batches.map(({ id }) => id).sort());
   const outcome = await bench.submit(lines, { limits });
   expect(outcome.lines.map((line) => line.custom_id)).toEqual(lines.map((line) => line.custom_id));
   expect(bench.fake.batches).toHaveLength(12);
-  const runState = await bench.ledger();
+  const runState = await bench.runState();
   for (const [index, { id, state }] of runState.batches.entries()) {
     const made = bench.fake.batches.find((batch) => batch.id === id);
     expect([state, made?.items[0]?.custom_id]).toEqual(["created", `c${index}`]);

@@ -34,7 +34,7 @@ it.each([
   const bench = await createBench();
   bench.fake.fault(/^POST/, answer);
   await expect(bench.submit(ONE)).rejects.toMatchObject({ httpStatus: answer.status });
-  expect((await bench.ledger()).batches[0]?.state).not.toBe("created");
+  expect((await bench.runState()).batches[0]?.state).not.toBe("created");
   await expect(bench.submit(MENDED)).rejects.toMatchObject({ code: "DIRECTORY_CONFLICT" });
 });
 
@@ -51,7 +51,7 @@ it("[RUN-30] an intent of an earlier call stays, and so does a run of which a ba
   await expect(other.submit(lines, { limits: { itemsPerBatch: 1 } })).rejects.toMatchObject({
     httpStatus: 400,
   });
-  expect((await other.ledger()).batches.map(({ state }) => state)).toEqual(["created", "intent"]);
+  expect((await other.runState()).batches.map(({ state }) => state)).toEqual(["created", "intent"]);
 });
 
 it("[RUN-31] an item that the service blames is told as the line of the prompt file, in its batch, with the image's path", async () => {

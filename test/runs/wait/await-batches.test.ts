@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import { type Batch, readBatch } from "../../../src/client/wire/read-batch.ts";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
-import type { Http, HttpRequest, JsonAnswer } from "../../../src/http/http.ts";
+import type { Http, HttpRequest } from "../../../src/http/http.ts";
+import type { JsonAnswer } from "../../../src/http/json-answer.ts";
 import { type AwaitOptions, awaitBatches } from "../../../src/runs/wait/await-batches.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 

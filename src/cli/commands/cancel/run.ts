@@ -1,4 +1,4 @@
-import { cancelBatch } from "../../../client/batches/cancel-delete.ts";
+import { cancelBatch } from "../../../client/batches/cancel.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { microsToNumber } from "../../../kernel/money.ts";

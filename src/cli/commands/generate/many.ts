@@ -65,7 +65,7 @@ export async function generateMany(
       clock,
       reporter,
       signal,
-      pace: rateLimiter,
+      awaitTurnToSend: rateLimiter,
       maxRetries: retries,
     };
     // Two in one directory would both pay for what is missing.

@@ -1,6 +1,6 @@
 import { getBatch } from "../../../client/batches/get.ts";
 import { listItems } from "../../../client/batches/list-items.ts";
-import type { BatchItem } from "../../../client/wire/read-lists.ts";
+import type { BatchItem } from "../../../client/wire/read-items.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";

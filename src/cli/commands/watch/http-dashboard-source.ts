@@ -1,4 +1,5 @@
-import { cancelBatch, deleteOutputs, deleteRecord } from "../../../client/batches/cancel-delete.ts";
+import { cancelBatch } from "../../../client/batches/cancel.ts";
+import { deleteOutputs, deleteRecord } from "../../../client/batches/delete.ts";
 import { listItems } from "../../../client/batches/list-items.ts";
 import { getContent } from "../../../client/content.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";

@@ -2,11 +2,11 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createHttpDashboardSource } from "../../../../src/cli/commands/watch/http-dashboard-source.ts";
 import { createBatch } from "../../../../src/client/batches/create.ts";
 import { getBatch } from "../../../../src/client/batches/get.ts";
+import { createServiceHttp } from "../../../../src/client/service-http.ts";
 import { readBatch } from "../../../../src/client/wire/read-batch.ts";
 import { isTerminal } from "../../../../src/contract/statuses.ts";
 import type { Fact } from "../../../../src/dashboard/events.ts";
 import type { Vitals } from "../../../../src/dashboard/model.ts";
-import { createHttp } from "../../../../src/http/http.ts";
 import { systemClock } from "../../../../src/kernel/clock.ts";
 import { FAKE_KEY, type FakeOptions, startFakeService } from "../../../support/fake-service.ts";
 
@@ -16,7 +16,12 @@ type Told<T extends Fact["type"]> = Extract<Fact, { type: T }>;
 async function watchOne(options: FakeOptions = {}) {
   const fake = await startFakeService({ failing: /bad/, ...options });
   onTestFinished(() => fake.close());
-  const http = createHttp({ baseUrl: fake.url, apiKey: FAKE_KEY, clock: systemClock, random: () => 0.5 });
+  const http = createServiceHttp({
+    baseUrl: fake.url,
+    apiKey: FAKE_KEY,
+    clock: systemClock,
+    random: () => 0.5,
+  });
   const items = [
     { custom_id: "a", prompt: "a fox" },
     { custom_id: "b", prompt: "a bad fox" },

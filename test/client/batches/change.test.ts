@@ -1,15 +1,16 @@
 import { expect, it, onTestFinished } from "vitest";
-import { cancelBatch, deleteOutputs, deleteRecord } from "../../../src/client/batches/cancel-delete.ts";
+import { cancelBatch } from "../../../src/client/batches/cancel.ts";
 import { createBatch } from "../../../src/client/batches/create.ts";
+import { deleteOutputs, deleteRecord } from "../../../src/client/batches/delete.ts";
 import { listBatches } from "../../../src/client/batches/list.ts";
-import { createHttp } from "../../../src/http/http.ts";
+import { createServiceHttp } from "../../../src/client/service-http.ts";
 import { FAKE_KEY, type FakeOptions, startFakeService } from "../../support/fake-service.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 
 async function bench(options: FakeOptions, count = 1) {
   const fake = await startFakeService(options);
   onTestFinished(() => fake.close());
-  const http = createHttp({
+  const http = createServiceHttp({
     baseUrl: fake.url,
     apiKey: FAKE_KEY,
     clock: new InstantClock(),

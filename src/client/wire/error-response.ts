@@ -4,20 +4,20 @@ import {
   ImgbatchError,
   SERVICE_ERRORS,
   type ServiceErrorCode,
-} from "../contract/errors.ts";
-import { NATIVE_DETAILS } from "../contract/native-api/generate-content.ts";
-import { REQUEST_ID_HEADER } from "../contract/routes.ts";
-import { hideUsedKeys, hideUsedKeysIn } from "../kernel/api-keys.ts";
-import { truncateCodePoints } from "../kernel/text.ts";
+} from "../../contract/errors.ts";
+import { NATIVE_DETAILS } from "../../contract/native-api/generate-content.ts";
+import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
+import type { ErrorAnswer, SentRequest } from "../../http/http.ts";
+import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
+import { hideUsedKeys, hideUsedKeysIn } from "../../kernel/api-keys.ts";
+import { truncateCodePoints } from "../../kernel/text.ts";
 
 const MAX_MESSAGE_CHARS = 2000;
-/** A service that asks for a longer pause has not thought of it, or has no good intentions. */
-const LONGEST_RETRY_AFTER_MS = 24 * 3_600_000;
 
-/** The `domain` of the codes that are of this catalogue. */
+/** The `domain` of the codes of this catalogue. */
 const ERROR_DOMAIN = "imgbatch";
 
-/** The catalogue's code for a status whose body names none, or one that is not ours. Any other is told as it is. */
+/** The catalogue's code for a status whose body has no code, or one that is not ours. Any other status becomes `HTTP_<status>`. */
 const CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
   401: "INVALID_API_KEY",
   402: "BATCH_IMAGE_INSUFFICIENT_BALANCE",
@@ -39,23 +39,16 @@ const NATIVE_CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
   404: "REALTIME_MODEL_NOT_FOUND",
 };
 
-/** What is known of the request. */
-export interface AskedFor {
-  /** Default `GET`. */
-  method?: string;
-  /** It was of the native API. Default: of the batch API. */
-  isNative?: boolean;
-}
-
 /**
- * The error that an answer outside 2xx stands for. `text` is its body; the keys that this process sends are taken out of it.
+ * Reads an answer outside 2xx of a service of this kind: a document of the batch API, of the native API, or of a gateway
+ * before it. `text` is the body. The keys that this process sends are removed from it.
  */
-export function errorOfResponse(
+export function readErrorResponse(
   response: Response,
   text: string,
+  { method, path }: SentRequest,
   nowMs: number,
-  { method = "GET", isNative = false }: AskedFor = {},
-): ImgbatchError {
+): ErrorAnswer {
   const body = readErrorBody(text);
   const requestId = response.headers.get(REQUEST_ID_HEADER);
   const facts = {
@@ -64,17 +57,17 @@ export function errorOfResponse(
     retryAfterMs: body?.retryDelayMs ?? retryAfterMs(response.headers, nowMs) ?? undefined,
     param: body?.param,
   };
-  if (body?.code !== undefined && Object.hasOwn(SERVICE_ERRORS, body.code)) {
-    return new ImgbatchError(body.code as ServiceErrorCode, body.message, facts);
-  }
-  const code = isNative && body?.isNative ? nativeCodeOf(response.status) : codeOf(response.status, method);
-  return new ImgbatchError(code, hideUsedKeys(describe(response, body)), facts);
+  if (body?.code !== undefined && Object.hasOwn(SERVICE_ERRORS, body.code))
+    return answer(new ImgbatchError(body.code as ServiceErrorCode, body.message, facts));
+  const isNative = path.startsWith(routes.nativeModels) && body?.isNative === true;
+  const code = isNative ? nativeCodeOf(response.status) : codeOf(response.status, method);
+  return answer(new ImgbatchError(code, hideUsedKeys(describe(response, body)), facts));
 }
 
-/** Whether the service itself refused: a gateway or a fault half-way leaves open what happened. */
-export function isRefusal(error: ImgbatchError): boolean {
+/** The service itself refused when its code fits the status. A gateway, or a fault half-way, leaves open what happened. */
+function answer(error: ImgbatchError): ErrorAnswer {
   const isNamed = Object.hasOwn(SERVICE_ERRORS, error.code) && error.code !== "INTERNAL_ERROR";
-  return isNamed && errorEntry(error.code).httpStatus === error.httpStatus;
+  return { error, isRefusal: isNamed && errorEntry(error.code).httpStatus === error.httpStatus };
 }
 
 function nativeCodeOf(status: number): ErrorCode {
@@ -82,7 +75,7 @@ function nativeCodeOf(status: number): ErrorCode {
 }
 
 function codeOf(status: number, method: string): ErrorCode {
-  // Only what makes something can be in conflict with itself; what is asked for is not there yet.
+  // Only a request that makes something can conflict. For a GET, 409 means that the result does not exist yet.
   if (status === 409 && method === "GET") return "BATCH_IMAGE_NOT_READY";
   if (status < 400) return "BAD_RESPONSE";
   return CODE_BY_STATUS[status] ?? `HTTP_${status}`;
@@ -101,11 +94,11 @@ interface ForeignError {
   message: string;
   param: string | undefined;
   retryDelayMs: number | undefined;
-  /** Of the native API: its `code` is a number, and its `status` a word. */
+  /** Whether it has the form of the native API: `code` is a number, and `status` a word. */
   isNative: boolean;
 }
 
-/** The usual shapes: `{error: {code, message}}`, `{error: "…"}`, and `{message}` or `{detail}` without a wrapping. */
+/** Reads the usual forms: `{error: {code, message}}`, `{error: "…"}`, and bare `{message}` or `{detail}`. */
 function readErrorBody(json: string): ForeignError | null {
   let body: unknown;
   try {
@@ -128,21 +121,21 @@ function readErrorBody(json: string): ForeignError | null {
   };
 }
 
-/** Of a native error, the code of this kind of service when it gives one, else its status. */
+/** The code of this kind of service where the error has one, else its own code, else its status. */
 function codeIn(error: Record<string, unknown>): string | undefined {
   const info = detail(error.details, NATIVE_DETAILS.errorInfo);
   const reason = info?.domain === ERROR_DOMAIN ? text(info.reason) : undefined;
   return reason ?? text(error.code) ?? text(error.status);
 }
 
-/** The first field that a native error blames. */
+/** The first field that a native error names. */
 function fieldIn(details: unknown): string | undefined {
   const violations = detail(details, NATIVE_DETAILS.badRequest)?.fieldViolations;
   const first: unknown = Array.isArray(violations) ? violations[0] : undefined;
   return isRecord(first) ? text(first.field) : undefined;
 }
 
-/** The pause that a native error asks for, a day at most: `"2s"`, also with a fraction. */
+/** The pause that a native error asks for, a day at most: `"2s"`, fractions allowed. */
 function delayIn(details: unknown): number | undefined {
   const delay = text(detail(details, NATIVE_DETAILS.retryInfo)?.retryDelay);
   const [, seconds] = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "") ?? [];
@@ -162,15 +155,4 @@ function text(value: unknown): string | undefined {
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
-}
-
-/**
- * The pause that a `Retry-After` header asks for, in ms, a day at most: seconds or a date. Null when there is none.
- */
-export function retryAfterMs(headers: Headers, nowMs: number): number | null {
-  const value = headers.get("retry-after")?.trim();
-  if (!value) return null;
-  if (/^\d+$/.test(value)) return Math.min(Number(value) * 1000, LONGEST_RETRY_AFTER_MS);
-  const date = Date.parse(value);
-  return Number.isNaN(date) ? null : Math.min(Math.max(0, date - nowMs), LONGEST_RETRY_AFTER_MS);
 }

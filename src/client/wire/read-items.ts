@@ -4,51 +4,7 @@ import { usd } from "./read-batch.ts";
 
 const text = z.string().nullish().catch(null);
 
-const listSchema = z.looseObject({
-  data: z.array(z.unknown()),
-  has_more: z.boolean().nullish().catch(null),
-  next_cursor: text,
-});
-
-export interface Page {
-  data: unknown[];
-  /** Null when the service does not say. */
-  hasMore: boolean | null;
-  /** Null when the service names none: then the next page is asked for by offset. */
-  nextCursor: string | null;
-}
-
-/** More entries than any page has: they are read in one go. */
-const MOST_ENTRIES_OF_A_PAGE = 100_000;
-
-export function readPage(value: unknown): Page | null {
-  const parsed = listSchema.safeParse(value);
-  if (!parsed.success || parsed.data.data.length > MOST_ENTRIES_OF_A_PAGE) return null;
-  const { data, has_more, next_cursor } = parsed.data;
-  return { data, hasMore: has_more ?? null, nextCursor: next_cursor || null };
-}
-
-/** All pages of a list are in memory together. */
-const MOST_BYTES_OF_A_LIST = 256 * 1024 * 1024;
-
-/**
- * Returns a function that is given the next cursor and the size of each page of a list, and returns whether the list has
- * no end: a cursor comes again, and so would the pages after it, or all pages together are larger than any list.
- */
-export function endlessness(): (cursor: string | null, pageBytes: number) => boolean {
-  const seen = new Set<string>();
-  let bytes = 0;
-  return (cursor, pageBytes) => {
-    bytes += pageBytes;
-    if (bytes > MOST_BYTES_OF_A_LIST) return true;
-    if (cursor === null) return false;
-    const isKnown = seen.has(cursor);
-    seen.add(cursor);
-    return isKnown;
-  };
-}
-
-/** No service makes more images of one item: a higher count is as good as none. */
+/** No service makes more images of one item. A higher count is not believed. */
 const MOST_IMAGES_OF_AN_ITEM = 100;
 
 const itemSchema = z.looseObject({
@@ -60,7 +16,7 @@ const itemSchema = z.looseObject({
   error: z.looseObject({ code: text, message: text, source: text }).nullish().catch(null),
 });
 
-/** An item as the client sees it; what is missing is null. */
+/** An item as the client sees it. A missing field is null. */
 export interface BatchItem {
   customId: string;
   status: "pending" | "success" | "failed" | (string & {});
@@ -77,6 +33,7 @@ export function hasImages({ status, imageCount }: Pick<BatchItem, "status" | "im
   return status === "success" && imageCount > 0;
 }
 
+/** Null when the value is not an item. */
 export function readItem(value: unknown): BatchItem | null {
   const parsed = itemSchema.safeParse(value);
   if (!parsed.success) return null;
@@ -114,6 +71,7 @@ export interface ListedModel {
   raw: Record<string, unknown>;
 }
 
+/** Null when the value is not a model. */
 export function readModel(value: unknown): ListedModel | null {
   const parsed = modelSchema.safeParse(value);
   if (!parsed.success) return null;

@@ -1,0 +1,109 @@
+import { z } from "zod";
+import type { Http } from "../../http/http.ts";
+import { unexpectedAnswer } from "./unexpected-answer.ts";
+
+const listSchema = z.looseObject({
+  data: z.array(z.unknown()),
+  has_more: z.boolean().nullish().catch(null),
+  next_cursor: z.string().nullish().catch(null),
+});
+
+export interface Page {
+  data: unknown[];
+  /** Null when the service does not say. */
+  hasMore: boolean | null;
+  /** Null when the service names none: then the next page is asked for by offset. */
+  nextCursor: string | null;
+}
+
+/** More entries than any honest page has. A page is read in one go. */
+const MOST_ENTRIES_OF_A_PAGE = 100_000;
+
+/** Null when the value is not a page of a list. */
+export function readPage(value: unknown): Page | null {
+  const parsed = listSchema.safeParse(value);
+  if (!parsed.success || parsed.data.data.length > MOST_ENTRIES_OF_A_PAGE) return null;
+  const { data, has_more, next_cursor } = parsed.data;
+  return { data, hasMore: has_more ?? null, nextCursor: next_cursor || null };
+}
+
+/** All pages of a list are in memory together. */
+const MOST_BYTES_OF_A_LIST = 256 * 1024 * 1024;
+
+/**
+ * Returns a function that takes the next cursor and the size of each page of a list. It returns true when the list has
+ * no end: a cursor was repeated, or all pages together are larger than any honest list.
+ */
+export function endlessness(): (cursor: string | null, pageBytes: number) => boolean {
+  const seen = new Set<string>();
+  let bytes = 0;
+  return (cursor, pageBytes) => {
+    bytes += pageBytes;
+    if (bytes > MOST_BYTES_OF_A_LIST) return true;
+    if (cursor === null) return false;
+    const isKnown = seen.has(cursor);
+    seen.add(cursor);
+    return isKnown;
+  };
+}
+
+/** A list of the batch API, and how to read it. */
+export interface PagedList<Entry> {
+  /** Names the entries in errors: `items`. */
+  entries: string;
+  path(page: { limit: number; cursor: string | null }): string;
+  /** The most entries that the service gives in one page. */
+  pageSize: number;
+  /** Null when the value is not an entry. */
+  read(value: unknown): Entry | null;
+  /** An entry that comes twice counts once. */
+  idOf(entry: Entry): string;
+  /** No honest list is longer. */
+  most: number;
+  /** How many entries are wanted. Default: all. */
+  wanted?: number | undefined;
+}
+
+export interface FoundEntries<Entry> {
+  entries: Entry[];
+  /** Whether the list has more entries than were wanted. */
+  hasMore: boolean;
+}
+
+/**
+ * Reads a list in its own order, over as many pages as needed. Throws `BAD_RESPONSE` for a list without an end, for one
+ * with more than `most` entries, and for an answer that is not such a list.
+ */
+export async function readPages<Entry>(
+  http: Http,
+  list: PagedList<Entry>,
+  signal?: AbortSignal,
+): Promise<FoundEntries<Entry>> {
+  const { wanted = Number.POSITIVE_INFINITY, most } = list;
+  const found = new Map<string, Entry>();
+  const isEndless = endlessness();
+  let cursor: string | null = null;
+  for (;;) {
+    const before = found.size;
+    const limit = Math.min(list.pageSize, wanted - before);
+    const answer = await http.json({ method: "GET", path: list.path({ limit, cursor }), signal });
+    const { requestId } = answer;
+    const page = readPage(answer.json);
+    if (page === null) throw unexpectedAnswer(`a list of ${list.entries}`, requestId);
+    for (const value of page.data) {
+      const entry = list.read(value);
+      if (entry === null) throw unexpectedAnswer(`a list of ${list.entries}`, requestId);
+      found.set(list.idOf(entry), entry);
+    }
+    if (found.size > most) throw unexpectedAnswer(`a list of at most ${most} ${list.entries}`, requestId);
+    const isNew = found.size > before;
+    // A service that does not report whether there is more is asked until it has nothing new.
+    const hasMore = page.hasMore ?? (isNew && page.data.length >= limit);
+    if (!hasMore || found.size >= wanted)
+      return { entries: [...found.values()].slice(0, wanted), hasMore: hasMore || found.size > wanted };
+    // After a page without anything new, the next one would be asked for without end.
+    if (!isNew || isEndless(page.nextCursor, answer.bytes))
+      throw unexpectedAnswer(`a list of ${list.entries} whose pages end`, requestId);
+    cursor = (page.nextCursor ?? String(found.size)).toWellFormed();
+  }
+}
