@@ -1,4 +1,4 @@
-/** The start of the program. It imports next to nothing, because `--version` should cost what Node itself costs. */
+/** The start of the program. It imports almost nothing, so that `--version` takes no longer than Node itself. */
 const args = process.argv.slice(2);
 if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
   const { readVersion } = await import("./version.ts");
@@ -6,17 +6,17 @@ if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
 } else {
   const { runCli } = await import("./run-cli.ts");
   const { readActionsEnvironment } = await import("../environment.ts");
-  let command: ((text: string) => void) | undefined;
+  let writeCommand: ((text: string) => void) | undefined;
   if (readActionsEnvironment() !== null) {
     const { guardWorkflowCommands } = await import("./terminal/workflow-commands.ts");
     guardWorkflowCommands(process.stdout);
-    command = guardWorkflowCommands(process.stderr);
+    writeCommand = guardWorkflowCommands(process.stderr);
   }
   process.exitCode = await runCli(args, {
     stdin: process.stdin,
     stdout: process.stdout,
     stderr: process.stderr,
-    command,
+    command: writeCommand,
     cwd: process.cwd(),
     signals: process,
     exit: (code) => process.exit(code),

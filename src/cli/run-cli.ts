@@ -12,20 +12,20 @@ import { type EventLog, openEventLog } from "./terminal/event-log.ts";
 import { createOutput } from "./terminal/output.ts";
 import { type SignalWatch, watchSignals } from "./terminal/signals.ts";
 import { guardStreams } from "./terminal/standard-streams.ts";
-import { piecesOf, readAll, type Terminal } from "./terminal/terminal.ts";
+import { chunksOf, readAll, type Terminal } from "./terminal/terminal.ts";
 import { readVersion } from "./version.ts";
 
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
 
-/** Runs the command line to its end and answers the exit code. Never throws. */
+/** Runs a command line to its end and returns the exit code. Never throws. */
 export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
   const streams = guardStreams(terminal);
-  const { ending, code } = await runArguments(argv, terminal, streams.closed);
+  const { finish, code } = await runArguments(argv, terminal, streams.closed);
   try {
     await streams.requireWritten();
     return code;
   } catch (error) {
-    return ending.fail(error);
+    return finish.fail(error);
   }
 }
 
@@ -33,31 +33,31 @@ async function runArguments(
   argv: readonly string[],
   terminal: Terminal,
   closed: AbortSignal,
-): Promise<{ ending: Finish; code: number }> {
+): Promise<{ finish: Finish; code: number }> {
   let eventsOnStdout = false;
   const isJson = isTyped(argv, "--json");
-  const ending = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout });
-  const usual = usualStyle(argv);
-  // What nobody awaited still gets its document and its exit code.
-  terminal.signals.on("uncaughtException", (error) => terminal.exit(ending.fail(error, usual)));
+  const finish = createFinish(terminal, { json: isJson, lines: () => !eventsOnStdout });
+  const guessed = guessStyle(argv);
+  // An error outside every await still gets its document and its exit code.
+  terminal.signals.on("uncaughtException", (error) => terminal.exit(finish.fail(error, guessed)));
 
   let invocation: Invocation;
   try {
     invocation = readCommandLine(argv, COMMANDS);
   } catch (error) {
-    return { ending, code: ending.fail(error, usual) };
+    return { finish, code: finish.fail(error, guessed) };
   }
-  if (invocation.kind === "text") return { ending, code: ending.text(invocation.text) };
+  if (invocation.kind === "text") return { finish, code: finish.text(invocation.text) };
   if (invocation.kind === "help") {
-    if (isJson) return { ending, code: ending.fail(new ImgbatchError("USAGE", "Name a command."), usual) };
+    if (isJson) return { finish, code: finish.fail(new ImgbatchError("USAGE", "Name a command."), guessed) };
     terminal.stderr.write(invocation.text);
-    return { ending, code: EXIT_CODES.usage.code };
+    return { finish, code: EXIT_CODES.usage.code };
   }
   eventsOnStdout = invocation.global.events === "-";
   try {
-    return { ending, code: await runCommand(invocation, terminal, ending, closed) };
+    return { finish, code: await runCommand(invocation, terminal, finish, closed) };
   } catch (error) {
-    return { ending, code: ending.fail(error, styleOf(invocation)) };
+    return { finish, code: finish.fail(error, styleOf(invocation)) };
   }
 }
 
@@ -66,8 +66,8 @@ function styleOf({ global, spec, path, options, arguments: words }: CommandInvoc
   return { ...global, typed: { path, options, arguments: words, where: global, paysAgain, resumes } };
 }
 
-/** While the command line is not understood, or in none of its own: by the words in it. */
-function usualStyle(argv: readonly string[]): ErrorStyle {
+/** The error style before parsing succeeded, guessed from the raw arguments. */
+function guessStyle(argv: readonly string[]): ErrorStyle {
   return {
     verbose: false,
     quiet: isTyped(argv, "-q", "--quiet"),
@@ -79,7 +79,7 @@ function usualStyle(argv: readonly string[]): ErrorStyle {
 async function runCommand(
   invocation: CommandInvocation,
   terminal: Terminal,
-  ending: Finish,
+  finish: Finish,
   closed: AbortSignal,
 ): Promise<number> {
   const { global } = invocation;
@@ -100,9 +100,9 @@ async function runCommand(
   };
   const failed = (thrown: unknown) => {
     lines.settle();
-    const code = ending.fail(thrown, styleOf(invocation));
+    const code = finish.fail(thrown, styleOf(invocation));
     const { code: errorCode, message } = toImgbatchError(thrown);
-    sayEnd(events, code, { code: errorCode, message });
+    writeRunEnd(events, code, { code: errorCode, message });
     return code;
   };
   const watch = watchSignals(terminal, failed);
@@ -112,10 +112,10 @@ async function runCommand(
     const result = await work(invocation, { terminal, clock, output, results, watch });
     lines.settle();
     const error = errorOf(result);
-    sayEnd(events, result.exitCode, error);
-    // Without the lines that would have told it.
+    writeRunEnd(events, result.exitCode, error);
+    // `--quiet` left out the lines that report the failure.
     if (global.quiet && error !== null) terminal.stderr.write(`error: ${safeLine(error.message)}\n`);
-    const code = ending.done(result);
+    const code = finish.done(result);
     if (result.next != null) lines.note(`next: ${result.next}`);
     return code;
   } catch (error) {
@@ -130,7 +130,8 @@ async function work(
   { spec, options, global, arguments: args }: CommandInvocation,
   process: { terminal: Terminal; clock: Clock; output: Output; results: Results; watch: SignalWatch },
 ): Promise<CommandResult> {
-  if (spec.load === undefined) throw new ImgbatchError("INTERNAL", `The command ${spec.name} does nothing.`);
+  if (spec.load === undefined)
+    throw new ImgbatchError("INTERNAL", `The command ${spec.name} has no implementation.`);
   const { terminal, clock, output, results, watch } = process;
   const { run } = await spec.load();
   if (options.junit !== undefined || options.markdown !== undefined) {
@@ -147,7 +148,7 @@ async function work(
     takeSignals: watch.stop,
     output,
     results,
-    stdin: (signal = watch.signal) => piecesOf(terminal.stdin, signal),
+    stdin: (signal = watch.signal) => chunksOf(terminal.stdin, signal),
     readStdin: (signal = watch.signal) => readAll(terminal.stdin, signal),
     connect: async (needs, signal = watch.signal) => {
       const { connect } = await import("./service/connect.ts");
@@ -164,13 +165,13 @@ async function work(
   });
 }
 
-const USUAL_COLUMNS = 80;
+const DEFAULT_COLUMNS = 80;
 
 function resultsOf({ stdout }: Terminal, global: CommandInvocation["global"], closed: AbortSignal): Results {
   const isTaken = global.json || global.events === "-";
   return {
     isForPeople: stdout.isTTY === true && !isTaken,
-    columns: stdout.columns || USUAL_COLUMNS,
+    columns: stdout.columns || DEFAULT_COLUMNS,
     line: (text) => {
       if (!isTaken && !closed.aborted) stdout.write(`${safeResultLine(text)}\n`);
     },
@@ -180,7 +181,7 @@ function resultsOf({ stdout }: Terminal, global: CommandInvocation["global"], cl
 
 type Problem = { code: string; message: string } | null;
 
-function sayEnd(events: EventLog, exitCode: number, error: Problem): void {
+function writeRunEnd(events: EventLog, exitCode: number, error: Problem): void {
   events.write({ event: "run_ended", ok: exitCode === EXIT_CODES.ok.code, exit_code: exitCode, error });
 }
 
@@ -189,7 +190,7 @@ function errorOf({ json }: CommandResult): Problem {
   return error;
 }
 
-/** Whether a flag stands on the command line, which may not be understood. */
+/** Whether a flag is on the command line, which need not be valid. */
 function isTyped(argv: readonly string[], ...flags: readonly string[]): boolean {
   const end = argv.indexOf("--");
   return (end < 0 ? argv : argv.slice(0, end)).some((word) => flags.includes(word));

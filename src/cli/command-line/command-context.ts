@@ -3,7 +3,7 @@ import type { RunReporter } from "../../runs/reporter.ts";
 import type { ServiceConnection } from "../service/connection.ts";
 import type { GlobalOptions } from "./global-options.ts";
 
-/** What a command may touch. Tests give their own. */
+/** Everything that a command works with. Tests pass their own. */
 export interface CommandContext {
   global: GlobalOptions;
   /** The parsed options of this command, by camel-case name. */
@@ -15,61 +15,61 @@ export interface CommandContext {
   clock: Clock;
   /** Aborted by the first SIGINT or SIGTERM; the reason is an `ImgbatchError` (INTERRUPTED, TERMINATED). */
   signal: AbortSignal;
-  /** From here on the command sees to signals itself: they abort nothing, and a second one does not end the process. */
+  /** From now on the command handles signals itself: they abort nothing, and a second one does not end the process. */
   takeSignals(): void;
   output: Output;
   results: Results;
-  /** Standard input piece by piece, until the signal (default: the command's) ends that. */
+  /** The chunks of standard input. The signal (default: the command's) stops the reading. */
   stdin(signal?: AbortSignal): AsyncIterable<Uint8Array>;
-  /** All of it. */
+  /** All of standard input. The signal is the same. */
   readStdin(signal?: AbortSignal): Promise<Uint8Array>;
-  /** Finds or starts the service, until the signal (default: the command's) ends that. Call `close` at the end. */
+  /** Finds or starts the service; the signal (default: the command's) stops that. Call `close` at the end. */
   connect(needs: { workers: boolean }, signal?: AbortSignal): Promise<ServiceConnection>;
 }
 
-/** The result of a command: stdout in both forms, and the exit code. `json` is the one document of `--json`. */
+/** The result of a command: its exit code, and stdout in both forms. `json` is the one document of `--json`. */
 export interface CommandResult {
   exitCode: number;
   json: unknown;
   /** Lines for stdout without `--json`. */
   lines?: readonly string[];
-  /** What to type next, told on stderr after the result; null and undefined for nothing. */
+  /** The next command to type, shown on stderr after the result. Null or undefined: none. */
   next?: string | null;
 }
 
 export type RunCommand = (context: CommandContext) => Promise<CommandResult>;
 
-/** How lines are said on stderr. */
+/** Writes lines to stderr. */
 export interface Lines {
-  /** A line that stays. */
+  /** Writes a line that stays. */
   note(line: string): void;
-  /** A line only with `--verbose`. */
+  /** Writes a line, only with `--verbose`. */
   detail(line: string): void;
   /**
-   * The live line: a spinner on a terminal, otherwise a line on change, at most one per 10 s, and a sign of life each
-   * minute. `sinceMs`: when the work began; then it tells how long that is ago.
+   * Shows progress: as a spinner on a terminal; elsewhere as a line when the text has changed, at most every 10 s, and
+   * once a minute when it has not. `sinceMs` is when the work began: the line then shows the elapsed time.
    */
   progress(text: string, sinceMs?: number): void;
-  /** Ends the live line; nothing of it stays. */
+  /** Removes the spinner. */
   settle(): void;
 }
 
-/** Where a command says things while it works: stderr for people, `--events` for programs. */
+/** The output of a command while it works: stderr for people, `--events` for programs. */
 export interface Output extends Lines, Required<RunReporter> {
-  /** A line that stays, and an event. */
+  /** Writes a line that stays, and an event. */
   warn(line: string): void;
-  /** A line that is meant for the runner of GitHub Actions: the only ones that may command it. */
+  /** Writes a workflow command for the runner of GitHub Actions. No other line reaches the runner as a command. */
   annotate(line: string): void;
 }
 
-/** Standard output, for commands whose result comes bit by bit or looks different on a terminal. */
+/** Standard output, for commands that write their result line by line or format it for a terminal. */
 export interface Results {
-  /** Whether people read it: a terminal, and neither `--json` nor `--events -`. */
+  /** Whether a person reads it: a terminal, without `--json` and `--events -`. */
   isForPeople: boolean;
-  /** The width of the terminal; 80 elsewhere. */
+  /** The width of the terminal in cells; 80 elsewhere. */
   columns: number;
-  /** A line of the result now; nothing with `--json` and `--events -`. */
+  /** Writes a line of the result now; does nothing with `--json` or `--events -`. */
   line(text: string): void;
-  /** Aborted when nobody reads any more. */
+  /** Aborted when the reader has closed stdout. */
   closed: AbortSignal;
 }

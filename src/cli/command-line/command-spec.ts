@@ -10,7 +10,7 @@ export interface ArgumentSpec {
   choices?: readonly string[];
 }
 
-/** What the command table knows of a command. Cheap to import: the work is behind `load`. */
+/** The description of a command: the parser, the help and the completion read it. Its code loads only with `load`. */
 export interface CommandSpec {
   name: string;
   summary: string;
@@ -20,15 +20,15 @@ export interface CommandSpec {
   examples?: readonly string[];
   /** Paragraphs of the help, between the examples and the exit codes. */
   notes?: readonly string[];
-  /** How it can end, besides done, used wrongly and broken inside. For the help. */
+  /** The exits besides success, wrong usage and an internal error. For the help. */
   exits?: readonly ExitName[];
-  /** Running it again makes and bills again: the advice after an error must not promise otherwise. */
+  /** Running it again makes and bills images again: the advice after an error must not promise otherwise. */
   paysAgain?: true;
-  /** Running it again goes on where it stopped and pays nothing twice: the advice after an error says so. */
+  /** Running it again continues where it stopped and pays nothing twice: the advice after an error uses this. */
   resumes?: true;
   /** Commands below this one, as in `admin check`. */
   commands?: readonly CommandSpec[];
-  /** Only where a command has no `--json`, because it is no question with one answer. */
+  /** False for a command without `--json`, because its output is not one document. */
   json?: false;
   load?: () => Promise<{ run: RunCommand }>;
 }

@@ -22,37 +22,42 @@ const PROGRESS = ["auto", "plain", "none"] as const;
 
 export const JSON_OPTION: OptionSpec = {
   flags: "--json",
-  description: "one JSON document on stdout, errors included",
+  description: "print one JSON document on stdout, also for an error",
 };
 
-/** Options that stand before or after the name of any command. */
+/** Options that may stand before or after the name of any command. */
 export const GLOBAL_OPTIONS: readonly OptionSpec[] = [
-  { flags: "-q, --quiet", description: "say nothing but errors" },
-  { flags: "-v, --verbose", description: "say more: each request with its status, time and id" },
-  { flags: "--no-color", description: "no colours (also NO_COLOR)" },
+  { flags: "-q, --quiet", description: "print only errors on stderr" },
+  { flags: "-v, --verbose", description: "print more: each request with its status, time and id" },
+  { flags: "--no-color", description: "use no colours (also NO_COLOR)" },
   {
     flags: "--events <file>",
-    description: "write what happens, one JSON object a line; - for standard output",
+    description: "write events, one JSON object per line; - for standard output",
   },
-  { flags: "--progress <kind>", description: "auto, plain or none", default: "auto", choices: PROGRESS },
+  {
+    flags: "--progress <kind>",
+    description: "how to show progress: auto, plain or none",
+    default: "auto",
+    choices: PROGRESS,
+  },
   {
     flags: "--base-url <url>",
-    description: "the service (also IMGBATCH_BASE_URL); without one, the embedded service",
+    description: "the URL of the service (also IMGBATCH_BASE_URL); without it, the embedded service",
   },
   { flags: "--api-key-file <file>", description: "read the API key from a file (also IMGBATCH_API_KEY)" },
   { flags: "--api-key-stdin", description: "read the API key from standard input" },
-  { flags: "--data <dir>", description: "data directory of the embedded service (also IMGBATCH_DATA)" },
-  { flags: "--config <file>", description: "configuration file", default: "imgbatch.config.json" },
+  { flags: "--data <dir>", description: "the data directory of the embedded service (also IMGBATCH_DATA)" },
+  { flags: "--config <file>", description: "the configuration file", default: "imgbatch.config.json" },
 ];
 
 type Parsed = Record<string, unknown>;
 
 /**
- * Puts together what was said before and after each name on the way to the command; the last word counts. Throws `USAGE`
- * for what does not go together.
+ * Merges the global options that were given before and after each name on the way to the command. The last one wins.
+ * Throws `USAGE` for options that contradict each other.
  */
-export function mergeGlobals(...said: readonly Parsed[]): GlobalOptions {
-  const merged: Parsed = Object.assign({}, ...said);
+export function mergeGlobals(...given: readonly Parsed[]): GlobalOptions {
+  const merged: Parsed = Object.assign({}, ...given);
   const progress = choiceOption(merged, "progress", "--progress", PROGRESS) ?? "auto";
   const json = merged.json === true;
   if (json && merged.events === "-")
@@ -64,7 +69,7 @@ export function mergeGlobals(...said: readonly Parsed[]): GlobalOptions {
     json,
     quiet: merged.quiet === true,
     verbose: merged.verbose === true,
-    color: said.every((each) => each.color !== false),
+    color: given.every((each) => each.color !== false),
     progress,
     apiKeyStdin: merged.apiKeyStdin === true,
     ...text("baseUrl", merged),

@@ -1,13 +1,13 @@
 import { EXIT_CODES, type ExitName } from "../../contract/exit-codes.ts";
 import type { CommandSpec } from "./command-spec.ts";
 
-/** Help is laid out for terminals of this width. */
+/** The width of help texts, in terminal columns. */
 export const HELP_COLUMNS = 80;
 
-/** Every command can end like this. */
+/** The exits that every command has. */
 const ALWAYS: readonly ExitName[] = ["ok", "internal", "usage"];
 
-/** What follows the options in the help of a command. */
+/** The part of a command's help after its options: examples, notes and exit codes. */
 export function commandHelp(spec: CommandSpec): string {
   const { examples = [], notes = [] } = spec;
   const lines = examples.length === 0 ? [] : ["", "Examples:", ...examples.map((line) => `  $ ${line}`)];
@@ -18,16 +18,19 @@ export function commandHelp(spec: CommandSpec): string {
   return [...lines, ...exitCodeLines(own)].join("\n");
 }
 
-/** Of a group, those of its commands. */
+/** The exits of a command; for a group, those of its commands. */
 function exitsOf({ exits = [], commands = [] }: CommandSpec): readonly ExitName[] {
   return [...exits, ...commands.flatMap(exitsOf)];
 }
 
-/** What follows the commands in the help of the program. */
+/** The part of the program's help after its commands. */
 export function programHelp(): string {
   const more = [
     "",
-    ...wrap("`imgbatch <command> --help` has its options, examples and exit codes.", HELP_COLUMNS),
+    ...wrap(
+      "`imgbatch <command> --help` shows the options, examples and exit codes of a command.",
+      HELP_COLUMNS,
+    ),
   ];
   return [...exitCodeLines(Object.keys(EXIT_CODES) as ExitName[]), ...more].join("\n");
 }

@@ -3,14 +3,14 @@ import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 import { parseUsd } from "../../kernel/money.ts";
 
-/** An option of a command, as commander takes it. */
+/** The description of an option. */
 export interface OptionSpec {
   /** Commander's notation: `-o, --output <dir>`, `--detach`, `--metadata <k=v...>`. */
   flags: string;
   description: string;
-  /** Shown in the help; the command applies it. */
+  /** Shown in the help. The command itself applies it. */
   default?: string;
-  /** May be given several times; the command gets a list. */
+  /** The option may be repeated; its value is a list. */
   repeatable?: true;
   /** The words that it takes, for the completion of shells. The command checks them. */
   choices?: readonly string[];
@@ -29,12 +29,12 @@ export function flagOption(options: TypedOptions, name: string): boolean {
   return options[name] === true;
 }
 
-/** A time in ms. Throws `USAGE` for anything that is none. */
+/** Returns a duration in ms. Throws `USAGE` for any other text. */
 export function durationOption(options: TypedOptions, name: string, flag: string): number | undefined {
   return readOption(options, name, flag, "write a time such as 30s, 45m or 1h30m", parseDuration);
 }
 
-/** The same for a time that something lasts: none at all is no time. */
+/** Returns a duration above 0, in ms. Throws `USAGE` for any other text. */
 export function positiveDurationOption(
   options: TypedOptions,
   name: string,
@@ -44,7 +44,7 @@ export function positiveDurationOption(
   return readOption(options, name, flag, advice, (text) => parseDuration(text) || null);
 }
 
-/** An amount in micro-dollars. */
+/** Returns an amount in micro-dollars. Throws `USAGE` for any other text. */
 export function usdOption(options: TypedOptions, name: string, flag: string): number | undefined {
   return readOption(options, name, flag, "write an amount in US dollars such as 5 or 0.25", parseUsd);
 }
@@ -62,7 +62,7 @@ export function wholeOption(
   });
 }
 
-/** One of some words. Throws `USAGE` for any other, with the one that may be meant. */
+/** Returns one of the choices. Throws `USAGE` for any other text, with a suggestion. */
 export function choiceOption<T extends string>(
   options: TypedOptions,
   name: string,
@@ -83,7 +83,7 @@ function listed(words: readonly string[]): string {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 }
 
-/** Reads an option with `read`, which answers null for what it does not take; then `USAGE` with the advice. */
+/** Reads an option with `read`, which returns null for a wrong value: then throws `USAGE` with the advice. */
 export function readOption<T>(
   options: TypedOptions,
   name: string,
@@ -99,7 +99,7 @@ export function readOption<T>(
   return value;
 }
 
-/** The pairs of a repeated `k=v` option; null when there are none. */
+/** Returns the pairs of a repeated `k=v` option; null without the option. */
 export function pairsOption(
   options: TypedOptions,
   name: string,
@@ -120,7 +120,10 @@ export function pairsOption(
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const MOMENT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/i;
 
-/** A time in a form that the service takes: a day (UTC), a moment with its offset, or how long ago, such as `24h`. */
+/**
+ * Returns a time in the form that the service reads: a day (UTC), an RFC 3339 time, or the time that was `24h` before
+ * `nowMs`. Throws `USAGE` for any other text.
+ */
 export function instantOption(
   options: TypedOptions,
   name: string,

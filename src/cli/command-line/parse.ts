@@ -7,7 +7,7 @@ import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals } from ".
 import { commandHelp, HELP_COLUMNS, programHelp } from "./help.ts";
 import type { OptionSpec } from "./option-values.ts";
 
-/** What the caller typed, understood. */
+/** A command line after parsing. */
 export type Invocation =
   | {
       kind: "command";
@@ -18,22 +18,23 @@ export type Invocation =
       options: Record<string, unknown>;
       global: GlobalOptions;
     }
-  /** Help or version that was asked for. */
+  /** The help or the version, as requested. */
   | { kind: "text"; text: string }
-  /** Nothing was asked for: help, as an error. */
+  /** No command was named: the help, as an error. */
   | { kind: "help"; text: string };
 
 /**
- * Reads the command line by the command table. Throws `USAGE`, saying what is wrong and what may be meant.
+ * Parses the command line against the command table. Throws `USAGE` with the mistake and a suggestion.
  */
 export function readCommandLine(argv: readonly string[], table: readonly CommandSpec[]): Invocation {
   let chosen: Invocation | null = null;
   const written: string[] = [];
   const program = withOutput(new Command("imgbatch"), written)
-    .description("Makes images in bulk, with a batch image service that runs on your machine or elsewhere.")
+    .description("Makes images in bulk, with a batch image service on this machine or elsewhere.")
     .version(readVersion(), "-V, --version", "print the version")
     .helpOption("-h, --help", "show help")
     .usage("<command> [options]")
+    .helpCommand("help [command]", "show the help of a command")
     .showSuggestionAfterError()
     .enablePositionalOptions()
     .addHelpText("after", () => programHelp());
@@ -41,7 +42,7 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     program.addOption(toOption(option, "Global options:"));
   for (const spec of table) {
     addCommand(program, spec, written, (leaf, command) => {
-      const global = mergeGlobals(...linesAbove(command).map((each) => each.opts()));
+      const global = mergeGlobals(...withAncestors(command).map((each) => each.opts()));
       if (leaf.json === false) requirePlain(leaf.name, global);
       const path = pathOf(command);
       const options = command.opts();
@@ -60,7 +61,7 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
   return chosen ?? { kind: "help", text: program.helpInformation() };
 }
 
-/** The command that a command line is about, also one that is not understood; empty for none. */
+/** The path of the command in a command line, which need not be valid; empty if it names none. */
 export function commandIn(argv: readonly string[], table: readonly CommandSpec[]): string {
   const names: string[] = [];
   let level = table;
@@ -87,6 +88,7 @@ function addCommand(parent: Command, spec: CommandSpec, written: string[], onCho
   command.addHelpText("after", commandHelp(spec));
   const globals = spec.json === false ? GLOBAL_OPTIONS : [JSON_OPTION, ...GLOBAL_OPTIONS];
   for (const option of globals) command.addOption(toOption(option, "Global options:"));
+  if (spec.commands !== undefined) command.helpCommand("help [command]", "show the help of a command");
   if (spec.load === undefined) return;
   command.allowExcessArguments(false).action(() => onChosen(spec, command));
 }
@@ -114,12 +116,12 @@ function toOption(spec: OptionSpec, group?: string): Option {
   return option;
 }
 
-/** The program and the commands down to this one. */
-function linesAbove(command: Command): Command[] {
-  return command.parent === null ? [command] : [...linesAbove(command.parent), command];
+/** The program, its subcommands on the way, and this command. */
+function withAncestors(command: Command): Command[] {
+  return command.parent === null ? [command] : [...withAncestors(command.parent), command];
 }
 
-/** `help admin keys` is `admin keys --help`. Throws `USAGE` for a command that there is not. */
+/** Rewrites `help admin keys` to `admin keys --help`. Throws `USAGE` for an unknown command. */
 function withoutHelpWord(argv: readonly string[], table: readonly CommandSpec[]): string[] {
   const at = argv.indexOf("help");
   const before = argv.slice(0, Math.max(0, at)).filter((word) => !word.startsWith("-"));
@@ -141,7 +143,7 @@ function withoutHelpWord(argv: readonly string[], table: readonly CommandSpec[])
   return [...argv.slice(0, at), ...argv.slice(at + 1), "--help"];
 }
 
-/** What can follow these words, when they name groups of commands only; else null. */
+/** The commands below these words; null unless every word names a group of commands. */
 function commandsBelow(
   words: readonly string[],
   table: readonly CommandSpec[],
@@ -152,7 +154,7 @@ function commandsBelow(
   );
 }
 
-/** Commands that are no question with one answer have no use of standard output. */
+/** Throws `USAGE` for output options that a command without `--json` does not have. */
 function requirePlain(name: string, global: GlobalOptions): void {
   if (global.json) throw new ImgbatchError("USAGE", `${name} has no --json.`);
   if (global.events === "-") throw new ImgbatchError("USAGE", `${name} takes --events with a file only.`);

@@ -2,12 +2,12 @@ import type { ExitName } from "../../contract/exit-codes.ts";
 import type { ArgumentSpec } from "../command-line/command-spec.ts";
 import type { OptionSpec } from "../command-line/option-values.ts";
 
-/** What a run leaves for people and CI systems; `readReportFlags` reads these. */
+/** The reports of a run, for people and CI systems. `readReportFlags` reads these options. */
 export const reportOptions: readonly OptionSpec[] = [
-  { flags: "--junit <file>", description: "write JUnit XML: a test case for each image" },
-  { flags: "--markdown <file>", description: "write a summary in Markdown, failures first" },
+  { flags: "--junit <file>", description: "write JUnit XML with a test case for each image" },
+  { flags: "--markdown <file>", description: "write a Markdown summary, failures first" },
   { flags: "--gallery", description: "write index.html, the contact sheet (default)" },
-  { flags: "--no-gallery", description: "leave index.html out" },
+  { flags: "--no-gallery", description: "do not write index.html" },
 ];
 
 export const target: ArgumentSpec = {
@@ -18,29 +18,29 @@ export const targets: ArgumentSpec = { ...target, name: "<id|dir...>" };
 
 export const intervalOption: OptionSpec = {
   flags: "--interval <time>",
-  description: "time between two looks at a batch; 10s or more for a service elsewhere",
-  default: "chosen by the service and the time passed",
+  description: "time between two polls of a batch; at least 10s for a remote service",
+  default: "chosen from the service's answers and the time passed",
 };
 export const timeoutOption: OptionSpec = {
   flags: "--timeout <time>",
-  description: "give up waiting after this time, such as 45m; the batch goes on",
+  description: "stop waiting after this time, such as 45m; the batch goes on",
 };
-/** What making images may cost, and how it may end. */
+/** The options that `submit` and `retry` share. `readRunOptions` reads them. */
 export const runOptions: readonly OptionSpec[] = [
   timeoutOption,
   intervalOption,
-  { flags: "--max-cost <usd>", description: "refuse, before sending, what may cost more" },
-  { flags: "--unit-cost <usd>", description: "what an image costs, where the service does not say" },
+  { flags: "--max-cost <usd>", description: "refuse to send a run that may cost more" },
+  { flags: "--unit-cost <usd>", description: "price of an image, if the service does not publish it" },
   {
     flags: "--allow-failures <n|p%>",
-    description: "succeed with up to this many failed images",
+    description: "exit 0 with up to this many failed images",
     default: "0",
   },
   { flags: "--cancel-on-interrupt", description: "cancel the batches when this command is interrupted" },
   ...reportOptions,
 ];
 
-/** A question to the service, which may not be there. */
+/** The exits of a command that sends requests to the service. */
 export const asking: readonly ExitName[] = [
   "auth",
   "conflict",
@@ -49,9 +49,9 @@ export const asking: readonly ExitName[] = [
   "interrupted",
   "terminated",
 ];
-/** A question about batches. */
+/** The exits of a command about given batches. */
 export const askingOf: readonly ExitName[] = asking;
-/** Waiting for the end of batches. */
+/** The exits of a command that waits for batches to end. */
 export const waiting: readonly ExitName[] = [...askingOf, "someFailed", "noImages", "timeout"];
-/** Everything that making images can end with. */
+/** The exits of a command that makes images. */
 export const running: readonly ExitName[] = [...waiting, "money", "saving"];

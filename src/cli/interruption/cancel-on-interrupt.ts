@@ -10,25 +10,26 @@ import type { ConnectedService } from "../service/with-service.ts";
 import { explainStop, stopReason } from "./stop-reason.ts";
 import { trackEnded } from "./track-ended.ts";
 
-/** How long a cancellation may take when somebody waits for the command to end. */
+/** How long the cancellations may take together after an interruption. */
 const CANCEL_TIMEOUT_MS = 20_000;
-/** How long the answers of creates under way are waited for, so that what they make can be cancelled. */
+/** How long to wait for the responses of pending creates, so that their batches can be cancelled too. */
 const ANSWER_TIMEOUT_MS = 10_000;
 
 const AGAIN =
-  "run the same command again: it finds by its key whatever was made, goes on with it, and nothing is paid twice";
+  "run the same command again: it finds every batch by its key and goes on, and nothing is paid twice";
 
 export interface StopOptions {
   cancelOnInterrupt: boolean;
-  /** What makes all that was cancelled again. */
+  /** The advice for making the cancelled images again. */
   anew: string;
-  /** That also brings what was finished here. Default false. */
+  /** Whether following `anew` also fetches the finished images. Default: false. */
   fetches?: boolean;
 }
 
 /**
- * Does work that makes batches. When it is stopped, the error says what becomes of them, also of those whose outcome is
- * not known; with `cancelOnInterrupt` an interruption cancels them first, when those under way have been answered.
+ * Runs work that creates batches. If it is stopped, the error reports what happens to each batch, also to those whose
+ * creation has no response yet. With `cancelOnInterrupt`, an interruption first waits for the pending responses and
+ * cancels the batches.
  */
 export async function stoppable<T>(
   context: CommandContext,
@@ -55,13 +56,16 @@ export async function stoppable<T>(
   }
 }
 
-/** Why the work ended before its end; null when it was not stopped. What went wrong only after an interruption counts less. */
+/**
+ * The stop that ended the work; null if there was none. An error after an interruption is its consequence, so the
+ * interruption wins.
+ */
 function stopOf({ reason }: AbortSignal, error: unknown): ImgbatchError | null {
   const stop = reason instanceof ImgbatchError && reason.code !== "TIMEOUT" ? reason : error;
   return stop instanceof ImgbatchError && stopReason(stop) !== null ? stop : null;
 }
 
-/** The creates of a command: an interruption that is to cancel them gives them a time for their answers. */
+/** Tracks the creates of a command. If an interruption is to cancel their batches, it first waits for their responses. */
 function waitForAnswers(
   { signal, output }: CommandContext,
   cancelOnInterrupt: boolean,
@@ -74,7 +78,7 @@ function waitForAnswers(
     const stop = stopOf(signal, signal.reason);
     const isInterruption = stop !== null && stop.code !== "TIMEOUT";
     if (!cancelOnInterrupt || !isInterruption || submissions.open.size === 0) return end();
-    output.note("interrupted: waiting for the answer of what was sent (once more to leave at once)");
+    output.note("interrupted: waiting for the service to answer (interrupt again to leave at once)");
     timer = setTimeout(end, ANSWER_TIMEOUT_MS);
   };
   if (signal.aborted) onStop();
@@ -86,7 +90,7 @@ function waitForAnswers(
   return { submissions, stop };
 }
 
-/** Says of a stop what becomes of the batches that are known, and of those that may exist. */
+/** The error of a stop, with what happens to the known batches and to those that may exist. */
 function explain(
   stop: ImgbatchError,
   kind: ConnectedService["kind"],
@@ -107,7 +111,7 @@ function explain(
           "run the same command again with more time in --timeout: nothing is paid twice",
         ]
       : [
-          "the batches have ended, and not all of their images are here",
+          "the batches have ended, but not all of their images were fetched",
           "run the same command again: it fetches what is missing",
         ];
   return new ImgbatchError("TIMEOUT", `${why}; ${message}.`, { advice });
@@ -123,7 +127,7 @@ async function cancelled(
   const doubt = open === null ? "" : `; ${open}`;
   const commands = (name: string, ids: readonly string[]) =>
     ids.map((id) => nextCommand(global, name, id)).join("; ");
-  output.note("interrupted: cancelling (once more to leave at once)");
+  output.note("interrupted: cancelling (interrupt again to leave at once)");
   const limit = deadline(clock, CANCEL_TIMEOUT_MS);
   const made: Batch[] = [...submissions.known.values()].filter(({ id }) => !going.includes(id));
   try {

@@ -7,13 +7,13 @@ const REASONS: Readonly<Record<string, string>> = {
   TIMEOUT: "Time is up",
 };
 
-/** How a sentence about a stop (signal, time) begins; null for any other error. */
+/** The words that begin a message about a stop (signal or time limit); null for any other error. */
 export function stopReason(error: unknown): string | null {
   if (!(error instanceof ImgbatchError) || !Object.hasOwn(REASONS, error.code)) return null;
   return REASONS[error.code] ?? null;
 }
 
-/** Says of a stop (signal, time) what becomes of the batches, and of the rest nothing. */
+/** Adds to a stop (signal or time limit) what happens to the batches. Returns any other error unchanged. */
 export function explainStop<Thrown>(
   error: Thrown,
   kind: ServiceConnection["kind"],
@@ -22,7 +22,7 @@ export function explainStop<Thrown>(
   const why = stopReason(error);
   if (why === null || !(error instanceof ImgbatchError) || batchIds.length === 0) return error;
   const [verb, resume] = batchIds.length === 1 ? ["goes", "runs"] : ["go", "run"];
-  // The service of another process may be one that stays, or end with that process's command.
+  // The service of another process may be a permanent one, or may end with that process's command.
   const fate = {
     remote: `${verb} on`,
     shared: `${verb} on while its service runs`,

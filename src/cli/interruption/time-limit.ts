@@ -1,7 +1,7 @@
 import { deadline } from "../../client/poll.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
-/** The signal of a command with `--timeout`: aborted by an interruption or when the time is up. */
+/** The signal of a command with `--timeout`: aborted by an interruption, or with `TIMEOUT` after `limitMs`. */
 export function timeLimit(
   { signal, clock }: { signal: AbortSignal; clock: Clock },
   limitMs: number | undefined,

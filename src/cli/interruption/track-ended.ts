@@ -1,7 +1,7 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import type { Output } from "../command-line/command-context.ts";
 
-/** Tells which batches have ended, by what a command says of their progress. */
+/** Wraps an output and remembers from its progress events which batches have ended. */
 export function trackEnded(output: Output): { output: Output; hasEnded: (id: string) => boolean } {
   const ended = new Set<string>();
   const watched: Output = {

@@ -2,11 +2,11 @@ import type { ErrorCode } from "../../contract/errors.ts";
 
 const NOTHING_PAID = "fix that and run the same command again; nothing was made";
 const ANOTHER =
-  "run the same command again; an attempt whose answer was lost may have been billed, and there is no key to find it by";
+  "run the same command again; an attempt whose response was lost may have been billed, and there is no key to find it by";
 const LATER =
-  "wait a while, then run the same command again; with fewer --jobs or a lower --rpm where there are many";
+  "wait a while, then run the same command again; with --file also use fewer --jobs or a lower --rpm";
 
-/** What to do after an error of a command whose requests are billed each time, where it is something of its own. */
+/** The advice after an error of a command whose every request is billed, where it differs from the usual advice. */
 export const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
   INTERNAL: ANOTHER,
   NETWORK: ANOTHER,
@@ -26,11 +26,11 @@ export const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
   REALTIME_NO_PROVIDER: LATER,
   REALTIME_STOPPING: LATER,
   REALTIME_INVALID_ARGUMENT: NOTHING_PAID,
-  NOT_FOUND: "check --base-url and --model: the service knows no such path",
+  NOT_FOUND: "check --base-url and --model: the service has no such path",
   REQUEST_TOO_LARGE: "use smaller or fewer --image files",
   REALTIME_INSUFFICIENT_BALANCE: "top up the account",
   BATCH_IMAGE_INSUFFICIENT_BALANCE: "top up the account",
   IMAGE_REFUSED: "change the prompt or the input images; the same request would be refused again",
-  NO_IMAGES: "say more clearly that an image is wanted, and of what",
-  SAVE_FAILED: "free the disk or fix the permission before you make the image again: that is billed again",
+  NO_IMAGES: "state in the prompt that you want an image, and what it shows",
+  SAVE_FAILED: "free disk space or fix the permission before you make the image again, which is billed again",
 };

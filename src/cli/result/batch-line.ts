@@ -1,7 +1,7 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { formatUsd } from "../../kernel/money.ts";
 
-/** A batch in a line: id, status, counts, cost, name, separated by tabs' worth of spaces for eyes and `cut` alike. */
+/** Describes a batch in one line: id, status, counts, cost, name and error, separated by two spaces. */
 export function batchLine(batch: Batch): string {
   const cost = batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
   const fields = [

@@ -5,7 +5,7 @@ import { batchLine } from "./batch-line.ts";
 import { countTargets, judgeBatches } from "./judge-batches.ts";
 import { nextSteps } from "./next-steps.ts";
 
-/** Says how batches ended that were waited for; their images are still with the service. */
+/** The result of a command that waited for batches. Their images are still on the service. */
 export function describeEnd(
   { output, global }: CommandContext,
   targets: readonly Target[],

@@ -1,7 +1,7 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { formatUsd, numberToMicros } from "../../kernel/money.ts";
 
-/** What a cancelled batch still costs and what came back, in a sentence. Amounts that the service does not say are left out. */
+/** Describes what a cancelled batch costs and what was released. Leaves out amounts that the service does not report. */
 export function describeCancel(batch: Batch): string {
   const { id, successCount, itemCount, failCount } = batch;
   if (batch.status !== "cancelled") return `${id} had already ended (${batch.status}); nothing was cancelled`;
@@ -16,7 +16,7 @@ export function describeCancel(batch: Batch): string {
   return parts.join("; ");
 }
 
-/** The part of the hold that went back; null when the service does not say what was held or billed. */
+/** The released part of the hold, in micro-dollars; null if the service does not report the hold or the cost. */
 export function releasedMicroUsd({ raw, actualCostMicroUsd }: Batch): number | null {
   const held = raw.hold_amount;
   if (typeof held !== "number" || actualCostMicroUsd === null) return null;

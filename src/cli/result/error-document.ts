@@ -5,7 +5,7 @@ import { hideApiKeys, safeLine } from "../../kernel/api-keys.ts";
 import type { CommandResult } from "../command-line/command-context.ts";
 import { adviceFor, type Typed } from "./advice.ts";
 
-/** Anything that was thrown, as an error of the catalogue. */
+/** Converts anything that was thrown to an error of the catalogue. */
 export function toImgbatchError(thrown: unknown): ImgbatchError {
   const isOurs = thrown instanceof ImgbatchError;
   if (isOurs && thrown.code === "STORAGE_FAILED") return thrown;
@@ -21,11 +21,12 @@ export function toImgbatchError(thrown: unknown): ImgbatchError {
 
 const messageOf = (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown));
 
+/** The exit code of an error. */
 export function exitCodeOf(error: ImgbatchError): number {
   return EXIT_CODES[errorEntry(error.code).exit].code;
 }
 
-/** The one document of `--json` when a command failed. It shows no API key, whatever was said. */
+/** The one document of `--json` for a failed command. Never shows an API key. */
 export function errorDocument(error: ImgbatchError): object {
   const { code, message, param, requestId, details } = error;
   return {
@@ -41,15 +42,15 @@ export function errorDocument(error: ImgbatchError): object {
   };
 }
 
-/** The one document of `--json` when a command came to its end. Lists stay lists, as their commands promise. */
+/** The one document of `--json` for a finished command. A list stays a list. */
 export function resultDocument({ json, exitCode }: CommandResult): unknown {
   if (typeof json !== "object" || json === null || Array.isArray(json)) return json;
   return { ok: exitCode === EXIT_CODES.ok.code, ...json, exit_code: exitCode };
 }
 
 /**
- * An error for people, on stderr, with the service's code and request id; the last line says what to do, unless nothing
- * but errors is wanted. Text of others cannot move the cursor, and no line shows an API key.
+ * The lines on stderr for an error, with the service's code and request id. The last line is the next step, except with
+ * `--quiet`. No line can move the cursor or show an API key.
  */
 export function errorLines(
   error: ImgbatchError,
@@ -66,7 +67,7 @@ export function errorLines(
   ];
 }
 
-/** What to quote in a report to whoever runs the service. */
+/** The code and request id to quote to the operator of the service; empty for errors that are not the service's. */
 export function originLines({ code, requestId }: ImgbatchError): string[] {
   const isTheirs = Object.hasOwn(SERVICE_ERRORS, code) || code.startsWith("HTTP_") || requestId !== undefined;
   if (!isTheirs) return [];
@@ -80,7 +81,7 @@ function stackLines(error: ImgbatchError): string[] {
 
 const DEEPEST = 4;
 
-/** What lies behind an error, one line each. */
+/** The causes of an error, one line each. */
 function causeLines(error: ImgbatchError): string[] {
   const lines: string[] = [];
   let { cause } = error;

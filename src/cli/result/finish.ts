@@ -6,16 +6,16 @@ import { mayColor, type Terminal } from "../terminal/terminal.ts";
 import { NOTHING_TYPED, type Typed } from "./advice.ts";
 import { errorDocument, errorLines, exitCodeOf, resultDocument, toImgbatchError } from "./error-document.ts";
 
-/** How a process ends: with one document or some lines on stdout, an error on stderr, and an exit code. */
+/** Writes the end of a process: its result on stdout, its error on stderr. Each method returns the exit code. */
 export interface Finish {
-  /** The result of a command. */
+  /** Writes the result of a command. */
   done(result: CommandResult): number;
-  /** Text that was asked for, such as the help. */
+  /** Writes a requested text, such as the help. */
   text(text: string): number;
   fail(thrown: unknown, style?: ErrorStyle): number;
 }
 
-/** How an error is told. */
+/** How to write an error. */
 export interface ErrorStyle {
   verbose: boolean;
   /** No advice. */
@@ -24,9 +24,9 @@ export interface ErrorStyle {
   typed: Typed;
 }
 
-const USUAL: ErrorStyle = { verbose: false, quiet: false, color: true, typed: NOTHING_TYPED };
+const DEFAULT_STYLE: ErrorStyle = { verbose: false, quiet: false, color: true, typed: NOTHING_TYPED };
 
-/** With `--json` exactly one document is printed, whichever end comes first. */
+/** With `--json`, the first end prints its document; later ones print none. */
 export function createFinish(
   terminal: Pick<Terminal, "stdout" | "stderr">,
   wants: { json: boolean; lines: () => boolean },
@@ -50,7 +50,7 @@ export function createFinish(
       else stdout.write(text);
       return EXIT_CODES.ok.code;
     },
-    fail: (thrown, style = USUAL) => {
+    fail: (thrown, style = DEFAULT_STYLE) => {
       const error = toImgbatchError(thrown);
       if (wants.json) print(errorDocument(error));
       const { red } = new Chalk({ level: mayColor(stderr, style.color) ? 1 : 0 });

@@ -5,13 +5,13 @@ import { lastRound } from "../../runs/directory/run-state.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
 import type { Target } from "../runs/targets.ts";
 
-/** An exit code, and the error that the JSON document carries when it is not 0. */
+/** An exit code, and the error of the JSON document if the code is not 0. */
 export interface Judgement {
   exitCode: number;
   error: { code: ErrorCode; message: string } | null;
 }
 
-/** What ended batches mean for the process. */
+/** The judgement of ended batches. */
 export function judgeBatches(counts: Counts, batches: readonly Batch[], allowance?: Allowance): Judgement {
   const name = verdict(
     counts,
@@ -33,7 +33,7 @@ export function judgeFailed(
   return { exitCode: EXIT_CODES[name].code, error: { code, message } };
 }
 
-/** What went wrong with batches as a whole. */
+/** The batches that failed or were cancelled as a whole, one message each. */
 export function batchProblems(batches: readonly Batch[]): string[] {
   return batches.flatMap(({ id, status, error }) => {
     if (status !== "failed" && status !== "cancelled") return [];
@@ -45,11 +45,11 @@ export function batchProblems(batches: readonly Batch[]): string[] {
 /** The batches of some targets, as they ended. */
 export interface EndedBatches {
   counts: Counts;
-  /** The ones that decide: of a run that was retried, those of its last retry. */
+  /** The batches that decide the exit code: for a retried run, those of its last retry. */
   deciding: Batch[];
 }
 
-/** What the batches themselves count. An image that was retried counts once. */
+/** Sums the counts that the batches report. An image that was retried counts once. */
 export function countTargets(targets: readonly Target[], batches: readonly Batch[]): EndedBatches {
   const retries = new Set<string | null>();
   const superseded = new Set<string | null>();
@@ -70,7 +70,7 @@ export function countTargets(targets: readonly Target[], batches: readonly Batch
   return { counts, deciding: batches.filter((batch) => !superseded.has(batch.id)) };
 }
 
-/** Throws `BATCH_IMAGE_OUTPUT_DELETED` when images of a batch are gone. */
+/** Throws `BATCH_IMAGE_OUTPUT_DELETED` if the service has deleted the images of a batch. */
 export function requireOutputs(batches: readonly Batch[]): void {
   const gone = batches.find((batch) => batch.status === "output_deleted");
   if (gone !== undefined)

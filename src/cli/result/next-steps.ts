@@ -3,9 +3,9 @@ import { lastRound, type RunState } from "../../runs/directory/run-state.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { nextCommand, type Whereabouts } from "./next-command.ts";
 
-/** What an `<id|dir>` argument stands for, as far as the next step depends on it. */
+/** The parts of a target (see `Target`) that the next step depends on. */
 export interface Subject {
-  /** As it was typed. */
+  /** The argument as typed. */
   argument: string;
   ids: readonly string[];
   /** Batches of the run that were not submitted. */
@@ -13,12 +13,12 @@ export interface Subject {
   run: { state: RunState } | null;
 }
 
-/** More commands than these are no help. */
+/** A list of more commands does not help. */
 const MOST_COMMANDS = 5;
 
 /**
- * What to type next about some batches or runs, by how they stand: finish submitting, wait, fetch, or ask what went
- * wrong. Null when nothing is left to do.
+ * The next step for batches or runs: finish the submission, wait, download, or look at the failures. Null if nothing is
+ * left to do.
  */
 export function nextSteps(
   where: Whereabouts,
@@ -57,7 +57,7 @@ export function lookInto(dir: string, ...names: readonly string[]): string {
   return `look into ${names.map((name) => shellWord(`${dir}/${name}`)).join(", ")}`;
 }
 
-/** How to go on with a run whose submission was not finished. */
+/** The advice for a run whose submission was not finished. */
 export function finishing(where: Whereabouts, { argument, run }: Pick<Subject, "argument" | "run">): string {
   return run !== null && lastRound(run.state) > 0
     ? nextCommand(where, "retry", argument)

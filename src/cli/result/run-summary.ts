@@ -14,18 +14,18 @@ import { lookInto } from "./next-steps.ts";
 
 export interface EndedRun {
   outcome: RunOutcome;
-  /** Whether it was a run before; null where that is no question, as for a download. */
+  /** Whether the run existed before; null where this does not apply, as for a download. */
   replayed: boolean | null;
   shownDir: string;
   allowance?: Allowance;
-  /** Whether `imgbatch retry` knows how the images were asked for; default true. */
+  /** Whether `imgbatch retry` knows the prompts. Default: true. */
   canRetry?: boolean;
 }
 
 /** A summary shows at most this many failures; the results have all of them. */
 const SHOWN_FAILURES = 5;
 
-/** Says how a run ended: on stderr for people, and as the command's result. */
+/** Writes the outcome of a run to stderr, and returns the command's result. */
 export function describeRun({ output, global }: CommandContext, run: EndedRun): CommandResult {
   const { outcome, shownDir, replayed } = run;
   const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
@@ -34,7 +34,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const cost = actualCost(outcome);
   for (const line of failureLines(outcome.lines)) output.note(line);
   for (const problem of batchProblems(deciding))
-    output.note(`${problem}; submit --new generates all of it again`);
+    output.note(`${problem}; submit --new makes all images again`);
   for (const batch of batches) {
     if (batch.status === "output_deleted" && counts.missing === 0)
       output.note(`the service has deleted the images of ${batch.id}; they are all here`);
@@ -68,16 +68,16 @@ function failureNote({ failed, missing }: ImageCounts): string[] {
   return [...(failed === 0 ? [] : [`${failed} failed`]), ...(missing === 0 ? [] : [`${missing} not here`])];
 }
 
-/** The outcome while images that have not failed are not here: the run has not come to its end. */
+/** The judgement of a run whose finished images could not all be fetched; null if all were. */
 function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): Judgement | null {
   const judged = judgeMissing(lines);
   if (judged === null) return null;
   const first = lines.find(isMissing);
-  const message = `${missing} of ${total} images could not be had: ${first?.custom_id}: ${first?.error?.message}`;
+  const message = `${missing} of ${total} images could not be fetched: ${first?.custom_id}: ${first?.error?.message}`;
   return { exitCode: EXIT_CODES[judged.exit].code, error: { code: judged.code, message } };
 }
 
-/** What a second run found to do. */
+/** Reports how many images a repeated run fetched. */
 function repairNote({ outcome, replayed }: EndedRun, successCount: number): string[] {
   const { fetchedCount } = outcome;
   if (successCount === 0 || fetchedCount === successCount) return [];
@@ -106,20 +106,20 @@ export function failureLines(lines: readonly EndedImage[]): string[] {
     : shown;
 }
 
-/** What to do about images that have not failed and are not here. Those that are lost come back only for money. */
+/** The next step for images that were made but not fetched. Lost ones can only be made and paid again. */
 function missingStep({ shownDir, outcome, canRetry = true }: EndedRun, where: Whereabouts): string {
   const missing = outcome.lines.filter(isMissing);
   const lost = missing.filter(isLost);
   const retry = (...flags: Flag[]) => nextCommand(where, "retry", ...flags, shownDir);
   const hasOthers =
     canRetry && outcome.hasRetry && outcome.lines.some((line) => isFailed(line) && !isRefused(line));
-  const others = hasOthers ? `; ${retry()} sends what has failed` : "";
+  const others = hasOthers ? `; ${retry()} sends the failed images` : "";
   if (lost.length === 0) return `run the same command again, later: nothing is paid twice${others}`;
   const isAllGone = missing.every(({ error }) => error?.code === "BATCH_IMAGE_OUTPUT_DELETED");
   const again = isAllGone ? "" : "run the same command again: it fetches what is missing; ";
   const anew = canRetry
-    ? `${retry({ flag: "--include-lost" })} makes what is lost anew, and is paid again`
-    : "what is lost can be made anew, and paid again, by `imgbatch retry --include-lost` with the directory that submitted it, or by submitting its prompts again";
+    ? `${retry({ flag: "--include-lost" })} makes the lost images again, which is paid again`
+    : "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
   return `${again}${anew}${others}`;
 }
 
@@ -140,7 +140,7 @@ function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): strin
 
 const MOST_PLACES = 5;
 
-/** Where the images are: the folder, or the ZIPs that were kept. */
+/** The files that hold the images: the folder, or the ZIPs that were kept. */
 function placesOf({ lines }: RunOutcome): string[] {
   const files = lines.flatMap((line) => line.files);
   const zips = new Set(files.flatMap(({ path, entry }) => (entry === undefined ? [] : [path])));

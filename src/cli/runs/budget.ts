@@ -5,17 +5,17 @@ import type { ChosenModel } from "../../runs/plan/choose-model.ts";
 import type { Chunk } from "../../runs/plan/plan.ts";
 import type { RunOptions } from "./run-options.ts";
 
-/** What a run may cost. */
+/** The price and the cost limit of a run. Amounts are micro-dollars. */
 export interface Budget {
-  /** Null when nobody says what an image costs. */
+  /** Null if the price of an image is not known. */
   estimate(chunks: readonly Chunk[]): number | null;
   estimateImages(images: number): number | null;
-  /** Throws `COST_LIMIT` when these batches may cost more than allowed. */
+  /** Throws `COST_LIMIT` if these batches would cost more than `--max-cost`. */
   approve(chunks: readonly Chunk[]): void;
   approveImages(images: number): void;
 }
 
-/** Throws `USAGE` when there is a limit but no price to compare it with. */
+/** Throws `USAGE` if there is a limit but no price. */
 export function createBudget(
   options: Pick<RunOptions, "maxCostMicroUsd" | "unitCostMicroUsd">,
   model: ChosenModel,
@@ -23,7 +23,7 @@ export function createBudget(
   const unit = options.unitCostMicroUsd ?? model.imageCostMicroUsd;
   const max = options.maxCostMicroUsd;
   if (max !== undefined && unit === null) {
-    const message = `The service does not say what an image of ${model.id} costs: add --unit-cost for --max-cost.`;
+    const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
     throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
   }
   const estimateImages = (images: number) => (unit === null ? null : unit * images);

@@ -6,8 +6,8 @@ import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
 import type { TypedOptions } from "../command-line/option-values.ts";
 
 /**
- * Throws `SAVE_FAILED` when a report that is asked for has no place, before anything is sent that would be paid for. A
- * directory that is not there is no mistake: it is made when the report is written. Nothing is written here.
+ * Throws `SAVE_FAILED` if a requested report cannot be written, before any paid request is sent. A missing directory is
+ * no error: writing the report creates it. This function writes nothing.
  */
 export async function requireReportPaths(options: TypedOptions, cwd: string): Promise<void> {
   for (const name of ["junit", "markdown"]) {
@@ -19,20 +19,20 @@ export async function requireReportPaths(options: TypedOptions, cwd: string): Pr
       await saving(path, () => requireWritable(path));
     } catch (cause) {
       if (!(cause instanceof ImgbatchError)) throw cause;
-      const advice = `name another file in ${param}, or make room for this one; nothing was sent`;
+      const advice = `name another file in ${param}, or make this path writable; nothing was sent`;
       throw new ImgbatchError(cause.code, `${param}: ${cause.message}`, { cause, param, advice });
     }
   }
 }
 
-/** Throws what the system would say later. */
+/** Throws the system error that writing would throw later. */
 async function requireWritable(path: string): Promise<void> {
-  const place = await nearestExisting(path);
-  const isDirectory = (await stat(place)).isDirectory();
-  if (place === path && isDirectory) throw systemError("EISDIR");
-  if (place === path) return access(path, constants.W_OK);
+  const existing = await nearestExisting(path);
+  const isDirectory = (await stat(existing)).isDirectory();
+  if (existing === path && isDirectory) throw systemError("EISDIR");
+  if (existing === path) return access(path, constants.W_OK);
   if (!isDirectory) throw systemError("ENOTDIR");
-  return access(place, constants.W_OK | constants.X_OK);
+  return access(existing, constants.W_OK | constants.X_OK);
 }
 
 function systemError(code: string): Error {

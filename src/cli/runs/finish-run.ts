@@ -19,7 +19,7 @@ export interface RunToFinish extends StartedRun {
   isForgiving?: boolean;
 }
 
-/** Waits until the batches of a run have ended, brings their images here, and says how it went. */
+/** Waits until the batches of a run have ended, fetches their images, writes the reports, and returns the result. */
 export async function finishRun(
   context: CommandContext,
   service: ConnectedService,

@@ -1,8 +1,8 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 
 /**
- * Does something with each batch, and goes on when one of them fails. Then the first error is thrown, with what was
- * done in its details.
+ * Runs work for each batch, and continues when one fails. Throws the first error at the end; its details list the other
+ * errors and the results.
  */
 export async function forEachBatch<T>(
   ids: readonly string[],

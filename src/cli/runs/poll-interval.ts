@@ -3,8 +3,8 @@ import { formatDuration } from "../../kernel/durations.ts";
 import type { Output } from "../command-line/command-context.ts";
 
 /**
- * The time between two looks that was asked for, as far as it is fair: a service elsewhere is not asked more often than
- * every 10 s, and a shorter time is lengthened with a warning. On this machine any time will do.
+ * Returns the polling interval in ms. A remote service is polled at most every 10 s: a shorter interval is raised, with a
+ * warning. A service on this machine takes any interval.
  */
 export function pollInterval(
   askedMs: number | undefined,
@@ -14,7 +14,7 @@ export function pollInterval(
   if (askedMs === undefined || isLocal || askedMs >= SHORTEST_REMOTE_INTERVAL_MS) return askedMs;
   const shortest = formatDuration(SHORTEST_REMOTE_INTERVAL_MS);
   output.warn(
-    `warning: --interval ${formatDuration(askedMs)} is too short for a service elsewhere; looking every ${shortest}`,
+    `warning: --interval ${formatDuration(askedMs)} is too short for a remote service; polling every ${shortest}`,
   );
   return SHORTEST_REMOTE_INTERVAL_MS;
 }

@@ -10,14 +10,14 @@ import { writeReports } from "../../runs/reports/write-reports.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { textOption } from "../command-line/option-values.ts";
 
-/** Which reports the caller wants, from the options of the command. */
+/** The reports that the options of the command ask for. */
 export interface ReportFlags {
   junit: string | undefined;
   markdown: string | undefined;
   gallery: boolean;
 }
 
-/** Reads `--junit`, `--markdown` and `--no-gallery`; paths are taken from the working directory on. */
+/** Reads `--junit`, `--markdown` and `--no-gallery`; paths are relative to the working directory. */
 export function readReportFlags({ options, cwd }: Pick<CommandContext, "options" | "cwd">): ReportFlags {
   const path = (name: string) => {
     const text = textOption(options, name);
@@ -27,9 +27,9 @@ export function readReportFlags({ options, cwd }: Pick<CommandContext, "options"
 }
 
 /**
- * Writes the reports of a run that has ended: the contact sheet, what the flags name, and what GitHub Actions shows.
- * `model` and `name` are what the images were made with; null where that is not known. `retryCommand` makes the failed
- * images again where `imgbatch retry` does not; null for none.
+ * Writes the reports of an ended run: the contact sheet, the reports of the flags, and those of GitHub Actions. `model` and
+ * `name` are those of the request; null if not known. `retryCommand` makes the failed images again. Default:
+ * `imgbatch retry`; null: none.
  */
 export async function writeRunReports(
   context: Pick<CommandContext, "output" | "signal" | "clock">,
@@ -60,13 +60,13 @@ export async function writeRunReports(
   context.output.settle();
 }
 
-/** What the reports advise when nothing has failed, and images are only not here: to make them anew is paid again. */
+/** The command that reports show if images are only missing here: fetching is free, making them again is not. */
 export function fetchAgain({ lines }: RunOutcome, shownDir: string): { retryCommand?: string } {
   if (lines.some(isFailed) || !lines.some(isMissing)) return {};
   return { retryCommand: `imgbatch download ${shellWord(shownDir)}` };
 }
 
-/** The image library is large: it is loaded for a page that is written, and not missed where it cannot be. */
+/** Loads the image library, which is large, only for a page that is written. Null if it does not load. */
 async function loadThumbnail(): Promise<MakeThumbnail | null> {
   try {
     const { Decoding } = await import("../../imaging/decoding.ts");

@@ -13,23 +13,23 @@ import { exitCodeOf } from "../result/error-document.ts";
 import type { Whereabouts } from "../result/next-command.ts";
 import { finishing } from "../result/next-steps.ts";
 
-/** What an `<id|dir>` argument stands for. */
+/** The meaning of an `<id|dir>` argument. */
 export interface Target {
-  /** As it was typed. */
+  /** The argument as typed. */
   argument: string;
   ids: string[];
-  /** Batches of the run that have no id here: their submission was not finished. */
+  /** The number of batches of the run without an id here: their submission was not finished. */
   unsent: number;
-  /** The run that the argument named; null for a mere id. */
+  /** The run in that directory; null for an id. */
   run: { dir: string; state: RunState } | null;
 }
 
-/** Reads an argument: a directory with a run state, else a batch id. Throws `USAGE` when it can be neither, or has no batch. */
+/** Reads an argument: a directory with a run state, else a batch id. Throws `USAGE` if it is neither, or has no batch. */
 export async function resolveTarget(argument: string, cwd: string): Promise<Target> {
   const dir = resolve(cwd, argument);
   const runState = await readRunState(dir);
   if (runState?.kind === "realtime") {
-    const message = `${argument} was made by \`imgbatch generate\`: it has no batch. Run that command again to go on.`;
+    const message = `${argument} was made by \`imgbatch generate\`: it has no batch. Run that command again to continue.`;
     throw new ImgbatchError("USAGE", message);
   }
   if (runState !== null) {
@@ -48,7 +48,7 @@ export async function resolveTarget(argument: string, cwd: string): Promise<Targ
   return { argument, ids: [argument], unsent: 0, run: null };
 }
 
-/** Reads all arguments; a batch that two of them name counts once. */
+/** Reads all arguments. A batch that two of them name counts once. */
 export async function resolveTargets(context: CommandContext): Promise<Target[]> {
   const seen = new Set<string>();
   const targets: Target[] = [];
@@ -61,7 +61,7 @@ export async function resolveTargets(context: CommandContext): Promise<Target[]>
   return targets;
 }
 
-/** Throws `SUBMISSION_UNKNOWN` when a batch of a run is not known: its run cannot be judged as a whole. */
+/** Throws `SUBMISSION_UNKNOWN` if the id of a batch of a run is not known: the run cannot be judged as a whole. */
 export function requireSubmitted(targets: readonly Target[], where: Whereabouts): void {
   for (const target of targets) {
     const unknown = submissionUnknown(target, where);
@@ -69,7 +69,7 @@ export function requireSubmitted(targets: readonly Target[], where: Whereabouts)
   }
 }
 
-/** Which batches of a run are not known by their id; null when all are. They may exist, and be paid for. */
+/** The error for batches of a run whose ids are not known; null if all are. Such batches may exist and be billed. */
 export function submissionUnknown(
   { argument, unsent, run }: Target,
   where: Whereabouts,
@@ -87,8 +87,8 @@ export function submissionUnknown(
 }
 
 /**
- * The end of a command that has done what it could with the batches of a target that are known: when there are others,
- * it has not done all that was asked for.
+ * Adds the error of `submissionUnknown` to the result of a command that worked on the known batches of a target only.
+ * Returns the result unchanged if all batches are known.
  */
 export function withUnknown(
   target: Target,
@@ -107,7 +107,7 @@ export function withUnknown(
   };
 }
 
-/** Throws `DIRECTORY_CONFLICT` when a target's run is of another service or key than the one connected to. */
+/** Throws `DIRECTORY_CONFLICT` if a target's run belongs to another service or key. */
 export function requireReachable(targets: readonly Target[], service: RunService): void {
   for (const { run } of targets) {
     const other = run === null ? null : otherOwner(run.state, service);
@@ -116,7 +116,7 @@ export function requireReachable(targets: readonly Target[], service: RunService
   }
 }
 
-/** Notes in the ledgers of the runs how their batches stand. */
+/** Records the state of the batches in the run states of the targets. */
 export async function recordAll(
   targets: readonly Target[],
   batches: readonly Batch[],

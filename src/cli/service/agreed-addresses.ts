@@ -8,8 +8,8 @@ import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 const agreedSchema = z.array(z.string());
 
 /**
- * Throws `API_KEY_REQUIRED` unless the user has agreed that keys go to this base URL. For one that nothing but the
- * configuration file of the working directory names: whoever wrote that file may be a stranger.
+ * Throws `API_KEY_REQUIRED` unless the user has agreed that keys go to this base URL. Call it for an address that only the
+ * configuration file of the working directory names: a stranger may have written that file.
  */
 export async function requireAgreed(baseUrl: string): Promise<void> {
   if ((await readAgreed()).includes(baseUrl)) return;
@@ -18,7 +18,7 @@ export async function requireAgreed(baseUrl: string): Promise<void> {
   throw new ImgbatchError("API_KEY_REQUIRED", message, { advice });
 }
 
-/** Keeps for this user that keys may go to a base URL. Returns the path of the file. Throws what the disk throws. */
+/** Stores the user's agreement that keys may go to a base URL. Returns the path of the file. Throws system errors. */
 export async function agreeTo(baseUrl: string): Promise<string> {
   const path = agreementsFile();
   const agreed = new Set([...(await readAgreed()), baseUrl]);
@@ -27,7 +27,7 @@ export async function agreeTo(baseUrl: string): Promise<string> {
   return path;
 }
 
-/** A file that is missing or damaged agrees to nothing. */
+/** The agreed addresses; none if the file is missing or damaged. */
 async function readAgreed(): Promise<string[]> {
   try {
     return agreedSchema.parse(JSON.parse(await readFile(agreementsFile(), "utf8")));

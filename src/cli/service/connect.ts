@@ -12,16 +12,16 @@ import type { ServiceConnection } from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
 
-/** What connecting works with. An abort of the signal ends it. */
+/** The parts of the context that connecting needs. The signal stops it. */
 interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
   output: Output;
   signal: AbortSignal;
 }
 
 /**
- * Finds the service that commands talk to: the base URL of the flag, the environment or the configuration file; else
- * the embedded one. Throws `API_KEY_REQUIRED` when a service is named and no key is, or when only the configuration file of
- * the working directory names it and the user has not agreed to it.
+ * Connects to the service: the base URL of the flag, the environment or the configuration file; else the embedded one.
+ * Throws `API_KEY_REQUIRED` without a key for a named service, or if only the configuration file of the working directory
+ * names the service and the user has not agreed to it.
  */
 export async function connect(
   global: GlobalOptions,
@@ -49,12 +49,15 @@ export async function connect(
   };
 }
 
-/** A base URL without a slash at its end. What is refused is shown only without the parts that can hold a password or a key. */
+/**
+ * Returns a base URL without a slash at its end. Throws `USAGE` for any other text, and shows it only if it has no part
+ * that can hold a password or a key.
+ */
 export function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
   const isHttp = url?.protocol === "http:" || url?.protocol === "https:";
   if (!url || !isHttp || `${url.username}${url.password}${url.search}${url.hash}` !== "") {
-    const shown = /[@?#]/.test(text) ? "what was given" : JSON.stringify(text);
+    const shown = /[@?#]/.test(text) ? "the given address" : JSON.stringify(text);
     const extra = url && isHttp ? ", without user, password, query or fragment" : "";
     throw new ImgbatchError(
       "USAGE",
@@ -78,9 +81,9 @@ async function readApiKey(
     throw new ImgbatchError("API_KEY_REQUIRED", message);
   }
   if (key === "") throw new ImgbatchError("API_KEY_REQUIRED", `No API key: ${sourceOf(global)} is empty.`);
-  // A key that cannot stand in a header would make fetch throw an error that shows it.
+  // fetch throws an error that shows the key if the key cannot be a header value.
   if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new ImgbatchError("INVALID_API_KEY", "The API key holds characters that no key has.");
+    throw new ImgbatchError("INVALID_API_KEY", "The API key contains characters that no key has.");
   }
   return key;
 }
@@ -104,7 +107,7 @@ async function givenApiKey(
   return environment.apiKey;
 }
 
-/** Never from a terminal, which would show the key to whoever looks on. */
+/** Never reads from a terminal, which would show the key on the screen. */
 async function readPipedKey({ stdin, signal }: Input): Promise<string> {
   if (stdin.isTTY === true) {
     const message =

@@ -8,7 +8,7 @@ import { findRunning } from "./running-service.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
 const GRACE_MS = 1000;
-/** How long another command may hold the directory before its service answers. */
+/** How long to wait for the service of another command that owns the directory. */
 const OWNER_PATIENCE_MS = 20_000;
 const OWNER_POLL_MS = 100;
 
@@ -23,12 +23,12 @@ interface Embedding {
 }
 
 /**
- * The embedded service: the one that already runs on the data directory, else one inside this process on a free
- * loopback port. Two commands that start at once end up with one service.
+ * Connects to the embedded service: the one that already runs on the data directory, else a new one inside this process
+ * on a free loopback port. Two commands that start at the same time share one service.
  */
 export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
   const { dataDirectory, needs, output, signal, clock = systemClock } = embedding;
-  sayOnce(output);
+  warnOfDrawings(output);
   // An attempt waits for the owner, too: the number of attempts says little about the time.
   const startMs = clock.monotonicMs();
   for (;;) {
@@ -67,7 +67,7 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
   };
 }
 
-function sayOnce(output: Embedding["output"]): void {
+function warnOfDrawings(output: Embedding["output"]): void {
   output.warn(
     "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one",
   );

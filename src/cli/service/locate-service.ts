@@ -5,21 +5,21 @@ import type { CommandContext } from "../command-line/command-context.ts";
 import { describeRequest } from "./describe-request.ts";
 import { findRunning } from "./running-service.ts";
 
-/** A service that is asked without starting anything. */
+/** A service that was found without starting one. */
 export interface FoundService {
   /** Without a trailing slash. */
   baseUrl: string;
   apiKey: string;
-  /** As of a `ServiceConnection`. */
+  /** See `ServiceConnection`. */
   confirm?: (signal: AbortSignal) => Promise<void>;
   isLocal: boolean;
-  /** Told after each request. */
+  /** Called after each request. */
   onAttempt?: (attempt: Attempt) => void;
 }
 
 /**
- * Answers how to find the service that commands would talk to: the named one, else the one that runs on the data
- * directory, null while none does. Nothing is started. Throws `API_KEY_REQUIRED` for a named one without a key.
+ * Returns a function that finds the service of commands: the named one, else the one that runs on the data directory, or
+ * null while none runs. Starts nothing. Throws `API_KEY_REQUIRED` for a named service without a key.
  */
 export async function createServiceLocator(
   context: Pick<CommandContext, "global" | "cwd" | "connect" | "signal" | "output">,
@@ -38,7 +38,7 @@ export async function createServiceLocator(
       return { baseUrl, apiKey, confirm, isLocal: true, onAttempt };
     };
   }
-  // Of a named service this only reads the address and the key; a key on standard input can be read once.
+  // Connecting to a named service only reads the address and the key. Do it once: standard input can be read once.
   const connection = await context.connect({ workers: false }, context.signal);
   return async () => ({ ...connection, onAttempt });
 }

@@ -6,17 +6,17 @@ import { RETRY_POLICY } from "../../http/retry-policy.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { FoundService } from "./locate-service.ts";
 
-/** How long one question may take. */
+/** The time limit of one request. */
 const TIMEOUT_MS = 5000;
 
 export interface Probe {
-  /** What keeps the service from working now; empty when it is ready. */
+  /** The reasons why the service is not ready; empty if it is. */
   problems: string[];
 }
 
 /**
- * Asks the service whether it is ready, and whether it takes the key. Other services need not know the first question.
- * Throws when the key is refused, and for what no waiting helps.
+ * Checks whether the service is ready and accepts the key. Services without the readiness endpoint count as ready.
+ * Throws if the key is refused, and for every error that waiting does not solve.
  */
 export async function probeService(service: FoundService, signal: AbortSignal): Promise<Probe> {
   const problems = await readinessProblems(service.baseUrl, signal);
@@ -41,7 +41,7 @@ async function readinessProblems(baseUrl: string, signal: AbortSignal): Promise<
   let answer: Response;
   try {
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    // Where it redirects to is not asked: then it is no service that knows this question.
+    // A service that redirects has no readiness endpoint, so the redirect is not followed.
     answer = await fetch(baseUrl + routes.ready, {
       redirect: "manual",
       signal: AbortSignal.any([signal, timeout]),

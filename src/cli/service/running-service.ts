@@ -16,22 +16,22 @@ import { boundedText } from "../../http/bounded-body.ts";
 const PROBE_TIMEOUT_MS = 2000;
 const MAX_ANSWER_BYTES = 4096;
 
-/** The service that runs on a data directory, and has proved it. */
+/** A service that has proved that it runs on a data directory. */
 export interface RunningService {
   url: string;
   workers: boolean;
   apiKey: string;
   /**
-   * Asks for the proof once more: its process may have ended since, and another program may have its port. Throws
-   * `NETWORK` when it does not prove itself.
+   * Checks the proof again: the process may have ended since, and another program may have taken its port. Throws
+   * `NETWORK` if the proof fails.
    */
   confirm(signal: AbortSignal): Promise<void>;
 }
 
 /**
- * The service of the directory, when what listens at its address proves that it can read the directory: ports are
- * reused, and other programs can repeat what a service said. Null when none does. Throws `API_KEY_REQUIRED` when one
- * runs and its key cannot be read.
+ * Finds the service that runs on a data directory. The program at the recorded address must prove that it can read the
+ * directory, because ports are reused. Null if none does. Throws `API_KEY_REQUIRED` if a service runs but its key cannot
+ * be read.
  */
 export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
   const server = await readServer(dataDirectory);
@@ -49,7 +49,7 @@ export async function findRunning(dataDirectory: string): Promise<RunningService
   return { url, workers, apiKey: (await readCredentials(dataDirectory)).api_key, confirm };
 }
 
-/** An answer to a challenge. Another program can answer too. */
+/** The response to a challenge. It is not verified yet: any program can respond. */
 export interface Proof {
   challenge: string;
   port: number;
@@ -57,8 +57,8 @@ export interface Proof {
 }
 
 /**
- * Challenges what listens at a base URL; null when it does not answer as a service of this program. Throws the signal's
- * reason; default: a time limit of two seconds.
+ * Sends a challenge to a base URL; null if the response is not one of an imgbatch service. Throws the signal's reason.
+ * Default signal: a time limit of two seconds.
  */
 export async function askProof(
   baseUrl: string,
@@ -69,7 +69,7 @@ export async function askProof(
     const url = `${baseUrl}${routes.health}?challenge=${challenge}`;
     const response = await fetch(url, { redirect: "manual", signal });
     const { proof } = JSON.parse((await boundedText(response, MAX_ANSWER_BYTES)) ?? "{}");
-    // An address of HTTP without a port has this one.
+    // The default port of HTTP.
     const port = Number(new URL(baseUrl).port || 80);
     return typeof proof === "string" ? { challenge, port, answer: proof } : null;
   } catch {
@@ -78,7 +78,7 @@ export async function askProof(
   }
 }
 
-/** Whether the proof is of the service that wrote the file. */
+/** Whether the proof comes from the service that wrote the file. */
 export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secret">): boolean {
   if (proof === null) return false;
   const right = Buffer.from(ownershipProof(secret, proof.challenge, proof.port));
@@ -87,9 +87,8 @@ export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secre
 }
 
 /**
- * The file that says where the service of a data directory runs; null when none does, or the file cannot be trusted.
- * Whoever wrote the key must have written it, and nobody else may have read it: in a directory that others can write,
- * they can put one of their own there.
+ * Reads the address of the service of a data directory. Null if there is none, or if the file cannot be trusted: it must
+ * belong to the owner of the key file and be private, because in a shared directory others could put a file there.
  */
 export async function readServer(dataDirectory: string): Promise<ServerFile | null> {
   try {

@@ -3,7 +3,7 @@ import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { parseDuration } from "../../kernel/durations.ts";
 
-/** `latency=2s,fail=0.1,seed=7`, over what the configuration says. Throws `USAGE` for what it is not. */
+/** Applies a text such as `latency=2s,fail=0.1,seed=7` over the configuration. Throws `USAGE` for any other form. */
 export function withSimulation(config: Config, spec: string | undefined): Config {
   if (spec === undefined) return config;
   const simulate: Record<string, number> = { ...config.simulate };
@@ -11,12 +11,12 @@ export function withSimulation(config: Config, spec: string | undefined): Config
     const [name = "", value = ""] = pair.split("=", 2);
     if (name === "latency") simulate.latencyMs = readLatency(value);
     else if (name === "fail" || name === "seed") simulate[name] = value === "" ? Number.NaN : Number(value);
-    else throw usage(`--simulate: ${JSON.stringify(name)} is none of latency, fail, seed`);
+    else throw usage(`--simulate: ${JSON.stringify(name)} use latency, fail or seed`);
   }
   try {
     return parseConfig({ ...config, simulate }, "--simulate");
   } catch (error) {
-    throw usage(error instanceof Error ? error.message : "--simulate is not right");
+    throw usage(error instanceof Error ? error.message : "--simulate is invalid");
   }
 }
 

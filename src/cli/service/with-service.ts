@@ -10,12 +10,12 @@ export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
 }
 
-/** A service of another process may end at any time; then the next one is found or started, this often. */
+/** A service of another process may end at any time. Then another is found or started, at most this often. */
 const CONNECTIONS = 5;
 
 /**
- * Connects, works, disconnects. When the service was another process's embedded one and goes away, the work is done
- * again with a new one: so it must be able to start over, finding what it has done before.
+ * Connects, runs the work, and disconnects. If the embedded service of another process ends meanwhile, runs the work
+ * again with a new one. The work must therefore be repeatable.
  */
 export async function withService<T>(
   context: CommandContext,
@@ -36,9 +36,9 @@ export async function withService<T>(
 }
 
 const WHOSE = {
-  remote: "as it was named",
-  shared: "embedded, of another process",
-  own: "embedded, of this command",
+  remote: "named by the caller",
+  shared: "embedded, in another process",
+  own: "embedded, in this process",
 } as const satisfies Record<ServiceConnection["kind"], string>;
 
 function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {

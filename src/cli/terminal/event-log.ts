@@ -7,15 +7,15 @@ import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** Where events go: each is written out before the work goes on, so that a crash loses none. */
+/** Writes the events of a run. Each is written before the work continues, so that a crash loses none. */
 export interface EventLog {
   write(event: RunEvent): void;
   close(): void;
 }
 
 /**
- * Opens what `--events` names: a file, which is written anew, or `-`. Throws `USAGE` when that cannot be done. A file
- * that fails later (a full disk) does not stop the command: `onFailure` is told once.
+ * Opens the target of `--events`: a file, which is overwritten, or `-` for stdout. Throws `USAGE` if it cannot. A file
+ * that fails later (a full disk) does not stop the command: `onFailure` is called once.
  */
 export function openEventLog(
   target: string | undefined,

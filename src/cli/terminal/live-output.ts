@@ -4,12 +4,12 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Lines } from "../command-line/command-context.ts";
 import { withElapsed } from "./elapsed.ts";
 
-/** For a terminal: one line that moves, and lines above it that stay. */
+/** Output for a terminal: a spinner, with the lines that stay above it. */
 export function createLiveOutput(
   stderr: NodeJS.WriteStream,
   { verbose, hasColor, clock }: { verbose: boolean; hasColor: boolean; clock: Clock },
 ): Lines {
-  // Reading keys would keep the process alive and swallow Ctrl-C.
+  // By default ora reads stdin, which would keep the process alive and swallow Ctrl-C.
   const spinner = ora({ stream: stderr, discardStdin: false, color: hasColor ? "cyan" : false });
   const note = (line: string) => {
     const isSpinning = spinner.isSpinning;

@@ -12,7 +12,7 @@ interface Stream {
 }
 
 /**
- * Output on stderr in the form that fits: a live line on a terminal, plain lines elsewhere, nothing when quiet.
+ * Creates the output on stderr: a spinner on a terminal, plain lines elsewhere, nothing with `--quiet`.
  */
 export async function createOutput(
   global: Pick<GlobalOptions, "quiet" | "verbose" | "progress" | "color">,
@@ -21,7 +21,7 @@ export async function createOutput(
 ): Promise<Lines> {
   const { quiet, verbose, progress } = global;
   if (quiet) return { note() {}, detail() {}, progress() {}, settle() {} };
-  // A terminal that says it has no columns would make the live line redraw without end.
+  // On a terminal that reports 0 columns the spinner would redraw without end.
   if (progress === "auto" && stderr.isTTY && stderr.columns !== 0 && !isDumbTerminal()) {
     const { createLiveOutput } = await import("./live-output.ts");
     return createLiveOutput(stderr, { verbose, hasColor: mayColor(stderr, global.color), clock });
@@ -29,7 +29,7 @@ export async function createOutput(
   return createPlainOutput(stderr, { verbose, clock, hasProgress: progress !== "none" });
 }
 
-/** A changed progress is said at most this often, an unchanged one as a sign of life. */
+/** The shortest time between two progress lines: with a new text, and with the same one. */
 const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
@@ -48,7 +48,7 @@ export function createPlainOutput(
       if (!options.hasProgress) return;
       const nowMs = options.clock.nowMs();
       const sinceMs = nowMs - last.atMs;
-      // Below zero the clock was set back: how long ago it was is not known.
+      // A negative time means that the clock was set back: write the line.
       if (sinceMs >= 0 && sinceMs < (text === last.text ? HEARTBEAT_MS : CHANGE_MS)) return;
       last = { text, atMs: nowMs };
       say(withElapsed(text, beganMs, nowMs));

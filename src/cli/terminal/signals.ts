@@ -5,14 +5,14 @@ const SIGNALS = { SIGINT: "INTERRUPTED", SIGTERM: "TERMINATED" } as const;
 
 export interface SignalWatch {
   signal: AbortSignal;
-  /** Aborts for another reason: what the command rests on is gone. */
+  /** Aborts for another reason, such as a failed embedded service. */
   abort: (reason: Error) => void;
   stop: () => void;
 }
 
 /**
- * The first SIGINT or SIGTERM aborts with an `ImgbatchError`; the second one ends the process at once, with the exit
- * code that `fail` answers.
+ * Watches for signals. The first SIGINT or SIGTERM aborts with an `ImgbatchError`. The second one ends the process at
+ * once, with the exit code that `fail` returns.
  */
 export function watchSignals(
   terminal: Pick<Terminal, "signals" | "exit">,

@@ -3,12 +3,12 @@ import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import type { Terminal } from "./terminal.ts";
 
 /**
- * Watches over stdout and stderr. Whoever reads may stop reading (`| head`): that is no failure of the command, and
- * aborts `closed`. Results that cannot be written for another reason, such as a full disk, are `SAVE_FAILED`.
+ * Handles the errors of stdout and stderr. A reader that closes the pipe (`| head`) aborts `closed`, and is not a
+ * failure of the command. Any other write error of stdout, such as a full disk, is `SAVE_FAILED`.
  */
 export function guardStreams({ stdout, stderr }: Pick<Terminal, "stdout" | "stderr">): {
   closed: AbortSignal;
-  /** Throws what kept the results from being written. */
+  /** Throws the error that prevented a write to stdout, if there was one. */
   requireWritten(): Promise<void>;
 } {
   const closed = new AbortController();
@@ -22,7 +22,7 @@ export function guardStreams({ stdout, stderr }: Pick<Terminal, "stdout" | "stde
   return {
     closed: closed.signal,
     requireWritten: async () => {
-      // Errors of a write are told on the next turn.
+      // Node reports write errors in a later turn of the event loop.
       await new Promise((done) => setImmediate(done));
       if (failure !== null) throw failure;
     },

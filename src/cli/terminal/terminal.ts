@@ -1,39 +1,39 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
-/** The process as the command line sees it. */
+/** The surroundings of the command line: streams, directory, signals. Normally those of the process. */
 export interface Terminal {
   stdin: AsyncIterable<Uint8Array> & { isTTY?: boolean };
   stdout: NodeJS.WriteStream;
   stderr: NodeJS.WriteStream;
-  /** Writes to stderr what is meant for the runner of GitHub Actions. Default: as everything else. */
+  /** Writes workflow commands of GitHub Actions to stderr. Default: `stderr.write`. */
   command?: ((text: string) => void) | undefined;
   cwd: string;
   /** Default: the wall clock of the machine. */
   clock?: Clock;
-  /** Where signals arrive. */
+  /** The emitter of signals. */
   signals: Pick<NodeJS.Process, "on" | "off">;
   /** Ends the process at once. */
   exit(code: number): void;
 }
 
 /**
- * The pieces of standard input. Throws the signal's reason when it is aborted first: an end may never come.
+ * Yields the chunks of standard input. Throws the signal's reason on abort, because the input may never end.
  */
-export async function* piecesOf(
+export async function* chunksOf(
   stream: AsyncIterable<Uint8Array>,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  if (signal.aborted) throw explained(signal.reason);
-  const pieces = stream[Symbol.asyncIterator]();
-  // One promise for all of them would hold on to every piece.
+  if (signal.aborted) throw explainTimeout(signal.reason);
+  const chunks = stream[Symbol.asyncIterator]();
+  // A single promise shared by all reads would keep every chunk in memory.
   const next = async () => {
     let stop = () => {};
     try {
       return await new Promise<IteratorResult<Uint8Array>>((resolve, reject) => {
-        stop = () => reject(explained(signal.reason));
+        stop = () => reject(explainTimeout(signal.reason));
         signal.addEventListener("abort", stop, { once: true });
-        pieces.next().then(resolve, reject);
+        chunks.next().then(resolve, reject);
       });
     } finally {
       signal.removeEventListener("abort", stop);
@@ -41,25 +41,25 @@ export async function* piecesOf(
   };
   try {
     for (;;) {
-      if (signal.aborted) throw explained(signal.reason);
+      if (signal.aborted) throw explainTimeout(signal.reason);
       const { value, done } = await next();
       if (done) return;
       yield value;
     }
   } finally {
-    // A stream that nobody reads to its end would keep the process.
+    // An unfinished stream would keep the process alive.
     if ("destroy" in stream && typeof stream.destroy === "function") stream.destroy();
   }
 }
 
-/** Everything of a stream, as `piecesOf` gives it. */
+/** Reads a whole stream. Throws like `chunksOf`. */
 export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of piecesOf(stream, signal)) pieces.push(piece);
-  return Buffer.concat(pieces);
+  const chunks: Uint8Array[] = [];
+  for await (const piece of chunksOf(stream, signal)) chunks.push(piece);
+  return Buffer.concat(chunks);
 }
 
-function explained(reason: unknown): unknown {
+function explainTimeout(reason: unknown): unknown {
   if (!(reason instanceof ImgbatchError) || reason.code !== "TIMEOUT") return reason;
   const message = "Time is up: standard input has not ended. Nothing was sent.";
   return new ImgbatchError("TIMEOUT", message, {
@@ -67,8 +67,8 @@ function explained(reason: unknown): unknown {
   });
 }
 
-/** Whether to colour what goes to a stream: only on a terminal that can, and never against NO_COLOR or `--no-color`. */
+/** Whether to use colours on a stream: only on a terminal that supports them, without NO_COLOR and `--no-color`. */
 export function mayColor(stream: NodeJS.WriteStream, isWanted: boolean): boolean {
-  // The terminal itself looks at NO_COLOR and TERM.
+  // hasColors() reads NO_COLOR and TERM.
   return isWanted && stream.isTTY === true && stream.hasColors();
 }

@@ -1,11 +1,11 @@
 /**
- * What the runner of GitHub Actions takes for a command of its own: `::` at the beginning of a line, behind blanks too,
- * and the older `##[` anywhere in it.
+ * The beginning of a workflow command of GitHub Actions: `::` at the start of a line, also after blanks, and the older
+ * `##[` anywhere in a line. See "Workflow commands for GitHub Actions" in the GitHub documentation.
  */
 const COMMAND = /^([^\S\n]*):(?=:)|#(?=#\[)/gm;
 
 /**
- * The text without commands to the runner: their first character becomes an escape that JSON reads as the same text.
+ * Disarms workflow commands in a text: their first character becomes an escape that JSON parsers read as the same text.
  */
 export function withoutWorkflowCommands(text: string): string {
   return text.replace(COMMAND, (found, blanks: string | undefined) =>
@@ -16,8 +16,8 @@ export function withoutWorkflowCommands(text: string): string {
 type Writable = Pick<NodeJS.WriteStream, "write">;
 
 /**
- * From here on no text that is written to a stream commands the runner, whoever it is from. Bytes pass as they are.
- * Answers how to write a text as it is.
+ * Disarms workflow commands in every string that is written to a stream from now on; bytes pass unchanged. Returns a
+ * function that writes a string unchanged.
  */
 export function guardWorkflowCommands(stream: Writable): (text: string) => void {
   const write = stream.write.bind(stream) as (chunk: unknown, ...rest: unknown[]) => boolean;

@@ -137,7 +137,7 @@ it("[CLI-32] cancel says what was released and what stays billed; the second tim
   expect(stderr).toMatch(/next: imgbatch download pets-images\n$/);
   const again = await cli.here(["cancel", "pets-images", "--json"]);
   expect(again.json()).toMatchObject({ ok: true, cancelled: [] });
-  expect(again.stderr).toContain("had been cancelled before");
+  expect(again.stderr).toContain("was already cancelled");
   expect(cli.fake.count(/^POST .*cancel/)).toBe(1);
 });
 

@@ -109,7 +109,7 @@ for (const [what, flag, file, whole] of [
     expect((await readFile(target)).toString("latin1")).toContain(whole);
     const again = await fetch();
     expect({ code: again.code, stdout: again.stdout }).toEqual({ code: 0, stdout: `${file}\n` });
-    expect(again.stderr).toContain(`${file} is there already, the same`);
+    expect(again.stderr).toContain(`${file} already exists with the same content`);
     expect(await readdir(cli.cwd)).toEqual([file]);
   });
 }

@@ -207,7 +207,7 @@ const OUTCOMES: [string, NativeAnswer[], number, number, RegExp, RegExp][] = [
   ],
   ["500", [error(500)], 7, 1, /No\./, /may have been billed/],
   ["broken JSON", [{ body: '{"candidates"' }], 7, 1, /that is not JSON/, /base-url/],
-  ["no image twice", times(2, { body: {} }), 5, 2, /without a usable image/, /say more clearly/],
+  ["no image twice", times(2, { body: {} }), 5, 2, /without a usable image/, /state in the prompt/],
   ["wrong Base64 twice", times(2, { body: withBase64("****") }), 5, 2, /does not decode/, /./],
   ["half an image twice", times(2, { images: [png("x").subarray(0, 60)] }), 5, 2, /not whole/, /./],
   [

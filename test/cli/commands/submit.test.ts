@@ -108,7 +108,7 @@ it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5 and says --new",
   const cli = await bench({ statuses: ["cancelled"] });
   const some = await cli.here(["submit", "pets.jsonl"]);
   expect(some.code).toBe(4);
-  expect(some.stderr).toMatch(/was cancelled; submit --new generates all of it again/);
+  expect(some.stderr).toMatch(/was cancelled; submit --new makes all images again/);
   const none = await bench({ statuses: ["failed"], failing: /./ });
   expect((await none.here(["submit", "pets.jsonl"])).code).toBe(5);
 });

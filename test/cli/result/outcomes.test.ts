@@ -90,7 +90,7 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
   );
   expect(await after("status", "nodir")).toMatch(/^next: imgbatch list /);
   expect((await cli.here(["status", "nodir"])).stderr).toContain(
-    "There is no batch nodir for this key, and no directory of a run is called that here.",
+    "There is no batch nodir for this key, and no run directory with this name.",
   );
   statuses.splice(0, statuses.length, "output_deleted");
   expect(await after("wait", dir)).toContain("--new");

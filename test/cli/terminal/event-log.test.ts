@@ -127,7 +127,9 @@ it("[CLI-34] a batch whose answer never came is not cancelled, and that it may e
   const { code, stderr } = await ended;
   expect(code).toBe(143);
   expect(stderr).toContain(`cancelled ${cli.fake.batches[0]?.id}; batch 2 of 2 may have been made`);
-  expect(stderr).toMatch(/next: run the same command again: it finds by its key .* nothing is paid twice/);
+  expect(stderr).toMatch(
+    /next: run the same command again: it finds every batch by its key .* nothing is paid twice/,
+  );
 });
 
 it("[CLI-11] a create that is interrupted under way may have been made: that is said, and the same command finds it", async () => {
@@ -138,7 +140,9 @@ it("[CLI-11] a create that is interrupted under way may have been made: that is 
   expect(stderr).toContain(
     `Interrupted; ${cli.fake.batches[0]?.id} goes on; batch 2 of 2 may have been made`,
   );
-  expect(stderr).toMatch(/next: run the same command again: it finds by its key .* nothing is paid twice/);
+  expect(stderr).toMatch(
+    /next: run the same command again: it finds every batch by its key .* nothing is paid twice/,
+  );
   const runState = JSON.parse(await readFile(join(cli.cwd, "p-images", "imgbatch.json"), "utf8"));
   expect(runState.batches.map(({ state }: { state: string }) => state)).toEqual(["created", "unknown"]);
   expect((await cli.here(["submit", "p.jsonl", "--max-batch", "1", "--detach"])).code).toBe(0);

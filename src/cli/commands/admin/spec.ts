@@ -1,33 +1,38 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import type { OptionSpec } from "../../command-line/option-values.ts";
 
-const accountOption: OptionSpec = { flags: "--account <name>", description: "only this account" };
+const accountOption: OptionSpec = {
+  flags: "--account <name>",
+  description: "only the movements of this account",
+};
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
 const accountName = { name: "<name>", description: "the name of the account" };
 
 const accounts: CommandSpec = {
   name: "accounts",
-  summary: "the accounts that pay for images",
+  summary: "manage the accounts that pay for images",
   examples: ["imgbatch admin accounts list", "imgbatch admin accounts create team --balance 50"],
   commands: [
     {
       name: "create",
-      summary: "open an account; makes the data directory when there is none yet",
+      summary: "open an account; creates the data directory if it is missing",
       arguments: [accountName],
-      options: [{ flags: "--balance <usd>", description: "its first balance, such as 25.50", default: "0" }],
+      options: [
+        { flags: "--balance <usd>", description: "the opening balance, such as 25.50", default: "0" },
+      ],
       examples: ["imgbatch admin accounts create team --balance 50"],
       load: () => import("./accounts/create.ts"),
     },
     {
       name: "list",
-      summary: "every account, with what it can spend and what is held for its batches",
+      summary: "list every account with its balance and the amount held for its batches",
       examples: ["imgbatch admin accounts list"],
       load: () => import("./accounts/list.ts"),
     },
     {
       name: "top-up",
       summary: "add money to an account",
-      arguments: [accountName, { name: "<usd>", description: "how much, such as 25.50" }],
+      arguments: [accountName, { name: "<usd>", description: "the amount in US dollars, such as 25.50" }],
       examples: ["imgbatch admin accounts top-up team 25.50"],
       load: () => import("./accounts/top-up.ts"),
     },
@@ -36,15 +41,19 @@ const accounts: CommandSpec = {
 
 const keys: CommandSpec = {
   name: "keys",
-  summary: "the API keys that requests are made with",
+  summary: "manage API keys",
   examples: ["imgbatch admin keys list", "imgbatch admin keys create --name ci"],
   commands: [
     {
       name: "create",
-      summary: "make a key and show it, this once; makes the data directory when there is none yet",
+      summary: "create a key and print it, this once; creates the data directory if it is missing",
       options: [
-        { flags: "--name <name>", description: "what the key is for", default: "unnamed" },
-        { flags: "--account <name>", description: "the account that pays", default: "default" },
+        { flags: "--name <name>", description: "a name for the key", default: "unnamed" },
+        {
+          flags: "--account <name>",
+          description: "the account that the key spends from",
+          default: "default",
+        },
         { flags: "--group <name>", description: "a group of the configuration", default: "default" },
         {
           flags: "--expires <date>",
@@ -56,13 +65,13 @@ const keys: CommandSpec = {
     },
     {
       name: "list",
-      summary: "every key, with its account, group and state; never the key itself",
+      summary: "list every key with its account, group and state; never the key itself",
       examples: ["imgbatch admin keys list"],
       load: () => import("./keys/list.ts"),
     },
     {
       name: "disable",
-      summary: "refuse a key from now on, also on a running service",
+      summary: "refuse a key from now on, also in a running service",
       arguments: [keyId],
       examples: ["imgbatch admin keys disable key_…"],
       load: async () => ({ run: (await import("./keys/set-disabled.ts")).disable }),
@@ -80,7 +89,7 @@ const keys: CommandSpec = {
 /** `imgbatch admin`: everything that is done on a data directory itself, also while a service runs on it. */
 export const admin: CommandSpec = {
   name: "admin",
-  summary: "look after a data directory",
+  summary: "manage the accounts, keys and money of a data directory",
   examples: [
     "imgbatch admin check",
     "imgbatch admin keys create --name ci",
@@ -91,10 +100,13 @@ export const admin: CommandSpec = {
     keys,
     {
       name: "ledger",
-      summary: "every movement of money, oldest first, with the balance after it",
+      summary: "list every movement of money, oldest first, with the balance after it",
       options: [
         accountOption,
-        { flags: "--batch <id|dir>", description: "only this batch, or the batches of a run" },
+        {
+          flags: "--batch <id|dir>",
+          description: "only the movements of this batch, or of the batches of a run",
+        },
       ],
       examples: ["imgbatch admin ledger --batch prompts-images"],
       load: () => import("./ledger.ts"),

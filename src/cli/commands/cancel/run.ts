@@ -10,7 +10,7 @@ import { requireBatch } from "../../runs/get-batches.ts";
 import { recordAll, requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
 import { withService } from "../../service/with-service.ts";
 
-/** `imgbatch cancel`: stops a batch, or every batch of a run; what is finished stays and is paid. */
+/** `imgbatch cancel`: cancels a batch, or every batch of a run. Finished images stay and are billed. */
 export const run: RunCommand = async (context) => {
   const { output, signal } = context;
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
@@ -42,10 +42,10 @@ export const run: RunCommand = async (context) => {
 
 function describe(batch: Batch, isNew = true): string {
   if (isNew || batch.status !== "cancelled") return describeCancel(batch);
-  return `${batch.id} had been cancelled before`;
+  return `${batch.id} was already cancelled`;
 }
 
-/** In dollars; null when the service does not say. */
+/** The released amount in dollars; null if the service does not report it. */
 function releasedOf(ended: readonly { batch: Batch; isNew: boolean }[]): number | null {
   const amounts = ended.filter(({ isNew }) => isNew).map(({ batch }) => releasedMicroUsd(batch));
   if (amounts.includes(null)) return null;

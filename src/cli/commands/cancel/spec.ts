@@ -3,7 +3,7 @@ import { askingOf, target } from "../shared-options.ts";
 
 export const cancel: CommandSpec = {
   name: "cancel",
-  summary: "stop a batch, or all batches of a run; finished images stay and are paid",
+  summary: "cancel a batch, or all batches of a run; finished images stay and are billed",
   arguments: [target],
   examples: ["imgbatch cancel prompts-images"],
   exits: askingOf,

@@ -29,7 +29,7 @@ complete -o filenames -F _imgbatch imgbatch
 `;
 }
 
-/** What stands behind an option with a value. */
+/** The cases for the value of an option. */
 function valueCases({ path, options }: CompletedCommand): string[] {
   const prefix = path.map((word) => ` ${word}`).join("");
   return options.flatMap(({ names, value }) => {

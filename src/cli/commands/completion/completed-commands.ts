@@ -1,14 +1,14 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import type { OptionSpec } from "../../command-line/option-values.ts";
 
-/** What may follow an option or stand as an argument: one of these words, a file, a directory, or anything. */
+/** The values of an option or argument: one of these words, a file, a directory, or any text. */
 export type Kind = { words: readonly string[] } | "file" | "dir" | "any";
 
 export interface CompletedOption {
   /** `--output`, `-o`. */
   names: string[];
   description: string;
-  /** Null where the option takes no value. */
+  /** Null for an option without a value. */
   value: Kind | null;
 }
 
@@ -18,11 +18,11 @@ export interface CompletedCommand {
   summary: string;
   commands: { name: string; summary: string }[];
   options: CompletedOption[];
-  /** Null where it takes no arguments. */
+  /** Null for a command without arguments. */
   argument: Kind | null;
 }
 
-/** Every command of a table, the program itself first, with all that can be typed after it. */
+/** Every command of a table with the words that can follow it. The program itself comes first. */
 export function completedCommands(
   table: readonly CommandSpec[],
   globals: readonly OptionSpec[],

@@ -10,7 +10,7 @@ import { zshCompletion } from "./zsh.ts";
 
 const SHELLS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion };
 
-/** `imgbatch completion`: the script that makes a shell complete the command line of this table. */
+/** `imgbatch completion`: prints the completion script of a shell for the commands of this table. */
 export function completionOf(table: readonly CommandSpec[]): RunCommand {
   return async ({ arguments: [name = ""] }) => {
     if (!Object.hasOwn(SHELLS, name))

@@ -7,7 +7,7 @@ import { forEachBatch } from "../../runs/for-each-batch.ts";
 import { requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
 import { withService } from "../../service/with-service.ts";
 
-/** `imgbatch delete`: removes from the service the images of ended batches, their records, or both. */
+/** `imgbatch delete`: deletes the images of ended batches, their records, or both, from the service. */
 export const run: RunCommand = async (context) => {
   const { options, output, signal } = context;
   const outputs = flagOption(options, "outputs");

@@ -3,11 +3,11 @@ import { askingOf, target } from "../shared-options.ts";
 
 export const remove: CommandSpec = {
   name: "delete",
-  summary: "delete from the service what an ended batch left there; files here stay",
+  summary: "delete the images or the record of an ended batch from the service; local files stay",
   arguments: [target],
   options: [
-    { flags: "--outputs", description: "the image files; the record stays" },
-    { flags: "--record", description: "the entry in your list; with --outputs, both" },
+    { flags: "--outputs", description: "delete the image files; the record stays" },
+    { flags: "--record", description: "delete the entry in your list; with --outputs, both" },
   ],
   examples: ["imgbatch delete prompts-images --outputs"],
   exits: askingOf,

@@ -6,18 +6,18 @@ import { isDataDirectoryInUse } from "../../../service/native-modules.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
 const MIB = 1024 * 1024;
-/** With less the service says that it is not ready. */
+/** The service is not ready with less free space. */
 const NEEDED_BYTES = 100 * MIB;
-/** A full batch of large images takes about so much. */
+/** The approximate size of a full batch of large images. */
 const COMFORTABLE_BYTES = 2048 * MIB;
 
-/** How another directory is chosen. */
+/** The advice for choosing another directory, by check. */
 const OTHER: Record<string, string> = {
   output: "call imgbatch in another directory, or name one with --output",
   data: "name another directory with --data or IMGBATCH_DATA",
 };
 
-/** Free bytes for this user where `path` is. */
+/** Returns the bytes that this user can still write on the disk of `path`. */
 export type FreeBytes = (path: string) => Promise<number>;
 
 const freeBytesOf: FreeBytes = async (path) => {
@@ -26,7 +26,7 @@ const freeBytesOf: FreeBytes = async (path) => {
 };
 
 /**
- * Whether files can be made in a directory, which need not be there yet, and whether there is room for them.
+ * Checks whether files can be created in a directory, which need not exist yet, and whether there is enough free space.
  */
 export async function checkDirectory(
   check: string,
@@ -54,7 +54,7 @@ export async function checkDirectory(
   return [ok(check, `${directory}${isNew}, ${shown}`)];
 }
 
-/** Whether others can read the key of the embedded service, or put files of their own beside it. */
+/** Checks whether other users can read the key of the embedded service, or write to its directory. */
 export async function checkSecrecy(dataDirectory: string): Promise<Finding[]> {
   if (process.platform === "win32") return [];
   const path = join(dataDirectory, DATA_FILES.credentials);
@@ -66,13 +66,13 @@ export async function checkSecrecy(dataDirectory: string): Promise<Finding[]> {
   if (((await modeOf(path)) & 0o077) !== 0)
     findings.push(warn("credentials", `${path} can be read by others`, `chmod 600 ${path}`));
   if (((await modeOf(dataDirectory)) & 0o022) !== 0) {
-    const message = `others can write into ${dataDirectory}, and so put data and services of their own there`;
+    const message = `others can write into ${dataDirectory}, and could put their own data or service there`;
     findings.push(warn("data", message, `chmod go-w ${dataDirectory}`));
   }
   return findings;
 }
 
-/** Whether a process owns the data directory without answering: commands would be refused. */
+/** Checks whether a process owns the data directory but does not answer: then commands would fail. */
 export async function checkOwner(
   dataDirectory: string,
   isAnswering: boolean,
@@ -82,7 +82,7 @@ export async function checkOwner(
   try {
     if (!(await ask(dataDirectory))) return [];
   } catch {
-    // What keeps the lock from being read is another finding.
+    // Another check reports why the lock cannot be read.
     return [];
   }
   const message = `another process uses ${dataDirectory} and does not answer`;

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { loadNativeModule, NATIVE_MODULES, type NativeModule } from "../../../service/native-modules.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
-/** The Node version against the one that the package asks for (`>=20.19`). */
+/** Checks the Node version against the `engines` of the package (`>=20.19`). */
 export function checkNode(version: string, wanted = wantedNode()): Finding {
   const isEnough = compare(version, wanted) >= 0;
   return isEnough
@@ -24,7 +24,7 @@ function compare(a: string, b: string): number {
   return 0;
 }
 
-/** Whether the compiled parts work here. Only the embedded service cannot do without them. */
+/** Checks whether the native modules load. Only the embedded service needs them. */
 export async function checkNativeParts(
   isEmbedded: boolean,
   attempt: (part: NativeModule) => Promise<void> = loadNativeModule,
@@ -36,7 +36,7 @@ export async function checkNativeParts(
         return ok(part, "works");
       } catch (error) {
         const reason = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-        const advice = `install again for this system and this Node: npm rebuild ${part}, or npm ci`;
+        const advice = `reinstall it for this system and this Node version: npm rebuild ${part}, or npm ci`;
         const message = `does not load: ${reason}`;
         return isEmbedded ? fail(part, "internal", message, advice) : warn(part, message, advice);
       }

@@ -6,11 +6,11 @@ import { probeService } from "../../service/probe-service.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
 const TIMEOUT_MS = 5000;
-/** Signatures, certificates and logs start to suffer from about here. */
+/** A larger difference may break signatures and certificates. */
 const MAX_SKEW_MS = 30_000;
 
 /**
- * Whether the service answers, is ready, takes the key, and agrees about the time. Makes no image and costs nothing.
+ * Checks whether the service responds, is ready, accepts the key, and has the same time. Makes no image, costs nothing.
  */
 export async function checkService(
   service: FoundService,
@@ -38,14 +38,14 @@ function fromError(error: unknown, baseUrl: string): Finding[] {
   if (!(error instanceof ImgbatchError)) throw error;
   const { exit } = errorEntry(error.code);
   if (exit !== "auth") {
-    const message = `${baseUrl} answers, but not as a service of batches: ${error.message}`;
+    const message = `${baseUrl} answers, but not like an image service: ${error.message}`;
     return [fail("service", "temporary", message, "check the address")];
   }
-  const advice = "check IMGBATCH_API_KEY (or --api-key-file), and that the key is of this service";
+  const advice = "check IMGBATCH_API_KEY (or --api-key-file), and that the key belongs to this service";
   return [ok("service", `${baseUrl} answers`), fail("key", "auth", error.message, advice)];
 }
 
-/** Null when there is no answer at all. */
+/** Compares the clocks. Null if the service does not respond. */
 async function checkClock(
   baseUrl: string,
   signal: AbortSignal,

@@ -1,14 +1,14 @@
 import { EXIT_CODES, type ExitName } from "../../../contract/exit-codes.ts";
 
-/** What one look found. */
+/** The result of one check. */
 export interface Finding {
   check: string;
-  /** `warn` may matter one day; `fail` keeps something from working now. */
+  /** `warn` may cause trouble later; `fail` prevents runs now. */
   state: "ok" | "warn" | "fail";
   message: string;
-  /** What to do; null when there is nothing to do. */
+  /** The step that solves it; null if none is needed. */
   advice: string | null;
-  /** How a command would end because of it; null unless it is a failure. */
+  /** The exit of a command that meets this problem; null unless it is a failure. */
   exit: ExitName | null;
 }
 
@@ -24,10 +24,10 @@ export function fail(check: string, exit: ExitName, message: string, advice: str
   return { check, state: "fail", message, advice, exit };
 }
 
-/** The worst first: what has to be mended before anything below it can be seen. */
+/** The exits in the order in which their problems must be solved. */
 const WORST_FIRST: readonly ExitName[] = ["internal", "usage", "auth", "conflict", "saving", "temporary"];
 
-/** The exit code of the worst finding; 0 when nothing fails. */
+/** The exit code of the worst finding; 0 if no check failed. */
 export function worstExitCode(findings: readonly Finding[]): number {
   const exits = new Set(findings.map(({ exit }) => exit));
   return EXIT_CODES[WORST_FIRST.find((exit) => exits.has(exit)) ?? "ok"].code;

@@ -11,7 +11,7 @@ import { checkNativeParts, checkNode } from "./check-program.ts";
 import { checkService } from "./check-service.ts";
 import { type Finding, fail, ok, warn, worstExitCode } from "./finding.ts";
 
-/** `imgbatch doctor`: looks at everything that a run needs, and says what to do about what is missing. */
+/** `imgbatch doctor`: checks everything that a run needs, and advises how to solve each problem. */
 export const run: RunCommand = async (context) => {
   const findings = await examine(context);
   const exitCode = worstExitCode(findings);
@@ -41,12 +41,12 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   const isAnswering = answers.some(({ check, state }) => check === "service" && state === "ok");
   const owner = await checkOwner(data, isAnswering);
   if (isAnswering || owner.length > 0) return [...findings, ...(isAnswering ? answers : []), ...owner];
-  // It could not start where its data cannot be written.
+  // The embedded service cannot start if its data directory is not writable.
   if (findings.some(({ check, state }) => check === "data" && state === "fail")) return findings;
   return [...findings, ok("service", "the embedded one; it starts with the command that needs it")];
 }
 
-/** Whoever names the address of the configuration file in so many words agrees to it, for later commands too. */
+/** Stores the user's agreement if `--base-url` names the address of the configuration file. */
 async function agree(
   { global }: CommandContext,
   config: Config,
@@ -57,7 +57,7 @@ async function agree(
   try {
     return [ok("address", `${baseUrl} is agreed to, in ${await agreeTo(baseUrl)}`)];
   } catch (error) {
-    const message = `that ${baseUrl} is agreed to cannot be kept (${(error as NodeJS.ErrnoException).code})`;
+    const message = `the agreement to ${baseUrl} cannot be stored (${(error as NodeJS.ErrnoException).code})`;
     return [warn("address", message, "set IMGBATCH_BASE_URL instead")];
   }
 }

@@ -19,9 +19,9 @@ export interface ItemDownload {
   ids: readonly string[];
   customId: string;
   index: number;
-  /** A file, or a directory that is there; default: a file named after the item in the working directory. */
+  /** A file or an existing directory. Default: a file named after the item in the working directory. */
   output: string | undefined;
-  /** Replace a file of other content. */
+  /** Whether to replace a file with other content. */
   mayReplace: boolean;
   cwd: string;
   signal: AbortSignal;
@@ -29,8 +29,8 @@ export interface ItemDownload {
 }
 
 /**
- * Saves one image of an item, checked by what the service says of it. Throws `FILE_EXISTS` rather than replace a file of
- * other content unasked; the same content is left as it is.
+ * Saves one image of an item, verified against the facts that the service reports. Throws `FILE_EXISTS` for a file with
+ * other content unless it may be replaced. A file with the same content stays.
  */
 export async function downloadItem(job: ItemDownload): Promise<CommandResult> {
   const { customId, index, cwd } = job;
@@ -42,7 +42,7 @@ export async function downloadItem(job: ItemDownload): Promise<CommandResult> {
   const shown = isFile ? (job.output ?? "") : join(job.output ?? "", nameOf(job, content.data));
   const path = resolve(cwd, shown);
   if (await isThereAlready(path, file.sha256, job.mayReplace)) {
-    job.reporter.note(`${shown} is there already, the same`);
+    job.reporter.note(`${shown} already exists with the same content`);
   } else {
     await writeVerified([content.data], path, expected, customId);
     await saving(path, () => syncDirectory(resolve(path, "..")));
@@ -60,11 +60,11 @@ export async function downloadItem(job: ItemDownload): Promise<CommandResult> {
 
 function nameOf({ customId, index }: ItemDownload, data: Buffer): string {
   const type = sniffImageType(data);
-  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `What came as ${customId} is no image.`);
+  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `The content of ${customId} is not an image.`);
   return imageFileName(customId, index, type);
 }
 
-/** The batches of a run have different items: the first that knows this one has it. */
+/** Gets the image from the first batch that has the item. The batches of a run have different items. */
 async function findContent({ http, ids, customId, index, signal }: ItemDownload) {
   let last: unknown = new ImgbatchError("BATCH_IMAGE_ITEM_NOT_FOUND");
   for (const batchId of ids) {

@@ -18,7 +18,7 @@ import { downloadZip } from "./zip.ts";
 
 const MOST_IMAGES = 1_000_000;
 
-/** `imgbatch download`: the images of ended batches, as a directory, a ZIP, or one of them. Never waits. */
+/** `imgbatch download`: saves the images of ended batches as a directory or a ZIP, or one image. Never waits. */
 export const run: RunCommand = async (context) => {
   const { options, cwd, signal } = context;
   const argument = context.arguments[0] ?? "";
@@ -77,7 +77,7 @@ async function downloadDirectory(
 ): Promise<CommandResult> {
   const { output: reporter, signal, cwd, clock } = context;
   const dir = resolve(cwd, shownDir);
-  // Read again: another process may have worked here until the lock was free.
+  // Another process may have changed the state before this one got the lock.
   const own = target.run?.dir === dir ? await readRunState(dir) : null;
   const runState = own ?? (await adoptDirectory(dir, batches, service, clock));
   const known = runState.batches
@@ -102,7 +102,7 @@ async function downloadDirectory(
   return describeRun(context, { outcome, replayed: null, shownDir, canRetry });
 }
 
-/** Reports are of a whole directory. */
+/** Throws `USAGE` for report options: reports describe a whole directory. */
 function refuseReports(options: TypedOptions): void {
   for (const name of ["junit", "markdown", "gallery"])
     if (options[name] !== undefined)

@@ -12,22 +12,22 @@ export interface ZipDownload {
   http: Http;
   batches: readonly Batch[];
   output: string | undefined;
-  /** Replace a file of other content. */
+  /** Whether to replace a file with other content. */
   mayReplace: boolean;
   cwd: string;
   signal: AbortSignal;
   reporter: RunReporter;
-  /** The command that gets the same images one by one. */
+  /** The command that downloads the same images one by one. */
   singly: string;
 }
 
-/** Saves the ZIP of each batch, with every image in it checked. */
+/** Saves the ZIP of each batch, with every image verified. */
 export async function downloadZip(job: ZipDownload): Promise<CommandResult> {
   const { http, batches, cwd, signal, reporter, mayReplace } = job;
   if (job.output !== undefined && batches.length > 1) {
     throw new ImgbatchError(
       "USAGE",
-      `This run has ${batches.length} batches, and so as many ZIPs: leave --output out.`,
+      `This run has ${batches.length} batches, each with a ZIP of its own: leave --output out.`,
     );
   }
   const files = [];
@@ -40,7 +40,7 @@ export async function downloadZip(job: ZipDownload): Promise<CommandResult> {
       throw withoutZip(error, batch.id, job.singly);
     });
     const { images, bytes, wasThere } = await saved;
-    if (wasThere) reporter.note(`${shown} is there already, the same`);
+    if (wasThere) reporter.note(`${shown} already exists with the same content`);
     files.push({ batch_id: batch.id, path: shown, bytes, image_count: images.length });
   }
   return { exitCode: EXIT_CODES.ok.code, json: { files }, lines: files.map((file) => file.path) };
@@ -53,11 +53,11 @@ const NO_ZIP: readonly ErrorCode[] = [
   "BATCH_IMAGE_RESULT_MISSING",
 ];
 
-/** Some services make no ZIPs, and none makes one of a batch with a lost image: the images are there all the same. */
+/** Adds advice to the error of a service without ZIPs, or of a batch with a lost image: single images may still work. */
 function withoutZip(error: unknown, id: string, singly: string): unknown {
   if (!(error instanceof ImgbatchError) || !NO_ZIP.includes(error.code)) return error;
   const { code, httpStatus, requestId } = error;
   const message = `The service has no ZIP of ${id}: ${error.message}`;
-  const advice = `${singly} (gets the images one by one)`;
+  const advice = `${singly} (downloads the images one by one)`;
   return new ImgbatchError(code, message, { cause: error, httpStatus, requestId, advice });
 }

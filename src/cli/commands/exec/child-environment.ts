@@ -1,9 +1,9 @@
-/** The variable that marks everything a command started, so that what lingers can be found. */
+/** The environment variable that marks every process that a command starts, so that leftovers can be found. */
 export const MARK = "IMGBATCH_EXEC";
 
 /**
- * The variables through which programs find a service: this program's own, and those that the SDKs of OpenAI and of
- * Google's generative models read. A proxy is told to leave the service's address alone.
+ * The variables through which programs find the service: those of imgbatch, and those that the SDKs of OpenAI and Google
+ * Gemini read. `NO_PROXY` excludes the service from a proxy.
  */
 export function serviceVariables(
   service: { url: string; apiKey: string; dataDirectory: string },

@@ -5,7 +5,7 @@ import { MARK } from "./child-environment.ts";
 const PATIENCE_MS = 2000;
 const POLL_MS = 25;
 
-/** What a command has started: its process group, where it has one of its own, and all that carry its mark. */
+/** The processes that a command has started: its process group, if it has its own, and all with its mark. */
 export interface Descendants {
   /** The command itself, while it runs. */
   pid?: number;
@@ -14,7 +14,7 @@ export interface Descendants {
   mark: string;
 }
 
-/** Asks what still runs of a command to end, and ends what does not within two seconds. */
+/** Sends SIGTERM to the remaining processes of a command, and SIGKILL after two seconds. */
 export async function endDescendants(descendants: Descendants, clock: Clock): Promise<void> {
   signalAll(descendants, "SIGTERM");
   for (let waitedMs = 0; waitedMs < PATIENCE_MS && isRunning(descendants); waitedMs += POLL_MS)
@@ -22,7 +22,7 @@ export async function endDescendants(descendants: Descendants, clock: Clock): Pr
   signalAll(descendants, "SIGKILL");
 }
 
-/** Signals each of them once, without waiting. What has ended is passed over. */
+/** Sends a signal to each process once, without waiting. Skips processes that have ended. */
 export function signalAll(descendants: Descendants, signal: NodeJS.Signals): void {
   for (const target of targetsOf(descendants)) trySignal(target, signal);
 }
@@ -31,7 +31,7 @@ function isRunning(descendants: Descendants): boolean {
   return targetsOf(descendants).some((target) => trySignal(target, 0));
 }
 
-/** The group as a whole (a number below 0), and every process that is not in it. */
+/** The group as a negative number (see kill(2)), and every marked process outside it. */
 function targetsOf({ pid, group, mark }: Descendants): number[] {
   const outside = findMarked(mark, group);
   if (group !== null) return [-group, ...outside];
@@ -47,7 +47,7 @@ function trySignal(target: number, signal: NodeJS.Signals | 0): boolean {
   }
 }
 
-/** By their environment, where the system shows it (Linux): those that left the group. Never this process. */
+/** The marked processes that have left the group, found by their environment (Linux only). Never this process. */
 function findMarked(mark: string, group: number | null): number[] {
   if (process.platform !== "linux") return [];
   return listProcesses().filter(
@@ -68,13 +68,13 @@ function carries(pid: number, variable: string): boolean {
   return environment?.split("\0").includes(variable) ?? false;
 }
 
-/** The third field behind the name, which may hold anything. */
+/** The process group: the third field after the name, which may contain any character (see proc(5)). */
 function groupOf(pid: number): number {
   const stat = readPath(() => readFileSync(`/proc/${pid}/stat`, "latin1")) ?? "";
   return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[2]);
 }
 
-/** Null for what has ended in the meantime. */
+/** Null if the process has ended meanwhile. */
 function readPath<T>(read: () => T): T | null {
   try {
     return read();

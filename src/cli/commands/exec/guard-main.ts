@@ -1,11 +1,11 @@
-/** The program of the guard: reads lines, the last of which holds, until the other end of its standard input is closed. */
+/** The program of the guard. Reads lines until its standard input closes, then cleans up as the last line states. */
 import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { systemClock } from "../../../kernel/clock.ts";
 import { endDescendants } from "./end-descendants.ts";
 import type { Leftovers } from "./guard.ts";
 
-// The end of what it watches over must not be its own end.
+// A signal that ends the watched process must not end the guard.
 for (const name of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(name, () => {});
 
 let left: Leftovers | null = null;

@@ -5,26 +5,26 @@ import { environmentWith } from "../../../environment.ts";
 
 const PROGRAM = fileURLToPath(new URL("guard-main.js", import.meta.url));
 
-/** What is to be tidied up after this process. */
+/** The things to clean up after this process. */
 export interface Leftovers {
-  /** The mark of everything that the command started. */
+  /** The mark of every process that the command started. */
   mark: string;
-  /** Null when it is to stay. */
+  /** The directory to remove; null for none. */
   directory: string | null;
-  /** The command, once it runs; `group` is null when it shares the group of this process. */
+  /** The command, once it runs. `group` is null if it shares the group of this process. */
   child?: { pid: number; group: number | null };
 }
 
 export interface Guard {
-  /** What holds from now on. */
-  tell(leftovers: Leftovers): void;
-  /** All is tidy: it ends, and does nothing. */
+  /** Replaces the things to clean up. */
+  update(leftovers: Leftovers): void;
+  /** Ends the guard without a clean-up. */
   dismiss(): Promise<void>;
 }
 
 /**
- * A small process that ends the command and removes the directory when this process ends without having done so: even
- * `kill -9` closes the pipe between the two. It is out of reach of the terminal.
+ * Starts a small process that ends the command and removes the directory if this process ends without doing so. Even
+ * `kill -9` closes the pipe between the two. The guard is detached from the terminal.
  */
 export function startGuard(): Guard {
   const child = spawn(process.execPath, [PROGRAM], {
@@ -33,11 +33,11 @@ export function startGuard(): Guard {
     env: environmentWith({ NODE_OPTIONS: "" }),
   });
   const ended = once(child, "exit").catch(() => {});
-  // Without one the command runs as well.
+  // The command also runs without a guard.
   child.on("error", () => {});
   child.stdin.on("error", () => {});
   return {
-    tell: (leftovers) => {
+    update: (leftovers) => {
       child.stdin.write(`${JSON.stringify(leftovers)}\n`);
     },
     dismiss: async () => {

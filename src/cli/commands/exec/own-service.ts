@@ -6,20 +6,20 @@ import type { Log } from "../../../kernel/log.ts";
 import { type Service, startService } from "../../../service/start-service.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 
-/** A service in this process, for as long as one command runs. */
+/** A service in this process, for the time of one command. */
 export interface OwnService {
   url: string;
   apiKey: string;
   dataDirectory: string;
-  /** Whether the directory was made for this, and goes with it. */
+  /** Whether the directory was created for this service, and is removed with it. */
   isOwn: boolean;
-  /** Stops it and removes its directory, unless the caller named that. */
+  /** Stops the service, and removes its directory unless the caller named it. */
   close(): Promise<void>;
-  /** For the moment of a hurried end, when nothing can be awaited: removes the directory. */
+  /** Removes the directory synchronously, for an exit handler. */
   remove(): void;
 }
 
-/** Starts the service on a new directory, or on `dataDirectory`, which then stays. */
+/** Starts the service on a new directory, or on `dataDirectory`, which is never removed. */
 export async function startOwnService(options: {
   config: Config;
   dataDirectory: string | undefined;

@@ -4,25 +4,25 @@ import type { Clock } from "../../../kernel/clock.ts";
 import { type Descendants, endDescendants, signalAll } from "./end-descendants.ts";
 import { type StartFailure, startFailure } from "./start-failure.ts";
 
-/** Passed on to the command. Those that a terminal sends to everything in it are not passed on there. */
-const PASSED_ON = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR2"] as const;
+/** The signals that are forwarded to the command, except on a terminal those that it sends to every process itself. */
+const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR2"] as const;
 const FROM_TERMINALS: readonly string[] = ["SIGINT", "SIGQUIT"];
 
 export interface Child {
-  /** Null when it could not be started. */
+  /** Null if the command could not be started. */
   pid: number | null;
-  /** Its process group; null when it shares that of this process. */
+  /** Its process group; null if it shares the group of this process. */
   group: number | null;
-  /** The exit code as a shell tells it: of a signal 128 and its number; 127 for no such command, 126 for one that cannot run. */
+  /** The exit code, as in a shell: 128 plus the number of a signal; 127 for no such command, 126 if it cannot run. */
   ended: Promise<number>;
-  /** Ends it and all that it has started, at once. */
+  /** Ends the command and every process that it has started, at once. */
   kill(): void;
 }
 
 /**
- * Runs a command on this process's own standard streams and passes signals on to it: as long as it lives, it alone
- * decides what they mean. When it has ended, so has everything that it started. On a terminal it stays in the
- * terminal's group, so that it can read the keys.
+ * Runs a command with the standard streams of this process, and forwards signals to it. After the command has ended, ends
+ * every process that it started. On a terminal the command stays in the foreground process group, so that it can read
+ * keys.
  */
 export function runChild(
   command: readonly string[],
@@ -32,7 +32,7 @@ export function runChild(
     mark: string;
     clock: Clock;
     isOnTerminal: boolean;
-    /** Told why it could not be started. */
+    /** Called with the reason if the command could not be started. */
     onProblem: (line: string) => void;
   },
 ): Child {
@@ -46,7 +46,7 @@ export function runChild(
     return { pid: null, group: null, ended: Promise.resolve(failed(started)), kill: () => {} };
   const { pid = null } = started;
   const descendants: Descendants = { group: isOnTerminal ? null : pid, mark };
-  const stopPassing = passSignals(started, isOnTerminal);
+  const stopForwarding = forwardSignals(started, isOnTerminal);
   const ended = new Promise<number>((resolve) => {
     started.once("error", (error) => {
       if (pid === null) resolve(failed(startFailure(command[0] ?? "", cwd, error)));
@@ -59,7 +59,7 @@ export function runChild(
     pid,
     group: descendants.group,
     ended: ended.then(async (exitCode) => {
-      stopPassing();
+      stopForwarding();
       if (pid !== null) await endDescendants(descendants, clock);
       return exitCode;
     }),
@@ -71,7 +71,7 @@ export function runChild(
   };
 }
 
-/** Some failures are thrown, others are told as an event. */
+/** Spawns the command. Node throws some failures and emits others as an event. */
 function start([file = "", ...args]: readonly string[], options: SpawnOptions): ChildProcess | StartFailure {
   try {
     return spawn(file, args, options);
@@ -80,13 +80,13 @@ function start([file = "", ...args]: readonly string[], options: SpawnOptions): 
   }
 }
 
-/** A signal that is not passed on is taken all the same: the command has it already, and may go on. */
-function passSignals(child: ChildProcess, isOnTerminal: boolean): () => void {
+/** Handles every signal, also those not forwarded: the command has received them already, and may continue. */
+function forwardSignals(child: ChildProcess, isOnTerminal: boolean): () => void {
   const pass = (name: NodeJS.Signals) => {
     if (!isOnTerminal || !FROM_TERMINALS.includes(name)) child.kill(name);
   };
-  for (const name of PASSED_ON) process.on(name, pass);
+  for (const name of FORWARDED) process.on(name, pass);
   return () => {
-    for (const name of PASSED_ON) process.off(name, pass);
+    for (const name of FORWARDED) process.off(name, pass);
   };
 }

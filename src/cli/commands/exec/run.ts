@@ -10,7 +10,7 @@ import { startGuard } from "./guard.ts";
 import { startOwnService } from "./own-service.ts";
 import { type Child, runChild } from "./run-child.ts";
 
-/** `imgbatch exec`: a service for as long as one command runs. Says nothing on standard output. */
+/** `imgbatch exec`: runs a service for the time of one command. Writes nothing to standard output itself. */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
   const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
@@ -39,7 +39,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   };
   process.once("exit", onExit);
   try {
-    guard.tell(leftovers);
+    guard.update(leftovers);
     signal.throwIfAborted();
     const inherited = environmentWith({});
     const variables = serviceVariables(service, inherited.NO_PROXY ?? inherited.no_proxy);
@@ -54,7 +54,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       onProblem: output.note,
     });
     const { pid, group } = child;
-    if (pid !== null) guard.tell({ ...leftovers, child: { pid, group } });
+    if (pid !== null) guard.update({ ...leftovers, child: { pid, group } });
     return { exitCode: await child.ended, json: null };
   } finally {
     await service.close();

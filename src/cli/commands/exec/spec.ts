@@ -2,16 +2,20 @@ import type { CommandSpec } from "../../command-line/command-spec.ts";
 
 export const exec: CommandSpec = {
   name: "exec",
-  summary: "run a command with a service of its own, and exit as it does",
+  summary: "start a service, run a command that uses it, and exit with the command's code",
   arguments: [{ name: "<command...>", description: "the command and its arguments, after --" }],
   options: [
-    { flags: "--port <n>", description: "the port of the service", default: "a free one" },
+    { flags: "--port <n>", description: "the port to listen on", default: "a free one" },
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
     {
-      flags: "--simulate <what>",
-      description: "latency=2s,fail=0.1,seed=7: make the drawings slow or faulty",
+      flags: "--simulate <spec>",
+      description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
     },
-    { flags: "--grace <time>", description: "time for running items at the end", default: "0s" },
+    {
+      flags: "--grace <time>",
+      description: "how long running items may take after the command has ended",
+      default: "0s",
+    },
     {
       flags: "--log-level <level>",
       description: "debug, info, warn or error",

@@ -2,8 +2,8 @@ import type { CommandSpec } from "../../command-line/command-spec.ts";
 
 export const init: CommandSpec = {
   name: "init",
-  summary: "put prompts, a configuration, or a CI file to start from into a directory",
-  arguments: [{ name: "[dir]", description: "the directory, this one if left out" }],
+  summary: "write example prompts, a configuration or a CI file into a directory",
+  arguments: [{ name: "[dir]", description: "the directory; without it, this one" }],
   options: [
     {
       flags: "--template <name>",
@@ -12,7 +12,7 @@ export const init: CommandSpec = {
       repeatable: true,
       choices: ["starter", "github", "gitlab", "script", "all"],
     },
-    { flags: "--force", description: "replace files that are there" },
+    { flags: "--force", description: "replace existing files" },
   ],
   examples: ["imgbatch init", "imgbatch init --template github"],
   exits: ["saving"],

@@ -4,15 +4,15 @@ import { askingOf, target } from "../shared-options.ts";
 
 export const items: CommandSpec = {
   name: "items",
-  summary: "what became of each image of a batch or a run",
+  summary: "list the images of a batch or a run with their outcome",
   arguments: [target],
   options: [
     {
       flags: "--status <status>",
-      description: "only pending, success or failed ones",
+      description: "only pending, success or failed items",
       choices: [...ITEM_STATUSES, "all"],
     },
-    { flags: "--all", description: "all of them, not the first 100 only" },
+    { flags: "--all", description: "list every item, not only the first 100" },
   ],
   examples: ["imgbatch items prompts-images --status failed"],
   exits: askingOf,

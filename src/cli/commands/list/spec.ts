@@ -4,23 +4,26 @@ import { asking } from "../shared-options.ts";
 
 export const list: CommandSpec = {
   name: "list",
-  summary: "your batches, newest first; in a pipe, fields between tabs",
+  summary: "list your batches, newest first; in a pipe, fields separated by tabs",
   options: [
     {
       flags: "--status <status>",
-      description: "only those in this status, such as running",
+      description: "only batches with this status, such as running",
       choices: BATCH_STATUSES,
     },
-    { flags: "--name <text>", description: "only those with this in their name" },
+    { flags: "--name <text>", description: "only batches whose name contains this text" },
     {
       flags: "--downloaded [yes|no]",
-      description: "only those that were downloaded, or were not",
+      description: "only batches that were downloaded (yes), or were not (no)",
       choices: ["yes", "no"],
     },
-    { flags: "--from <time>", description: "made since: 2030-01-31, 2030-01-31T18:00:00Z, or 24h for ago" },
-    { flags: "--to <time>", description: "made until, in the same forms" },
-    { flags: "--limit <n>", description: "at most so many", default: "20" },
-    { flags: "--all", description: "all of them" },
+    {
+      flags: "--from <time>",
+      description: "created since 2030-01-31, 2030-01-31T18:00:00Z, or 24h (that long ago)",
+    },
+    { flags: "--to <time>", description: "created until then, in the same forms" },
+    { flags: "--limit <n>", description: "at most this many batches", default: "20" },
+    { flags: "--all", description: "list every batch" },
   ],
   examples: [
     "imgbatch list --status running",

@@ -2,10 +2,10 @@ import type { CommandSpec } from "../../command-line/command-spec.ts";
 
 export const ready: CommandSpec = {
   name: "ready",
-  summary: "ask whether the service is ready to work and takes the key",
+  summary: "check whether the service is ready and accepts the key",
   options: [
-    { flags: "--wait", description: "until it is" },
-    { flags: "--timeout <time>", description: "with --wait: give up after this time", default: "30s" },
+    { flags: "--wait", description: "wait until the service is ready" },
+    { flags: "--timeout <time>", description: "with --wait: stop waiting after this time", default: "30s" },
   ],
   examples: ["imgbatch ready --wait --timeout 2m && imgbatch submit prompts.jsonl"],
   exits: ["auth", "temporary", "gone", "timeout", "interrupted", "terminated"],

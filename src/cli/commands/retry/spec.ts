@@ -3,18 +3,20 @@ import { running, runOptions } from "../shared-options.ts";
 
 export const retry: CommandSpec = {
   name: "retry",
-  summary: "make the failed images of a run anew, into the same directory; run again to resume",
+  summary: "make the failed images of a run again, into the same directory; run it again to resume",
   arguments: [{ name: "<dir>", description: "the output directory of a run" }],
   options: [
     {
       flags: "--include-refused",
-      description: "also what was refused for its prompt (SAFETY_BLOCKED, INVALID_ARGUMENT, a policy)",
+      description:
+        "also retry images that were refused because of their prompt (SAFETY_BLOCKED, INVALID_ARGUMENT, a policy)",
     },
     {
       flags: "--include-lost",
-      description: "also what was made and paid, but cannot be fetched any more; paid again",
+      description:
+        "also make images again that were made and paid but can no longer be fetched; this is paid again",
     },
-    { flags: "--dry-run", description: "count and estimate; submit nothing" },
+    { flags: "--dry-run", description: "count the images and estimate the cost; submit nothing" },
     ...runOptions,
   ],
   examples: ["imgbatch retry prompts-images", "imgbatch retry prompts-images --max-cost 1"],

@@ -2,18 +2,21 @@ import type { CommandSpec } from "../../command-line/command-spec.ts";
 
 export const serve: CommandSpec = {
   name: "serve",
-  summary: "run the whole service on this machine until it is stopped",
+  summary: "run the service on this machine until it is stopped",
   options: [
-    { flags: "--port <n>", description: "the port; 0 for a free one", default: "8787" },
+    { flags: "--port <n>", description: "the port to listen on; 0 for a free one", default: "8787" },
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
-    { flags: "--ephemeral", description: "use a data directory that is removed at the end" },
-    { flags: "--ready-file <file>", description: "write URL, process id and data directory here when ready" },
+    { flags: "--ephemeral", description: "use a temporary data directory, removed at the end" },
     {
-      flags: "--simulate <what>",
-      description: "latency=2s,fail=0.1,seed=7: make the drawings slow or faulty",
+      flags: "--ready-file <file>",
+      description: "write the URL, process id and data directory to this file when the service is ready",
     },
-    { flags: "--no-ui", description: "lines of log also on a terminal, instead of the live view" },
-    { flags: "--grace <time>", description: "time for running items when stopping", default: "10s" },
+    {
+      flags: "--simulate <spec>",
+      description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
+    },
+    { flags: "--no-ui", description: "print log lines instead of the live view, also on a terminal" },
+    { flags: "--grace <time>", description: "how long running items may take after a stop", default: "10s" },
     {
       flags: "--log-level <level>",
       description: "debug, info, warn or error",

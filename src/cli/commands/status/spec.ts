@@ -3,7 +3,7 @@ import { askingOf, targets } from "../shared-options.ts";
 
 export const status: CommandSpec = {
   name: "status",
-  summary: "one look at batches; never waits",
+  summary: "show how batches stand now; never waits",
   arguments: [targets],
   examples: ["imgbatch status prompts-images", "imgbatch status imgbatch_… --json"],
   exits: askingOf,

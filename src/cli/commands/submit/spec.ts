@@ -4,7 +4,7 @@ import { running, runOptions } from "../shared-options.ts";
 
 export const submit: CommandSpec = {
   name: "submit",
-  summary: "validate, submit, wait, download and verify; run again to resume or repair",
+  summary: "check prompts, submit them, wait, download and verify; run it again to resume or repair",
   arguments: [
     { name: "<file...>", description: "prompt files (.jsonl, .txt, .csv, .tsv), or - for standard input" },
   ],
@@ -13,10 +13,10 @@ export const submit: CommandSpec = {
     { flags: "-n, --name <name>", description: "a name for the batch" },
     {
       flags: "-o, --output <dir>",
-      description: "where the run is kept",
+      description: "the directory of the run",
       default: "<stem of the first file>-images",
     },
-    { flags: "--count <n>", description: "images for each prompt that does not say", default: "1" },
+    { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
     {
       flags: "--mime-type <type>",
       description: "image/png, image/jpeg or image/webp",
@@ -25,23 +25,24 @@ export const submit: CommandSpec = {
     },
     {
       flags: "--metadata <k=v>",
-      description: "a pair to keep with the batch; may be repeated",
+      description: "a pair to store with the batch; may be repeated",
       repeatable: true,
     },
-    { flags: "--parent <id>", description: "the batch that this one retries" },
+    { flags: "--parent <id>", description: "the id of the batch that this one retries" },
     { flags: "--max-batch <n>", description: "at most this many images in a batch", default: "200" },
     { flags: "-d, --detach", description: "print the batch ids and do not wait" },
     ...runOptions,
     {
       flags: "--dry-run",
-      description: "check, count, estimate, and print the idempotency keys; submit nothing",
+      description:
+        "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
     },
-    { flags: "--new", description: "generate and pay again, even when the same run was submitted before" },
+    { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
     {
       flags: "--idempotency-key <key>",
-      description: "use this key instead of the one made from the content",
+      description: "use this key instead of one made from the content",
     },
-    { flags: "--zip", description: "keep the ZIP, do not unpack it" },
+    { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
   ],
   examples: [
     "imgbatch submit prompts.jsonl",

@@ -3,7 +3,7 @@ import { intervalOption, targets, timeoutOption, waiting } from "../shared-optio
 
 export const wait: CommandSpec = {
   name: "wait",
-  summary: "wait until batches have ended; the exit code tells how",
+  summary: "wait until batches have ended; the exit code reports the outcome",
   arguments: [targets],
   options: [timeoutOption, intervalOption],
   examples: ["imgbatch wait prompts-images --timeout 45m"],

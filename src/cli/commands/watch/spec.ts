@@ -3,7 +3,7 @@ import { intervalOption, targets, timeoutOption, waiting } from "../shared-optio
 
 export const watch: CommandSpec = {
   name: "watch",
-  summary: "the same, and show how far they are; without an id, all that run",
+  summary: "wait and show progress; without an id, of every running batch",
   arguments: [{ ...targets, name: "[id|dir...]" }],
   options: [timeoutOption, intervalOption],
   examples: ["imgbatch watch", "imgbatch watch prompts-images"],
