@@ -54,7 +54,7 @@ const listed: Advice = (typed) => {
 const anew: Advice = ({ options }) =>
   options.idempotencyKey === undefined
     ? "add --new to generate again with a fresh key"
-    : "replace --idempotency-key by --new to generate with a fresh key, or give another key and another --output";
+    : "replace --idempotency-key with --new to generate with a fresh key, or give another key and another --output";
 const ofItems =
   (what: string): Advice =>
   (typed) =>

@@ -76,7 +76,7 @@ it("[CLI-1] --new is not advised beside a key of the caller's own", () => {
   expect(advice(code, "submit", ["x"])).toMatch(/^add --new/);
   const own = { options: { idempotencyKey: "K" } };
   for (const each of [code, "BATCH_IMAGE_OUTPUT_DELETED", "BATCH_IMAGE_NOT_FOUND"] as const)
-    expect(advice(each, "submit", ["x"], own)).toMatch(/^put --new in the place of --idempotency-key/);
+    expect(advice(each, "submit", ["x"], own)).toMatch(/^replace --idempotency-key with --new/);
 });
 
 it("[CLI-1] what the help gives as examples can be typed", () => {

@@ -127,7 +127,7 @@ it("[SAVE-10] in a directory of `download` the advice for a lost image is not a 
   const id = cli.fake.batches[0]?.id ?? "";
   const { code, stderr } = await cli.here(["download", id]);
   expect(code).toBe(7);
-  expect(stderr).toMatch(/next: .* with the directory that submitted it, or by submitting its prompts again/);
+  expect(stderr).toMatch(/next: .* with the directory that submitted them, or submit their prompts again/);
   expect(stderr).not.toContain(`--include-lost ${id}`);
   expect((await cli.here(["download", id])).stderr).not.toContain("nothing was missing");
 });

@@ -95,7 +95,7 @@ async function holdAnswer(flags: readonly string[]) {
   const { child, ended } = cli.start(["submit", "p.jsonl", "--max-batch", "1", ...flags]);
   const onWaiting = (then: () => void) =>
     child.stderr.on("data", (text) => {
-      if (String(text).includes("waiting for the answer")) then();
+      if (String(text).includes("waiting for the service to answer")) then();
     });
   await expect.poll(() => cli.fake.batches.length).toBe(2);
   return { cli, child, ended, open, onWaiting };
