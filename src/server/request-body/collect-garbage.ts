@@ -7,7 +7,13 @@ let collect: (() => void) | undefined;
 
 /** Returns the memory of large bodies to the system. */
 export class MemoryReturn {
+  readonly #collect: () => void;
   #timer: NodeJS.Timeout | undefined;
+
+  /** `collect` collects the garbage; the default asks V8 for it. */
+  constructor(collect: () => void = collectNow) {
+    this.#collect = collect;
+  }
 
   /**
    * Collects garbage a second after the last large body. V8 would release the memory only when more is needed, which
@@ -17,7 +23,7 @@ export class MemoryReturn {
   soon(isQuiet: () => boolean): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      if (isQuiet()) collectNow();
+      if (isQuiet()) this.#collect();
     }, QUIET_MS).unref();
   }
 }
