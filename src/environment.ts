@@ -36,6 +36,11 @@ export function preferProductionBuilds(env: NodeJS.ProcessEnv = process.env): vo
   env.NODE_ENV ??= "production";
 }
 
+/** Returns the value of a variable that holds a secret; null when it is not set or empty. */
+export function secretOf(name: string, env: NodeJS.ProcessEnv = process.env): string | null {
+  return env[name] || null;
+}
+
 /** This process's environment with more variables, for a child. */
 export function environmentWith(
   extra: Readonly<Record<string, string>>,

@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { z } from "zod";
 import { SIZE_TIERS } from "../contract/images/image-sizes.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
+import { providerEntrySchema } from "../contract/provider-entries.ts";
 
 const factor = z.number().min(0);
 
@@ -26,19 +27,6 @@ const groupSchema = z.strictObject({
   batchDiscount: factor.default(0.5),
   holdMultiplier: factor.default(0.6),
 });
-
-/** The fields that every provider has. */
-const anyProvider = {
-  name: z.string().min(1),
-  models: z.array(z.string()).default(["*"]),
-  concurrency: z.int().min(1).default(2),
-  rateMultiplier: factor.default(1),
-};
-
-/** One line for each type of provider, with the fields that only this type has. */
-const providerSchema = z.discriminatedUnion("type", [
-  z.strictObject({ type: z.literal("procedural"), ...anyProvider }),
-]);
 
 const limitsSchema = z.strictObject(
   Object.fromEntries(
@@ -124,7 +112,7 @@ export const configSchema = z.strictObject({
     .refine(uniqueBy("name"), "has two groups with one name")
     .prefault([{ name: "default" }]),
   providers: z
-    .array(providerSchema)
+    .array(providerEntrySchema)
     .refine(uniqueBy("name"), "has two providers with one name")
     .prefault([{ name: "procedural", type: "procedural" }]),
   limits: limitsSchema.prefault({}),

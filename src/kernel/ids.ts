@@ -28,3 +28,8 @@ export const randomIds: Ids = {
 export function sha256Hex(data: string | Uint8Array): string {
   return createHash("sha256").update(data).digest("hex");
 }
+
+/** A number from 0 to 2^31 - 1 that only the text decides: the seed of an image that has this id. */
+export function seedOf(id: string): number {
+  return createHash("sha256").update(id).digest().readUInt32BE(0) >>> 1;
+}

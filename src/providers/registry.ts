@@ -1,31 +1,39 @@
+import type { EntryOf, ProviderEntry, ProviderType } from "../contract/provider-entries.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
-import type { Clock } from "../kernel/clock.ts";
+import type { AdapterDeps } from "./upstream/adapter.ts";
+import { asItemProvider } from "./upstream/item-provider.ts";
 
-/** A provider as it is configured. */
-export interface ProviderEntry {
-  name: string;
-  type: "procedural";
-  /** Model ids, or `*` for all. */
-  models: readonly string[];
-  concurrency: number;
-}
-
-export interface ProviderDeps {
-  clock: Clock;
+export interface ProviderDeps extends AdapterDeps {
   /** Decodes references, in turn with all other images of the service. */
   decoding: Decoding;
   simulate: { latencyMs: number; fail: number; seed: number };
 }
 
-type Create = (entry: ProviderEntry, deps: ProviderDeps) => Promise<ImageProvider>;
+type Create<Type extends ProviderType> = (entry: EntryOf<Type>, deps: ProviderDeps) => Promise<ImageProvider>;
 
 /** The only list of provider types. Each is loaded when the configuration names it. */
-const CREATE: Record<ProviderEntry["type"], Create> = {
+const CREATE: { [Type in ProviderType]: Create<Type> } = {
   procedural: async ({ name, concurrency, models }, deps) => {
     const { createProceduralProvider } = await import("./procedural/provider.ts");
     const serves = (model: string) => models.includes("*") || models.includes(model);
     return createProceduralProvider({ name, concurrency, models: serves, ...deps });
+  },
+  native: async (entry, deps) => {
+    const { createNativeAdapter } = await import("./native/provider.ts");
+    return asItemProvider(entry, createNativeAdapter(entry, deps), deps);
+  },
+  openai: async (entry, deps) => {
+    const { createOpenaiAdapter } = await import("./openai/provider.ts");
+    return asItemProvider(entry, createOpenaiAdapter(entry, deps), deps);
+  },
+  sdapi: async (entry, deps) => {
+    const { createSdapiAdapter } = await import("./sdapi/provider.ts");
+    return asItemProvider(entry, createSdapiAdapter(entry, deps), deps);
+  },
+  command: async (entry, deps) => {
+    const { createCommandAdapter } = await import("./command/provider.ts");
+    return asItemProvider(entry, createCommandAdapter(entry, deps), deps);
   },
 };
 
@@ -34,5 +42,10 @@ export function createProviders(
   entries: readonly ProviderEntry[],
   deps: ProviderDeps,
 ): Promise<ImageProvider[]> {
-  return Promise.all(entries.map((entry) => CREATE[entry.type](entry, deps)));
+  return Promise.all(entries.map((entry) => create(entry, deps)));
+}
+
+function create<Type extends ProviderType>(entry: EntryOf<Type>, deps: ProviderDeps): Promise<ImageProvider> {
+  const type: Type = entry.type as Type;
+  return (CREATE[type] as Create<Type>)(entry, deps);
 }

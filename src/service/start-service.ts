@@ -12,7 +12,7 @@ import { offersOf } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
-import { poolThreads } from "../environment.ts";
+import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
@@ -111,7 +111,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const decoding = new Decoding(poolThreads());
     const { simulate } = config;
     const providers =
-      options.providers ?? (await createProviders(config.providers, { clock, simulate, decoding }));
+      options.providers ??
+      (await createProviders(config.providers, {
+        clock,
+        simulate,
+        decoding,
+        secret: (name) => secretOf(name),
+      }));
     undo.push(async () => {
       for (const provider of providers) await provider.close();
     });

@@ -2,7 +2,7 @@ import { DEFAULT_RATIO, imageSizePx } from "../contract/images/image-sizes.ts";
 import { executedModel } from "../domain/models.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
-import { sha256Hex } from "../kernel/ids.ts";
+import { seedOf, sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
@@ -28,6 +28,7 @@ export async function buildImageRequest(
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],
     ),
     attempt: item.attempts + 1,
+    seed: seedOf(`${batch.id}/${item.customId}`),
     origin: batch.parentBatchId === null ? "batch" : "child-batch",
   };
 }

@@ -128,7 +128,7 @@ function layerOf(file: string): string {
 }
 
 function mayImport(file: string, target: string): boolean {
-  const inside = /^providers\/[a-z-]+\//.exec(target)?.[0];
+  const inside = /^providers\/(?!upstream\/)[a-z-]+\//.exec(target)?.[0];
   // A provider is entered by its door, and only the registry knows the doors.
   if (inside !== undefined && !file.startsWith(inside))
     return file === "providers/registry.ts" && target === `${inside}provider.ts`;

@@ -23,6 +23,8 @@ export interface ImageRequest {
   storedReferences: readonly { uri: string; mimeType: ImageMimeType }[];
   /** Counts the tries of this image, from 1: a repeated request is told apart from the same one sent twice. */
   attempt: number;
+  /** From 0 to 2^31 - 1, for upstreams that take a seed. A repeated request has the same one. */
+  seed: number;
   origin: RequestOrigin;
 }
 
@@ -42,6 +44,55 @@ export interface GeneratedImages {
   images: readonly Buffer[];
   /** The version that made the image; null when the upstream returned none. */
   modelVersion: string | null;
+  /** The seed that made the image, when the upstream used or returned one. */
+  seed?: number | null;
+  /** What the upstream reports about its costs. */
+  usage?: UpstreamUsage | null;
+  /** Differences that a person should know, such as a prompt that the upstream has rewritten. */
+  notes?: readonly string[];
+}
+
+/** The costs of one request as the upstream reports them. Null where it reports nothing. */
+export interface UpstreamUsage {
+  inputTokens: number | null;
+  outputTokens: number | null;
+  costMicroUsd: number | null;
+}
+
+/** What an upstream can be asked for. Admission and failover choose providers by it. */
+export interface Capabilities {
+  /** The most reference images of one request; 0: none. */
+  maxReferences: number;
+  ratios: "any" | readonly AspectRatio[];
+  tiers: "any" | readonly SizeTier[];
+  /** The types that it can be asked for. With another type the image is kept as it came. */
+  mimeTypes: "any" | readonly ImageMimeType[];
+  /** Whether the seed of a request decides the picture. */
+  seeds: boolean;
+}
+
+/** The system behind a provider that asks another program for its images. */
+export interface UpstreamFacts {
+  /** The provider type of the configuration. */
+  type: string;
+  /** Type and address. A provider with the same identity may continue the batches of one that is gone. */
+  identity: string;
+  /** A hash of the configuration and the credential. The health of a provider is forgotten when it changes. */
+  fingerprint: string;
+  /** Its images cost nothing. */
+  isFree: boolean;
+  takes: Capabilities;
+  /** Why it cannot be used, such as a missing key; null when it can. */
+  disabled: string | null;
+  /** What its entry is used for. */
+  uses: readonly ("batches" | "realtime")[];
+  /**
+   * Returns the model id to send for a requested model, or null when the provider does not serve it. `executed` is the
+   * model that the requested one stands for in the configuration.
+   */
+  modelFor(requested: string, executed: string): string | null;
+  /** Asks the upstream for something that costs nothing. Rejects with `ProviderError`. */
+  probe(signal: AbortSignal): Promise<void>;
 }
 
 interface ProviderBase {
@@ -49,8 +100,10 @@ interface ProviderBase {
   readonly name: string;
   /** How many requests may run at once. */
   readonly concurrency: number;
-  /** Whether this provider makes images for the model. */
+  /** Whether this provider makes images for the executed model. */
   serves(model: string): boolean;
+  /** Left out for drawings, which need no other program: they have no health and never take over from an upstream. */
+  readonly upstream?: UpstreamFacts;
   /** Frees what the provider holds (threads, sockets). */
   close(): Promise<void>;
 }
@@ -58,8 +111,11 @@ interface ProviderBase {
 /** Makes one image per call. */
 export interface ItemProvider extends ProviderBase {
   readonly kind: "item";
-  /** Rejects with `ProviderError`, or with the signal's reason when aborted. */
-  generate(request: ImageRequest, signal: AbortSignal): Promise<GeneratedImages>;
+  /**
+   * Rejects with `ProviderError`, or with the signal's reason when aborted. Calls `onSent` right before the request
+   * leaves for the upstream: from then on it may be paid.
+   */
+  generate(request: ImageRequest, signal: AbortSignal, onSent?: () => void): Promise<GeneratedImages>;
 }
 
 /** A request inside an upstream job. */
@@ -97,6 +153,27 @@ export interface JobProvider extends ProviderBase {
 
 export type ImageProvider = ItemProvider | JobProvider;
 
+/**
+ * What a failure means for the provider, and with it for the item.
+ * - `credential`: the key is not accepted.
+ * - `billing`: no money or no quota that waiting brings back.
+ * - `forbidden`: not permitted, for another reason than the content.
+ * - `no-model`: the upstream does not know the model.
+ * - `limited`: too many requests for now.
+ * - `unreachable`: no connection; nothing was sent.
+ * - `failing`: the upstream reports that it failed; nothing was made.
+ * - `ambiguous`: the request was sent, and no answer that can be read came back. The image may have been made and paid.
+ */
+export type Trouble =
+  | "credential"
+  | "billing"
+  | "forbidden"
+  | "no-model"
+  | "limited"
+  | "unreachable"
+  | "failing"
+  | "ambiguous";
+
 /** Why a provider made no image. `retryable`: the same request may succeed later. */
 export class ProviderError extends Error {
   readonly code: ItemErrorCode;
@@ -108,6 +185,8 @@ export class ProviderError extends Error {
   readonly upstreamStatus: number | null;
   /** The model version that refused or made nothing; null when the provider returned none. */
   readonly modelVersion: string | null;
+  /** Null when the failure concerns the request alone: a refusal, an invalid request, a simulated error. */
+  readonly trouble: Trouble | null;
 
   constructor(
     code: ItemErrorCode,
@@ -118,6 +197,7 @@ export class ProviderError extends Error {
       retryAfterMs?: number | null;
       upstreamStatus?: number | null;
       modelVersion?: string | null;
+      trouble?: Trouble | null;
       cause?: unknown;
     } = {},
   ) {
@@ -125,7 +205,9 @@ export class ProviderError extends Error {
     this.name = "ProviderError";
     this.code = code;
     this.source = options.source ?? "provider";
-    this.retryable = options.retryable ?? (code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT");
+    this.trouble = options.trouble ?? null;
+    const isTemporary = code === "PROVIDER_RATE_LIMITED" || code === "PROVIDER_TIMEOUT";
+    this.retryable = options.retryable ?? (this.trouble !== null || isTemporary);
     this.retryAfterMs = options.retryAfterMs ?? null;
     this.upstreamStatus = options.upstreamStatus ?? null;
     this.modelVersion = options.modelVersion ?? null;

@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { imageSizePx } from "../../contract/images/image-sizes.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import type { Ids } from "../../kernel/ids.ts";
+import { type Ids, seedOf } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Caller } from "../batches/create-batch.ts";
@@ -90,7 +90,7 @@ export class Realtime {
     };
     await openHold(stores, hold);
     try {
-      const made = await this.#make(offer.provider, request, executed, gone);
+      const made = await this.#make(offer.provider, imageRequest(request, executed, hold.id), gone);
       const usage = usageOf(
         hold,
         { ...made, request, executed, provider: offer.provider.name },
@@ -105,7 +105,7 @@ export class Realtime {
   }
 
   /** Returns the decoded images. Ends at the deadline and when the caller leaves, even when the provider goes on. */
-  async #make(provider: ItemProvider, request: CheckedContent, executed: string, gone: AbortSignal) {
+  async #make(provider: ItemProvider, request: ImageRequest, gone: AbortSignal) {
     const { clock, inspector, timeoutMs } = this.#deps;
     const deadline = new AbortController();
     const done = new AbortController();
@@ -115,14 +115,14 @@ export class Realtime {
     }
     const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
     try {
-      const work = provider.generate(imageRequest(request, executed), signal);
+      const work = provider.generate(request, signal);
       const output = await unlessAborted(work, signal);
       const images = await readOutput(output.images, inspector);
       signal.throwIfAborted();
-      return { images, modelVersion: output.modelVersion ?? executed, refusal: null };
+      return { images, modelVersion: output.modelVersion ?? request.model, refusal: null };
     } catch (error) {
       signal.throwIfAborted();
-      return this.#withoutImage(error, executed);
+      return this.#withoutImage(error, request.model);
     } finally {
       done.abort();
       unlink();
@@ -161,7 +161,7 @@ export class Realtime {
   }
 }
 
-function imageRequest(request: CheckedContent, executed: string): ImageRequest {
+function imageRequest(request: CheckedContent, executed: string, id: string): ImageRequest {
   const { prompt, earlier, size, ratio, mimeType, images } = request;
   return {
     model: executed,
@@ -175,6 +175,7 @@ function imageRequest(request: CheckedContent, executed: string): ImageRequest {
     references: images,
     storedReferences: [],
     attempt: 1,
+    seed: seedOf(id),
     origin: "realtime",
   };
 }

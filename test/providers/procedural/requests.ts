@@ -18,6 +18,7 @@ export function request(prompt: string, changes: Partial<ImageRequest> = {}): Im
     references: [],
     storedReferences: [],
     attempt: 1,
+    seed: 1,
     origin: "batch",
     ...changes,
   };

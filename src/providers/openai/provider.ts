@@ -1,0 +1,6 @@
+import type { EntryOf } from "../../contract/provider-entries.ts";
+import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+
+export function createOpenaiAdapter(_entry: EntryOf<"openai">, _deps: AdapterDeps): UpstreamAdapter {
+  throw new Error("not built yet");
+}

@@ -1,0 +1,27 @@
+import type { Capabilities, GeneratedImages, ImageRequest } from "../../domain/ports/image-provider.ts";
+import type { Clock } from "../../kernel/clock.ts";
+
+/**
+ * Translates between the port and one kind of upstream. Everything that all upstreams share is done around it, in
+ * `item-provider.ts`: time limits, rates, sizes, model ids, hidden keys.
+ */
+export interface UpstreamAdapter {
+  /** Where the upstream is: with the type, its identity. */
+  address: string;
+  takes: Capabilities;
+  /**
+   * Makes the images of one request. `request.model` is the id that the upstream knows, and `request.size` the pixels to
+   * ask for. Calls `onSent` right before the request leaves. Rejects with `ProviderError`, or with the signal's reason.
+   */
+  generate(request: ImageRequest, signal: AbortSignal, onSent: () => void): Promise<GeneratedImages>;
+  /** Asks for something that costs nothing. Rejects with `ProviderError` when the upstream cannot be used. */
+  probe(signal: AbortSignal): Promise<void>;
+  /** Frees sockets and processes. */
+  close(): Promise<void>;
+}
+
+export interface AdapterDeps {
+  clock: Clock;
+  /** Returns the value of an environment variable; null when it is not set or empty. */
+  secret(name: string): string | null;
+}
