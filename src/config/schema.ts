@@ -30,8 +30,11 @@ const groupSchema = z.strictObject({
 
 const limitsSchema = z.strictObject(
   Object.fromEntries(
-    Object.entries(DEFAULT_LIMITS).map(([name, value]) => [name, z.int().min(0).default(value)]),
-  ) as { [Name in keyof Limits]: z.ZodDefault<z.ZodInt> },
+    Object.entries(DEFAULT_LIMITS).map(([name, value]) => [
+      name,
+      (name === "outageHours" ? z.number() : z.int()).min(0).default(value),
+    ]),
+  ) as { [Name in keyof Limits]: z.ZodDefault<z.ZodNumber> },
 );
 
 const flash = {

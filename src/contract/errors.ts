@@ -79,6 +79,7 @@ export const SERVICE_ERRORS = {
   REALTIME_MODEL_NOT_FOUND: e(404, "usage", "This key has no such model."),
   REALTIME_INSUFFICIENT_BALANCE: e(402, "money", "The balance is too low for this image."),
   REALTIME_NO_PROVIDER: retryable(503, "temporary", "Nothing can make images for this model now."),
+  REALTIME_PROVIDER_PAUSES: retryable(503, "temporary", "The upstream of this model pauses."),
   REALTIME_PROVIDER_LIMITED: retryable(429, "temporary", "The upstream takes no more requests now."),
   REALTIME_PROVIDER_FAILED: e(500, "temporary", "The upstream failed."),
   REALTIME_PROVIDER_UNREACHABLE: retryable(502, "temporary", "The upstream did not answer as it should."),

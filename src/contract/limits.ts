@@ -16,6 +16,8 @@ export interface Limits {
   concurrentRequests: number;
   failedAuthPerMinute: number;
   realtimeTimeoutSeconds: number;
+  /** How long an item waits for an upstream that cannot be used. May be a fraction. */
+  outageHours: number;
 }
 
 const MIB = 1024 * 1024;
@@ -37,6 +39,7 @@ export const DEFAULT_LIMITS: Limits = {
   concurrentRequests: 16,
   failedAuthPerMinute: 0,
   realtimeTimeoutSeconds: 300,
+  outageHours: 24,
 };
 
 /** Limits that no configuration changes. */

@@ -1,8 +1,11 @@
+import type { AspectRatio, SizeTier } from "../contract/images/image-sizes.ts";
+import type { ProviderHealth } from "./health/provider-health.ts";
 import { executedModel, type ModelEntry } from "./models.ts";
-import type { ImageProvider } from "./ports/image-provider.ts";
+import type { Capabilities, ImageProvider, ItemProvider } from "./ports/image-provider.ts";
+import type { BatchRecord } from "./records.ts";
 
-/** The provider that makes images for a model now. */
-export interface Offer<P extends Pick<ImageProvider, "name"> = ImageProvider> {
+/** A provider that makes images for a model. */
+export interface Offer<P extends ImageProvider = ImageProvider> {
   provider: P;
   /** The model that the provider is asked to run. Prices and limits stay those of the requested model. */
   executedModel: string;
@@ -10,23 +13,107 @@ export interface Offer<P extends Pick<ImageProvider, "name"> = ImageProvider> {
   rateMultiplier: number;
 }
 
+/** What a request asks of a provider, besides the model. */
+export interface Needs {
+  /** The most reference images of one item. */
+  references: number;
+  ratio: AspectRatio;
+  tier: SizeTier;
+}
+
+/** The identity of drawings, which need no upstream. */
+export const DRAWINGS = "procedural";
+
+/** Returns the identity of the system behind a provider: type and address. */
+export function identityOf(provider: ImageProvider): string {
+  return provider.upstream?.identity ?? DRAWINGS;
+}
+
+/** Returns whether images of a provider cost the operator money. */
+export function isPaid({ upstream }: ImageProvider): boolean {
+  return upstream !== undefined && !upstream.isFree;
+}
+
 /**
- * Returns the function that finds the offer for a requested model id: the first provider that serves the executed
- * model, or null when no provider does. A provider without a rate multiplier has the factor 1.
+ * Finds the providers for requests. The order is that of the configuration. Its providers are those that are used for
+ * batches, or those that are used for real time.
  */
-export function offersOf<P extends Pick<ImageProvider, "name" | "serves">>(
-  providers: readonly P[],
-  models: readonly ModelEntry[],
-  rateMultipliers: ReadonlyMap<string, number> = new Map(),
-): (modelId: string) => Offer<P> | null {
-  return (modelId) => {
-    const executed = executedModel(models, modelId);
-    const provider = providers.find((candidate) => candidate.serves(executed));
-    if (!provider) return null;
-    return {
-      provider,
-      executedModel: executed,
-      rateMultiplier: rateMultipliers.get(provider.name) ?? 1,
-    };
-  };
+export class Offers<P extends ImageProvider = ImageProvider> {
+  readonly #providers: readonly P[];
+  readonly #models: readonly ModelEntry[];
+  readonly #rates: ReadonlyMap<string, number>;
+  readonly #health: Pick<ProviderHealth, "isDisabled"> | undefined;
+
+  /** A provider without a rate multiplier has the factor 1. Without `health`, none is disabled. */
+  constructor(
+    providers: readonly P[],
+    models: readonly ModelEntry[],
+    rates: ReadonlyMap<string, number> = new Map(),
+    health?: Pick<ProviderHealth, "isDisabled">,
+  ) {
+    this.#providers = providers;
+    this.#models = models;
+    this.#rates = rates;
+    this.#health = health;
+  }
+
+  /**
+   * Returns the providers that serve a requested model, without the disabled ones; those that pause are included.
+   * Drawings never take over from an upstream, nor an upstream from drawings: the first provider decides.
+   */
+  all(modelId: string, needs?: Needs): Offer<P>[] {
+    const able = this.#serving(modelId, needs).filter(
+      ({ provider, executedModel }) => !this.#health?.isDisabled(provider, executedModel),
+    );
+    const first = able[0]?.provider;
+    return first ? able.filter(({ provider }) => mayTakeOver(first, provider)) : [];
+  }
+
+  /** Returns the first provider that serves the model; null when there is none. */
+  first(modelId: string, needs?: Needs): Offer<P> | null {
+    return this.all(modelId, needs)[0] ?? null;
+  }
+
+  /**
+   * Returns the providers that may make the items of a batch, in their order. None may, as long as neither the provider
+   * that it was priced with is configured nor one of the same type and address.
+   */
+  forBatch(batch: Pick<BatchRecord, "provider" | "upstream" | "model">, needs: Needs): Offer<P>[] {
+    const serving = this.#serving(batch.model, needs);
+    const same = serving.filter(({ provider }) => identityOf(provider) === batch.upstream);
+    const own = same.find(({ provider }) => provider.name === batch.provider) ?? same[0];
+    if (own === undefined) return [];
+    return serving.filter((each) => each === own || mayTakeOver(own.provider, each.provider));
+  }
+
+  #serving(modelId: string, needs?: Needs): Offer<P>[] {
+    const executed = executedModel(this.#models, modelId);
+    return this.#providers.flatMap((provider) => {
+      const { upstream } = provider;
+      const model = upstream
+        ? upstream.modelFor(modelId, executed)
+        : provider.serves(executed)
+          ? executed
+          : null;
+      if (model === null || (upstream && needs && !canTake(upstream.takes, needs))) return [];
+      const rateMultiplier = this.#rates.get(provider.name) ?? 1;
+      return [{ provider, executedModel: model, rateMultiplier }];
+    });
+  }
+}
+
+function canTake(takes: Capabilities, { references, ratio, tier }: Needs): boolean {
+  return (
+    references <= takes.maxReferences &&
+    (takes.ratios === "any" || takes.ratios.includes(ratio)) &&
+    (takes.tiers === "any" || takes.tiers.includes(tier))
+  );
+}
+
+/** Another item provider may take over, when the images stay real and do not begin to cost money. */
+function mayTakeOver(own: ImageProvider, other: ImageProvider): boolean {
+  if (own === other) return true;
+  const areItems = (each: ImageProvider): each is ItemProvider =>
+    each.kind === "item" && each.upstream !== undefined;
+  return areItems(own) && areItems(other) && (isPaid(own) || !isPaid(other));
 }

@@ -2,6 +2,7 @@ import type { AspectRatio, SizeTier } from "../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { ItemError } from "../contract/item-errors.ts";
 import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
+import type { Trouble, UpstreamUsage } from "./ports/image-provider.ts";
 
 /** Times are milliseconds since 1970; money is whole micro-dollars. */
 
@@ -100,6 +101,10 @@ export interface BatchRecord {
   outputsPurgedAtMs: number | null;
   inputsPurgedAtMs: number | null;
   error: BatchError | null;
+  /** The identity of the upstream that it was priced with; `procedural` for drawings. */
+  upstream: string;
+  /** Since when no item could be made, because of the upstream; null while it is well. */
+  waitingSinceMs: number | null;
 }
 
 /** One line of a batch's history. `from` is null for its creation. */
@@ -131,6 +136,63 @@ export interface ItemRecord {
   finishedAtMs: number | null;
   /** The model version that made or refused the image; null when the provider returned none. */
   modelVersion: string | null;
+  /** The provider that was asked last; null before the first request. */
+  provider: string | null;
+  /** A provider at which the last try failed. Another one is asked next, when one is well. */
+  failedAt: string | null;
+  /** How often another provider was asked than the time before. */
+  switches: number;
+  /** Whether a request was sent that may be paid although nothing came back, and whether another was sent after it. */
+  maybePaid: MaybePaid;
+  /** The seed that made the image, when the upstream used or returned one. */
+  seed: number | null;
+  /** Differences that a person should know. */
+  notes: readonly string[];
+  usage: UpstreamUsage | null;
+}
+
+/** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
+export type MaybePaid = "no" | "once" | "twice";
+
+/** The health of a provider for one model, or for all (`*`) when it concerns the credential. */
+export interface HealthRecord {
+  provider: string;
+  /** The id that the upstream knows, or `*`. */
+  model: string;
+  /** Of the configuration and the credential that the state was found with. */
+  fingerprint: string;
+  state: "ok" | "cooling" | "disabled";
+  /** When a pause ends; null unless cooling. */
+  untilMs: number | null;
+  /** Why it is not well; null when it is. */
+  trouble: Trouble | null;
+  message: string | null;
+  /** Pauses since the last success. */
+  pauses: number;
+  /** The items of the last failures in a row. */
+  failedItems: readonly string[];
+  /** When the upstream answered 403, in the last hours. */
+  forbiddenMs: readonly number[];
+}
+
+/** What one provider was asked for one model in a stretch of time, summed up. */
+export interface ProviderCalls {
+  provider: string;
+  /** The requested model. */
+  model: string;
+  requests: number;
+  images: number;
+  errors: number;
+  /** Requests without a known outcome, after which another was sent. */
+  maybePaidTwice: number;
+  /** The price of the images for callers. */
+  billedMicroUsd: number;
+  /** As the upstream reports it; 0 when it reports nothing. */
+  costMicroUsd: number;
+  inputTokens: number;
+  outputTokens: number;
+  /** Null without an image. */
+  lastSuccessMs: number | null;
 }
 
 export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt">;

@@ -2,8 +2,9 @@ import type { RequestHandler } from "express";
 import type { Limits } from "../contract/limits.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
+import type { Waiting } from "../domain/health/waiting.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
-import type { Offer } from "../domain/offers.ts";
+import type { Offers } from "../domain/offers.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
@@ -28,8 +29,10 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
   realtime: Realtime;
-  /** The provider that makes images of a model in real time now; null when there is none. */
-  realtimeOffer(modelId: string): Offer<ItemProvider> | null;
+  /** Those of the providers that are used for real time. */
+  realtimeOffers: Offers<ItemProvider>;
+  /** Why the items of a batch cannot be made now; null when they can. */
+  waitingOf(batchId: string): Waiting | null;
   requestLimits: RequestLimits;
   inspector: ImageInspector;
   slots: DownloadSlots;

@@ -8,7 +8,8 @@ import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
-import { offersOf } from "../domain/offers.ts";
+import { ProviderHealth } from "../domain/health/provider-health.ts";
+import { Offers } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
@@ -122,12 +123,17 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       for (const provider of providers) await provider.close();
     });
     const shared = shareProviders(providers);
+    const health = await ProviderHealth.load({ stores, clock, log }, providers);
+    const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
     const workerDeps: WorkerDeps = {
       stores,
       blobs,
       inspector: sharpInspector(decoding),
       models: config.models,
       providers: shared.forBatches,
+      offers: new Offers(shared.forBatches, config.models, rates, health),
+      health,
+      outageMs: config.limits.outageHours * HOUR_MS,
       clock,
       ids,
       random: options.random ?? Math.random,
@@ -136,11 +142,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       outputRetentionMs: config.retention.outputHours * HOUR_MS,
     };
     const scheduler = new Scheduler(workerDeps);
-    const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
-    const realtimeOffer = offersOf(shared.forRealtime, config.models, rates);
+    const realtimeOffers = new Offers(shared.forRealtime, config.models, rates, health);
     const realtime = new Realtime({
       ...workerDeps,
-      offer: realtimeOffer,
+      offers: realtimeOffers,
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
     });
     await releaseDeadHolds(stores, clock.nowMs());
@@ -159,7 +164,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       realtime,
-      realtimeOffer,
+      realtimeOffers,
+      waitingOf: (batchId) => scheduler.waitingOf(batchId),
       requestLog: options.log === "feed" ? silentLog : log,
       requestLimits: new RequestLimits(config.limits, clock),
       slots: new DownloadSlots(config.limits.downloadsPerKey),
@@ -168,7 +174,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
         countsLoopback: config.server.trustProxy !== false,
       }),
-      offer: offersOf(shared.forBatches, config.models, rates),
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
@@ -179,7 +184,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;
     if (withWorkers) {
-      undo.push(() => scheduler.stop(graceMs));
+      undo.push(() => scheduler.stop(graceMs, failing.signal.aborted));
       await scheduler.start();
       const { inputHours, sweepMinutes } = config.retention;
       undo.push(

@@ -18,6 +18,8 @@ export interface Database {
   realtime_holds: RealtimeHoldsTable;
   usage_records: UsageRecordsTable;
   retention_time: RetentionTimeTable;
+  provider_health: ProviderHealthTable;
+  provider_calls: ProviderCallsTable;
   schema_migrations: { name: string };
 }
 
@@ -85,6 +87,8 @@ export interface BatchesTable {
   outputs_purged_at_ms: number | null;
   inputs_purged_at_ms: number | null;
   error: string | null;
+  upstream: Generated<string>;
+  waiting_since_ms: Generated<number | null>;
 }
 
 interface BatchEventsTable {
@@ -112,6 +116,13 @@ export interface ItemsTable {
   error: string | null;
   finished_at_ms: number | null;
   model_version: string | null;
+  provider: Generated<string | null>;
+  failed_at: Generated<string | null>;
+  switches: Generated<number>;
+  maybe_paid: Generated<string>;
+  seed: Generated<number | null>;
+  notes: Generated<string | null>;
+  usage: Generated<string | null>;
 }
 
 export interface OutputsTable {
@@ -162,6 +173,31 @@ interface RealtimeHoldsTable {
   account_id: string;
   amount_micro_usd: number;
   created_at_ms: number;
+}
+
+interface ProviderHealthTable {
+  provider: string;
+  model: string;
+  fingerprint: string;
+  state: string;
+  until_ms: number | null;
+  /** The rest of the record, as JSON. */
+  facts: string;
+}
+
+export interface ProviderCallsTable {
+  from_ms: number;
+  provider: string;
+  model: string;
+  requests: Generated<number>;
+  images: Generated<number>;
+  errors: Generated<number>;
+  maybe_paid_twice: Generated<number>;
+  billed_micro_usd: Generated<number>;
+  cost_micro_usd: Generated<number>;
+  input_tokens: Generated<number>;
+  output_tokens: Generated<number>;
+  last_success_ms: Generated<number | null>;
 }
 
 interface RetentionTimeTable {

@@ -7,6 +7,8 @@ import { itemRepository } from "./repositories/items.ts";
 import { keyRepository } from "./repositories/keys.ts";
 import { ledgerRepository } from "./repositories/ledger.ts";
 import { outputRepository } from "./repositories/outputs.ts";
+import { providerCallsRepository } from "./repositories/provider-calls.ts";
+import { providerHealthRepository } from "./repositories/provider-health.ts";
 import { realtimeHoldRepository } from "./repositories/realtime-holds.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
@@ -36,6 +38,8 @@ function repositoriesOf(session: SqlSession): Repositories {
     realtimeHolds: realtimeHoldRepository(session),
     usage: usageRepository(session),
     retentionTime: retentionTimeRepository(session),
+    providerHealth: providerHealthRepository(session),
+    providerCalls: providerCallsRepository(session),
     touch: async () => {
       await session.run(
         session.build.updateTable("schema_migrations").set((eb) => ({ name: eb.ref("name") })),

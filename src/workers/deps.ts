@@ -1,5 +1,7 @@
 import type { Feed } from "../domain/feed.ts";
+import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { ModelEntry } from "../domain/models.ts";
+import type { Offers } from "../domain/offers.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
@@ -13,10 +15,14 @@ export interface WorkerDeps {
   stores: Stores;
   blobs: BlobStore;
   inspector: ImageInspector;
-  /** As configured: an item of a batch is made by the executed model of its batch. */
   models: readonly ModelEntry[];
-  /** In order of preference. */
+  /** Those that are used for batches, in order of preference. */
   providers: readonly ImageProvider[];
+  /** The same providers by what they serve. */
+  offers: Offers;
+  health: ProviderHealth;
+  /** How long an item waits for an upstream that cannot be used, in ms. */
+  outageMs: number;
   clock: Clock;
   ids: Ids;
   /** From 0 up to 1; spreads retries. */

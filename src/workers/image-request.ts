@@ -1,27 +1,29 @@
 import { DEFAULT_RATIO, imageSizePx } from "../contract/images/image-sizes.ts";
-import { executedModel } from "../domain/models.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
 import { seedOf, sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
 
+/** Batches make 1K images of the default ratio. */
+export const BATCH_SIZE = imageSizePx("1K", DEFAULT_RATIO);
+
 /**
- * Builds the request for an item of a batch, and checks its reference images. Batches make 1K images of the default
- * ratio. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
+ * Builds the request for an item of a batch, and checks its reference images. `model` is the one to run. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
  */
 export async function buildImageRequest(
-  deps: Pick<WorkerDeps, "stores" | "blobs" | "models">,
+  deps: Pick<WorkerDeps, "stores" | "blobs">,
   batch: BatchRecord,
   item: ItemRecord,
+  model: string,
 ): Promise<ImageRequest> {
   const references = await deps.stores.read.references.ofSource(item.batchId, item.sourceIndex);
   return {
-    model: executedModel(deps.models, batch.model),
+    model,
     prompt: item.prompt,
     outputIndex: item.outputIndex,
     tier: "1K",
     ratio: DEFAULT_RATIO,
-    size: imageSizePx("1K", DEFAULT_RATIO),
+    size: BATCH_SIZE,
     mimeType: batch.mimeType,
     references: await readReferences(deps, references),
     storedReferences: references.flatMap(({ storageUri, mimeType }) =>

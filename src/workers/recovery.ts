@@ -1,5 +1,7 @@
-import { outputsPrefix } from "../domain/batches/finish-item.ts";
+import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
+import { isPaid } from "../domain/offers.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { UNKNOWN_OUTCOME } from "./items/run-item.ts";
 
 /** A worker that was killed while it stored an image of a batch that had just stopped leaves a file without a row. */
 const STOPPED_LATELY_MS = 24 * 3_600_000;
@@ -10,7 +12,7 @@ const STOPPED_LATELY_MS = 24 * 3_600_000;
  * were stopped in the last day, are checked: queued ones have no image yet, and there can be thousands of them.
  */
 export async function recover(deps: WorkerDeps): Promise<void> {
-  const leases = await deps.stores.write((tx) => tx.items.dropLeases());
+  const leases = await dropLeases(deps);
   const begun = await deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
   const stopped = await deps.stores.read.batches.stoppedSince(deps.clock.nowMs() - STOPPED_LATELY_MS);
   let orphans = 0;
@@ -27,6 +29,26 @@ export async function recover(deps: WorkerDeps): Promise<void> {
   if (begun.length + queued + orphans > 0) {
     deps.log.info("continuing after the last run", { batches: begun.length + queued, leases, orphans });
   }
+}
+
+/**
+ * Ends the leases of a process that is gone. A request to a paid upstream may have been sent for each of their items:
+ * one more is allowed, and marked.
+ */
+async function dropLeases({ stores, providers, clock }: WorkerDeps): Promise<number> {
+  const paid = new Set(providers.filter(isPaid).map(({ name }) => name));
+  return stores.write(async (tx) => {
+    for (const item of await tx.items.leased()) {
+      const { id, attempts, failedAt, maybePaid, leaseToken, batchId } = item;
+      if (leaseToken === null || item.provider === null || !paid.has(item.provider)) continue;
+      if (maybePaid === "twice") {
+        const batch = await tx.batches.byId(batchId);
+        if (batch) await failLeased(tx, batch, { ...item, leaseToken }, UNKNOWN_OUTCOME, clock.nowMs());
+      } else
+        await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid: "once" });
+    }
+    return tx.items.dropLeases();
+  });
 }
 
 /** Reference images of requests that were never accepted: stored, then the process died before the commit. */

@@ -1,8 +1,8 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
-import { failBatch } from "../domain/batches/fail-batch.ts";
-import { offersOf } from "../domain/offers.ts";
-import type { ImageProvider } from "../domain/ports/image-provider.ts";
+import type { Waiting } from "../domain/health/waiting.ts";
+import { executedModel } from "../domain/models.ts";
+import { identityOf } from "../domain/offers.ts";
 import type { BatchQueue } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { Admission } from "./admission.ts";
@@ -25,7 +25,10 @@ const UNMADE: readonly BatchStatus[] = ["queued", "running"];
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
-  readonly #pools: Map<string, WorkerPool>;
+  readonly #pools: ReadonlySet<WorkerPool>;
+  readonly #items: WorkerPool;
+  /** The pools of job providers by their names. */
+  readonly #jobs: ReadonlyMap<string, WorkerPool>;
   readonly #admission: Admission;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
   readonly #advancing = new Map<string, { again: boolean }>();
@@ -39,11 +42,12 @@ export class Scheduler {
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
     this.#admission = new Admission(deps.stores);
-    const poolOf = (provider: ImageProvider): WorkerPool =>
-      provider.kind === "item"
-        ? new ItemPool(deps, provider, (id) => this.wake(id))
-        : new JobPool(deps, provider, (id) => this.wake(id));
-    this.#pools = new Map(deps.providers.map((provider) => [provider.name, poolOf(provider)]));
+    const wake = (batchId: string) => this.wake(batchId);
+    const itemProviders = deps.providers.filter((provider) => provider.kind === "item");
+    const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
+    this.#items = new ItemPool(deps, itemProviders, wake);
+    this.#jobs = new Map(jobProviders.map((provider) => [provider.name, new JobPool(deps, provider, wake)]));
+    this.#pools = new Set([this.#items, ...this.#jobs.values()]);
   }
 
   get isRunning(): boolean {
@@ -52,7 +56,7 @@ export class Scheduler {
 
   /** The items and jobs that run now, and how many may run at once, over all providers. */
   get load(): { running: number; slots: number; isPaused: boolean } {
-    const loads = [...this.#pools.values()].map((pool) => pool.load);
+    const loads = [...this.#pools].map((pool) => pool.load);
     return {
       running: loads.reduce((sum, load) => sum + load.running, 0),
       slots: loads.reduce((sum, load) => sum + load.slots, 0),
@@ -65,7 +69,7 @@ export class Scheduler {
    */
   setPaused(isPaused: boolean): void {
     this.#isPaused = isPaused;
-    for (const pool of this.#pools.values()) pool.setPaused(isPaused);
+    for (const pool of this.#pools) pool.setPaused(isPaused);
   }
 
   /** Cleans up after a killed process, then continues the batches that have not ended. */
@@ -73,7 +77,7 @@ export class Scheduler {
     await recover(this.#deps);
     const { batches } = this.#deps.stores.read;
     const yieldSometimes = yieldEvery(WAKES_AT_ONCE);
-    for (const batch of await batches.unmadeByOthers([...this.#pools.keys()])) {
+    for (const batch of await batches.unmadeByOthers(this.#deps.providers.map(({ name }) => name))) {
       await this.#handOver(batch);
       await yieldSometimes();
     }
@@ -88,7 +92,7 @@ export class Scheduler {
       await this.#takeNext(queue);
       await yieldSometimes();
     }
-    for (const pool of this.#pools.values()) await pool.start();
+    for (const pool of this.#pools) await pool.start();
   }
 
   /** Makes the scheduler look at a batch that may have work: it is new, or an item of it has ended. */
@@ -106,7 +110,7 @@ export class Scheduler {
     const failed = await this.#cancelHeld(batchId);
     if (failed) reportEnded(this.#deps.feed, batchId, "cancelled", failed);
     try {
-      await Promise.all([...this.#pools.values()].map((pool) => pool.abort(batchId)));
+      await Promise.all([...this.#pools].map((pool) => pool.abort(batchId)));
     } finally {
       if (failed) this.#forget(batchId);
     }
@@ -115,7 +119,7 @@ export class Scheduler {
   /** Reading back takes time. Meanwhile no item of the batch starts, and no step forward ends the batch first. */
   async #cancelHeld(batchId: string): Promise<string[] | null> {
     this.#cancelling.add(batchId);
-    for (const pool of this.#pools.values()) pool.hold(batchId);
+    for (const pool of this.#pools) pool.hold(batchId);
     let failed: string[] | null = null;
     try {
       failed = await cancelBatch(this.#deps, batchId, () => endOf(this.#deps));
@@ -126,11 +130,19 @@ export class Scheduler {
     return failed;
   }
 
-  /** Takes no more work, gives running work `graceMs` to end, and keeps the rest for the next start. */
-  async stop(graceMs: number): Promise<void> {
+  /** Returns why the items of a batch cannot be made now; null when they can. */
+  waitingOf(batchId: string): Waiting | null {
+    return this.#items.waitingOf(batchId);
+  }
+
+  /**
+   * Takes no more work, gives running work `graceMs` to end, and keeps the rest for the next start. Requests that are
+   * paid may take as long as they need, unless `isAbandoned`.
+   */
+  async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#isRunning = false;
     this.#stopping.abort();
-    await Promise.all([...this.#pools.values()].map((pool) => pool.stop(graceMs)));
+    await Promise.all([...this.#pools].map((pool) => pool.stop(graceMs, isAbandoned)));
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
 
@@ -189,37 +201,32 @@ export class Scheduler {
     const batch = await this.#deps.stores.read.batches.byId(batchId);
     if (this.#cancelling.has(batchId)) return;
     if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
-    const pool = this.#pools.get(batch.provider);
-    if (pool) return pool.add(batch);
-    await this.#failUnmakeable(batchId);
-    this.#forget(batchId);
+    (this.#jobs.get(batch.provider) ?? this.#items).add(batch);
   }
 
-  /** Gives a batch whose provider is not configured any more to another one, or fails it. */
+  /**
+   * Gives a batch whose provider is not configured any more to one of the same type and address. Without one it waits.
+   */
   async #handOver(batch: BatchRecord): Promise<void> {
-    const { providers, models, log } = this.#deps;
-    const offer = offersOf(providers, models)(batch.model);
-    if (!offer) return this.#failUnmakeable(batch.id);
-    const heir = offer.provider.name;
-    await this.#deps.stores.write(async (tx) => {
+    const { providers, models, log, stores } = this.#deps;
+    const executed = executedModel(models, batch.model);
+    const heir = providers.find(
+      (provider) =>
+        identityOf(provider) === batch.upstream &&
+        (provider.upstream ? provider.upstream.modelFor(batch.model, executed) : provider.serves(executed)),
+    );
+    const facts = { batch: batch.id, from: batch.provider, to: heir?.name };
+    if (!heir) return log.warn("the provider of a batch is not configured any more; the batch waits", facts);
+    await stores.write(async (tx) => {
       if (!UNMADE.includes((await tx.batches.byId(batch.id))?.status ?? "completed")) return;
-      await tx.upstreamJobs.remove(batch.id);
-      await tx.batches.update(batch.id, { provider: heir });
+      await tx.batches.update(batch.id, { provider: heir.name });
     });
-    const facts = { batch: batch.id, from: batch.provider, to: heir };
     log.warn("the provider of a batch is not configured any more; another one takes over", facts);
-  }
-
-  async #failUnmakeable(batchId: string): Promise<void> {
-    const message = "No provider makes images for this model any more.";
-    const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message, source: "service" as const };
-    const failed = await failBatch(this.#deps, batchId, error, () => endOf(this.#deps));
-    if (failed) reportEnded(this.#deps.feed, batchId, "failed", failed);
   }
 
   /** Forgets a batch that has ended, and begins with the next one of its queue. */
   #forget(batchId: string): void {
-    for (const pool of this.#pools.values()) pool.remove(batchId);
+    for (const pool of this.#pools) pool.remove(batchId);
     const queue = this.#admission.leave(batchId);
     if (queue) this.#refill(queue);
   }

@@ -74,24 +74,30 @@ export function shareConcurrency(provider: ItemProvider): {
     kind: "item",
     name: provider.name,
     concurrency: provider.concurrency,
+    ...(provider.upstream ? { upstream: provider.upstream } : {}),
     serves: (model) => provider.serves(model),
-    generate: (request, signal) => slots.run(isUrgent, signal, () => provider.generate(request, signal)),
+    generate: (request, signal, onSent) =>
+      slots.run(isUrgent, signal, () => provider.generate(request, signal, onSent)),
     close: () => provider.close(),
   });
   return { forBatches: through(false), forRealtime: through(true) };
 }
 
-/** Returns the providers for batches and for real time, in their order. A job provider cannot work in real time. */
+/**
+ * Returns the providers for batches and for real time, in their order, as their entries allow. A job provider cannot
+ * work in real time.
+ */
 export function shareProviders(providers: readonly ImageProvider[]): {
   forBatches: ImageProvider[];
   forRealtime: ItemProvider[];
 } {
   const forRealtime: ItemProvider[] = [];
-  const forBatches = providers.map((provider) => {
-    if (provider.kind !== "item") return provider;
-    const shared = shareConcurrency(provider);
-    forRealtime.push(shared.forRealtime);
-    return shared.forBatches;
-  });
+  const forBatches: ImageProvider[] = [];
+  for (const provider of providers) {
+    const uses = provider.upstream?.uses ?? ["batches", "realtime"];
+    const shared = provider.kind === "item" ? shareConcurrency(provider) : null;
+    if (uses.includes("batches")) forBatches.push(shared?.forBatches ?? provider);
+    if (shared && uses.includes("realtime")) forRealtime.push(shared.forRealtime);
+  }
   return { forBatches, forRealtime };
 }

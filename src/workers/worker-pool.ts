@@ -1,9 +1,8 @@
-import type { ImageProvider } from "../domain/ports/image-provider.ts";
+import type { Waiting } from "../domain/health/waiting.ts";
 import type { BatchRecord } from "../domain/records.ts";
 
 /** Makes the items of running batches with one provider. */
 export interface WorkerPool {
-  readonly provider: ImageProvider;
   /** Continues the work that an earlier process left at the provider. Does not wait for its end. */
   start(): Promise<void>;
   /** The items (or jobs of whole batches) that run now, and how many may run at once. */
@@ -21,6 +20,11 @@ export interface WorkerPool {
    * Throws `BATCH_IMAGE_CANCEL_FAILED` when the provider did not accept the cancellation.
    */
   abort(batchId: string): Promise<void>;
-  /** Takes no more work. Running items get `graceMs` to end; the rest is kept for the next start. */
-  stop(graceMs: number): Promise<void>;
+  /** Returns why the items of a batch cannot be made now; null when they can, or when the batch is not here. */
+  waitingOf(batchId: string): Waiting | null;
+  /**
+   * Takes no more work. Running items get `graceMs` to end, requests that are paid for as long as they need, unless
+   * `isAbandoned`. The rest is kept for the next start.
+   */
+  stop(graceMs: number, isAbandoned?: boolean): Promise<void>;
 }

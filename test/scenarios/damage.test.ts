@@ -8,6 +8,7 @@ import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { OutputRecord } from "../../src/domain/records.ts";
 import { openAdmin } from "../../src/service/admin.ts";
 import { seeded } from "../imaging/mutate.ts";
+import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
 import { BIN, imgbatch, startNode } from "../support/processes.ts";
@@ -220,8 +221,9 @@ describe("an image that was damaged before its batch ended early", () => {
   it("[CANCEL-8] [DAMAGE-2] is not paid when it fails", async () => {
     const { service, id } = await half((path) => rm(path));
     await service.close(0);
-    const other = new FakeProvider({ name: "other", model: "another-model" });
-    await expectOnePaid(await startTestService({ data: service.data, providers: [other] }), id, "failed");
+    const upstream = new FakeJobProvider();
+    upstream.status = () => ({ state: "failed", message: "the job failed" });
+    await expectOnePaid(await startTestService({ data: service.data, providers: [upstream] }), id, "failed");
   });
 });
 

@@ -139,7 +139,7 @@ describe("the order of work", () => {
     expect(most).toBeLessThanOrEqual(BATCHES_IN_HAND + 1);
     expect(unexpected).toEqual([]);
     expect((await stores.read.batches.byId(other.id))?.status).toBe("completed");
-    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await expect.poll(async () => (await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
   it("[WORK-7] everything that waits is started, although nothing new comes", async () => {
@@ -181,7 +181,7 @@ describe("the order of work", () => {
     slow.mayGo.open();
   });
 
-  it("[WORK-9] a batch whose provider is not configured any more goes to another one, at the old price", async () => {
+  it("[WORK-9] a batch whose provider is not configured any more goes to another one of the same kind, at the old price", async () => {
     const old = gatedProvider({ name: "old" });
     const first = await startTestService({ providers: [old.provider] });
     const { id } = await first.submit({ model: MODEL, items: items(2) });
@@ -197,7 +197,7 @@ describe("the order of work", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[WORK-9] a batch that nobody can make any more fails, and its hold goes back", async () => {
+  it("[WORK-9] a batch that no configured provider can make waits, keeps its hold, and goes on when one can", async () => {
     const old = gatedProvider({ name: "old", model: OTHER_MODEL });
     const first = await startTestService({ providers: [old.provider] });
     const { id } = await first.submit({ model: OTHER_MODEL, items: items(2) });
@@ -206,9 +206,14 @@ describe("the order of work", () => {
       data: first.data,
       providers: [new FakeProvider({ name: "new", model: MODEL })],
     });
-    expect(await second.batch(id)).toMatchObject({ status: "failed", error: { source: "service" } });
+    const waiting = { code: "PROVIDER_NOT_CONFIGURED", until: null };
+    await expect.poll(() => second.batch(id)).toMatchObject({ status: "running", waiting });
     const { stores, blobs } = await openBeside(second.data);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await second.close(0);
+    const heir = new FakeProvider({ name: "heir", model: OTHER_MODEL });
+    const third = await startTestService({ data: first.data, providers: [heir] });
+    expect(await third.until(id)).toMatchObject({ status: "completed", provider: "heir", waiting: null });
   });
 });
 

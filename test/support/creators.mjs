@@ -30,7 +30,7 @@ const deps = {
   blobs,
   clock: systemClock,
   ids: randomIds,
-  offer: () => ({ provider: { name: "p" }, executedModel: "m", rateMultiplier: 1 }),
+  offers: { first: () => ({ provider: { name: "p" }, executedModel: "m", rateMultiplier: 1 }) },
   workersRunning: () => true,
 };
 const awake = setInterval(() => {}, 1000);

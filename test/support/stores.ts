@@ -64,6 +64,8 @@ export async function openBatchRecord(stores: Stores, itemCount = 5): Promise<Ba
       outputsPurgedAtMs: null,
       inputsPurgedAtMs: null,
       error: null,
+      upstream: "procedural",
+      waitingSinceMs: null,
     };
     await openBatch(tx, batch, 1);
     return batch;

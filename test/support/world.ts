@@ -7,8 +7,9 @@ import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
+import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
 import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
-import { offersOf } from "../../src/domain/offers.ts";
+import { Offers } from "../../src/domain/offers.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
 import { type ImageProvider, type JobItem, ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
@@ -126,7 +127,7 @@ export class World {
     const { scheduler } = this;
     const deps = {
       ...this.#deps,
-      offer: offersOf(this.#deps.providers, []),
+      offers: new Offers(this.#deps.providers, []),
       workersRunning: () => true,
     };
     return createBatch(deps, { key: this.key, group }, request, idempotencyKey).then((created) => {
@@ -174,6 +175,8 @@ export class World {
       write: (work) => turn().then(() => write(work)),
     };
     const feed = new Feed();
+    const providers = this.#providers(turn);
+    const clock = this.#clock(turn);
     feed.subscribe((event) => this.events.push(event));
     this.#deps = {
       stores,
@@ -184,13 +187,16 @@ export class World {
           return { mimeType: "image/png" as ImageMimeType, widthPx: 8, heightPx: 8, decodedPixels: 64 };
         },
       },
-      providers: this.#providers(turn),
-      clock: this.#clock(turn),
+      providers,
+      clock,
       ids: this.#countingIds(),
       random: this.#random,
       feed,
       log: silentLog,
       models: [],
+      offers: new Offers(providers, []),
+      health: await ProviderHealth.load({ stores, clock, log: silentLog }, providers),
+      outageMs: 86_400_000,
       outputRetentionMs: 0,
     };
     this.scheduler = new Scheduler(this.#deps);

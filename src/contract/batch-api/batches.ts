@@ -32,5 +32,13 @@ export const batchObjectSchema = z.object({
     .nullable()
     .describe("when the outputs will be cleaned up; null while unknown or never"),
   error: batchErrorSchema.nullable().describe("set when the batch as a whole failed"),
+  waiting: z
+    .object({
+      code: z.string(),
+      message: z.string(),
+      until: unixSeconds.nullable().describe("null: until the configuration changes"),
+    })
+    .nullable()
+    .describe("why the items cannot be made now; no try is lost meanwhile"),
 });
 export type BatchObject = z.infer<typeof batchObjectSchema>;

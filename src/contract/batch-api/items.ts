@@ -10,6 +10,10 @@ export const itemObjectSchema = z.object({
   file_extension: z.string().nullable(),
   image_count: z.int(),
   model_version: z.string().nullable(),
+  provider: z.string().nullable().describe("made or refused the image; null while pending"),
+  seed: z.int().nullable().describe("made the image, when the upstream uses or reports one"),
+  upstream_cost: z.number().nullable().describe("US dollars, as the upstream reports them"),
+  notes: z.array(z.string()).describe("differences that a person should know"),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
 });
 export type ItemObject = z.infer<typeof itemObjectSchema>;

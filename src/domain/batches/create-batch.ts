@@ -1,10 +1,11 @@
 import { ImgbatchError } from "../../contract/errors.ts";
+import { DEFAULT_RATIO } from "../../contract/images/image-sizes.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry } from "../models.ts";
-import type { Offer } from "../offers.ts";
+import { identityOf, type Offers } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
@@ -17,8 +18,8 @@ export interface CreateBatchDeps {
   blobs: BlobStore;
   clock: Clock;
   ids: Ids;
-  /** Null when no provider makes images for the requested model. */
-  offer(modelId: string): Offer | null;
+  /** Those of the providers that are used for batches. */
+  offers: Offers;
   workersRunning(): boolean;
 }
 
@@ -47,7 +48,11 @@ export async function createBatch(
   if (earlier) return { batch: earlier, replayed: true };
   const parentBatchId = await findParent(deps.stores.read, caller, request.parentBatchId);
 
-  const offer = deps.offer(request.model.id);
+  const offer = deps.offers.first(request.model.id, {
+    references: Math.max(0, ...request.items.map(({ references }) => references.length)),
+    ratio: DEFAULT_RATIO,
+    tier: "1K",
+  });
   const price = priceBatchImage(request.model, caller.group, offer?.rateMultiplier ?? 1);
   if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
   if (!offer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
@@ -86,6 +91,8 @@ export async function createBatch(
     // Without references there is nothing to purge.
     inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
     error: null,
+    upstream: identityOf(offer.provider),
+    waitingSinceMs: null,
   };
   if (!(await isAffordable(deps.stores.read, batch))) {
     // Another process may have just made the batch of this request, and its hold lowered the balance.

@@ -51,9 +51,9 @@ export async function endEarly(
 }
 
 /** Fails every item of a batch that has no outcome, leased or not, and counts them. Returns their custom ids. */
-async function failPending(
+export async function failPending(
   tx: Repositories,
-  batch: BatchRecord,
+  batch: Pick<BatchRecord, "id" | "itemCount">,
   error: ItemError,
   nowMs: number,
 ): Promise<string[]> {

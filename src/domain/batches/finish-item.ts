@@ -1,52 +1,48 @@
 import type { ItemError } from "../../contract/item-errors.ts";
-import { type MadeImage, readOutput } from "../images/output-images.ts";
+import { recordCall } from "../health/record-call.ts";
+import type { MadeImage } from "../images/output-images.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type GeneratedImages, ProviderError } from "../ports/image-provider.ts";
-import type { Stores } from "../ports/stores.ts";
-import type { ItemRecord, OutputRecord } from "../records.ts";
+import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
+import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
 
+/** What a provider made for an item: images that were decoded, at least one. */
+export type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
+
+/** The batch of an item, as far as an outcome needs it. */
+type Priced = Pick<BatchRecord, "model" | "price" | "waitingSinceMs">;
+
 /**
- * Stores the images of an item and records its success. The files are durable before the row names them. Returns the
- * status of the item, or null when its lease was lost (it was cancelled, or leased again): then the files are removed.
+ * Stores the images of an item and records its success. The files are durable before the row names them. Returns null
+ * when the lease was lost (the item was cancelled, or leased again): then the files are removed.
  */
 export async function finishItem(
-  deps: { stores: Stores; blobs: BlobStore; inspector: ImageInspector },
+  deps: { stores: Stores; blobs: BlobStore },
+  batch: Priced,
   item: LeasedItem,
-  { images, modelVersion }: GeneratedImages,
+  made: MadeItem,
   nowMs: () => number,
-): Promise<"success" | "failed" | null> {
-  const fail = (error: ItemError) => failItem(deps.stores, item, { ...error, modelVersion }, nowMs());
-  const first = images[0];
-  if (!first) {
-    const message = "The provider answered without an image.";
-    return fail({ code: "EMPTY_IMAGE_OUTPUT", message, source: "provider" });
-  }
-  let inspected: MadeImage[];
-  try {
-    inspected = await readOutput(images, deps.inspector);
-  } catch (error) {
-    if (!(error instanceof ProviderError)) throw error;
-    return fail({ code: error.code, message: error.message, source: error.source });
-  }
+): Promise<"success" | null> {
+  const { modelVersion, seed = null, notes = [], usage = null } = made;
   const outputs: OutputRecord[] = [];
-  for (const [imageIndex, { bytes, facts }] of inspected.entries()) {
+  for (const [imageIndex, { bytes, facts }] of made.images.entries()) {
     const blobKey = outputKey(item, imageIndex);
     const stored = await deps.blobs.put(blobKey, bytes);
     const { id: itemId, batchId } = item;
     outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
   }
-  const mimeType = inspected[0]?.facts.mimeType ?? null;
+  const mimeType = made.images[0]?.facts.mimeType ?? null;
   const isOurs = await deps.stores.write(async (tx) => {
-    const made = { mimeType, imageCount: outputs.length, modelVersion, error: null };
-    const outcome = { status: "success" as const, ...made };
-    if (!(await tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs() })).isOurs)
-      return false;
+    const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
+    const outcome = { status: "success" as const, ...facts, finishedAtMs: nowMs() };
+    if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) return false;
     await tx.outputs.insertMany(outputs);
     await tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
+    if (batch.waitingSinceMs !== null) await tx.batches.update(item.batchId, { waitingSinceMs: null });
+    await recordItemCall(tx, batch, item, outputs.length, usage, nowMs());
     return true;
   });
   if (isOurs) return "success";
@@ -59,19 +55,46 @@ export async function finishItem(
 /** Records the final failure of an item. Returns null when its lease was lost. */
 export async function failItem(
   stores: Stores,
+  batch: Priced,
+  item: LeasedItem,
+  error: ItemError & { modelVersion?: string | null },
+  nowMs: number,
+): Promise<"failed" | null> {
+  const { isOurs } = await stores.write((tx) => failLeased(tx, batch, item, error, nowMs));
+  return isOurs ? "failed" : null;
+}
+
+/** The same in a transaction. */
+export async function failLeased(
+  tx: Repositories,
+  batch: Priced,
   item: LeasedItem,
   { code, message, source, modelVersion = null }: ItemError & { modelVersion?: string | null },
   nowMs: number,
-): Promise<"failed" | null> {
+): Promise<{ isOurs: boolean }> {
   const error: ItemError = { code, message, source };
-  const outcome = { status: "failed" as const, mimeType: null, imageCount: 0, modelVersion, error };
-  const isOurs = await stores.write(async (tx) => {
-    if (!(await tx.items.finish(item.id, item.leaseToken, { ...outcome, finishedAtMs: nowMs })).isOurs)
-      return false;
-    await tx.batches.addCounts(item.batchId, { success: 0, fail: 1 });
-    return true;
-  });
-  return isOurs ? "failed" : null;
+  const made = { mimeType: null, imageCount: 0, modelVersion, seed: null, notes: [], usage: null };
+  const outcome = { status: "failed" as const, ...made, error, finishedAtMs: nowMs };
+  if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) return { isOurs: false };
+  await tx.batches.addCounts(item.batchId, { success: 0, fail: 1 });
+  await recordItemCall(tx, batch, item, 0, null, nowMs);
+  return { isOurs: true };
+}
+
+/** Adds the last call for an item to the sums of its provider. Only a success is billed. */
+export function recordItemCall(
+  tx: Repositories,
+  { model, price }: Priced,
+  { provider, maybePaid }: LeasedItem,
+  images: number,
+  usage: UpstreamUsage | null,
+  nowMs: number,
+): Promise<void> {
+  if (provider === null) return Promise.resolve();
+  const isMaybePaidTwice = maybePaid === "twice";
+  const billedMicroUsd = images > 0 ? price.imageMicroUsd : 0;
+  const call = { provider, model, images, isError: images === 0, isMaybePaidTwice, billedMicroUsd, usage };
+  return recordCall(tx, call, nowMs);
 }
 
 /** Where the images of a batch are kept. */

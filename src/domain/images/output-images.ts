@@ -1,8 +1,11 @@
+import type { SizePx } from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../ports/image-inspector.ts";
-import { ProviderError } from "../ports/image-provider.ts";
+import { type GeneratedImages, type ImageProvider, ProviderError } from "../ports/image-provider.ts";
 
-/** No provider makes larger images, so a larger one is damaged. */
-const MAX_OUTPUT_PIXELS = 100_000_000;
+/** No model makes larger images, so a larger one is damaged, or was made to do damage. */
+const LIMITS = { maxPixels: 64 * 2 ** 20 };
+const MAX_OUTPUT_BYTES = 64 * 2 ** 20;
 
 /** An image that a provider made, and the facts that its bytes show. */
 export interface MadeImage {
@@ -11,19 +14,50 @@ export interface MadeImage {
 }
 
 /**
- * Decodes every image that a provider made, so that a broken image never becomes a success.
- * Throws `ProviderError` `INVALID_IMAGE_OUTPUT`.
+ * Decodes every image that a provider made, so that a broken image never becomes a success. An upstream is paid for
+ * broken bytes too, so its failure is ambiguous. Throws `ProviderError`: `EMPTY_IMAGE_OUTPUT` without an image, else
+ * `INVALID_IMAGE_OUTPUT`.
  */
-export async function readOutput(images: readonly Buffer[], inspector: ImageInspector): Promise<MadeImage[]> {
+export async function readOutput(
+  { images, modelVersion }: GeneratedImages,
+  inspector: ImageInspector,
+  { upstream }: Pick<ImageProvider, "upstream">,
+): Promise<MadeImage[]> {
+  if (images.length === 0) {
+    throw new ProviderError("EMPTY_IMAGE_OUTPUT", "The provider answered without an image.", {
+      modelVersion,
+    });
+  }
+  const trouble = upstream ? "ambiguous" : null;
+  const unusable = (why: string, cause?: unknown) => {
+    const message = `The provider answered bytes that are no usable image: ${why}`;
+    return new ProviderError("INVALID_IMAGE_OUTPUT", message, { modelVersion, trouble, cause });
+  };
   const made: MadeImage[] = [];
   for (const bytes of images) {
+    if (bytes.length > MAX_OUTPUT_BYTES) throw unusable(`they are ${bytes.length} bytes, more than 64 MiB`);
     try {
-      made.push({ bytes, facts: await inspector.inspect(bytes, { maxPixels: MAX_OUTPUT_PIXELS }) });
+      made.push({ bytes, facts: await inspector.inspect(bytes, LIMITS) });
     } catch (error) {
-      if (!(error instanceof InvalidImageError)) throw error;
-      const message = `The provider answered bytes that are no usable image: ${error.message}`;
-      throw new ProviderError("INVALID_IMAGE_OUTPUT", message, { cause: error });
+      throw error instanceof InvalidImageError ? unusable(error.message, error) : error;
     }
   }
   return made;
+}
+
+/** Returns a note for each difference between the first image and what was asked for. */
+export function differences(
+  images: readonly MadeImage[],
+  asked: { mimeType: ImageMimeType; size: SizePx },
+): string[] {
+  const facts = images[0]?.facts;
+  if (!facts) return [];
+  const { mimeType, widthPx, heightPx } = facts;
+  const { size } = asked;
+  const notes: string[] = [];
+  if (mimeType !== asked.mimeType) notes.push(`asked for ${asked.mimeType}, the upstream sent ${mimeType}`);
+  if (widthPx !== size.widthPx || heightPx !== size.heightPx) {
+    notes.push(`asked for ${size.widthPx}x${size.heightPx} pixels, the upstream sent ${widthPx}x${heightPx}`);
+  }
+  return notes;
 }

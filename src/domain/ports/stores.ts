@@ -4,12 +4,14 @@ import type {
   ApiKeyRecord,
   BatchEvent,
   BatchRecord,
+  HealthRecord,
   IdempotencyRecord,
   ItemRecord,
   LedgerEntry,
   NewItem,
   NewReference,
   OutputRecord,
+  ProviderCalls,
   RealtimeHoldRecord,
   ReferenceRecord,
   RetentionTime,
@@ -48,6 +50,8 @@ export interface Repositories {
   realtimeHolds: RealtimeHoldRepository;
   usage: UsageRepository;
   retentionTime: RetentionTimeRepository;
+  providerHealth: ProviderHealthRepository;
+  providerCalls: ProviderCallsRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
@@ -151,14 +155,35 @@ export interface ItemPage {
   limit: number;
 }
 
+export interface ItemClaim {
+  token: string;
+  nowMs: number;
+  /** The provider that is about to be asked. */
+  provider: string;
+  /** Its images cost money: an item that may be paid already is marked as paid twice. */
+  isPaid: boolean;
+  /**
+   * `not-failed-here`: items whose last failure was at another provider, or that have none. `failed-elsewhere`: only
+   * items whose last failure was at another provider.
+   */
+  which: "any" | "not-failed-here" | "failed-elsewhere";
+  /** An item that has changed the provider so often stays with the last one. */
+  mostSwitches: number;
+}
+
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
   page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
-  /** Leases the first pending item without a lease whose time has come; null when there is none. */
-  claim(batchId: string, lease: { token: string; nowMs: number }): Promise<ItemRecord | null>;
+  /**
+   * Leases the first pending item without a lease whose time has come, and marks it as sent to the provider; null when
+   * there is none. Items that may be paid already come last.
+   */
+  claim(batchId: string, claim: ItemClaim): Promise<ItemRecord | null>;
+  /** All items with a lease. */
+  leased(): Promise<ItemRecord[]>;
   /** Returns when the next pending item without a lease may be tried; null when there is none. */
   nextDueMs(batchId: string): Promise<number | null>;
   /** Writes the outcome of a leased item if the lease is still held and the item is pending. */
@@ -167,15 +192,25 @@ export interface ItemRepository {
     leaseToken: string,
     outcome: Pick<
       ItemRecord,
-      "status" | "mimeType" | "imageCount" | "error" | "finishedAtMs" | "modelVersion"
+      | "status"
+      | "mimeType"
+      | "imageCount"
+      | "error"
+      | "finishedAtMs"
+      | "modelVersion"
+      | "seed"
+      | "notes"
+      | "usage"
     >,
   ): Promise<{ isOurs: boolean }>;
   /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
   giveBack(
     id: number,
     leaseToken: string,
-    change: { notBeforeMs: number; attempts: number },
+    change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
   ): Promise<{ isOurs: boolean }>;
+  /** Lets the pending items of a batch change the provider again: they have waited. */
+  resetSwitches(batchId: string): Promise<void>;
   /** Turns a successful item into a failure. */
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
   /** Fails every pending item of the batch, leased or not. Returns how many. */
@@ -197,6 +232,8 @@ export interface ReferenceRepository {
   insertMany(batchId: string, references: readonly NewReference[]): Promise<void>;
   /** The references of an item of the request (`sourceIndex`), in their order. */
   ofSource(batchId: string, sourceIndex: number): Promise<ReferenceRecord[]>;
+  /** How many references the item with the most of them has; 0 in a batch without references. */
+  mostOfSource(batchId: string): Promise<number>;
 }
 
 export interface IdempotencyRepository {
@@ -231,6 +268,19 @@ export interface UsageRepository {
   /** In the order in which they were written. */
   list(filter: { accountId?: string }): Promise<UsageRecord[]>;
   count(): Promise<number>;
+}
+
+export interface ProviderHealthRepository {
+  list(): Promise<HealthRecord[]>;
+  /** Inserts or replaces the record of a provider and model. */
+  put(record: HealthRecord): Promise<void>;
+}
+
+export interface ProviderCallsRepository {
+  /** Adds to the sums of the stretch of time that begins at `fromMs`. */
+  add(fromMs: number, calls: ProviderCalls): Promise<void>;
+  /** The sums of each day (UTC), provider and model, of stretches that begin in the time. Oldest first. */
+  list(time: { fromMs?: number; beforeMs?: number }): Promise<(ProviderCalls & { dayMs: number })[]>;
 }
 
 export interface RetentionTimeRepository {

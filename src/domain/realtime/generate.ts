@@ -1,4 +1,4 @@
-import { ImgbatchError } from "../../contract/errors.ts";
+import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
 import { imageSizePx } from "../../contract/images/image-sizes.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { type Ids, seedOf } from "../../kernel/ids.ts";
@@ -6,8 +6,11 @@ import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
+import type { ProviderHealth } from "../health/provider-health.ts";
+import type { Call } from "../health/record-call.ts";
+import { waitingFor } from "../health/waiting.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
-import type { Offer } from "../offers.ts";
+import type { Offer, Offers } from "../offers.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
 import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
 import type { Stores } from "../ports/stores.ts";
@@ -17,6 +20,9 @@ import { endHold, openHold } from "./holds.ts";
 import { realtimeError } from "./provider-errors.ts";
 
 const TROUBLE_DELAY_MS = 1000;
+const SHORTEST_PAUSE_MS = 1000;
+/** A request goes to so many other providers. */
+const MOST_SWITCHES = 2;
 
 export interface RealtimeDeps {
   stores: Stores;
@@ -24,8 +30,9 @@ export interface RealtimeDeps {
   ids: Ids;
   inspector: ImageInspector;
   log: Log;
-  /** Null when no provider makes images for the requested model. */
-  offer(modelId: string): Offer<ItemProvider> | null;
+  /** Those of the providers that are used for real time. */
+  offers: Offers<ItemProvider>;
+  health: ProviderHealth;
   /** The longest time that a request may take; 0 sets no limit. */
   timeoutMs: number;
 }
@@ -42,6 +49,11 @@ export interface GeneratedContent {
   /** Set when the prompt was refused; `images` is empty then. */
   refusal: string | null;
 }
+
+type Made = Omit<GeneratedContent, "id" | "request"> & {
+  /** The name of the provider that made the images. */
+  provider: string;
+};
 
 /**
  * Makes images while the caller waits. Money is held before the work. With an image the hold is captured together
@@ -76,11 +88,12 @@ export class Realtime {
     gone.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, clock, ids } = this.#deps;
-    const offer = this.#deps.offer(request.model.id);
-    if (!offer) throw new ImgbatchError("REALTIME_NO_PROVIDER");
-    const executed = offer.executedModel;
-    const price = priceRealtimeImage(request.model, request.size, caller.group, offer.rateMultiplier);
-    if (price === null) throw new Error(`${request.model.id} has no price at ${request.size}`);
+    const { model, size: tier, ratio, images } = request;
+    const offers = this.#deps.offers.all(model.id, { references: images.length, ratio, tier });
+    const first = offers[0];
+    if (!first) throw new ImgbatchError("REALTIME_NO_PROVIDER");
+    const price = priceRealtimeImage(model, tier, caller.group, first.rateMultiplier);
+    if (price === null) throw new Error(`${model.id} has no price at ${tier}`);
     const hold: RealtimeHoldRecord = {
       id: ids.recordId("gen"),
       apiKeyId: caller.key.id,
@@ -89,24 +102,28 @@ export class Realtime {
       createdAtMs: clock.nowMs(),
     };
     await openHold(stores, hold);
+    const calls: Call[] = [];
     try {
-      const made = await this.#make(offer.provider, imageRequest(request, executed, hold.id), gone);
-      const usage = usageOf(
-        hold,
-        { ...made, request, executed, provider: offer.provider.name },
-        clock.nowMs(),
-      );
-      await endHold(stores, hold.id, usage, clock.nowMs());
-      return { id: hold.id, request, executed, ...made };
+      const made = await this.#makeInTime(offers, request, hold, gone, calls);
+      const { provider, executed } = made;
+      const usage = usageOf(hold, { ...made, request, executed, provider }, clock.nowMs());
+      await endHold(stores, hold.id, usage, calls, clock.nowMs());
+      return { id: hold.id, request, ...made };
     } catch (error) {
-      this.#track(this.#release(hold.id));
+      this.#track(this.#release(hold.id, calls));
       throw error;
     }
   }
 
-  /** Returns the decoded images. Ends at the deadline and when the caller leaves, even when the provider goes on. */
-  async #make(provider: ItemProvider, request: ImageRequest, gone: AbortSignal) {
-    const { clock, inspector, timeoutMs } = this.#deps;
+  /** Ends at the deadline and when the caller leaves, even when the provider goes on. */
+  async #makeInTime(
+    offers: readonly Offer<ItemProvider>[],
+    request: CheckedContent,
+    hold: RealtimeHoldRecord,
+    gone: AbortSignal,
+    calls: Call[],
+  ): Promise<Made> {
+    const { clock, timeoutMs } = this.#deps;
     const deadline = new AbortController();
     const done = new AbortController();
     if (timeoutMs > 0) {
@@ -115,38 +132,96 @@ export class Realtime {
     }
     const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
     try {
-      const work = provider.generate(request, signal);
-      const output = await unlessAborted(work, signal);
-      const images = await readOutput(output.images, inspector);
-      signal.throwIfAborted();
-      return { images, modelVersion: output.modelVersion ?? request.model, refusal: null };
-    } catch (error) {
-      signal.throwIfAborted();
-      return this.#withoutImage(error, request.model);
+      return await this.#make(offers, request, hold, signal, calls);
     } finally {
       done.abort();
       unlink();
     }
   }
 
-  /** Returns a refusal or an empty result; throws the API error of every other failure. */
-  #withoutImage(error: unknown, executed: string) {
-    if (error instanceof ProviderError) {
-      const nothing = { images: [], modelVersion: error.modelVersion ?? executed };
-      if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
-      if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
-      throw realtimeError(error);
+  /**
+   * Returns the decoded images of the first provider that is well. Asks another one only when the last one has made
+   * nothing for sure.
+   */
+  async #make(
+    offers: readonly Offer<ItemProvider>[],
+    request: CheckedContent,
+    hold: RealtimeHoldRecord,
+    signal: AbortSignal,
+    calls: Call[],
+  ): Promise<Made> {
+    let failure: unknown = null;
+    let asked = 0;
+    for (const offer of offers) {
+      const ticket =
+        asked > MOST_SWITCHES ? null : this.#deps.health.begin(offer.provider, offer.executedModel);
+      if (!ticket) continue;
+      asked++;
+      try {
+        const output = await this.#ask(offer, request, hold.id, signal);
+        await ticket.succeeded();
+        calls.push({ ...callOf(offer, request), ...output.call, billedMicroUsd: hold.amountMicroUsd });
+        return output.made;
+      } catch (error) {
+        if (signal.aborted) ticket.dropped();
+        signal.throwIfAborted();
+        const known = this.#knownError(error, offer.provider);
+        await ticket.failed(known, hold.id);
+        calls.push(callOf(offer, request));
+        const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
+        if (!isNothingMade) return this.#withoutImage(known, offer);
+        failure ??= known;
+      }
     }
+    if (failure instanceof ProviderError) throw realtimeError(failure);
+    throw this.#allPause(offers);
+  }
+
+  async #ask(offer: Offer<ItemProvider>, request: CheckedContent, id: string, signal: AbortSignal) {
+    const { provider, executedModel } = offer;
+    const work = provider.generate(imageRequest(request, executedModel, id), signal);
+    const output = await unlessAborted(work, signal);
+    const images = await readOutput(output, this.#deps.inspector, provider);
+    signal.throwIfAborted();
+    const modelVersion = output.modelVersion ?? executedModel;
+    const made = { images, modelVersion, refusal: null, executed: executedModel, provider: provider.name };
+    return { made, call: { images: images.length, isError: false, usage: output.usage ?? null } };
+  }
+
+  #knownError(error: unknown, { upstream }: ItemProvider): ProviderError {
+    if (error instanceof ProviderError) return error;
     this.#deps.log.error("provider failed unexpectedly", { error: String(error) });
-    throw new ImgbatchError("REALTIME_PROVIDER_FAILED", undefined, { cause: error });
+    return new ProviderError("PROVIDER_ITEM_FAILED", ERRORS.REALTIME_PROVIDER_FAILED.message, {
+      cause: error,
+      trouble: upstream ? "ambiguous" : null,
+      upstreamStatus: 500,
+    });
+  }
+
+  #allPause(offers: readonly Offer<ItemProvider>[]): ImgbatchError {
+    const { health, clock } = this.#deps;
+    const waiting = waitingFor(
+      offers.flatMap(({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? []),
+    );
+    const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (waiting.untilMs ?? 0) - clock.nowMs());
+    return new ImgbatchError("REALTIME_PROVIDER_PAUSES", waiting.message, { retryAfterMs });
+  }
+
+  /** Returns a refusal or an empty result; throws the API error of every other failure. */
+  #withoutImage(error: ProviderError, { provider, executedModel: executed }: Offer<ItemProvider>): Made {
+    const modelVersion = error.modelVersion ?? executed;
+    const nothing = { images: [], modelVersion, executed, provider: provider.name };
+    if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
+    if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
+    throw realtimeError(error);
   }
 
   /** Tries again after a failure of the storage, because money must not stay held. The next start releases it otherwise. */
-  async #release(id: string): Promise<void> {
+  async #release(id: string, calls: readonly Call[]): Promise<void> {
     const { stores, clock, log } = this.#deps;
     for (;;) {
       try {
-        return await endHold(stores, id, [], clock.nowMs());
+        return await endHold(stores, id, [], calls, clock.nowMs());
       } catch (error) {
         log.error("a hold could not be released; trying again", { id, error: String(error) });
         if (this.#stopping.signal.aborted) return;
@@ -159,6 +234,11 @@ export class Realtime {
     const tracked = work.catch(() => {}).finally(() => this.#running.delete(tracked));
     this.#running.add(tracked);
   }
+}
+
+function callOf({ provider }: Offer<ItemProvider>, { model }: CheckedContent): Call {
+  const nothing = { images: 0, isError: true, isMaybePaidTwice: false, billedMicroUsd: 0, usage: null };
+  return { provider: provider.name, model: model.id, ...nothing };
 }
 
 function imageRequest(request: CheckedContent, executed: string, id: string): ImageRequest {

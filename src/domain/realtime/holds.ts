@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatUsd } from "../../kernel/money.ts";
 import { moveMoney } from "../billing/ledger.ts";
+import { type Call, recordCall } from "../health/record-call.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 
@@ -18,13 +19,14 @@ export function openHold(stores: Stores, hold: RealtimeHoldRecord): Promise<void
 }
 
 /**
- * Ends a hold, once: with usage records it is captured, without any it goes back to the balance. The records and the
- * money are one transaction.
+ * Ends a hold, once: with usage records it is captured, without any it goes back to the balance. The records, the calls
+ * to providers and the money are one transaction.
  */
 export function endHold(
   stores: Stores,
   id: string,
   usage: readonly UsageRecord[],
+  calls: readonly Call[],
   nowMs: number,
 ): Promise<void> {
   return stores.write(async (tx) => {
@@ -32,6 +34,7 @@ export function endHold(
     if (!hold) return;
     await moveMoney(tx, movementOf(hold, usage.length > 0 ? "capture" : "release"), nowMs);
     await tx.usage.insertMany(usage);
+    for (const call of calls) await recordCall(tx, call, nowMs);
   });
 }
 

@@ -2,6 +2,7 @@ import type { BatchObject } from "../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../contract/batch-api/items.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
+import type { Waiting } from "../../domain/health/waiting.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
@@ -9,8 +10,10 @@ import { truncateCodePoints } from "../../kernel/text.ts";
 const seconds = (ms: number) => Math.floor(ms / 1000);
 const secondsOrNull = (ms: number | null) => (ms === null ? null : seconds(ms));
 
-/** A batch as the API shows it. */
-export function batchView(batch: BatchRecord): BatchObject {
+const microsOrNull = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
+
+/** A batch as the API shows it. `waiting`: why its items cannot be made now. */
+export function batchView(batch: BatchRecord, waiting: Waiting | null): BatchObject {
   return {
     id: batch.id,
     object: "image.batch",
@@ -34,8 +37,16 @@ export function batchView(batch: BatchRecord): BatchObject {
     output_deleted_at: secondsOrNull(batch.outputDeletedAtMs),
     expires_at: secondsOrNull(batch.outputsExpireAtMs),
     error: batch.error,
+    waiting: waiting && {
+      code: waiting.code,
+      message: waiting.message,
+      until: waiting.untilMs === null ? null : Math.ceil(waiting.untilMs / 1000),
+    },
   };
 }
+
+const MAY_BE_PAID_TWICE =
+  "may be paid twice: the outcome of a request is unknown, and another one was sent after it";
 
 /** An item as the item list shows it. */
 export function itemView(item: ItemRecord): ItemObject {
@@ -47,6 +58,10 @@ export function itemView(item: ItemRecord): ItemObject {
     file_extension: item.mimeType && IMAGE_EXTENSIONS[item.mimeType],
     image_count: item.imageCount,
     model_version: item.modelVersion,
+    provider: item.status === "pending" ? null : item.provider,
+    seed: item.seed,
+    upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
+    notes: [...item.notes, ...(item.maybePaid === "twice" ? [MAY_BE_PAID_TWICE] : [])],
     error: item.error,
   };
 }

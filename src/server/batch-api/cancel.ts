@@ -10,6 +10,7 @@ export function cancel(deps: ApiDeps) {
     const caller = callerOf(response);
     const { id } = await findBatch(deps.stores, caller, request.params.id);
     await deps.cancel(id);
-    response.json(batchView(await findBatch(deps.stores, caller, id)));
+    const batch = await findBatch(deps.stores, caller, id);
+    response.json(batchView(batch, deps.waitingOf(batch.id)));
   };
 }

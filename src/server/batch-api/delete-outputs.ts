@@ -11,6 +11,7 @@ export function deleteOutputs(deps: ApiDeps) {
     const caller = callerOf(response);
     const { id } = await findBatch(deps.stores, caller, request.params.id);
     await dropOutputs(deps, id, deps.clock.nowMs());
-    response.json(batchView(await findBatch(deps.stores, caller, id)));
+    const batch = await findBatch(deps.stores, caller, id);
+    response.json(batchView(batch, deps.waitingOf(batch.id)));
   };
 }

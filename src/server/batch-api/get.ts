@@ -7,6 +7,7 @@ import { findBatch } from "./find-batch.ts";
 /** `GET /v1/images/batches/{id}`: the batch as it is now. */
 export function get(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
-    response.json(batchView(await findBatch(deps.stores, callerOf(response), request.params.id)));
+    const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
+    response.json(batchView(batch, deps.waitingOf(batch.id)));
   };
 }

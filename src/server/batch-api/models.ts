@@ -12,7 +12,7 @@ export function models(deps: ApiDeps) {
   return (_request: Request, response: Response): void => {
     const { group } = callerOf(response);
     const data = batchModelsOf(group, deps.models).flatMap((model): BatchModel[] => {
-      const offer = deps.offer(model.id);
+      const offer = deps.offers.first(model.id);
       if (!offer) return [];
       const price = priceBatchImage(model, group, offer.rateMultiplier);
       if (!price) return [];

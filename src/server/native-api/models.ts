@@ -68,7 +68,7 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
 /** The models that the caller may use and that a provider serves now. */
 function listed(deps: ApiDeps, response: Response): ModelEntry[] {
   const models = realtimeModelsOf(callerOf(response).group, deps.models);
-  return models.filter((model) => deps.realtimeOffer(model.id) !== null);
+  return models.filter((model) => deps.realtimeOffers.first(model.id) !== null);
 }
 
 function page(deps: ApiDeps, request: Request, response: Response, size: number): Page<ModelEntry> {
@@ -76,6 +76,6 @@ function page(deps: ApiDeps, request: Request, response: Response, size: number)
 }
 
 function view(deps: ApiDeps, response: Response, model: ModelEntry) {
-  const rateMultiplier = deps.realtimeOffer(model.id)?.rateMultiplier ?? 1;
+  const rateMultiplier = deps.realtimeOffers.first(model.id)?.rateMultiplier ?? 1;
   return nativeModelView(model, callerOf(response).group, rateMultiplier);
 }

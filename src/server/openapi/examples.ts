@@ -40,6 +40,7 @@ const batch: BatchObject = {
   output_deleted_at: null,
   expires_at: 1896307242,
   error: null,
+  waiting: null,
 };
 
 const fox: ItemObject = {
@@ -50,6 +51,10 @@ const fox: ItemObject = {
   file_extension: "png",
   image_count: 1,
   model_version: "vendorx-3.1-flash-image (procedural/1)",
+  provider: "procedural",
+  seed: null,
+  upstream_cost: null,
+  notes: [],
   error: null,
 };
 
@@ -61,6 +66,10 @@ const owl: ItemObject = {
   file_extension: null,
   image_count: 0,
   model_version: null,
+  provider: "procedural",
+  seed: null,
+  upstream_cost: null,
+  notes: [],
   error: { code: "SAFETY_BLOCKED", message: "The provider refused the prompt.", source: "provider" },
 };
 

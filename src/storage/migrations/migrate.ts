@@ -5,6 +5,7 @@ import { waitingAndOpenJobs } from "./002-waiting-and-open-jobs.ts";
 import { realtime } from "./003-realtime.ts";
 import { retentionTime } from "./004-retention-time.ts";
 import { modelVersion } from "./005-model-version.ts";
+import { upstreams } from "./006-upstreams.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -13,6 +14,7 @@ const MIGRATIONS: readonly Migration[] = [
   realtime,
   retentionTime,
   modelVersion,
+  upstreams,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */

@@ -34,6 +34,8 @@ const COLUMNS = {
   outputsPurgedAtMs: "outputs_purged_at_ms",
   inputsPurgedAtMs: "inputs_purged_at_ms",
   error: "error",
+  upstream: "upstream",
+  waitingSinceMs: "waiting_since_ms",
 } as const satisfies Record<keyof BatchRecord, keyof BatchesTable>;
 
 const JSON_FIELDS = new Set<string>(["metadata", "price", "error"]);
@@ -83,5 +85,7 @@ export function toBatchRecord(row: Selectable<BatchesTable>): BatchRecord {
     outputsPurgedAtMs: row.outputs_purged_at_ms,
     inputsPurgedAtMs: row.inputs_purged_at_ms,
     error: row.error === null ? null : JSON.parse(row.error),
+    upstream: row.upstream,
+    waitingSinceMs: row.waiting_since_ms,
   };
 }

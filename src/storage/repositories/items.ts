@@ -2,7 +2,7 @@ import type { Selectable } from "kysely";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import type { ItemRepository } from "../../domain/ports/stores.ts";
-import type { ItemRecord } from "../../domain/records.ts";
+import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
 import { inStatements } from "./rows.ts";
@@ -41,20 +41,40 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       for (const { status, count } of await all(query)) counts[status as ItemStatus] = count;
       return counts;
     },
-    claim: async (batchId, { token, nowMs }) => {
-      const free = items()
+    claim: async (batchId, { token, nowMs, provider, isPaid, which, mostSwitches }) => {
+      const due = items()
         .where("batch_id", "=", batchId)
         .where("status", "=", "pending")
         .where("not_before_ms", "<=", nowMs)
         .where("lease_token", "is", null)
+        .where((eb) =>
+          eb.or([
+            eb("provider", "is", null),
+            eb("provider", "=", provider),
+            eb("switches", "<", mostSwitches),
+          ]),
+        )
         .orderBy("position")
         .limit(1);
-      const row = await first(free);
+      const free = {
+        any: due,
+        "not-failed-here": due.where((eb) =>
+          eb.or([eb("failed_at", "is", null), eb("failed_at", "!=", provider)]),
+        ),
+        "failed-elsewhere": due.where("failed_at", "is not", null).where("failed_at", "!=", provider),
+      }[which];
+      const row =
+        (await first(free.where("maybe_paid", "=", "no"))) ??
+        (await first(free.where("maybe_paid", "!=", "no")));
       if (!row) return null;
-      const lease = { lease_token: token };
+      const isSwitch = row.provider !== null && row.provider !== provider;
+      const maybe_paid = isPaid && row.maybe_paid === "once" ? "twice" : row.maybe_paid;
+      const switches = row.switches + (isSwitch ? 1 : 0);
+      const lease = { lease_token: token, provider, switches, maybe_paid };
       await run(build.updateTable("items").set(lease).where("id", "=", row.id));
       return toRecord({ ...row, ...lease });
     },
+    leased: async () => (await all(items().where("lease_token", "is not", null).orderBy("id"))).map(toRecord),
     nextDueMs: async (batchId) => {
       const query = build
         .selectFrom("items")
@@ -64,19 +84,28 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
         .where("lease_token", "is", null);
       return (await first(query))?.due ?? null;
     },
-    finish: async (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs, modelVersion }) => {
-      const made = { mime_type: mimeType, image_count: imageCount, model_version: modelVersion };
+    finish: async (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs, ...facts }) => {
+      const made = {
+        mime_type: mimeType,
+        image_count: imageCount,
+        model_version: facts.modelVersion,
+        seed: facts.seed,
+        notes: facts.notes.length === 0 ? null : JSON.stringify(facts.notes),
+        usage: facts.usage && JSON.stringify(facts.usage),
+      };
       const outcome = { status, ...made, finished_at_ms: finishedAtMs };
       const noLease = { lease_token: null };
       const text = error && JSON.stringify(error);
       return { isOurs: (await run(held(id, leaseToken).set({ ...outcome, ...noLease, error: text }))) === 1 };
     },
-    giveBack: async (id, leaseToken, { notBeforeMs, attempts }) => {
-      const noLease = { lease_token: null };
-      return {
-        isOurs:
-          (await run(held(id, leaseToken).set({ ...noLease, not_before_ms: notBeforeMs, attempts }))) === 1,
-      };
+    giveBack: async (id, leaseToken, { notBeforeMs, attempts, failedAt, maybePaid }) => {
+      const change = { lease_token: null, not_before_ms: notBeforeMs, attempts };
+      const marks = { failed_at: failedAt, maybe_paid: maybePaid };
+      return { isOurs: (await run(held(id, leaseToken).set({ ...change, ...marks }))) === 1 };
+    },
+    resetSwitches: async (batchId) => {
+      const update = build.updateTable("items").set({ switches: 0 }).where("batch_id", "=", batchId);
+      await run(update.where("status", "=", "pending").where("switches", ">", 0));
     },
     fail: async (id, error) => {
       const failed = { status: "failed", mime_type: null, image_count: 0, error: JSON.stringify(error) };
@@ -118,5 +147,12 @@ function toRecord(row: Selectable<ItemsTable>): ItemRecord {
     error: row.error === null ? null : JSON.parse(row.error),
     finishedAtMs: row.finished_at_ms,
     modelVersion: row.model_version,
+    provider: row.provider,
+    failedAt: row.failed_at,
+    switches: row.switches,
+    maybePaid: row.maybe_paid as MaybePaid,
+    seed: row.seed,
+    notes: row.notes === null ? [] : JSON.parse(row.notes),
+    usage: row.usage === null ? null : JSON.parse(row.usage),
   };
 }

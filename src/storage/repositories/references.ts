@@ -3,7 +3,7 @@ import type { ReferenceRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { inStatements } from "./rows.ts";
 
-export function referenceRepository({ build, all, run }: SqlSession): ReferenceRepository {
+export function referenceRepository({ build, all, first, run }: SqlSession): ReferenceRepository {
   return {
     insertMany: async (batchId, references) => {
       const rows = references.map((reference) => ({
@@ -18,6 +18,14 @@ export function referenceRepository({ build, all, run }: SqlSession): ReferenceR
         storage_uri: reference.storageUri,
       }));
       for (const some of inStatements(rows)) await run(build.insertInto("reference_images").values(some));
+    },
+    mostOfSource: async (batchId) => {
+      const counts = build
+        .selectFrom("reference_images")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("batch_id", "=", batchId)
+        .groupBy("source_index");
+      return (await first(counts.orderBy("count", "desc").limit(1)))?.count ?? 0;
     },
     ofSource: async (batchId, sourceIndex) => {
       const query = build

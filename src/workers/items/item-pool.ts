@@ -1,58 +1,54 @@
-import PQueue from "p-queue";
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
+import type { Waiting } from "../../domain/health/waiting.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
+import type { ItemClaim } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { RoundRobin } from "../round-robin.ts";
 import type { WorkerPool } from "../worker-pool.ts";
-import { type ItemAttempt, makeItem, recordItem } from "./run-item.ts";
+import { type ActiveBatch, activeBatch } from "./active-batch.ts";
+import { ProviderSlots } from "./provider-slots.ts";
+import { type ItemAttempt, type ItemWork, makeItem, recordItem } from "./run-item.ts";
+import { offersFor, waitForProvider, wellOffers } from "./wait-for-provider.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 /** No item waits longer for its next try: a later time was written before the clock was set back. */
 const LONGEST_PAUSE_MS = 3_600_000;
-
-interface ActiveBatch {
-  batch: BatchRecord;
-  running: Set<AbortController>;
-  /** Ends the wait for an item whose time has not come. */
-  waiting: AbortController | null;
-  /** A due time that was waited for. It counts as reached even when the wall clock was set back meanwhile. */
-  waitedForMs: number;
-  /** While it is held, none of its items is started. */
-  isHeld: boolean;
-}
+/** An item changes the provider so often, then it stays. */
+const MOST_SWITCHES = 2;
 
 /**
- * Makes the items of batches with one provider, never more at once than it takes. Keys take turns, and the batches of a
- * key do, an item each, so that neither a large batch nor a caller with many holds up others. See LEASES.md beside
- * this file.
+ * Makes the items of batches, never more at once with a provider than it takes. Keys take turns, and the batches of a
+ * key do, an item each, so that neither a large batch nor a caller with many holds up others. A batch goes to the first
+ * of its providers that is well. While none is, its items wait and lose no try.
  */
 export class ItemPool implements WorkerPool {
-  readonly provider: ItemProvider;
   readonly #deps: WorkerDeps;
-  readonly #queue: PQueue;
+  readonly #slots: readonly ProviderSlots[];
   readonly #active = new Map<string, ActiveBatch>();
-  /** Active batches that may have an item to start. */
-  readonly #roundRobin = new RoundRobin<ActiveBatch>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
-  /** Items whose image is made and is being stored; their slots are free for the next. */
-  readonly #recording = new Set<Promise<void>>();
+  readonly #stopListening: () => void;
+  readonly #looking = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
   #fillAgain = false;
   #isPaused = false;
 
   /** `onBatchIdle` is called when a batch has no item left that is pending or being made here. */
-  constructor(deps: WorkerDeps, provider: ItemProvider, onBatchIdle: (batchId: string) => void) {
+  constructor(deps: WorkerDeps, providers: readonly ItemProvider[], onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
-    this.provider = provider;
     this.#onBatchIdle = onBatchIdle;
-    this.#queue = new PQueue({ concurrency: provider.concurrency });
-    this.#queue.on("next", () => this.#fill());
+    this.#slots = providers.map((provider) => new ProviderSlots(provider));
+    for (const { queue } of this.#slots) queue.on("next", () => this.#fill());
+    this.#stopListening = deps.health.onChange(() => {
+      for (const active of this.#active.values()) if (active.waiting) this.#enqueue(active);
+    });
   }
 
   get load(): { running: number; slots: number } {
-    return { running: this.#queue.pending, slots: this.provider.concurrency };
+    return {
+      running: this.#slots.reduce((sum, { queue }) => sum + queue.pending, 0),
+      slots: this.#slots.reduce((sum, { provider }) => sum + provider.concurrency, 0),
+    };
   }
 
   setPaused(isPaused: boolean): void {
@@ -63,9 +59,12 @@ export class ItemPool implements WorkerPool {
   /** Nothing is left behind at a provider that makes one image a call. */
   async start(): Promise<void> {}
 
+  waitingOf(batchId: string): Waiting | null {
+    return this.#active.get(batchId)?.waiting ?? null;
+  }
+
   add(batch: BatchRecord): void {
-    const idle = { running: new Set<AbortController>(), waiting: null, waitedForMs: 0, isHeld: false };
-    const active = this.#active.get(batch.id) ?? { batch, ...idle };
+    const active = this.#active.get(batch.id) ?? activeBatch(batch);
     active.isHeld = false;
     this.#active.set(batch.id, active);
     this.#enqueue(active);
@@ -75,46 +74,97 @@ export class ItemPool implements WorkerPool {
     const active = this.#active.get(batchId);
     if (!active) return;
     active.isHeld = true;
-    this.#roundRobin.delete(active.batch.apiKeyId, batchId);
+    this.#dequeue(active);
   }
 
   remove(batchId: string): void {
     const active = this.#active.get(batchId);
     if (!active) return;
     this.#active.delete(batchId);
-    this.#roundRobin.delete(active.batch.apiKeyId, batchId);
-    active.waiting?.abort();
+    this.#dequeue(active);
+    active.pause?.abort();
   }
 
   async abort(batchId: string): Promise<void> {
-    for (const controller of this.#active.get(batchId)?.running ?? []) controller.abort();
+    for (const controller of this.#active.get(batchId)?.running.keys() ?? []) controller.abort();
     this.remove(batchId);
   }
 
-  async stop(graceMs: number): Promise<void> {
+  async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#stopping.abort();
-    for (const { waiting } of this.#active.values()) waiting?.abort();
-    await this.#filling;
+    this.#stopListening();
+    for (const { pause } of this.#active.values()) pause?.abort();
+    await Promise.all([this.#filling, ...this.#looking]);
     const grace = new AbortController();
-    const idle = this.#idle().then(() => grace.abort());
+    const idle = Promise.all(this.#slots.map((slots) => slots.idle())).then(() => grace.abort());
     await this.#deps.clock.sleep(graceMs, grace.signal).catch(() => {});
-    for (const { running } of this.#active.values()) for (const controller of running) controller.abort();
+    const running = [...this.#active.values()].flatMap((active) => [...active.running]);
+    for (const [controller, request] of running) if (isAbandoned || !request.isPaid) controller.abort();
+    const paid = running.filter(([{ signal }]) => !signal.aborted).length;
+    if (paid > 0)
+      this.#deps.log.warn("waiting for requests that are paid; stop again to abandon them", { paid });
     await idle;
-  }
-
-  async #idle(): Promise<void> {
-    await this.#queue.onIdle();
-    await Promise.all(this.#recording);
   }
 
   #isActive(active: ActiveBatch): boolean {
     return this.#active.get(active.batch.id) === active;
   }
 
+  #dequeue({ batch }: ActiveBatch): void {
+    for (const { roundRobin } of this.#slots) roundRobin.delete(batch.apiKeyId, batch.id);
+  }
+
+  /** Puts a batch in line at each of its providers that is well. Without one it waits. */
   #enqueue(active: ActiveBatch): void {
-    if (this.#isActive(active) && !active.isHeld)
-      this.#roundRobin.add(active.batch.apiKeyId, active.batch.id, active);
+    if (this.#isActive(active) && !active.isHeld && !this.#stopping.signal.aborted) {
+      const well = wellOffers(this.#deps, active);
+      if (well.length === 0) this.#track(this.#findProvider(active));
+      else active.waiting = null;
+      const { apiKeyId, id } = active.batch;
+      for (const { provider } of well) this.#slotsOf(provider)?.roundRobin.add(apiKeyId, id, active);
+    }
     this.#fill();
+  }
+
+  #slotsOf(provider: ItemProvider): ProviderSlots | undefined {
+    return this.#slots.find((slots) => slots.provider === provider);
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked = work.finally(() => this.#looking.delete(tracked));
+    this.#looking.add(tracked);
+  }
+
+  /** Looks up the providers of a batch, and waits while none of them may be asked. */
+  async #findProvider(active: ActiveBatch): Promise<void> {
+    try {
+      if (active.offers === null) {
+        active.offers = await offersFor(this.#deps, active.batch);
+        if (wellOffers(this.#deps, active).length > 0) return this.#enqueue(active);
+      }
+      this.#dequeue(active);
+      const againMs = await waitForProvider(this.#deps, active);
+      if (againMs === null) return await this.#rest(active);
+      if (active.waiting !== null) this.#pause(active, againMs);
+    } catch (error) {
+      this.#deps.log.error("a waiting batch could not be looked at; trying again", { error: String(error) });
+      this.#pause(active, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS);
+    }
+  }
+
+  /** Looks at a batch again at a time. `dueMs`: an item's time that counts as reached then. */
+  #pause(active: ActiveBatch, untilMs: number, dueMs = 0): void {
+    const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, untilMs - this.#deps.clock.nowMs()));
+    active.pause?.abort();
+    const pause = new AbortController();
+    active.pause = pause;
+    this.#deps.clock.sleep(delayMs, pause.signal).then(
+      () => {
+        active.waitedForMs = dueMs;
+        this.#enqueue(active);
+      },
+      () => {},
+    );
   }
 
   /** Fills the free slots. A call during a fill makes it check once more. */
@@ -129,13 +179,9 @@ export class ItemPool implements WorkerPool {
   async #fillFreeSlots(): Promise<void> {
     while (this.#fillAgain) {
       this.#fillAgain = false;
-      while (this.#hasFreeSlot()) {
-        const active = this.#roundRobin.next();
-        if (!active) break;
+      for (const slots of this.#slots) {
         try {
-          const item = await this.#claim(active);
-          if (item) this.#start(active, item);
-          else await this.#rest(active);
+          await this.#fillSlots(slots);
         } catch (error) {
           // The database cannot be used now (disk full, say): waits a little, then looks again.
           this.#deps.log.error("no item could be claimed; trying again", { error: String(error) });
@@ -147,58 +193,87 @@ export class ItemPool implements WorkerPool {
     }
   }
 
-  #hasFreeSlot(): boolean {
-    const busy = this.#queue.size + this.#queue.pending;
-    const { concurrency } = this.provider;
-    // Storing is bounded too: images wait in memory for it.
-    const isBehind = this.#recording.size > concurrency;
-    return !this.#isPaused && !this.#stopping.signal.aborted && busy < concurrency && !isBehind;
+  async #fillSlots(slots: ProviderSlots): Promise<void> {
+    while (!this.#isPaused && !this.#stopping.signal.aborted && slots.isFree) {
+      const active = slots.roundRobin.next();
+      if (!active) return;
+      const well = wellOffers(this.#deps, active);
+      const offer = well.find(({ provider }) => provider === slots.provider);
+      const ticket = offer && this.#deps.health.begin(offer.provider, offer.executedModel);
+      if (!offer || !ticket) {
+        this.#dequeue(active);
+        this.#enqueue(active);
+        continue;
+      }
+      let item: LeasedItem | null = null;
+      try {
+        const which = well.length === 1 ? "any" : offer === well[0] ? "not-failed-here" : "failed-elsewhere";
+        item = await this.#claim(active, slots, which);
+      } finally {
+        if (item === null) ticket.dropped();
+      }
+      if (item) this.#start(active, slots, { batch: active.batch, item, offer, ticket });
+      else {
+        slots.roundRobin.delete(active.batch.apiKeyId, active.batch.id);
+        await this.#rest(active);
+      }
+    }
   }
 
-  #claim({ batch: { id: batchId }, waitedForMs }: ActiveBatch): Promise<LeasedItem | null> {
+  #claim(
+    { batch: { id: batchId }, waitedForMs }: ActiveBatch,
+    { provider, isPaid }: ProviderSlots,
+    which: ItemClaim["which"],
+  ): Promise<LeasedItem | null> {
     const nowMs = Math.max(this.#deps.clock.nowMs(), waitedForMs);
     const token = this.#deps.ids.leaseToken();
+    const claim = { token, nowMs, provider: provider.name, isPaid, which, mostSwitches: MOST_SWITCHES };
     return this.#deps.stores.write(async (tx) => {
       // Read inside the transaction: a batch that was just cancelled starts no item.
       if ((await tx.batches.byId(batchId))?.status !== "running") return null;
-      const item = await tx.items.claim(batchId, { token, nowMs });
+      const item = await tx.items.claim(batchId, claim);
       return item && { ...item, leaseToken: token };
     });
   }
 
-  #start(active: ActiveBatch, item: LeasedItem): void {
+  #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {
     // Cancelled since the claim: the item has failed with its batch.
-    if (!this.#isActive(active)) return;
+    if (!this.#isActive(active)) {
+      work.ticket.dropped();
+      return;
+    }
     const controller = new AbortController();
-    active.running.add(controller);
-    void this.#queue.add(async () => {
-      const attempt = await makeItem(this.#deps, this.provider, active.batch, item, controller.signal);
-      const recorded = this.#record(item, attempt, controller.signal).finally(() => {
+    active.running.set(controller, slots);
+    void slots.queue.add(async () => {
+      const attempt = await makeItem(this.#deps, work, controller.signal);
+      const recorded = this.#record(work, attempt, controller.signal).finally(() => {
         active.running.delete(controller);
-        this.#recording.delete(recorded);
+        slots.recording.delete(recorded);
         this.#enqueue(active);
       });
-      this.#recording.add(recorded);
+      slots.recording.add(recorded);
     });
   }
 
-  async #record(item: LeasedItem, attempt: ItemAttempt, signal: AbortSignal): Promise<void> {
-    const status = await recordItem(this.#deps, item, attempt, signal);
+  async #record(work: ItemWork, attempt: ItemAttempt, signal: AbortSignal): Promise<void> {
+    const status = await recordItem(this.#deps, work, attempt, signal);
     if (status !== "success" && status !== "failed") return;
-    const { batchId, customId } = item;
+    const { batchId, customId } = work.item;
     this.#deps.feed.publish({ type: "item", batchId, customId, status });
   }
 
   /** Called when there is nothing to claim: the batch is done here, or its items are being made or wait for their time. */
   async #rest(active: ActiveBatch): Promise<void> {
-    const { id, apiKeyId } = active.batch;
-    this.#roundRobin.delete(apiKeyId, id);
+    const { id } = active.batch;
     if (!this.#isActive(active)) return;
     active.waitedForMs = 0;
     const { items } = this.#deps.stores.read;
     const dueMs = await items.nextDueMs(id);
     if (this.#stopping.signal.aborted || !this.#isActive(active)) return;
-    if (dueMs !== null) return this.#wait(active, dueMs);
+    // An item that is due, but not here, waits for another provider.
+    const againMs = this.#deps.clock.nowMs() + TROUBLE_DELAY_MS;
+    if (dueMs !== null)
+      return this.#pause(active, this.#slots.length > 1 ? Math.max(dueMs, againMs) : dueMs, dueMs);
     if (active.running.size > 0) return;
     const { pending } = await items.countByStatus(id);
     if (!this.#isActive(active)) return;
@@ -210,19 +285,5 @@ export class ItemPool implements WorkerPool {
     }
     this.#active.delete(id);
     this.#onBatchIdle(id);
-  }
-
-  #wait(active: ActiveBatch, dueMs: number): void {
-    const delayMs = Math.min(LONGEST_PAUSE_MS, Math.max(1, dueMs - this.#deps.clock.nowMs()));
-    active.waiting?.abort();
-    const waiting = new AbortController();
-    active.waiting = waiting;
-    this.#deps.clock.sleep(delayMs, waiting.signal).then(
-      () => {
-        active.waitedForMs = dueMs;
-        this.#enqueue(active);
-      },
-      () => {},
-    );
   }
 }

@@ -1,57 +1,87 @@
+import type { ItemError } from "../../contract/item-errors.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
+import {
+  failItem,
+  finishItem,
+  type LeasedItem,
+  type MadeItem,
+  recordItemCall,
+} from "../../domain/batches/finish-item.ts";
+import type { Ticket } from "../../domain/health/provider-health.ts";
+import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
+import { differences, readOutput } from "../../domain/images/output-images.ts";
+import { isPaid, type Offer } from "../../domain/offers.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
-import type { BatchRecord } from "../../domain/records.ts";
+import type { BatchRecord, MaybePaid } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { buildImageRequest } from "../image-request.ts";
+import { BATCH_SIZE, buildImageRequest } from "../image-request.ts";
 
-/** Tries of one item in all, the first included. */
-export const MAX_ATTEMPTS = 3;
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
 /** The pause between two tries to record after a failure of the storage. */
 const TROUBLE_DELAY_MS = 1000;
+/** The shortest pause after a connection that could not be made. */
+const UNREACHABLE_DELAY_MS = 5000;
 
 /** `retry`: the item waits for another try. `lost`: it is no longer this worker's. */
 export type ItemOutcome = ItemStatus | "retry" | "lost";
 
-/** The images of an item, or why there is none. `aborted`: the signal stopped it. */
-export type ItemAttempt = GeneratedImages | ProviderError | "aborted";
+/** The images of an item, or why there is none. `aborted`: the signal stopped it, perhaps after the request had left. */
+export type ItemAttempt = GeneratedImages | ProviderError | { aborted: true; isSent: boolean };
+
+/** One item with the provider that is asked for it. */
+export interface ItemWork {
+  batch: BatchRecord;
+  item: LeasedItem;
+  offer: Offer<ItemProvider>;
+  ticket: Ticket;
+}
 
 /** Asks the provider for one item's image. Never rejects. */
 export async function makeItem(
   deps: WorkerDeps,
-  provider: ItemProvider,
-  batch: BatchRecord,
-  item: LeasedItem,
+  { batch, item, offer }: ItemWork,
   signal: AbortSignal,
 ): Promise<ItemAttempt> {
+  let isSent = false;
+  const onSent = () => {
+    isSent = true;
+  };
   try {
-    const images = await provider.generate(await buildImageRequest(deps, batch, item), signal);
-    return signal.aborted ? "aborted" : images;
+    const request = await buildImageRequest(deps, batch, item, offer.executedModel);
+    const made = await offer.provider.generate(request, signal, onSent);
+    return signal.aborted ? { aborted: true, isSent } : made;
   } catch (error) {
-    if (signal.aborted) return "aborted";
+    if (signal.aborted) return { aborted: true, isSent };
     if (error instanceof ProviderError) return error;
     deps.log.error("provider failed unexpectedly", { error: String(error) });
-    return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", { retryable: true });
+    return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", {
+      retryable: true,
+      trouble: offer.provider.upstream ? (isSent ? "ambiguous" : "failing") : null,
+    });
   }
 }
 
 /**
- * Records the result of an attempt. Never rejects: after a failure of the storage it tries to record the same image
- * again, because making it again would cost again. Returns `lost` when the signal stopped it meanwhile.
+ * Records the result of an attempt, for the item and for the health of its provider. Never rejects: after a failure of
+ * the storage it tries to record the same image again, because making it again would cost again. Returns `lost` when the
+ * signal stopped it meanwhile.
  */
 export async function recordItem(
   deps: WorkerDeps,
-  item: LeasedItem,
+  work: ItemWork,
   attempt: ItemAttempt,
   signal: AbortSignal,
 ): Promise<ItemOutcome> {
-  for (;;) {
+  const { batch, item, ticket } = work;
+  const result = await inspected(deps, work, attempt);
+  for (let isTold = false; ; ) {
     try {
-      if (attempt === "aborted") return await giveBack(deps, item, 0, item.attempts);
-      if (attempt instanceof ProviderError) return await recordFailure(deps, item, attempt);
-      return (await finishItem(deps, item, attempt, () => deps.clock.nowMs())) ?? "lost";
+      if (!isTold) await tellHealth(ticket, item, result);
+      isTold = true;
+      if ("aborted" in result) return await recordAbort(deps, work, result.isSent);
+      if (result instanceof ProviderError) return await recordFailure(deps, work, result);
+      return (await finishItem(deps, batch, item, result, () => deps.clock.nowMs())) ?? "lost";
     } catch (error) {
       const facts = { batch: item.batchId, item: item.id, error: String(error) };
       deps.log.error("item could not be recorded; trying again", facts);
@@ -61,25 +91,115 @@ export async function recordItem(
   }
 }
 
-async function recordFailure(deps: WorkerDeps, item: LeasedItem, error: ProviderError): Promise<ItemOutcome> {
-  const attempts = item.attempts + 1;
-  if (error.retryable && attempts < MAX_ATTEMPTS) {
-    const delayMs = error.retryAfterMs ?? backoffMs(attempts, RETRY_BACKOFF, deps.random);
-    return giveBack(deps, item, delayMs, attempts);
+type InspectedAttempt = MadeItem | Exclude<ItemAttempt, GeneratedImages>;
+
+/** Looks into the images: the upstream's word is not enough. */
+async function inspected(
+  { inspector, log }: WorkerDeps,
+  { batch, offer: { provider } }: ItemWork,
+  attempt: ItemAttempt,
+): Promise<InspectedAttempt> {
+  if ("aborted" in attempt || attempt instanceof ProviderError) return attempt;
+  try {
+    const images = await readOutput(attempt, inspector, provider);
+    const asked = { mimeType: batch.mimeType, size: BATCH_SIZE };
+    const notes = provider.upstream ? differences(images, asked) : [];
+    return { ...attempt, images, notes: [...(attempt.notes ?? []), ...notes] };
+  } catch (error) {
+    if (error instanceof ProviderError) return error;
+    log.error("an image could not be inspected", { error: String(error) });
+    return new ProviderError("INVALID_IMAGE_OUTPUT", "The image could not be inspected.", {
+      source: "service",
+    });
   }
-  return (await failItem(deps.stores, item, error, deps.clock.nowMs())) ?? "lost";
 }
+
+async function tellHealth(ticket: Ticket, item: LeasedItem, result: InspectedAttempt): Promise<void> {
+  if ("aborted" in result) ticket.dropped();
+  else if (result instanceof ProviderError) await ticket.failed(result, String(item.id));
+  else await ticket.succeeded();
+}
+
+async function recordFailure(deps: WorkerDeps, work: ItemWork, error: ProviderError): Promise<ItemOutcome> {
+  const { item, offer, ticket, batch } = work;
+  const { trouble } = error;
+  const nowMs = deps.clock.nowMs();
+  const rule =
+    trouble === null
+      ? "counted"
+      : itemRule(trouble, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
+  const attempts = rule === "again" ? item.attempts : item.attempts + 1;
+  const mayRetry = {
+    again: nowMs - (batch.waitingSinceMs ?? nowMs) < deps.outageMs,
+    counted: error.retryable && attempts < MAX_ATTEMPTS,
+    "once-more": item.maybePaid === "no",
+  }[rule];
+  if (!mayRetry) return (await failItem(deps.stores, batch, item, error, nowMs)) ?? "lost";
+  const waitingSinceMs = rule === "again" ? (batch.waitingSinceMs ?? nowMs) : batch.waitingSinceMs;
+  const outcome = await giveBack(deps, work, {
+    delayMs: delayOf(deps, error, attempts),
+    attempts,
+    failedAt: trouble === null ? item.failedAt : offer.provider.name,
+    maybePaid: rule === "once-more" ? "once" : item.maybePaid,
+    waitingSinceMs,
+    isCall: true,
+  });
+  batch.waitingSinceMs = waitingSinceMs;
+  return outcome;
+}
+
+function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, attempts: number): number {
+  if (trouble === "unreachable") return UNREACHABLE_DELAY_MS * (1 + deps.random());
+  const isCounted = trouble === null || trouble === "failing" || trouble === "ambiguous";
+  // Else the provider pauses, and the item goes on with the next one at once.
+  if (!isCounted) return 0;
+  return retryAfterMs ?? backoffMs(Math.max(1, attempts), RETRY_BACKOFF, deps.random);
+}
+
+/** A stop may leave a request behind that is paid. The item is then asked for once more at most, and marked. */
+async function recordAbort(deps: WorkerDeps, work: ItemWork, isSent: boolean): Promise<ItemOutcome> {
+  const { item, offer, batch } = work;
+  const { attempts, failedAt } = item;
+  const isUnknown = isSent && isPaid(offer.provider);
+  if (isUnknown && item.maybePaid === "twice") {
+    return (await failItem(deps.stores, batch, item, UNKNOWN_OUTCOME, deps.clock.nowMs())) ?? "lost";
+  }
+  // The mark was set for a request that was not sent after all.
+  const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
+  const { waitingSinceMs } = batch;
+  const maybePaid = isUnknown ? "once" : unsent;
+  return giveBack(deps, work, { delayMs: 0, attempts, failedAt, maybePaid, waitingSinceMs, isCall: isSent });
+}
+
+/** The final failure of an item that was sent twice to a paid upstream, without a known outcome. */
+export const UNKNOWN_OUTCOME = {
+  code: "PROVIDER_ITEM_FAILED",
+  message:
+    "Two requests were sent and no outcome is known, because the service was stopped. Both may be paid.",
+  source: "service",
+} as const satisfies ItemError;
 
 async function giveBack(
   deps: WorkerDeps,
-  item: LeasedItem,
-  delayMs: number,
-  attempts: number,
+  { batch, item }: ItemWork,
+  change: {
+    delayMs: number;
+    attempts: number;
+    failedAt: string | null;
+    maybePaid: MaybePaid;
+    waitingSinceMs: number | null;
+    isCall: boolean;
+  },
 ): Promise<ItemOutcome> {
+  const { delayMs, isCall, waitingSinceMs, ...marks } = change;
+  const nowMs = deps.clock.nowMs();
   // 0 is due whatever the clock shows: it may have been set back by then.
-  const notBeforeMs = delayMs === 0 ? 0 : deps.clock.nowMs() + delayMs;
-  const isOurs = await deps.stores.write(
-    async (tx) => (await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, attempts })).isOurs,
-  );
+  const notBeforeMs = delayMs === 0 ? 0 : nowMs + Math.round(delayMs);
+  const isOurs = await deps.stores.write(async (tx) => {
+    if (!(await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, ...marks })).isOurs) return false;
+    if (waitingSinceMs !== batch.waitingSinceMs) await tx.batches.update(batch.id, { waitingSinceMs });
+    if (isCall) await recordItemCall(tx, batch, item, 0, null, nowMs);
+    return true;
+  });
   return isOurs ? "retry" : "lost";
 }

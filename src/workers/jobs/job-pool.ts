@@ -71,6 +71,11 @@ export class JobPool implements WorkerPool {
     this.#fill();
   }
 
+  /** A job that is not accepted is tried again by itself. */
+  waitingOf(): null {
+    return null;
+  }
+
   /** A job is handed over as a whole: images that it makes meanwhile count. */
   hold(): void {}
 

@@ -1,5 +1,12 @@
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
-import { type JobItem, type JobProvider, ProviderError } from "../../domain/ports/image-provider.ts";
+import { readOutput } from "../../domain/images/output-images.ts";
+import { executedModel } from "../../domain/models.ts";
+import {
+  type JobItem,
+  type JobProvider,
+  type JobResult,
+  ProviderError,
+} from "../../domain/ports/image-provider.ts";
 import type { BatchError, BatchRecord } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import type { WorkerDeps } from "../deps.ts";
@@ -20,25 +27,32 @@ export async function runJob(
   batch: BatchRecord,
   signal: AbortSignal,
 ): Promise<BatchError | null> {
-  const items = await leaseAll(deps, batch.id);
+  const items = await leaseAll(deps, batch);
   signal.throwIfAborted();
   const upstreamName = await findOrSubmit(deps, provider, batch, items, signal);
   if (upstreamName === null) return null;
   if (upstreamName instanceof ProviderError) return jobError(upstreamName.message);
   const end = await pollUntilEnd(deps, provider, upstreamName, batch.id, signal);
   if (end !== "succeeded") return jobError(end);
-  await recordResults(deps, provider, upstreamName, items, signal);
+  await recordResults(deps, provider, batch, upstreamName, items, signal);
   return null;
 }
 
-function leaseAll(deps: WorkerDeps, batchId: string): Promise<LeasedItem[]> {
+function leaseAll(deps: WorkerDeps, { id: batchId, provider }: BatchRecord): Promise<LeasedItem[]> {
   const nowMs = deps.clock.nowMs();
   return deps.stores.write(async (tx) => {
     const leased: LeasedItem[] = [];
     if ((await tx.batches.byId(batchId))?.status !== "running") return leased;
     for (;;) {
       const token = deps.ids.leaseToken();
-      const item = await tx.items.claim(batchId, { token, nowMs });
+      const item = await tx.items.claim(batchId, {
+        token,
+        nowMs,
+        provider,
+        isPaid: false,
+        which: "any",
+        mostSwitches: Number.MAX_SAFE_INTEGER,
+      });
       if (!item) return leased;
       leased.push({ ...item, leaseToken: token });
     }
@@ -92,7 +106,9 @@ async function* requestsOf(
   batch: BatchRecord,
   items: readonly LeasedItem[],
 ): AsyncGenerator<JobItem> {
-  for (const item of items) yield { key: item.customId, request: await buildImageRequest(deps, batch, item) };
+  const model = executedModel(deps.models, batch.model);
+  for (const item of items)
+    yield { key: item.customId, request: await buildImageRequest(deps, batch, item, model) };
 }
 
 /** Returns `succeeded`, or the reason why the job ended otherwise. Some failed polls do not end the job. */
@@ -124,6 +140,7 @@ async function pollUntilEnd(
 async function recordResults(
   deps: WorkerDeps,
   provider: JobProvider,
+  batch: BatchRecord,
   upstreamName: string,
   items: readonly LeasedItem[],
   signal: AbortSignal,
@@ -133,20 +150,43 @@ async function recordResults(
     const { batchId, customId } = item;
     if (status) deps.feed.publish({ type: "item", batchId, customId, status });
   };
-  const nowMs = () => deps.clock.nowMs();
   for await (const result of provider.results(upstreamName, signal)) {
     const item = waiting.get(result.key);
     if (!item) continue;
     waiting.delete(result.key);
-    if ("output" in result) publish(item, await finishItem(deps, item, result.output, nowMs));
-    else publish(item, await failItem(deps.stores, item, result.error, nowMs()));
+    publish(item, await recordResult(deps, provider, batch, item, result));
   }
   for (const item of waiting.values()) {
     const message = "The provider's job ended without a result for this item.";
     publish(
       item,
-      await failItem(deps.stores, item, { code: "RESULT_MISSING", message, source: "provider" }, nowMs()),
+      await failItem(
+        deps.stores,
+        batch,
+        item,
+        { code: "RESULT_MISSING", message, source: "provider" },
+        deps.clock.nowMs(),
+      ),
     );
+  }
+}
+
+/** A result without a usable image is a failure of the item. */
+async function recordResult(
+  deps: WorkerDeps,
+  provider: JobProvider,
+  batch: BatchRecord,
+  item: LeasedItem,
+  result: JobResult,
+): Promise<"success" | "failed" | null> {
+  const nowMs = () => deps.clock.nowMs();
+  try {
+    if ("error" in result) throw result.error;
+    const images = await readOutput(result.output, deps.inspector, provider);
+    return await finishItem(deps, batch, item, { ...result.output, images }, nowMs);
+  } catch (error) {
+    if (!(error instanceof ProviderError)) throw error;
+    return failItem(deps.stores, batch, item, error, nowMs());
   }
 }
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { CheckedRequest } from "../../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../../src/domain/batches/create-batch.ts";
 import { imageInMemory } from "../../../src/domain/images/sent-image.ts";
-import { offersOf } from "../../../src/domain/offers.ts";
+import { Offers } from "../../../src/domain/offers.ts";
 import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
@@ -49,9 +49,9 @@ describe("a batch whose write fails", () => {
     const create = (error: Error) => {
       const broken: Stores = { ...stores, write: () => Promise.reject(error) };
       const deps = { stores: broken, blobs, clock: systemClock, ids: randomIds };
-      const offer = offersOf([new FakeProvider()], []);
+      const offers = new Offers([new FakeProvider()], []);
       const caller = { key, group: { ...group, platform: "native", allowBatchImages: true, models: ["*"] } };
-      return createBatch({ ...deps, offer, workersRunning: () => true }, caller, REQUEST, null);
+      return createBatch({ ...deps, offers, workersRunning: () => true }, caller, REQUEST, null);
     };
     await expect(create(new StorageUnavailable("full", "refused", null))).rejects.toThrow("refused");
     expect(await blobs.list("inputs/")).toEqual([]);

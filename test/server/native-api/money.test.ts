@@ -159,10 +159,10 @@ describe("the money of a real-time image", () => {
     };
     await openHold(money.stores, { ...hold, id: "gen_1" });
     await openHold(money.stores, { ...hold, id: "gen_2" });
-    await endHold(money.stores, "gen_2", [], 2);
+    await endHold(money.stores, "gen_2", [], [], 2);
     expect(await releaseDeadHolds(money.stores, 3)).toBe(1);
     expect(await releaseDeadHolds(money.stores, 4)).toBe(0);
-    await endHold(money.stores, "gen_1", [], 5);
+    await endHold(money.stores, "gen_1", [], [], 5);
     expect(await money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
     expect(await money.problems()).toEqual([]);
   });

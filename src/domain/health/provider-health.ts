@@ -1,0 +1,227 @@
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { ImageProvider, ProviderError, Trouble } from "../ports/image-provider.ts";
+import type { Stores } from "../ports/stores.ts";
+import type { HealthRecord } from "../records.ts";
+import { afterResult, EVERY_MODEL, type HealthEvent, healthy, lateResult, RULES } from "./transitions.ts";
+
+/** Why a provider is not asked now. */
+export interface Block {
+  provider: string;
+  trouble: Trouble;
+  message: string;
+  /** When it may be asked again; null when only a change of the configuration helps. */
+  untilMs: number | null;
+}
+
+/** The permission to send one request. Exactly one of its methods must be called. */
+export interface Ticket {
+  /** The first request after a pause. Others wait for its result. */
+  isProbe: boolean;
+  succeeded(): Promise<void>;
+  /** `itemId` names the work that failed. An error without a trouble says that the upstream works. */
+  failed(error: ProviderError, itemId: string): Promise<void>;
+  /** There is no result: nothing was sent, or the request was aborted. */
+  dropped(): void;
+}
+
+interface Scope {
+  record: HealthRecord;
+  /** Counts changes of the state, so that a late result is recognised. */
+  generation: number;
+  isProbing: boolean;
+}
+
+/**
+ * Knows which provider may be asked for which model. Kept in the database, so that a restart does not hammer an upstream
+ * that asked for a pause. A provider without upstream facts is always well.
+ */
+export class ProviderHealth {
+  readonly #deps: { stores: Stores; clock: Clock; log: Log };
+  readonly #providers: ReadonlyMap<string, ImageProvider>;
+  readonly #scopes = new Map<string, Scope>();
+  readonly #listeners = new Set<() => void>();
+  #saving: Promise<void> = Promise.resolve();
+
+  private constructor(
+    deps: { stores: Stores; clock: Clock; log: Log },
+    providers: readonly ImageProvider[],
+    records: readonly HealthRecord[],
+  ) {
+    this.#deps = deps;
+    this.#providers = new Map(providers.map((provider) => [provider.name, provider]));
+    for (const record of records)
+      this.#scopes.set(keyOf(record), { record, generation: 0, isProbing: false });
+  }
+
+  /** Reads what is known. Forgets providers whose configuration or credential has changed. */
+  static async load(
+    deps: { stores: Stores; clock: Clock; log: Log },
+    providers: readonly ImageProvider[],
+  ): Promise<ProviderHealth> {
+    const prints = new Map(providers.map(({ name, upstream }) => [name, upstream?.fingerprint]));
+    const records = await deps.stores.read.providerHealth.list();
+    const isKnown = ({ provider, fingerprint }: HealthRecord) => prints.get(provider) === fingerprint;
+    return new ProviderHealth(deps, providers, records.filter(isKnown));
+  }
+
+  /** Calls the listener after every change. Returns the function that ends it. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Returns why a provider is not asked for a model (the upstream's id) now; null when it may be asked. */
+  blockOf(provider: ImageProvider, model: string): Block | null {
+    const disabled = this.#disabledBy(provider);
+    if (disabled) return disabled;
+    const blocks = [EVERY_MODEL, model].flatMap((each) => this.#blockOfScope(provider.name, each) ?? []);
+    return blocks.reduce<Block | null>(
+      (worst, block) => (worst && isLater(worst, block) ? worst : block),
+      null,
+    );
+  }
+
+  /** Whether the provider cannot be used for the model until the configuration changes. */
+  isDisabled(provider: ImageProvider, model: string): boolean {
+    return this.blockOf(provider, model)?.untilMs === null;
+  }
+
+  /** Takes the permission for one request; null while the provider is blocked or its first request after a pause runs. */
+  begin(provider: ImageProvider, model: string): Ticket | null {
+    if (provider.upstream === undefined) return ALWAYS_WELL;
+    if (this.blockOf(provider, model) !== null) return null;
+    const scopes = [EVERY_MODEL, model].map((each) => this.#scope(provider, each));
+    const probed = scopes.filter(({ record }) => record.state === "cooling");
+    for (const scope of probed) scope.isProbing = true;
+    const begun = scopes.map((scope) => ({ scope, generation: scope.generation }));
+    const end = (event: HealthEvent | null) => {
+      for (const scope of probed) scope.isProbing = false;
+      return event ? this.#record(begun, event) : Promise.resolve();
+    };
+    return {
+      isProbe: probed.length > 0,
+      succeeded: () => end({ type: "success" }),
+      failed: ({ trouble, message, retryAfterMs }, itemId) =>
+        end(
+          trouble === null
+            ? { type: "success" }
+            : { type: "trouble", trouble, message, itemId, retryAfterMs },
+        ),
+      dropped: () => {
+        void end(null);
+        if (probed.length > 0) this.#tell();
+      },
+    };
+  }
+
+  /** Forgets every trouble of a provider: it was probed and works. */
+  async forgive(name: string): Promise<void> {
+    for (const scope of this.#scopes.values()) {
+      if (scope.record.provider !== name) continue;
+      scope.record = healthy(scope.record);
+      scope.generation++;
+      this.#save(scope.record);
+    }
+    await this.#saving;
+    this.#tell();
+  }
+
+  /** The troubles of a provider that are not over. */
+  blocksOf(provider: ImageProvider): (Block & { model: string })[] {
+    const disabled = this.#disabledBy(provider);
+    if (disabled) return [{ ...disabled, model: EVERY_MODEL }];
+    return [...this.#scopes.values()].flatMap(({ record: { provider: name, model } }) => {
+      const block = name === provider.name ? this.#blockOfScope(name, model) : null;
+      return block ? [{ ...block, model }] : [];
+    });
+  }
+
+  #disabledBy({ name, upstream }: ImageProvider): Block | null {
+    if (!upstream || upstream.disabled === null) return null;
+    return { provider: name, trouble: "credential", message: upstream.disabled, untilMs: null };
+  }
+
+  #blockOfScope(provider: string, model: string): Block | null {
+    const scope = this.#scopes.get(keyOf({ provider, model }));
+    if (!scope || scope.record.state === "ok") return null;
+    const { state, trouble, message, untilMs } = scope.record;
+    const nowMs = this.#deps.clock.nowMs();
+    if (state === "cooling" && !scope.isProbing && nowMs >= (untilMs ?? 0)) return null;
+    const block = { provider, trouble: trouble ?? "failing", message: message ?? "The upstream has failed." };
+    return { ...block, untilMs: state === "disabled" ? null : Math.max(untilMs ?? 0, nowMs) };
+  }
+
+  #scope(provider: ImageProvider, model: string): Scope {
+    const key = keyOf({ provider: provider.name, model });
+    const known = this.#scopes.get(key);
+    if (known) return known;
+    const fingerprint = provider.upstream?.fingerprint ?? "";
+    const record = healthy({ provider: provider.name, model, fingerprint });
+    const scope = { record, generation: 0, isProbing: false };
+    this.#scopes.set(key, scope);
+    return scope;
+  }
+
+  async #record(begun: readonly { scope: Scope; generation: number }[], event: HealthEvent): Promise<void> {
+    let isChanged = false;
+    for (const { scope, generation } of begun) {
+      if (event.type === "trouble" && (scope.record.model === EVERY_MODEL) !== concernsAll(event)) continue;
+      const isLate = scope.generation !== generation;
+      const nowMs = this.#deps.clock.nowMs();
+      const after = (isLate ? lateResult : afterResult)(scope.record, event, nowMs);
+      if (isSame(scope.record, after)) continue;
+      if (after.state !== scope.record.state || after.untilMs !== scope.record.untilMs) {
+        scope.generation++;
+        this.#log(scope.record, after);
+      }
+      scope.record = after;
+      this.#save(after);
+      isChanged = true;
+    }
+    if (!isChanged) return;
+    await this.#saving;
+    this.#tell();
+  }
+
+  /** A state that could not be stored counts in this process all the same. */
+  #save(record: HealthRecord): void {
+    const { stores, log } = this.#deps;
+    this.#saving = this.#saving
+      .then(() => stores.write((tx) => tx.providerHealth.put(record)))
+      .catch((error) => log.error("the state of a provider could not be stored", { error: String(error) }));
+  }
+
+  #log(before: HealthRecord, { provider, model, state, untilMs, trouble, message }: HealthRecord): void {
+    const facts = { provider, model, trouble, message };
+    const { log } = this.#deps;
+    if (state === "ok") log.info("a provider is well again", { provider, model });
+    else if (state === "disabled") log.error("a provider is disabled until its configuration changes", facts);
+    else if (before.state === "ok")
+      log.warn("a provider pauses", { ...facts, until: new Date(untilMs ?? 0).toISOString() });
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** The configured providers, in their order. */
+  get providers(): readonly ImageProvider[] {
+    return [...this.#providers.values()];
+  }
+}
+
+const ALWAYS_WELL: Ticket = {
+  isProbe: false,
+  succeeded: async () => {},
+  failed: async () => {},
+  dropped: () => {},
+};
+
+const keyOf = ({ provider, model }: { provider: string; model: string }) => JSON.stringify([provider, model]);
+
+const concernsAll = ({ trouble }: { trouble: Trouble }) => RULES[trouble].scope === "credential";
+
+const isLater = (a: Block, b: Block) => a.untilMs === null || (b.untilMs !== null && a.untilMs >= b.untilMs);
+
+const isSame = (a: HealthRecord, b: HealthRecord) => JSON.stringify(a) === JSON.stringify(b);

@@ -1,0 +1,109 @@
+import type { Trouble } from "../ports/image-provider.ts";
+import type { HealthRecord } from "../records.ts";
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** The scope of a state that concerns every model of a provider, because it concerns the credential. */
+export const EVERY_MODEL = "*";
+
+interface Rule {
+  /** Whether the trouble concerns one model, or the credential and with it every model. */
+  scope: "model" | "credential";
+  /** The first pause. Each further pause without a success between them is twice as long, up to `capMs`. Infinity: until the configuration changes. */
+  baseMs: number;
+  capMs: number;
+  /** How many troubles it takes, of different items in a row. */
+  inARow?: number;
+  /** So many within the time disable the provider. */
+  disables?: { count: number; withinMs: number };
+}
+
+const FAILURE: Rule = { scope: "model", baseMs: 30 * SECOND_MS, capMs: 5 * MINUTE_MS, inARow: 5 };
+
+/** What each trouble does to a provider. */
+export const RULES: Readonly<Record<Trouble, Rule>> = {
+  credential: { scope: "credential", baseMs: Number.POSITIVE_INFINITY, capMs: Number.POSITIVE_INFINITY },
+  billing: { scope: "credential", baseMs: 10 * MINUTE_MS, capMs: 6 * HOUR_MS },
+  forbidden: {
+    scope: "credential",
+    baseMs: 10 * MINUTE_MS,
+    capMs: 10 * MINUTE_MS,
+    disables: { count: 3, withinMs: 3 * HOUR_MS },
+  },
+  "no-model": { scope: "model", baseMs: HOUR_MS, capMs: HOUR_MS },
+  limited: { scope: "model", baseMs: 5 * SECOND_MS, capMs: MINUTE_MS },
+  unreachable: FAILURE,
+  failing: FAILURE,
+  ambiguous: FAILURE,
+};
+
+/** A result of a request, as far as it concerns the provider. */
+export type HealthEvent =
+  | { type: "success" }
+  | {
+      type: "trouble";
+      trouble: Trouble;
+      /** For people: what happened. */
+      message: string;
+      /** The item that had the trouble. An item counts once in a row of failures. */
+      itemId: string;
+      /** The pause that the upstream asked for; null when it asked for none. */
+      retryAfterMs: number | null;
+    };
+
+/** The state of a provider that has had no trouble. */
+export function healthy(scope: Pick<HealthRecord, "provider" | "model" | "fingerprint">): HealthRecord {
+  return { ...scope, ...WELL };
+}
+
+const WELL = {
+  state: "ok",
+  untilMs: null,
+  trouble: null,
+  message: null,
+  pauses: 0,
+  failedItems: [],
+  forbiddenMs: [],
+} as const satisfies Omit<HealthRecord, "provider" | "model" | "fingerprint">;
+
+/**
+ * Returns the state after a result. The request must have begun in the state `before`: results of requests that began
+ * earlier do not end a pause and do not lengthen the next one (`lateResult`). A pure function.
+ */
+export function afterResult(before: HealthRecord, event: HealthEvent, nowMs: number): HealthRecord {
+  if (event.type === "success")
+    return before.state === "disabled" ? before : { ...before, ...WELL, forbiddenMs: before.forbiddenMs };
+  const { trouble, message, itemId, retryAfterMs } = event;
+  const rule = RULES[trouble];
+  const forbiddenMs = rule.disables
+    ? [...before.forbiddenMs.filter((ms) => nowMs - ms < (rule.disables?.withinMs ?? 0)), nowMs]
+    : before.forbiddenMs;
+  const known = { ...before, forbiddenMs };
+  if (!Number.isFinite(rule.baseMs) || (rule.disables && forbiddenMs.length >= rule.disables.count)) {
+    return { ...known, state: "disabled", untilMs: null, trouble, message };
+  }
+  const failedItems = rule.inARow ? [...new Set([...before.failedItems, itemId])] : before.failedItems;
+  // A pause has just ended, so the first request after it decides.
+  const isEnough = before.state === "cooling" || failedItems.length >= (rule.inARow ?? 1);
+  if (!isEnough) return { ...known, failedItems };
+  const pauses = before.trouble === trouble || rule.inARow ? before.pauses + 1 : 1;
+  const ownMs = Math.min(rule.capMs, rule.baseMs * 2 ** (pauses - 1));
+  const pauseMs =
+    trouble === "limited" && retryAfterMs !== null ? retryAfterMs : Math.max(ownMs, retryAfterMs ?? 0);
+  const untilMs = Math.max(before.untilMs ?? 0, nowMs + pauseMs);
+  return { ...known, state: "cooling", untilMs, trouble, message, pauses, failedItems: [] };
+}
+
+/**
+ * Returns the state after a result of a request that began before the present pause. Only a later deadline counts, and
+ * what disables the provider.
+ */
+export function lateResult(before: HealthRecord, event: HealthEvent, nowMs: number): HealthRecord {
+  if (event.type === "success" || before.state === "disabled") return before;
+  const { trouble, message, retryAfterMs } = event;
+  if (!Number.isFinite(RULES[trouble].baseMs)) return afterResult(before, event, nowMs);
+  const untilMs = nowMs + (retryAfterMs ?? 0);
+  return untilMs > (before.untilMs ?? 0) ? { ...before, untilMs, trouble, message } : before;
+}
