@@ -113,7 +113,7 @@ export const LOCAL_ERRORS = {
   DATA_DIRECTORY_IN_USE: e(0, "conflict", "Another process uses this data directory."),
   DIRECTORY_CONFLICT: e(0, "conflict", "This directory belongs to another run."),
   DIRECTORY_IN_USE: e(0, "conflict", "Another process works in this directory."),
-  FILE_EXISTS: e(0, "conflict", "Another file is there already."),
+  FILE_EXISTS: e(0, "conflict", "Another file exists already."),
   ADDRESS_IN_USE: e(0, "conflict", "The port is taken."),
   NETWORK: retryable(0, "temporary", "The service could not be reached."),
   BAD_RESPONSE: e(0, "temporary", "The service answered something that is no answer of this API."),

@@ -61,7 +61,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     "show-picture": (intent) => showPicture(deps, intent, tell),
     cancel: async ({ batchId }) => {
       await deps.cancel(batchId);
-      tell({ type: "message", text: "Cancelled. What was finished stays and is billed." });
+      tell({ type: "message", text: "Cancelled. Finished images stay and are billed." });
     },
     retry: async ({ batchId }) => {
       const { name, itemCount } = await deps.retry(batchId);

@@ -18,7 +18,7 @@ export async function isThereAlready(path: string, sha256: string, mayReplace: b
   if ((await lstat(path).catch(() => null)) === null) return false;
   if ((await hashFile(path)) === sha256) return true;
   if (mayReplace) return false;
-  const message = `${path} is there already, with other content: --force replaces it.`;
+  const message = `${path} exists already, with other content: --force replaces it.`;
   throw new ImgbatchError("FILE_EXISTS", message, { param: "--output" });
 }
 

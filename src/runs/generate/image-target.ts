@@ -50,7 +50,7 @@ function requireReplaceable(found: Stats, output: string, mayReplace: boolean): 
     ? "is no ordinary file"
     : mayReplace
       ? null
-      : "is there already: --force replaces it";
+      : "exists already: --force replaces it";
   if (problem === null) return;
   throw new ImgbatchError("USAGE", `${output} ${problem}. Nothing was sent.`, { param: "--output" });
 }

@@ -78,7 +78,7 @@ describe("imgbatch init", () => {
       written: [],
       kept: ["prompts.jsonl", "imgbatch.config.json"],
     });
-    expect(kept.stderr).toContain("prompts.jsonl is there already");
+    expect(kept.stderr).toContain("prompts.jsonl exists already");
     expect(await read(dir, "prompts.jsonl")).toBe("mine");
     expect((await init(dir, "--force")).code).toBe(0);
     expect(await read(dir, "prompts.jsonl")).toContain("custom_id");
@@ -93,7 +93,7 @@ describe("imgbatch init", () => {
     for (const place of ["file", "file/below"]) {
       const { code, stderr } = await runInProcess(["init", place], { cwd: dir });
       expect(code).toBe(2);
-      expect(stderr).toContain(`"${place}" is no directory, and cannot become one: a file has this name.`);
+      expect(stderr).toContain(`"${place}" cannot be used as a directory: a file has this name.`);
       expect(stderr).toContain("next: name another directory; nothing was written");
     }
   });

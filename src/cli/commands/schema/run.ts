@@ -7,8 +7,8 @@ import { SCHEMAS } from "./schemas.ts";
 const OPENAPI = "openapi";
 
 /**
- * `imgbatch schema`: a JSON Schema, or the OpenAPI document of a service with the usual limits. Without a name, the
- * names.
+ * `imgbatch schema`: prints a JSON Schema, or the OpenAPI document of a service with the default limits. Without a name
+ * it lists the names.
  */
 export const run: RunCommand = async ({ arguments: [name] }) => {
   const names = [...Object.keys(SCHEMAS), OPENAPI];
