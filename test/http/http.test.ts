@@ -207,8 +207,11 @@ it("[HTTP-10] an aborted request ends with the reason of the signal, also in a p
   const reason = new Error("stop");
   fake.fault(/^GET/, { silent: true });
   const stop = new AbortController();
-  setTimeout(() => stop.abort(reason), 10);
-  await expect(listModels(http, stop.signal)).rejects.toBe(reason);
+  const asked = listModels(http, stop.signal);
+  const rejected = expect(asked).rejects.toBe(reason);
+  await expect.poll(() => fake.requests).toHaveLength(1);
+  stop.abort(reason);
+  await rejected;
   await expect(listModels(http, AbortSignal.abort(reason))).rejects.toBe(reason);
 });
 

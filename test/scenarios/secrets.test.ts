@@ -315,8 +315,12 @@ describe("the command line", () => {
       import { runCli } from "${join(import.meta.dirname, "../../dist/cli/run-cli.js")}";
       const { stdin, stdout, stderr } = process;
       const exit = (code) => process.exit(code);
+      const write = stdout.write.bind(stdout);
+      stdout.write = (...said) => {
+        setImmediate(() => { throw new Error("unforeseen: ${key}"); });
+        return write(...said);
+      };
       void runCli(["serve", "--port", "0", "--ephemeral"], { stdin, stdout, stderr, cwd: ".", signals: process, exit });
-      setTimeout(() => { throw new Error("unforeseen: ${key}"); }, 50);
     `;
     const env = cleanEnvironment({ TMPDIR: await tempDir() });
     const crashed = startNode(["--input-type=module", "-e", program], { env });
