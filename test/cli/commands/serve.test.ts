@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { runInProcess } from "../../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -100,7 +101,8 @@ describe("imgbatch serve", () => {
     [["--simulate", "fail=3"], "--simulate"],
     [["--log-level", "loud"], "--log-level"],
   ])("[SERVE-4] %j is a usage error that names the flag", async (flags, name) => {
-    const { code, stderr, stdout } = await imgbatch(["serve", "--data", await tempDir(), ...flags]);
+    const cwd = await tempDir();
+    const { code, stderr, stdout } = await runInProcess(["serve", "--data", cwd, ...flags], { cwd });
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toContain(name);
   });
@@ -113,12 +115,13 @@ describe("imgbatch admin check", () => {
     await serve.line();
     serve.child.kill("SIGTERM");
     await serve.exited;
-    expect((await imgbatch(["admin", "check", "--data", data])).code).toBe(0);
+    const check = ["admin", "check", "--data", data];
+    expect((await runInProcess(check, { cwd: data })).code).toBe(0);
     const { default: Sqlite } = await import("better-sqlite3");
     const database = new Sqlite(join(data, "imgbatch.db"));
     database.exec("update accounts set balance_micro_usd = balance_micro_usd + 1");
     database.close();
-    const { code, stdout } = await imgbatch(["admin", "check", "--data", data, "--json"]);
+    const { code, stdout } = await runInProcess([...check, "--json"], { cwd: data });
     expect(code).toBe(4);
     expect(JSON.parse(stdout).problems).toEqual([
       "account default: balance is 1000000001, should be 1000000000 (micro-dollars)",
@@ -126,7 +129,8 @@ describe("imgbatch admin check", () => {
   });
 
   it("[CHECK-2] does not take any directory for a data directory", async () => {
-    const { code, stderr } = await imgbatch(["admin", "check", "--data", await tempDir()]);
+    const cwd = await tempDir();
+    const { code, stderr } = await runInProcess(["admin", "check", "--data", cwd], { cwd });
     expect(code).toBe(2);
     expect(stderr).toContain("is no data directory");
   });
