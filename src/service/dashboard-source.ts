@@ -2,7 +2,6 @@ import type { Fact } from "../dashboard/events.ts";
 import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
 import { openFolder } from "../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../dashboard/source.ts";
-import { bytes as sizeText } from "../dashboard/text/format.ts";
 import { readIntact } from "../domain/downloads/read-intact.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
@@ -10,6 +9,7 @@ import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
 import type { toPixels } from "../imaging/pixels.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { formatSize } from "../kernel/text.ts";
 
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
@@ -275,6 +275,6 @@ async function showPicture(
   const bytes = await readIntact(blobs, output);
   const pixels = await toPixels(bytes, box);
   const { widthPx, heightPx, mimeType, sizeBytes } = output;
-  const caption = `${widthPx}×${heightPx} ${mimeType} ${sizeText(sizeBytes)}`;
+  const caption = `${widthPx}×${heightPx} ${mimeType} ${formatSize(sizeBytes)}`;
   tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
 }
