@@ -21,7 +21,7 @@ export async function readOutput(images: readonly Buffer[], inspector: ImageInsp
       made.push({ bytes, facts: await inspector.inspect(bytes, { maxPixels: MAX_OUTPUT_PIXELS }) });
     } catch (error) {
       if (!(error instanceof InvalidImageError)) throw error;
-      const message = `The provider answered bytes that are no usable image: ${error.message}`;
+      const message = `The provider returned bytes that are not a usable image: ${error.message}`;
       throw new ProviderError("INVALID_IMAGE_OUTPUT", message, { cause: error });
     }
   }

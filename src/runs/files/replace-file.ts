@@ -9,7 +9,10 @@ import { hashFile } from "./hash-file.ts";
 export async function requireReplaceable(path: string): Promise<void> {
   const found = await lstat(path).catch(() => null);
   if (found === null || found.isFile()) return;
-  throw new ImgbatchError("FILE_EXISTS", `${path} is there, and is no ordinary file: it stays as it is.`);
+  throw new ImgbatchError(
+    "FILE_EXISTS",
+    `${path} exists and is not a regular file, so it was left as it is.`,
+  );
 }
 
 /** Returns whether a file with this content is at the path. Throws `FILE_EXISTS` for other content that may not be replaced. */

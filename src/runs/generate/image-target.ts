@@ -47,7 +47,7 @@ export async function chooseTarget(
 
 function requireReplaceable(found: Stats, output: string, mayReplace: boolean): void {
   const problem = !found.isFile()
-    ? "is no ordinary file"
+    ? "is not a regular file"
     : mayReplace
       ? null
       : "exists already: --force replaces it";
@@ -55,7 +55,7 @@ function requireReplaceable(found: Stats, output: string, mayReplace: boolean): 
   throw new ImgbatchError("USAGE", `${output} ${problem}. Nothing was sent.`, { param: "--output" });
 }
 
-/** Where an image of this name is written until it is whole. */
+/** The path at which an image of this name is written until it is complete. */
 export function temporaryPath(dir: string, stem: string): string {
   return join(dir, `.${stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
 }

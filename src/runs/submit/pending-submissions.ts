@@ -13,7 +13,7 @@ export interface Submissions {
   readonly known: Map<string, Batch>;
   /** The batches whose request may have left, in this command or an earlier one, without a known answer. */
   readonly open: Set<RunBatch>;
-  /** How many batches the run has. */
+  /** The number of batches of the run. */
   total: number;
 }
 

@@ -310,7 +310,7 @@ describe("a directory that no service has used yet", () => {
     for (const args of others) {
       const { code, stderr } = await admin(...args);
       expect(code).toBe(2);
-      expect(stderr).toContain("is no data directory");
+      expect(stderr).toContain("is not a data directory");
     }
     expect(existsSync(data)).toBe(false);
     data = BIN;

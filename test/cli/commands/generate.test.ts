@@ -157,7 +157,7 @@ const WRONG: [string[], RegExp][] = [
     ["x", "--model", "none"],
     /There is no model "none" .*; there is vendorx-3.1-flash-image, vendorx-3-pro-image/,
   ],
-  [["--file", "none.jsonl"], /there is no such file/],
+  [["--file", "none.jsonl"], /this file does not exist/],
   [["x", "y"], /too many arguments/],
 ];
 it("[GEN-6] whatever is wrong with the command line is exit 2, and no image is asked for", async () => {
@@ -557,7 +557,7 @@ it("[GEN-9] a place that refuses this file, though permissions allow it, is foun
   const places: [string[], number, RegExp][] = [
     [["-o", "/proc/fox.png"], 9, /Could not save \/proc\/fox\.png/],
     [["-o", `${"x".repeat(250)}.png`], 9, /the name is too long/],
-    [["-o", "/dev/null", "--force"], 2, /\/dev\/null is no ordinary file\. Nothing was sent\./],
+    [["-o", "/dev/null", "--force"], 2, /\/dev\/null is not a regular file\. Nothing was sent\./],
     [["-o", "pipe.txt/fox.png"], 9, /Could not save/],
   ];
   for (const [args, expected, said] of places) {

@@ -132,6 +132,6 @@ describe("imgbatch admin check", () => {
     const cwd = await tempDir();
     const { code, stderr } = await runInProcess(["admin", "check", "--data", cwd], { cwd });
     expect(code).toBe(2);
-    expect(stderr).toContain("is no data directory");
+    expect(stderr).toContain("is not a data directory");
   });
 });

@@ -94,7 +94,7 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
         : `another program has created ${target.name} meanwhile: saved as ${path}`,
     );
   }
-  if (image.text !== "") output.detail(`the model says: ${image.text}`);
+  if (image.text !== "") output.detail(`the model wrote: ${image.text}`);
   if (image.furtherImages > 0)
     output.note(`the response held more than one image (${image.furtherImages + 1}); the first was saved`);
   const ran = image.modelVersion?.startsWith(model)

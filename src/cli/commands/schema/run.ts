@@ -19,7 +19,10 @@ export const run: RunCommand = async ({ arguments: [name] }) => {
   }
   const found = Object.hasOwn(SCHEMAS, name) ? SCHEMAS[name] : undefined;
   if (found === undefined)
-    throw new ImgbatchError("USAGE", `${JSON.stringify(name)} is no schema: use ${names.join(", ")}.`);
+    throw new ImgbatchError(
+      "USAGE",
+      `${JSON.stringify(name)} is not the name of a schema: use ${names.join(", ")}.`,
+    );
   const { $schema, ...rest } = (await found.load()) as { $schema?: unknown };
   return printed(document({ $schema, title: found.title, ...rest }));
 };
