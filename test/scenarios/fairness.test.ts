@@ -197,7 +197,7 @@ describe("the order of work", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[WORK-9] a batch that nobody can make any more fails, and its hold goes back", async () => {
+  it("[WORK-9] a batch that no provider can make any more fails, and its hold is released", async () => {
     const old = gatedProvider({ name: "old", model: OTHER_MODEL });
     const first = await startTestService({ providers: [old.provider] });
     const { id } = await first.submit({ model: OTHER_MODEL, items: items(2) });

@@ -51,7 +51,7 @@ it("[RUN-8] a submit that is killed while it waits for the answer has its intent
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[RUN-21] of two submits of one run at once the second is told with exit 6, and a kill leaves it free", async () => {
+it("[RUN-21] of two submits of one run at once the second exits with 6, and a kill leaves the run free", async () => {
   const cli = await createCli({ statuses: ["running"] });
   writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
   const first = cli.start(["submit", "p.jsonl"]);

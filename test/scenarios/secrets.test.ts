@@ -300,7 +300,7 @@ describe("the command line", () => {
     }
   });
 
-  it("[SECRET-6] shows no key when a service repeats it, or something breaks that nobody foresaw", async () => {
+  it("[SECRET-6] shows no key when a service repeats it, or after an unexpected error", async () => {
     const cli = await createCli();
     await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
     const key = randomIds.apiKey();

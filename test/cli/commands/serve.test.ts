@@ -40,7 +40,7 @@ describe("imgbatch serve", () => {
     expect(stderr).not.toContain(readJson(credentials).api_key);
   });
 
-  it("[DATA-1] owns its data directory: a second one is told who has it", async () => {
+  it("[DATA-1] owns its data directory: a second one gets an error that names the owner", async () => {
     const data = await tempDir();
     const first = startNode(serveArgs(data));
     const { url } = JSON.parse(await first.line());
@@ -65,7 +65,7 @@ describe("imgbatch serve", () => {
     }
   });
 
-  it("[SERVE-2] a port that a service of this program has is told with its process and data directory", async () => {
+  it("[SERVE-2] the error for a port of another imgbatch service names its process and data directory", async () => {
     const [usual, other] = [await tempDir(), await tempDir()];
     const env = cleanEnvironment({ IMGBATCH_DATA: usual });
     const first = startNode([BIN, "serve", "--port", "0"], { env });

@@ -122,7 +122,7 @@ describe("the embedded service", () => {
     expect(await findRunning(service.data)).toBeNull();
   });
 
-  it("[EMBED-4] is asked for its proof before each request: one that ended is followed by nobody", async () => {
+  it("[EMBED-4] proves itself before each request: another program that takes its port gets no key", async () => {
     const service = await startTestService({ workers: false });
     const running = await findRunning(service.data);
     if (running === null) throw new Error("no service was found");

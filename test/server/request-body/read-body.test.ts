@@ -75,7 +75,7 @@ describe("reading a body", () => {
       { windowMs: 1000, deadlineMs: 100, bytesPerWindow: 1 },
       (write: () => void) => setInterval(write, 10),
     ],
-  ])("[LOAD-2] a sender that %s is told so", async (_, pace, drip) => {
+  ])("[LOAD-2] a sender that %s gets an error", async (_, pace, drip) => {
     const { url, budget } = await sizeServer({ pace: { ...patient, ...pace } });
     let timer: NodeJS.Timeout | undefined;
     const answer = converse(url, (socket) => {
