@@ -49,7 +49,7 @@ export function environmentWith(
   return { ...env, ...extra };
 }
 
-/** How many threads libuv has for files and images: it reads this variable itself. */
+/** The number of threads that libuv uses for files and images. It reads this variable itself. */
 export function poolThreads(env: NodeJS.ProcessEnv = process.env): number {
   return Number(env.UV_THREADPOOL_SIZE || 4);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the images of a prompt file: goes on after what passes by itself, and says what to do about the rest.
+# Makes the images of a prompt file. Tries again after temporary errors, and reports the step to take after others.
 # Usage: ./make-images.sh [prompts.jsonl] [directory]
 set -euo pipefail
 
@@ -17,9 +17,9 @@ for ((try = 1; ; try++)); do
       exit 0
       ;;
     7)
-      # The network, or too much load. The same command finds its batch again and pays nothing twice.
+      # A network error or overload. The same command finds its batch and pays nothing twice.
       if ((try >= tries)); then
-        echo "still not through after $tries tries; run this script again later" >&2
+        echo "still failing after $tries tries; run this script again later" >&2
         exit "$code"
       fi
       echo "trying again in $pause s ($try of $tries)" >&2
@@ -34,11 +34,11 @@ for ((try = 1; ; try++)); do
       exit "$code"
       ;;
     130 | 143)
-      echo "stopped; run this script again to go on" >&2
+      echo "stopped; run this script again to continue" >&2
       exit "$code"
       ;;
     *)
-      echo "imgbatch ended with $code; what it said above is the reason (imgbatch --help lists the codes)" >&2
+      echo "imgbatch exited with $code; its message above gives the reason (imgbatch --help lists the codes)" >&2
       exit "$code"
       ;;
   esac

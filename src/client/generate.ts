@@ -30,7 +30,7 @@ export interface GeneratedImage extends ReadImage {
   attempts: number;
 }
 
-/** How long an answer may take to begin, and how long it may then make no progress. */
+/** The time that a response may take to begin, and the time without progress after that. */
 export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = { "1K": 120_000, "2K": 180_000, "4K": 300_000 };
 
 /** A 4K image in Base64 has tens of megabytes, and interim images may come with it. */

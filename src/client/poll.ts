@@ -29,7 +29,7 @@ export const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
 const LONGEST_ASKED_MS = 60 * MINUTE_MS;
 
-/** How many looks may fail in a row before the poller gives up, and how long it waits after each. */
+/** The polls that may fail in a row before the poller gives up, and the pause after each. */
 const PATIENT = { failures: 20, backoff: { baseMs: 1_000, capMs: 60_000 } };
 /** A service inside another command ends with it, and does not come back under its address. */
 const IMPATIENT = { failures: 2, backoff: { baseMs: 100, capMs: 200 } };

@@ -34,7 +34,7 @@ export interface RealtimeModel {
   aspectRatios: readonly string[] | null;
   imageSizes: readonly string[] | null;
   maxInputImages: number | null;
-  /** What one image costs, in micro-dollars, by size. */
+  /** The price of one image in micro-dollars, by size. */
   costsMicroUsd: Readonly<Record<string, number>> | null;
   raw: Record<string, unknown>;
 }

@@ -1,4 +1,4 @@
-/** The limits of a service, with the defaults that hold when its configuration says nothing. */
+/** The limits of a service. The configuration may set each; else its default holds. */
 export interface Limits {
   itemsPerBatch: number;
   outputImagesPerBatch: number;

@@ -11,8 +11,8 @@ const NOUNS: Record<string, string> = {
 };
 
 /**
- * How a schema is to word its problems (zod's `error`): a field is missing, or of another type. Null leaves the rest as
- * it is.
+ * The messages of a schema (zod's `error`) for a missing field and for a wrong type. Null keeps the message of any
+ * other problem.
  */
 export const inWords: z.core.$ZodErrorMap = ({ code, expected, input }) => {
   if (code !== "invalid_type") return null;

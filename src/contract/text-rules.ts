@@ -24,7 +24,7 @@ export function expandedCustomIds(customId: string, outputCount: number): string
   return Array.from({ length: outputCount }, (_, i) => `${customId}_${String(i + 1).padStart(2, "0")}`);
 }
 
-/** How many reference images an item may have for a model, unless the configuration sets a limit. */
+/** The most reference images that an item may have for a model, unless the configuration sets a limit. */
 export function referenceLimitByName(model: string): number {
   if (model.includes("flash-image") || model.includes("flash-lite-image")) return 3;
   return model.includes("pro-image") ? 14 : 0;

@@ -17,7 +17,7 @@ export interface ModelEntry {
   mapsTo?: string | undefined;
 }
 
-/** Keys belong to a group; the group says what they may use and at what price. */
+/** A key belongs to a group. The group decides which models the key may use, and their prices. */
 export interface GroupEntry {
   name: string;
   platform: string;
@@ -38,7 +38,7 @@ export function batchModelsOf(group: GroupEntry, models: readonly ModelEntry[]):
   return models.filter((m) => m.family === "native" && m.batch && groupHasModel(group, m.id));
 }
 
-/** How many reference images one item of a batch may have. */
+/** The most reference images that one item of a batch may have. */
 export function referenceLimit(model: ModelEntry): number {
   return model.maxReferenceImages ?? referenceLimitByName(model.id);
 }

@@ -70,7 +70,7 @@ export interface HttpRequest {
   /** JSON text, or a body that is made while it is sent. */
   body?: string | StreamedBody;
   timeoutMs?: number;
-  /** Default: as the policy says. */
+  /** Default: the limit of the policy. */
   maxRetries?: number;
   /** Its reason is thrown, as it is. */
   signal?: AbortSignal | undefined;

@@ -4,14 +4,14 @@ import { addExifToJpeg, addExifToWebp } from "./add-exif.ts";
 import { exifBlock } from "./exif.ts";
 import { addPngText } from "./png-text.ts";
 
-/** How a picture was made, as it is written into its file. */
+/** The facts about the making of a picture that are written into its file. */
 export interface PictureMetadata {
   /** The program that made it, and what kind of picture that is. */
   software: string;
   prompt: string;
   model: string;
   seed: number;
-  /** How the settings line names the method and the version. */
+  /** The names of the method and the version in the settings line. */
   sampler: string;
   version: string;
   /** Goes as JSON into the program's own chunk; PNG only. */

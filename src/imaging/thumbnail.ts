@@ -4,8 +4,8 @@ import { sharp } from "./sharp-config.ts";
 const QUALITY = 72;
 
 /**
- * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned as its EXIF says, on white where it is
- * transparent. Null for bytes that do not decode, and for those that `decoding` does not take.
+ * A small WebP of a picture, its longer side at most `maxEdgePx` pixels, turned by its EXIF orientation, on white where
+ * it is transparent. Null for bytes that do not decode, and for those that `decoding` does not take.
  */
 export async function thumbnail(
   bytes: Buffer,

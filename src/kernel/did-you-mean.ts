@@ -2,7 +2,7 @@ import { distance } from "fastest-levenshtein";
 
 /** More edits than these make another word. */
 const MOST_EDITS = 2;
-/** A longer word is no typing error, and comparing it takes long. */
+/** A longer word is hardly a typing error, and comparing it takes long. */
 const MOST_CHARS = 100;
 
 /** The nearest known word that is at most two edits away from a typing error; null when there is none. */

@@ -11,9 +11,9 @@ export function parseDuration(text: string): number | null {
   return total;
 }
 
-/** `850 ms`, `12 s`, `3 min`, `2 h`, `5 d`: one unit, for people. */
+/** `850 ms`, `12 s`, `3 min`, `2 h`, `5 d`: one unit, for people. A negative duration becomes `0 ms`. */
 export function formatDuration(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 120_000) return `${Math.round(ms / 1000)} s`;
   if (ms < 7_200_000) return `${Math.round(ms / 60_000)} min`;
   if (ms < 172_800_000) return `${Math.round(ms / 3_600_000)} h`;

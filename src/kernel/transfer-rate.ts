@@ -31,7 +31,7 @@ export function watchTransfer(rate: TransferRate, onSlow: () => void): TransferW
   let inWindow = 0;
   let leftMs = rate.deadlineMs;
   let windowMs = Math.min(rate.windowMs, leftMs);
-  /** What is left of the window. */
+  /** The rest of the window, in ms. */
   let restMs = windowMs;
   let startedAt = 0;
   let timer: NodeJS.Timeout | undefined;

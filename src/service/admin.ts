@@ -36,8 +36,8 @@ export interface Admin {
   /** Null when the name is taken. */
   createAccount(account: { name: string; balanceMicroUsd: number }): Promise<Account | null>;
   /**
-   * Null when there is no such account. Changes nothing and returns the largest possible amount when the account would
-   * have more than can be counted exactly.
+   * Returns null for an unknown account. If the new balance could not be counted exactly, it changes nothing and
+   * returns the largest possible amount.
    */
   topUp(name: string, amountMicroUsd: number): Promise<Account | { mostMicroUsd: number } | null>;
   keys(): Promise<Key[]>;
@@ -72,7 +72,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
   const { directory, mayCreate = false, clock = systemClock, ids = randomIds } = options;
   const isNew = !existsSync(join(directory, DATA_FILES.database));
   if (isNew && !mayCreate) {
-    const message = `${directory} is no data directory: it has no ${DATA_FILES.database}`;
+    const message = `${directory} is not a data directory: it has no ${DATA_FILES.database}`;
     throw new ImgbatchError("USAGE", message);
   }
   const data = await openDataDirectory(directory, clock).catch((error: NodeJS.ErrnoException) => {

@@ -2,7 +2,6 @@ import type { Fact } from "../dashboard/events.ts";
 import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
 import { openFolder } from "../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../dashboard/source.ts";
-import { bytes as sizeText } from "../dashboard/text/format.ts";
 import { readIntact } from "../domain/downloads/read-intact.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
@@ -10,6 +9,7 @@ import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
 import type { toPixels } from "../imaging/pixels.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { formatSize } from "../kernel/text.ts";
 
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
@@ -61,7 +61,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     "show-picture": (intent) => showPicture(deps, intent, tell),
     cancel: async ({ batchId }) => {
       await deps.cancel(batchId);
-      tell({ type: "message", text: "Cancelled. What was finished stays and is billed." });
+      tell({ type: "message", text: "Cancelled. Finished images stay and are billed." });
     },
     retry: async ({ batchId }) => {
       const { name, itemCount } = await deps.retry(batchId);
@@ -275,6 +275,6 @@ async function showPicture(
   const bytes = await readIntact(blobs, output);
   const pixels = await toPixels(bytes, box);
   const { widthPx, heightPx, mimeType, sizeBytes } = output;
-  const caption = `${widthPx}×${heightPx} ${mimeType} ${sizeText(sizeBytes)}`;
+  const caption = `${widthPx}×${heightPx} ${mimeType} ${formatSize(sizeBytes)}`;
   tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
 }

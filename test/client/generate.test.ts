@@ -38,7 +38,7 @@ async function wire(...answers: NativeAnswer[]): Promise<Wire> {
 const error = (status: number, more: object = {}) => ({ status, message: "Busy.", ...more });
 const empty = { body: { candidates: [{ finishReason: "NO_IMAGE", index: 0 }] } };
 
-it("[GEN-1] a request names prompt, images, ratio and size as the native protocol has them, and nothing it was not told", async () => {
+it("[GEN-1] a request names prompt, images, ratio and size as the native protocol does, and nothing else", async () => {
   const { fake, http } = await wire();
   const data = png("input");
   await generateImage(http, {
@@ -341,7 +341,7 @@ it("[GEN-5] in any minute at most so many requests leave, retries among them", a
   expect(asked).toBe(3);
 });
 
-it("[GEN-5] whoever gives up while waiting for a turn holds nobody else up", async () => {
+it("[GEN-5] a caller that gives up while it waits delays no other", async () => {
   const clock = new InstantClock(0);
   const pace = createRateLimiter(1, clock);
   const gone = new AbortController();

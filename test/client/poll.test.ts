@@ -108,7 +108,7 @@ it("[HTTP-16] what will not pass ends the polling, and so do too many failures i
   expect(fake.count(/^GET/)).toBe(22);
 });
 
-it("[HTTP-16] pages of somebody else are waited out like a broken network, and told for what they are when they stay", async () => {
+it("[HTTP-16] foreign pages are waited out like a broken network, and reported as such if they stay", async () => {
   const { fake, clock, poll } = await bench({ statuses: ["completed"] });
   const signIn = { status: 200, body: "<html>Sign in" };
   const away = { status: 302, headers: { location: "https://portal.example/login?next=x" }, body: "" };

@@ -70,7 +70,7 @@ it("[HTTP-2] a Retry-After is followed exactly, as seconds and as a date", async
   expect(clock.sleepsMs).toEqual([7_000, 90_000]);
 });
 
-it("[HTTP-2] a Retry-After of many minutes is told to the caller instead of waited for", async () => {
+it("[HTTP-2] a Retry-After of many minutes is reported instead of waited for", async () => {
   const { fake, http, clock } = await wire();
   fake.fault(/^GET/, error(429, { "retry-after": "3600" }));
   await expect(listModels(http)).rejects.toMatchObject({ code: "RATE_LIMITED", retryAfterMs: 3_600_000 });
@@ -166,7 +166,7 @@ it("[HTTP-7] a create that may have arrived without an answer is SUBMISSION_UNKN
   }
 });
 
-it("[HTTP-7] what the service said of an unknown outcome is told with its code and request id", async () => {
+it("[HTTP-7] the error of an unknown outcome has the code and request id of the service", async () => {
   const { fake, http } = await wire();
   const body = { error: { code: "INTERNAL_ERROR", message: "Broken." } };
   fake.fault(/^POST/, { status: 500, body });
@@ -207,8 +207,11 @@ it("[HTTP-10] an aborted request ends with the reason of the signal, also in a p
   const reason = new Error("stop");
   fake.fault(/^GET/, { silent: true });
   const stop = new AbortController();
-  setTimeout(() => stop.abort(reason), 10);
-  await expect(listModels(http, stop.signal)).rejects.toBe(reason);
+  const asked = listModels(http, stop.signal);
+  const rejected = expect(asked).rejects.toBe(reason);
+  await expect.poll(() => fake.requests).toHaveLength(1);
+  stop.abort(reason);
+  await rejected;
   await expect(listModels(http, AbortSignal.abort(reason))).rejects.toBe(reason);
 });
 
@@ -238,7 +241,7 @@ it("[HTTP-10] a create under way may have longer for its answer, but no other at
   expect(fake.requests).toHaveLength(1);
 });
 
-it("[HTTP-11] a redirect of a POST is not followed but told", async () => {
+it("[HTTP-11] a redirect of a POST is reported and not followed", async () => {
   const { fake, http } = await wire();
   fake.fault(/^POST/, { status: 307, headers: { location: "https://new.example/" } });
   await expect(create(http)).rejects.toMatchObject({
@@ -336,7 +339,7 @@ it("[HTTP-12] a service that does not say whether there is more is asked until i
   expect(await listItems(http, "b")).toHaveLength(1200);
 });
 
-it("[HTTP-5] errors of other shapes are told in their own words", async () => {
+it("[HTTP-5] errors of other shapes keep their own message", async () => {
   const shapes = [
     { error: "It broke." },
     { message: "It broke." },
@@ -421,7 +424,7 @@ it("[HTTP-36] the key does not come back from another host with a redirect", asy
   expect(seen).toEqual([`Bearer ${FAKE_KEY}`, undefined]);
 });
 
-it("[HTTP-5] a status that the catalogue does not have is told as it is, and classed by its hundreds", async () => {
+it("[HTTP-5] a status outside the catalogue is reported as it is, and judged by its hundreds", async () => {
   const classes: [number, string][] = [
     [400, "usage"],
     [418, "usage"],
@@ -439,7 +442,7 @@ it("[HTTP-5] a status that the catalogue does not have is told as it is, and cla
   }
 });
 
-it("[HTTP-35] each attempt is told with its answer, and without the key", async () => {
+it("[HTTP-35] each attempt is reported with its response, and without the key", async () => {
   const attempts: Attempt[] = [];
   const { fake, clock } = await wire();
   const onAttempt = (attempt: Attempt) => attempts.push(attempt);

@@ -75,7 +75,7 @@ it("[HTTP-32] an abort in the middle of a body ends it, and closes what it reads
   await expect.poll(() => isClosed).toBe(true);
 });
 
-it("[HTTP-11] a redirect of a body in pieces is told too", async () => {
+it("[HTTP-11] a redirect of a body in pieces is reported too", async () => {
   const { fake, http } = await wire();
   fake.fault(/^POST/, { status: 307, headers: { location: "https://new.example/" } });
   const refused = { code: "BAD_RESPONSE", message: expect.stringContaining("redirects") };

@@ -4,7 +4,7 @@ import { systemClock, wallClock } from "../../src/kernel/clock.ts";
 const DAY_MS = 86_400_000;
 
 describe("the clock", () => {
-  it("[WORK-5] sleeps as long as it was told, also longer than a timer can run", async () => {
+  it("[WORK-5] sleeps for the whole time, also longer than a timer can run", async () => {
     vi.useFakeTimers();
     try {
       const woken = vi.fn();

@@ -314,7 +314,7 @@ function hugePng(png: Buffer): Buffer {
 }
 
 describe("the database", () => {
-  it("[DAMAGE-4] with flipped bits is told by the check or changes nothing that is served", async () => {
+  it("[DAMAGE-4] with flipped bits is reported by the check or changes nothing that is served", async () => {
     const { service, id, outputs } = await finished();
     const originals = await Promise.all(outputs.map((_, i) => tinyPng(i + 1)));
     await service.close(0);

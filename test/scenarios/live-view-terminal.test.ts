@@ -59,7 +59,7 @@ describe("the live view on a real terminal", () => {
     expect(terminal.written()).not.toMatch(COLOR);
   });
 
-  it("[VIEW-1] gives the terminal back before a crash is told, so that it can be read", async () => {
+  it("[VIEW-1] restores the terminal before a crash is reported, so that it can be read", async () => {
     const terminal = startOnTerminal([CRASHING]);
     await terminal.until(/q.*quit/s);
     terminal.press("p");

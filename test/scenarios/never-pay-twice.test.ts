@@ -22,7 +22,7 @@ it("[RUN-23] a submit that is killed at any moment and run again makes each batc
 it("[RUN-3] on a machine without the directory the same batch is found, and that is said", async () => {
   const cli = await createCli();
   writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
-  expect((await cli.run(["submit", "p.jsonl", "-q"])).code).toBe(0);
+  expect((await cli.here(["submit", "p.jsonl", "-q"])).code).toBe(0);
   rmSync(join(cli.cwd, "p-images"), { recursive: true });
   const { code, stderr, json } = await cli.run(["submit", "p.jsonl", "--json"]);
   expect([code, json().replayed]).toEqual([0, true]);
@@ -46,21 +46,21 @@ it("[RUN-8] a submit that is killed while it waits for the answer has its intent
   await ended;
   const [made] = cli.fake.batches;
   expect(atRequest).toMatchObject({ state: "intent", id: null, idempotency_key: made?.key });
-  expect((await cli.run(["submit", "p.jsonl", "-q"])).code).toBe(0);
+  expect((await cli.here(["submit", "p.jsonl", "-q"])).code).toBe(0);
   expect(runState().batches[0]).toMatchObject({ state: "created", id: made?.id });
   expect(cli.fake.batches).toHaveLength(1);
 });
 
-it("[RUN-21] of two submits of one run at once the second is told with exit 6, and a kill leaves it free", async () => {
+it("[RUN-21] of two submits of one run at once the second exits with 6, and a kill leaves the run free", async () => {
   const cli = await createCli({ statuses: ["running"] });
   writeFileSync(join(cli.cwd, "p.jsonl"), JSON.stringify({ prompt: "a cat" }));
   const first = cli.start(["submit", "p.jsonl"]);
   await expect.poll(() => cli.fake.count(/^GET .*imgbatch_\w+$/)).toBeGreaterThan(0);
-  const second = await cli.run(["submit", "p.jsonl", "--json"]);
+  const second = await cli.here(["submit", "p.jsonl", "--json"]);
   expect([second.code, second.json().error?.code]).toEqual([6, "DIRECTORY_IN_USE"]);
   first.child.kill("SIGKILL");
   await first.ended;
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
-  expect((await cli.run(["submit", "p.jsonl", "-q"])).code).toBe(0);
+  expect((await cli.here(["submit", "p.jsonl", "-q"])).code).toBe(0);
   expect(cli.fake.batches).toHaveLength(1);
 });

@@ -132,7 +132,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       );
     });
 
-    it("[SDK-5] comes back after 429 when it is told to, and then has its image", async () => {
+    it("[SDK-5] retries after 429 when it is told to, and then has its image", async () => {
       const patient = open({ retryOptions: { attempts: 4 } });
       // Its process has started before the place is taken.
       await patient.call("models.list", {});

@@ -128,7 +128,7 @@ describe("keys", () => {
     }
   });
 
-  it("[SECRET-3] [OPS-5] in the query are neither logged nor shown, whoever's they are and however it is written", async () => {
+  it("[SECRET-3] [OPS-5] in the query are neither logged nor shown, also those of other services and in any spelling", async () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
     const shown: string[] = [];

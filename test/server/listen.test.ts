@@ -216,7 +216,7 @@ describe("what is no request", () => {
     await expectAlive(service.url);
   });
 
-  it("[API-8] headers that do not come to an end in time are told so, and noted", async () => {
+  it("[API-8] headers that do not end in time get an error and a log line", async () => {
     const { url, lines } = await listening({ headersTimeout: 100, connectionsCheckingInterval: 20 });
     const answer = await converse(url, (socket) => socket.write("GET / HTTP/1.1\r\nHost:"));
     const requestId = answer?.headers.get("x-request-id");

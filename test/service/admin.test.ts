@@ -39,7 +39,7 @@ describe("accounts", () => {
     expect((await admin.check()).problems).toEqual([]);
   });
 
-  it("[ADMIN-1] what is held for a batch is told apart from what can be spent", async () => {
+  it("[ADMIN-1] the amount held for a batch is listed apart from the amount that can be spent", async () => {
     const directory = await tempDir();
     const { stores } = await openBeside(directory);
     await openBatchRecord(stores, 5);
@@ -47,7 +47,7 @@ describe("accounts", () => {
     expect(await admin.accounts()).toMatchObject([{ name: "test", balanceMicroUsd: 940, heldMicroUsd: 60 }]);
   });
 
-  it("[ADMIN-4] a name is taken once, and nobody is topped up by a wrong name", async () => {
+  it("[ADMIN-4] a name can be used once, and a wrong name tops up no account", async () => {
     const admin = await administer();
     const account = { name: "a", balanceMicroUsd: 7 };
     const made = await Promise.all([admin.createAccount(account), admin.createAccount(account)]);

@@ -2,13 +2,16 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
 import { migrate } from "../../src/storage/migrations/migrate.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+
+/** The pause of a write before it tries again for a locked database. */
+const RETRY_MS = 20;
 
 /** Another connection that holds the write lock until it is told to let go, as another process would. */
 function lockOut(file: string): () => void {
@@ -20,7 +23,12 @@ function lockOut(file: string): () => void {
 
 describe("a database that another process has locked", () => {
   it("[BUSY-1] is waited for without blocking: other requests are answered meanwhile, and then it goes on", async () => {
-    const service = await startTestService();
+    let retries = 0;
+    const sleep: Clock["sleep"] = (ms, signal) => {
+      if (ms === RETRY_MS) retries++;
+      return systemClock.sleep(ms, signal);
+    };
+    const service = await startTestService({ clock: { ...systemClock, sleep } });
     const letGo = lockOut(join(service.data, "imgbatch.db"));
     let isCreated = false;
     const creates = Array.from({ length: 5 }, (_, i) =>
@@ -30,8 +38,7 @@ describe("a database that another process has locked", () => {
       }),
     );
     // Were a write to wait inside the database, nothing else would be done here in that time.
-    for (let i = 0; i < 10; i++) {
-      await systemClock.sleep(50);
+    while (retries < 10) {
       const list = await service.ask("");
       expect(list.status).toBe(200);
       await list.arrayBuffer();

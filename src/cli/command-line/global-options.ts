@@ -14,7 +14,7 @@ export interface GlobalOptions {
   apiKeyStdin: boolean;
   data?: string;
   config?: string;
-  /** Where the events of a run go: a file, or `-` for standard output. */
+  /** The target for the events of a run: a file, or `-` for standard output. */
   events?: string;
 }
 

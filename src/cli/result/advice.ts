@@ -38,7 +38,7 @@ export const OWNER_ADVICE = "use the key and the --base-url that the run was mad
 
 const again: Advice = ({ resumes }) =>
   resumes
-    ? "run the same command again: it goes on where it stopped, and nothing is paid twice"
+    ? "run the same command again: it continues where it stopped, and nothing is paid twice"
     : "run the same command again";
 const key: Advice = ({ where }) =>
   `give a key in IMGBATCH_API_KEY or with --api-key-file, and check --base-url; to check both: ${nextCommand(where, "doctor")}`;

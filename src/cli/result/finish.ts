@@ -15,7 +15,7 @@ export interface Finish {
   fail(thrown: unknown, style?: ErrorStyle): number;
 }
 
-/** How to write an error. */
+/** The way to write an error. */
 export interface ErrorStyle {
   verbose: boolean;
   /** No advice. */

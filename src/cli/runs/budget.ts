@@ -41,7 +41,7 @@ export function createBudget(
   };
 }
 
-/** How many images these batches make. */
+/** Returns the number of images that these batches make. */
 export function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
 }

@@ -13,8 +13,8 @@ export async function deleteOutputs(http: Http, id: string, signal?: AbortSignal
 }
 
 /**
- * Hides an ended batch for good. When an earlier attempt got no answer, it may have hidden the batch already: "no such
- * batch" then counts as success.
+ * Hides an ended batch for good. An earlier attempt without a response may have hidden the batch already: then a
+ * missing batch counts as success.
  */
 export async function deleteRecord(http: Http, id: string, signal?: AbortSignal): Promise<void> {
   const request = { method: "DELETE" as const, path: routes.batch(id), signal };

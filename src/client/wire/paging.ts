@@ -60,7 +60,7 @@ export interface PagedList<Entry> {
   idOf(entry: Entry): string;
   /** No honest list is longer. */
   most: number;
-  /** How many entries are wanted. Default: all. */
+  /** The number of wanted entries. Default: all. */
   wanted?: number | undefined;
 }
 

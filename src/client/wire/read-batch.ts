@@ -50,7 +50,7 @@ export interface Batch {
   /** 0 also when the service does not say; `hasCounts` is false then. */
   successCount: number;
   failCount: number;
-  /** Whether the service says how many images were made, out of how many. */
+  /** Whether the service reports the numbers of made and of all images. */
   hasCounts: boolean;
   estimatedCostMicroUsd: number | null;
   actualCostMicroUsd: number | null;

@@ -66,7 +66,7 @@ const modelSchema = z.looseObject({
 export interface ListedModel {
   id: string;
   maxReferenceImages: number | null;
-  /** What one image of a batch costs; null when the service does not say. */
+  /** The price of one image of a batch; null when the service does not report it. */
   imageCostMicroUsd: number | null;
   raw: Record<string, unknown>;
 }

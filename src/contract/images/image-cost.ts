@@ -39,7 +39,7 @@ export function measureImage(bytes: Buffer, maxPixels: number): ImageCost | stri
   const mimeType = sniffImageType(bytes);
   if (mimeType === null) return "is not a PNG, JPEG or WebP image";
   const { widthPx, heightPx } = readImageHeader(bytes) ?? { widthPx: null, heightPx: null };
-  if (!widthPx || !heightPx) return "has no readable header: it says no size";
+  if (!widthPx || !heightPx) return "has no readable header, so its size is unknown";
   const size = `${widthPx}x${heightPx} pixels`;
   if (widthPx * heightPx > maxPixels) return `has ${size}, more than the ${maxPixels} allowed`;
   const { imageSidePx, imageDecodeBytes } = FIXED_LIMITS;
@@ -85,7 +85,7 @@ function measurePng(bytes: Buffer, { widthPx, heightPx }: Size): Structure | str
   return { frames: 1, decodeBytes: row * rows };
 }
 
-/** What its decoder takes for itself. */
+/** The memory that the decoder itself takes. */
 const WEBP_BYTES = 8_000_000;
 const [ANMF, VP8L, ALPH] = [chunkType("ANMF"), chunkType("VP8L"), chunkType("ALPH")];
 

@@ -23,7 +23,10 @@ export function missingEnd(bytes: Buffer, mimeType: ImageMimeType): string | nul
 
 const JPEG_END = Buffer.from([0xff, 0xd9]);
 
-/** Where the first scan begins: a preview in the header has an end of its own. 0 when the segments do not lead there. */
+/**
+ * Returns the offset of the first scan, because a preview in the header has its own end marker. Returns 0 if the
+ * segments do not lead there.
+ */
 function jpegScan(bytes: Buffer): number {
   let at = 2;
   while (at + 4 <= bytes.length && bytes[at] === 0xff) {

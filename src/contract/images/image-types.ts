@@ -11,14 +11,19 @@ export function isImageMimeType(value: string): value is ImageMimeType {
   return Object.hasOwn(IMAGE_EXTENSIONS, value);
 }
 
+/** The first bytes of each type: a PNG signature, JPEG markers, `RIFF????WEBP`. Null stands for any byte. */
+export const IMAGE_HEADS: Record<ImageMimeType, readonly (number | null)[]> = {
+  "image/png": [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a],
+  "image/jpeg": [0xff, 0xd8, 0xff],
+  "image/webp": [0x52, 0x49, 0x46, 0x46, null, null, null, null, 0x57, 0x45, 0x42, 0x50],
+};
+
 /**
- * The image type that the first bytes announce, whatever a header or a file name says.
- * Twelve bytes are enough. Null when it is none of the accepted types.
+ * Returns the image type that the first bytes announce, whatever a header or a file name says. Twelve bytes are enough.
+ * Returns null for any type that is not accepted.
  */
 export function sniffImageType(head: Uint8Array): ImageMimeType | null {
-  const at = (offset: number, ...bytes: number[]) => bytes.every((byte, i) => head[offset + i] === byte);
-  if (at(0, 0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)) return "image/png";
-  if (at(0, 0xff, 0xd8, 0xff)) return "image/jpeg";
-  if (at(0, 0x52, 0x49, 0x46, 0x46) && at(8, 0x57, 0x45, 0x42, 0x50)) return "image/webp";
-  return null;
+  const hasHead = (type: ImageMimeType) =>
+    IMAGE_HEADS[type].every((byte, i) => byte === null || head[i] === byte);
+  return IMAGE_MIME_TYPES.find(hasHead) ?? null;
 }

@@ -1,7 +1,8 @@
 import { isTerminal } from "../../contract/statuses.ts";
+import { formatDuration } from "../../kernel/durations.ts";
 import type { BatchRow } from "../model.ts";
 import { progressOf } from "../state/batches.ts";
-import { age, bar, dollars, inCells } from "../text/format.ts";
+import { bar, dollars, inCells } from "../text/format.ts";
 import { type Mark, STATUS_MARKS } from "../theme.ts";
 
 /** A piece of text and its look. */
@@ -50,10 +51,10 @@ const COLUMNS: readonly Column[] = [
   { title: "ID", width: 18, from: 170, cell: (row) => [{ text: row.id, isDim: true }] },
   {
     title: "AGE",
-    width: 5,
+    width: 7,
     align: "right",
     from: 50,
-    cell: (row, nowMs) => [{ text: age(nowMs - row.createdAtMs) }],
+    cell: (row, nowMs) => [{ text: formatDuration(nowMs - row.createdAtMs) }],
   },
 ];
 

@@ -1,10 +1,10 @@
 import { Text } from "ink";
-import { escapeControls } from "../../kernel/text.ts";
+import { escapeControls, formatSize } from "../../kernel/text.ts";
 import type { ItemRow } from "../model.ts";
 import { selectedBatch } from "../state/batches.ts";
 import { detailLines } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
-import { bytes, clockTime, dollars, inCells } from "../text/format.ts";
+import { clockTime, dollars, inCells } from "../text/format.ts";
 import { ITEM_MARKS, STATUS_MARKS } from "../theme.ts";
 import { markOf } from "./batch-columns.ts";
 import { Footer } from "./footer.tsx";
@@ -79,7 +79,7 @@ function Item({ item, isSelected, state }: { item: ItemRow; isSelected: boolean;
   const text = itemLine(state, {
     id: item.customId,
     status: `${mark.sign} ${mark.word}`,
-    size: item.sizeBytes === null ? "–" : bytes(item.sizeBytes),
+    size: item.sizeBytes === null ? "–" : formatSize(item.sizeBytes),
     cost: item.status === "success" ? dollars(item.costMicroUsd) : "–",
     rest: item.error ?? item.prompt,
   });

@@ -1,6 +1,8 @@
 import { Text } from "ink";
+import { formatDuration } from "../../kernel/durations.ts";
+import { formatSize } from "../../kernel/text.ts";
 import type { DashboardState } from "../state/state.ts";
-import { age, bytes, dollars } from "../text/format.ts";
+import { dollars } from "../text/format.ts";
 import { ACCENT } from "../theme.ts";
 import { Line } from "./line.tsx";
 
@@ -10,12 +12,12 @@ export function Header({ state }: { state: DashboardState }) {
   const { balanceMicroUsd, heldMicroUsd, freeDiskBytes } = vitals;
   const first = [
     service?.providers,
-    service?.startedAtMs != null ? `up ${age(nowMs - service.startedAtMs)}` : null,
+    service?.startedAtMs != null ? `up ${formatDuration(nowMs - service.startedAtMs)}` : null,
   ];
   const second = [
     balanceMicroUsd === null ? null : `balance ${dollars(balanceMicroUsd)}`,
     heldMicroUsd ? `held ${dollars(heldMicroUsd)}` : null,
-    freeDiskBytes === null ? null : `disk ${bytes(freeDiskBytes)} free`,
+    freeDiskBytes === null ? null : `disk ${formatSize(freeDiskBytes)} free`,
     service?.dataDirectory,
   ];
   return (

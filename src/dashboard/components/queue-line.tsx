@@ -1,7 +1,8 @@
 import { Text } from "ink";
+import { formatDuration } from "../../kernel/durations.ts";
 import { imagesPerSecond, timeLeftMs } from "../state/rate.ts";
 import type { DashboardState } from "../state/state.ts";
-import { age, sparkline } from "../text/format.ts";
+import { sparkline } from "../text/format.ts";
 import { ACCENT } from "../theme.ts";
 import { Line, Rule } from "./line.tsx";
 
@@ -38,7 +39,7 @@ export function QueueLine({ state }: { state: DashboardState }) {
           </Text>
         )}
         {vitals.waitingItems + vitals.runningItems > 0 &&
-          `${isNarrow ? "" : " "}· ${leftMs === null ? "time left unknown" : `about ${age(leftMs)} left`}`}
+          `${isNarrow ? "" : " "}· ${leftMs === null ? "time left unknown" : `about ${formatDuration(leftMs)} left`}`}
       </Line>
     </>
   );

@@ -52,33 +52,12 @@ export function sparkline(values: readonly number[], width: number): string {
   return bars.join("").padStart(width, " ");
 }
 
-/** A duration for a narrow column: `59s`, `9m05`, `12m`, `3h05`, `2d`. */
-export function age(ms: number): string {
-  const s = Math.max(0, Math.floor(ms / 1000));
-  if (s < 60) return `${s}s`;
-  if (s < 3600) return `${Math.floor(s / 60)}m${s < 600 ? String(s % 60).padStart(2, "0") : ""}`;
-  if (s < 86_400) return `${Math.floor(s / 3600)}h${String(Math.floor((s % 3600) / 60)).padStart(2, "0")}`;
-  return `${Math.floor(s / 86_400)}d`;
-}
-
 /** An amount: `$1.24`, `$0.0335`. From one dollar on it is rounded to cents. */
 export function dollars(microUsd: number | null): string {
   if (microUsd === null) return "–";
   const usd = microUsd / 1_000_000;
   if (usd >= 1 || microUsd % 10_000 === 0) return `$${usd.toFixed(2)}`;
   return `$${usd.toFixed(4).replace(/0$/, "")}`;
-}
-
-/** A size in decimal units: `512 B`, `1.4 MB`, `79.0 GB`. */
-export function bytes(count: number): string {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let value = count;
-  let unit = 0;
-  while (value >= 1000 && unit < units.length - 1) {
-    value /= 1000;
-    unit++;
-  }
-  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
 /** The local time of day: `14:03:59`. */

@@ -10,7 +10,7 @@ export interface InputImageProblem {
 }
 
 /**
- * The input images of one request. Each must be what it says it is; equal bytes are decoded once, and the pixels of
+ * The input images of one request. Each must have its stated type; equal bytes are decoded once, and the pixels of
  * different ones are limited together.
  */
 export class InputImages {

@@ -30,7 +30,7 @@ export async function readOutput(
   }
   const trouble = upstream ? "ambiguous" : null;
   const unusable = (why: string, cause?: unknown) => {
-    const message = `The provider answered bytes that are no usable image: ${why}`;
+    const message = `The provider returned bytes that are not a usable image: ${why}`;
     return new ProviderError("INVALID_IMAGE_OUTPUT", message, { modelVersion, trouble, cause });
   };
   const made: MadeImage[] = [];

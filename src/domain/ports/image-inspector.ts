@@ -12,7 +12,7 @@ export interface ImageFacts {
   decodedPixels: number;
 }
 
-/** Thrown for bytes that are no image that the service takes; the message says what is wrong with them. */
+/** Thrown for bytes that are not an image that the service accepts. The message names the problem. */
 export class InvalidImageError extends Error {
   override name = "InvalidImageError";
 }

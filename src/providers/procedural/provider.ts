@@ -1,4 +1,4 @@
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import { IMAGE_HEADS } from "../../contract/images/image-types.ts";
 import type { ImageRequest, ItemProvider } from "../../domain/ports/image-provider.ts";
 import { Decoding } from "../../imaging/decoding.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -57,13 +57,8 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
   };
 }
 
-const HEADS: Record<ImageMimeType, Buffer> = {
-  "image/png": Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
-  "image/jpeg": Buffer.from([0xff, 0xd8, 0xff, 0xe0]),
-  "image/webp": Buffer.from("RIFF\x20\0\0\0WEBPVP8 ", "latin1"),
-};
-
 /** Returns bytes that begin like the image type but are no image. */
 function badBytes(mimeType: ImageRequest["mimeType"]): Buffer {
-  return Buffer.concat([HEADS[mimeType], Buffer.from("these bytes are not an image, on purpose")]);
+  const head = IMAGE_HEADS[mimeType].map((byte) => byte ?? 0);
+  return Buffer.concat([Buffer.from(head), Buffer.from("these bytes are not an image, on purpose")]);
 }

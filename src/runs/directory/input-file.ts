@@ -56,8 +56,8 @@ export interface RunInput {
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /**
- * Reads the ranges of the lines of a run's input. Empty when the directory has no input (a mere download). A line that
- * no run can have written is left out and reported as `damage`.
+ * Reads the ranges of the lines of a run's input. Returns none if the directory has no input, as after a download. A
+ * line that no run can have written is left out and reported as `damage`.
  */
 export async function readRunInput(dir: string): Promise<RunInput> {
   const path = join(dir, INPUT_FILE);
@@ -105,7 +105,7 @@ export function requireUndamaged({ damage }: RunInput): void {
 /** Returns the error for an input that is not as the run wrote it. */
 export function damaged(what: string, details: readonly string[] = []): ImgbatchError {
   const advice =
-    "put the file back, or run the submit command of this directory again: that writes it anew, and nothing is paid twice";
+    "put the file back, or run the submit command of this directory again: it writes the file again, and nothing is paid twice";
   return new ImgbatchError("DIRECTORY_CONFLICT", `${what}.`, { advice, details });
 }
 

@@ -21,11 +21,11 @@ const error = z
     request_id: z.string().optional(),
   })
   .optional()
-  .describe("why there is no image; with the status success, why the service's image is not here");
+  .describe("why the image is missing; with the status success, why it could not be fetched");
 
 const common = {
   custom_id: z.string(),
-  files: z.array(fileSchema).describe("empty when there is no image here"),
+  files: z.array(fileSchema).describe("empty if no image was saved"),
   error,
 };
 
@@ -38,7 +38,7 @@ const ofBatches = z.looseObject({
     .nullable()
     .optional()
     .describe(
-      "how the files could be checked: by a hash of the service, or by the checksum of the ZIP; null: only by their size and their first bytes, since the service tells no hash",
+      "how the files could be checked: by a hash of the service, or by the checksum of the ZIP; null: only by their size and first bytes, because the service gives no hash",
     ),
 });
 
@@ -48,7 +48,7 @@ const ofRealtime = z.looseObject({
   model_version: z
     .string()
     .nullable()
-    .describe("the model as the service names it; null where there is no image, or where that is not known"),
+    .describe("the model as the service names it; null without an image, or if it is unknown"),
 });
 
 /**

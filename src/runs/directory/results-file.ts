@@ -15,7 +15,7 @@ export const RETRY_FILE = "retry.jsonl";
 export interface ResultFile {
   /** From the run's directory on, with `/`. */
   path: string;
-  /** Which image of its item this is, from 0; only where not all of them are here. */
+  /** The index of the image within its item, from 0. Absent if all images of the item are here. */
   image_index?: number;
   /** The name inside `path`, when that is a ZIP that was kept. */
   entry?: string;
@@ -40,7 +40,7 @@ export interface ResultLine {
   files: ResultFile[];
   /** Absent without files. */
   verified?: Verified;
-  /** Why there is no image here. With the status `success`: why the service's image could not be fetched. */
+  /** The reason why the image is missing here. With the status `success`: the reason why it could not be fetched. */
   error?: { code: string; message: string; source: string | null; request_id?: string };
 }
 
@@ -92,6 +92,6 @@ export async function writeResults<Line extends { custom_id: string }>(
 function retryLine(input: InputLine | undefined): Omit<InputLine, "custom_id">[] {
   if (input === undefined) return [];
   const { custom_id, ...rest } = input;
-  // An id with a counter may be longer than what a caller may choose: then the new run names it anew.
+  // An id with a counter may be too long for a prompt file. The new run then makes its own.
   return [codePointLength(custom_id) > FIXED_LIMITS.customIdChars ? rest : { custom_id, ...rest }];
 }

@@ -31,9 +31,9 @@ const runBatchFields = z.looseObject({
   parent_batch_id: z.string().nullable(),
   /** 0 for the submission, then one more for each retry. */
   round: z.int().min(0).default(0),
-  /** Of a retry: the images that it makes anew, in the order in which they were sent. */
+  /** For a retry: the images that it makes again, in the order of the request. */
   retried: z.array(z.string()).optional(),
-  /** How many images were requested. Absent when another version or another program made the request. */
+  /** The number of requested images. Absent when another version or another program made the request. */
   asked_count: z.int().min(1).optional(),
   /** Images that were not here after the last fetch although they have not failed. */
   missing_count: z.int().min(0).optional(),
@@ -43,7 +43,7 @@ const runBatchSchema = runBatchFields
     error: "lacks its id, or its key",
   })
   .refine(({ round, state, retried = [] }) => round === 0 || state === "created" || retried.length > 0, {
-    error: "lacks the images that it makes anew",
+    error: "lacks the images that it makes again",
   });
 export type RunBatch = z.infer<typeof runBatchSchema>;
 
@@ -202,9 +202,9 @@ export async function readRunState(dir: string, advice = WITHOUT_RUN_STATE): Pro
   }
 }
 
-/** Returns the first wrong field, or that the file is no JSON. */
+/** Returns the path of the first wrong field, or a text for a file that is not JSON. */
 function whyUnreadable(cause: unknown): string {
-  if (!(cause instanceof z.ZodError)) return "it is no JSON";
+  if (!(cause instanceof z.ZodError)) return "it is not JSON";
   const { path = [], message = "" } = cause.issues[0] ?? {};
   return [path.join("."), message].filter((part) => part !== "").join(": ");
 }

@@ -80,7 +80,10 @@ async function fetchOne(
   const { data, sha256 } = await getContent(job.http, job.batch.id, customId, index, job.signal);
   const type = sniffImageType(data);
   if (type === null)
-    throw new ImgbatchError("VERIFY_FAILED", `What came as ${customId} is no PNG, JPEG or WebP image.`);
+    throw new ImgbatchError(
+      "VERIFY_FAILED",
+      `The bytes received for ${customId} are not a PNG, JPEG or WebP image.`,
+    );
   const path = pathFor(job, customId, index, type);
   const told = job.told?.get(customId)?.[index];
   const said = sha256 ?? told?.sha256 ?? null;

@@ -87,7 +87,8 @@ async function unpack(
 ): Promise<ZippedFile> {
   const expected = { sha256, bytes, crc32: entry.crc32 };
   const type = sniffImageType(await readStart(entry, HEAD_BYTES));
-  if (type === null) throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is no PNG, JPEG or WebP image.`);
+  if (type === null)
+    throw new ImgbatchError("VERIFY_FAILED", `${entry.name} is not a PNG, JPEG or WebP image.`);
   const path = pathFor(job, customId, index, type);
   const target = join(job.dir, path);
   const isThere = await inspect(createReadStream(target), expected, path).catch(() => null);

@@ -20,7 +20,7 @@ export interface ZipJob {
   http: Http;
   batch: Batch;
   items: readonly BatchItem[];
-  /** Where the ZIP goes. */
+  /** The path of the ZIP. */
   target: string;
   signal?: AbortSignal | undefined;
   reporter: RunReporter;

@@ -38,7 +38,7 @@ export interface Told {
 /** An image of the ZIP and the item that it belongs to. */
 export interface ZippedImage extends Told {
   customId: string;
-  /** Which of its item's images it is, from 0. */
+  /** The index of the image within its item, from 0. */
   index: number;
   entry: ZipEntry;
 }

@@ -77,7 +77,7 @@ function entryProblem(entry: Entry, names: ReadonlySet<string>): string | null {
   if (parts.some((part) => Buffer.byteLength(part) > 255)) return "is too long a name";
   if (((entry.externalFileAttributes >>> 16) & FILE_TYPE_MASK) === SYMLINK) return "is a link";
   if (entry.isEncrypted()) return "is encrypted";
-  if (names.has(fileName)) return "is there twice";
+  if (names.has(fileName)) return "appears twice";
   if (uncompressedSize > MAX_ENTRY_BYTES) return "is too large";
   if (uncompressedSize > RATIO_FREE_BYTES + compressedSize * MAX_RATIO) return "unpacks to suspiciously much";
   return null;

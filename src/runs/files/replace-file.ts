@@ -9,7 +9,10 @@ import { hashFile } from "./hash-file.ts";
 export async function requireReplaceable(path: string): Promise<void> {
   const found = await lstat(path).catch(() => null);
   if (found === null || found.isFile()) return;
-  throw new ImgbatchError("FILE_EXISTS", `${path} is there, and is no ordinary file: it stays as it is.`);
+  throw new ImgbatchError(
+    "FILE_EXISTS",
+    `${path} exists and is not a regular file, so it was left as it is.`,
+  );
 }
 
 /** Returns whether a file with this content is at the path. Throws `FILE_EXISTS` for other content that may not be replaced. */
@@ -18,7 +21,7 @@ export async function isThereAlready(path: string, sha256: string, mayReplace: b
   if ((await lstat(path).catch(() => null)) === null) return false;
   if ((await hashFile(path)) === sha256) return true;
   if (mayReplace) return false;
-  const message = `${path} is there already, with other content: --force replaces it.`;
+  const message = `${path} exists already, with other content: --force replaces it.`;
   throw new ImgbatchError("FILE_EXISTS", message, { param: "--output" });
 }
 

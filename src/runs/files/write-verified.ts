@@ -87,7 +87,7 @@ export async function inspect(
   const header = readImageHeader(Buffer.concat(head));
   const problem =
     mismatch(expected, { sha256, bytes: size, crc32: crc }) ??
-    (header === null ? "is no PNG, JPEG or WebP image" : null);
+    (header === null ? "is not a PNG, JPEG or WebP image" : null);
   if (problem !== null || header === null) throw new ImgbatchError("VERIFY_FAILED", `${name} ${problem}.`);
   return {
     file: { sha256, bytes: size, mime_type: header.mimeType, width: header.widthPx, height: header.heightPx },

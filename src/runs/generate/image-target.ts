@@ -47,15 +47,15 @@ export async function chooseTarget(
 
 function requireReplaceable(found: Stats, output: string, mayReplace: boolean): void {
   const problem = !found.isFile()
-    ? "is no ordinary file"
+    ? "is not a regular file"
     : mayReplace
       ? null
-      : "is there already: --force replaces it";
+      : "exists already: --force replaces it";
   if (problem === null) return;
   throw new ImgbatchError("USAGE", `${output} ${problem}. Nothing was sent.`, { param: "--output" });
 }
 
-/** Where an image of this name is written until it is whole. */
+/** The path at which an image of this name is written until it is complete. */
 export function temporaryPath(dir: string, stem: string): string {
   return join(dir, `.${stem}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`);
 }

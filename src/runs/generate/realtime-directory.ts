@@ -77,8 +77,8 @@ export async function openRealtimeDirectory(
 }
 
 /**
- * Finds the images that are already here, and writes the results anew with these alone. An image with a line in the
- * results must match its hash. An image without a line, left by a killed process, must be whole.
+ * Finds the images that exist here, and rewrites the results with these alone. An image with a line in the results must
+ * match its hash. An image without a line was left by a killed process and must be complete.
  */
 export async function findFinished(
   dir: string,

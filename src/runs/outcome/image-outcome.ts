@@ -41,7 +41,7 @@ export function isLost(line: Outcome): boolean {
   return isUndelivered(line) && !isPassing && code !== "BATCH_IMAGE_NOT_READY" && !isOutOfCapacity(error);
 }
 
-/** Whether there is no image and will be none. A retry makes these again. */
+/** Whether the image is missing and will never come. A retry makes such images again. */
 export function isFailed(line: Pick<ResultLine, "status" | "error" | "files">): boolean {
   return line.files.length === 0 && !isMissing(line);
 }

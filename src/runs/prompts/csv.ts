@@ -38,7 +38,7 @@ export async function* readRecords(
     await write(parser, text);
     yield* complete();
     if (open.bytes <= maxBytes) continue;
-    report(open.firstLine(), null, `goes on for more than ${formatBytes(maxBytes)}: ${NOT_CLOSED}`);
+    report(open.firstLine(), null, `is longer than ${formatBytes(maxBytes)}: ${NOT_CLOSED}`);
     return;
   }
   await end(parser);

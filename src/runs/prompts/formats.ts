@@ -11,7 +11,7 @@ const readPlainLines: ReadRows = async function* (lines) {
   }
 };
 
-/** How a kind of prompt file is read. */
+/** The way in which a kind of prompt file is read. */
 export interface Format {
   read: ReadRows;
   /** A longer line is an error. */
@@ -28,8 +28,8 @@ const FORMATS: Record<string, ReadRows> = {
 };
 
 /**
- * The format that belongs to a file's name; JSON lines unless it says otherwise. A JSON line may hold images: it may be
- * as long as a request.
+ * Returns the format for a file name: by its extension, else JSON lines. A JSON line may hold images: it may be as long
+ * as a request.
  */
 export function formatOf(fileName: string, { createBodyBytes }: Limits): Format {
   const read = FORMATS[extname(fileName).toLowerCase()];

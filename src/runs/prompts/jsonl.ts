@@ -17,7 +17,7 @@ export const readJsonl: ReadRows = async function* (lines, report) {
     }
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
       for (const key of repeatedKeys(text))
-        report(line, key, "is there more than once; keep one, or write a line for each");
+        report(line, key, "appears more than once; keep one, or write a line for each");
       yield { line, fields: value as Record<string, unknown> };
     } else {
       report(line, null, `is ${nameOf(value)}, not an object; ${SHAPE}`);

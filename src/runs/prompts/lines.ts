@@ -5,11 +5,11 @@ import { formatBytes } from "../../kernel/text.ts";
 export interface Line {
   /** From 1. */
   number: number;
-  /** Without its line feed; a carriage return before that is kept. Characters that are no UTF-8 are replaced. */
+  /** Without its line feed; a carriage return before that is kept. Bytes that are not UTF-8 are replaced. */
   text: string;
-  /** How many it has in the file, without its line feed. */
+  /** The number of bytes of the line in the file, without its line feed. */
   bytes: number;
-  /** What is wrong with the line as such; null when nothing is. */
+  /** The problem of the whole line; null for none. */
   problem: string | null;
 }
 

@@ -41,14 +41,14 @@ export async function loadReference(
     return null;
   }
   const { header } = facts;
-  if (header === null) report(spec.field, `${spec.path} ${ACCEPTED}; its first bytes are of no such type`);
+  if (header === null) report(spec.field, `${spec.path} ${ACCEPTED}; its first bytes show another type`);
   return header === null ? null : toReference(spec, { ...facts, header, source: { path } });
 }
 
 interface ImageFacts {
   sha256: string;
   bytes: number;
-  /** Null when it is no image of a known type. */
+  /** Returns null for any other type. */
   header: ImageHeader | null;
 }
 
@@ -106,7 +106,7 @@ function inlineReference(
 
 /** Returns the damage that shows without decoding; null for none. */
 function damageOf(data: Buffer, { mimeType, widthPx, heightPx }: ImageHeader): string | null {
-  if (!widthPx || !heightPx) return "its header says no size";
+  if (!widthPx || !heightPx) return "its header gives no size";
   return missingEnd(data, mimeType);
 }
 

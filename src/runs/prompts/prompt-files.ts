@@ -88,7 +88,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
     const code = systemCode(error);
     // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
     if (code === null) throw error;
-    return reportLine(1, null, code === "ENOENT" ? "there is no such file" : `cannot be read (${code})`);
+    return reportLine(1, null, code === "ENOENT" ? "this file does not exist" : `cannot be read (${code})`);
   }
   if (rowCount === 0 && problems.count === before) reportLine(1, null, "holds no prompts");
 }

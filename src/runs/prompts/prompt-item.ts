@@ -31,7 +31,7 @@ export interface FileLine {
   line: number;
 }
 
-/** A problem in the input. The message also says what would be right. */
+/** A problem in the input. Its message also gives the right form. */
 export interface Problem extends FileLine {
   /** Null when it is about the line or the file as a whole. */
   field: string | null;

@@ -37,6 +37,6 @@ export const promptSchema = z.strictObject({
     .min(1)
     .max(DEFAULT_LIMITS.outputCountPerItem)
     .nullish()
-    .describe("how many images to make of the prompt; default 1, or what --count says"),
+    .describe("how many images to make from the prompt; default: --count, else 1"),
   reference_images: z.array(referenceSchema).nullish().describe("images to start from"),
 });

@@ -85,7 +85,7 @@ class SpoolFile {
     const path = join(tmpdir(), `imgbatch-${randomBytes(8).toString("hex")}`);
     this.#descriptor = trying(() => openSync(path, "wx+", 0o600));
     forgotten.register(this, this.#descriptor);
-    // Without its name it is there as long as it is open.
+    // Without a name, the file exists only while it is open.
     rmSync(path, { force: true });
   }
 

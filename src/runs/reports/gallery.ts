@@ -96,7 +96,7 @@ function policyOf(template: string): string {
   return rules.join("; ");
 }
 
-/** Null when there is no such file that can be read. */
+/** Returns null if the file is missing or cannot be read. */
 async function beginningOf(path: string): Promise<string | null> {
   const file = await open(path, "r").catch(() => null);
   if (file === null) return null;

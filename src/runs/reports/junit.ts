@@ -3,8 +3,8 @@ import { escapeAttribute, escapeMarkup } from "./escape.ts";
 import type { ReportImage, RunReport } from "./run-report.ts";
 
 /**
- * The run as JUnit XML: a test case for each image, in one suite, so that CI systems list what failed and why.
- * Every attribute and element that the stricter readers of the format ask for is there.
+ * Formats a run as JUnit XML: one suite with a test case for each image, so that CI systems list each failure with its
+ * reason. It has every attribute and element that strict readers of the format require.
  */
 export function toJunit(report: RunReport): string {
   const { images, failedCount, title } = report;

@@ -4,7 +4,7 @@ import { escapeMarkup } from "./escape.ts";
 import { shortDate } from "./facts.ts";
 import type { ReportImage, RunReport } from "./run-report.ts";
 
-/** What the contact sheet says above and below the images: the values of its template's slots. */
+/** The texts above and below the images of the contact sheet: the values for the slots of its template. */
 export function pageSlots(report: RunReport): Record<string, string> {
   const { title, images, failedCount } = report;
   return {

@@ -36,7 +36,7 @@ export interface ReportImage {
   /** Null when the input is not known. Very many long prompts are cut. */
   prompt: string | null;
   files: readonly ResultFile[];
-  /** Why there is no image; null when there is one. */
+  /** The reason why the image is missing; null if it exists. */
   error: { code: string; message: string } | null;
 }
 
@@ -89,7 +89,7 @@ export function buildReport(facts: ReportFacts): RunReport {
 
 function toImage(line: EndedImage, prompt: string | null): ReportImage {
   const { custom_id: id, files, error, status } = line;
-  const reason = error ?? { code: "NO_IMAGE", message: `There is no file of this image (${status}).` };
+  const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
   return { id, prompt, files, error: files.length > 0 ? null : reason };
 }
 

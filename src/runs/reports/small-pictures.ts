@@ -8,7 +8,7 @@ export type MakeThumbnail = (bytes: Buffer, maxEdgePx: number) => Promise<Uint8A
 /** So many pictures are in the page itself; the others are read from their files when they come into sight. */
 const MAX_EMBEDDED = 2000;
 const MAX_EMBEDDED_BYTES = 32_000_000;
-/** How many pictures are made small at once. */
+/** The number of pictures that are made small at once. */
 const AHEAD = 4;
 
 /** Few pictures may be sharp on every screen; of many, each must be small. */

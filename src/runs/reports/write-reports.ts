@@ -8,7 +8,7 @@ import { toMarkdown } from "./markdown.ts";
 import type { RunReport } from "./run-report.ts";
 import type { MakeThumbnail } from "./small-pictures.ts";
 
-/** Which reports of a run are wanted, and where. */
+/** The requested reports of a run, with their paths. */
 export interface ReportOptions {
   /** Absolute paths. */
   junit?: string | undefined;

@@ -36,7 +36,7 @@ function unsentOf(runState: RunState): RunState["batches"] {
   return runState.batches.filter(({ round, state }) => round > 0 && state !== "created");
 }
 
-/** How many images an open retry has still to send. */
+/** The number of images that an open retry has still to send. */
 export function unsentImages(runState: RunState): number {
   return unsentOf(runState).reduce((sum, entry) => sum + (entry.retried?.length ?? 0), 0);
 }

@@ -13,7 +13,7 @@ export interface Submissions {
   readonly known: Map<string, Batch>;
   /** The batches whose request may have left, in this command or an earlier one, without a known answer. */
   readonly open: Set<RunBatch>;
-  /** How many batches the run has. */
+  /** The number of batches of the run. */
   total: number;
 }
 
@@ -31,7 +31,8 @@ export function leavesOpen(error: unknown, signal: AbortSignal | undefined): boo
 export function describeOpen({ open, total }: Submissions): string | null {
   const numbers = [...open].map(({ index }) => index + 1).sort((a, b) => a - b);
   if (numbers.length === 0) return null;
-  if (total === 1) return "the batch may have been made: its request had left, and no answer came";
-  const [which, whose] = numbers.length === 1 ? ["batch", "its request"] : ["batches", "their requests"];
-  return `${which} ${numbers.join(", ")} of ${total} may have been made: ${whose} had left, and no answer came`;
+  if (total === 1) return "the batch may exist: its request was sent, and no response came";
+  const [which, whose] =
+    numbers.length === 1 ? ["batch", "its request was"] : ["batches", "their requests were"];
+  return `${which} ${numbers.join(", ")} of ${total} may exist: ${whose} sent, and no response came`;
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 
-/** How much of an unread body is read and dropped, and for how long. */
+/** The most bytes of an unread body that are read and dropped, and the most time for it. */
 const DISCARD_BYTES = 256 * 1024 * 1024;
 const DISCARD_MS = 10_000;
 

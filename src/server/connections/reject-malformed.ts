@@ -53,7 +53,7 @@ function refuse(error: ImgbatchError, socket: Duplex, options: { log: Log; path:
     "Connection: close",
   ];
   const facts = { code: error.code, status: error.httpStatus, request_id: requestId };
-  options.log.info("refused what is no request", facts);
+  options.log.info("refused bytes that are not an HTTP request", facts);
   socket.on("error", () => {});
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
   // Further bytes are dropped, so that a reset does not destroy the response.

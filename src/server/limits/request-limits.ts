@@ -14,7 +14,7 @@ export class RequestLimits {
   readonly #atOnce: number;
   readonly #clock: Clock;
   readonly #slots = new PerKeyCount();
-  /** When the requests of the last minute began, oldest first. */
+  /** The start times of the requests of the last minute, oldest first. */
   readonly #begun = new Map<string, number[]>();
 
   constructor(limits: { requestsPerMinute: number; concurrentRequests: number }, clock: Clock) {

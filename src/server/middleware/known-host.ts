@@ -4,7 +4,7 @@ import type { RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 
-/** How clients reach the service. */
+/** The addresses and names by which clients reach the service. */
 export interface Reach {
   /** The name or address that it listens on. */
   host: string;

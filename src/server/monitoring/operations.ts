@@ -26,7 +26,7 @@ export const monitoring: Surface = {
       summary: "The service is ready to work",
       answers: {
         200: { description: "It is.", schema: "Readiness" },
-        503: { description: "It is not; `problems` says why.", schema: "Readiness" },
+        503: { description: "The service is not ready; `problems` has the reasons.", schema: "Readiness" },
       },
       handler: readiness,
     },

@@ -59,7 +59,7 @@ export function gaugeStores(registry: Registry, stores: Stores): () => Promise<v
   });
   const clock = new Gauge({
     name: "imgbatch_retention_clock_ahead_seconds",
-    help: "How far the clock has jumped ahead without being believed: nothing is deleted that is due only by this jump",
+    help: "Seconds that the clock jumped ahead and that retention does not count yet: nothing is deleted because of this jump",
     registers,
   });
   return async () =>

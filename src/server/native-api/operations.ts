@@ -36,7 +36,7 @@ function verbs(model: string, suffix: string): Operation[] {
       parameters: ["Model"],
       answers: {
         200: {
-          description: "What was made. Without an `inlineData` part nothing was, and nothing is paid.",
+          description: "The image. A response without an `inlineData` part has none, and costs nothing.",
           schema: "GenerateContentAnswer",
         },
       },

@@ -10,7 +10,7 @@ import { openingView } from "./response/content-view.ts";
 /** A stream without a result sends an opening event after this time, so that the connection does not look dead. */
 export const STREAM_OPENING_MS = 10_000;
 
-/** How the events of a stream are written. */
+/** The format in which the events of a stream are written. */
 export interface Framing {
   type: string;
   first(json: string): string;

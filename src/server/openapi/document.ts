@@ -11,10 +11,10 @@ type Json = { [name: string]: unknown };
 
 const DESCRIPTION = `Makes images in batches, and one at a time in real time. Send \`Authorization: Bearer <key>\`; every batch is seen only by the key that made it.
 Poll a batch until its status is \`completed\`, \`failed\`, \`cancelled\` or \`output_deleted\`, then fetch the ZIP or single images.
-The real-time API takes the key in the vendor's header (\`x-vendorx-api-key\` unless configured), as \`Authorization: Bearer\`, in \`x-api-key\`, or below \`/v1beta\` in the query as \`key\`: the first of these that is there counts.
-Its fields may be written in snake_case, too. \`/v1/models\` answers errors natively to the vendor's header, and as the batch API does to every other.
-Paths are exact. A path that is not here is \`NOT_FOUND\` (404), a method that is not here \`METHOD_NOT_ALLOWED\` (405, with \`Allow\`).
-Wherever there is a GET, HEAD answers the same headers.`;
+The real-time API takes the key in the vendor's header (\`x-vendorx-api-key\` unless configured), as \`Authorization: Bearer\`, in \`x-api-key\`, or below \`/v1beta\` in the query as \`key\`: the first one present counts.
+Its fields may be written in snake_case, too. Errors of \`/v1/models\` have the native form for requests with the vendor's header, and the form of the batch API for all others.
+Paths are exact. An unknown path is \`NOT_FOUND\` (404), a wrong method \`METHOD_NOT_ALLOWED\` (405, with \`Allow\`).
+HEAD works wherever GET does, and returns the same headers.`;
 
 /** `GET /openapi.json`. The document is made at the first request. */
 export function openApi(limits: Limits): RequestHandler {

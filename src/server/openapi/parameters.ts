@@ -44,7 +44,7 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     ),
     Downloaded: query(
       "downloaded",
-      "Only batches that were downloaded, or were not.",
+      "`true` for batches that were downloaded, `false` for the others.",
       choice(["true", "false"]),
     ),
     From: query("from", "Only batches created then or later: RFC 3339, a day of UTC, or Unix seconds.", time),
@@ -57,11 +57,15 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       ...count({ minimum: 1, maximum: itemPageMax, default: itemPageDefault }),
     }),
     Cursor: query("cursor", "`next_cursor` of the page before; a plain number is an offset.", text()),
-    ImageIndex: query("image_index", "Which image of the item.", count({ minimum: 0, default: 0 })),
-    ZipStatus: query("status", "Which items: their images, or for `failed` only their errors.", {
+    ImageIndex: query(
+      "image_index",
+      "The index of the image within the item, from 0.",
+      count({ minimum: 0, default: 0 }),
+    ),
+    ZipStatus: query("status", "The items of the ZIP: their images, or for `failed` only their errors.", {
       ...choice(["success", "failed", "all"], { default: "success" }),
     }),
-    MaxItems: query("max_items", "More items than this are refused rather than left out.", {
+    MaxItems: query("max_items", "A ZIP with more items than this is refused, never cut.", {
       ...count({ minimum: 1, maximum: zipItems, default: zipItems }),
     }),
     Challenge: query("challenge", "A fresh random text; `proof` answers it.", {
@@ -70,7 +74,7 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     Range: header("Range", "One range of bytes; several are answered with the whole.", text()),
     IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole.", text()),
     Model: path("model", "Id of a model that this key can use.", text()),
-    PageSize: query("pageSize", "Models on a page; more than the maximum is the maximum.", {
+    PageSize: query("pageSize", "Models on a page; a larger number counts as the maximum.", {
       ...count({ minimum: 0, maximum: 1000, default: 50 }),
     }),
     PageToken: query("pageToken", "`nextPageToken` of the page before.", text()),
@@ -94,7 +98,10 @@ export const RESPONSE_HEADERS: Record<string, { name: string; header: Described 
   RetryAfter: { name: "Retry-After", header: head("Seconds to wait.", count({ minimum: 0 })) },
   ContentLength: { name: "Content-Length", header: head("Size in bytes.", count({ minimum: 0 })) },
   ContentDisposition: { name: "Content-Disposition", header: head("A safe name for the file.", text()) },
-  ContentRange: { name: "Content-Range", header: head("Which bytes, of how many.", text()) },
+  ContentRange: {
+    name: "Content-Range",
+    header: head("The range of bytes, and the size of the whole.", text()),
+  },
   ETag: { name: "ETag", header: head("Strong: changes whenever a byte does.", text()) },
   AcceptRanges: { name: "Accept-Ranges", header: head("Ranges are answered.", text({ const: "bytes" })) },
   CacheControl: { name: "Cache-Control", header: head("Only the caller may keep it.", text()) },

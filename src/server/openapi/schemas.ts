@@ -47,7 +47,7 @@ const healthSchema = z.object({
   proof: z
     .string()
     .optional()
-    .describe("to a challenge: shows whoever can read the data directory that this is its service"),
+    .describe("the proof for a challenge: a reader of the data directory can check that this is its service"),
 });
 
 /** The response of `/readyz`. */

@@ -8,7 +8,7 @@ export interface Base64StringOptions {
   base64: Base64Rules;
   /** A string that decodes to more bytes is not kept. */
   maxBytes: number;
-  /** Where the bytes go. */
+  /** The draft that takes the bytes. */
   draft: BlobDraft;
   /** Gathers bytes before they are written; much larger than a part. Serves one string at a time. */
   memory: Buffer;

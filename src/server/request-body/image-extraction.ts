@@ -18,7 +18,7 @@ const STEP_BYTES = 64 * KIB;
 const STEPS_BEFORE_YIELD = 4;
 const MEMORY_BYTES = 256 * KIB;
 
-/** Where the images of a request are, and their rules. */
+/** The path of the images in a request, and their rules. */
 export interface ImageTexts {
   path: StringPath;
   base64: Base64Rules;

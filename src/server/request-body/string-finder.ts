@@ -25,7 +25,7 @@ export class StringFinder {
   readonly #minBytes: number;
   /** Lists and objects that are open here. */
   #depth = 0;
-  /** How many of them, from the outside, are on the path. */
+  /** The number of them that are on the path, from the outside. */
   #onWay = 0;
   /** Whether the next value in the innermost of these is a step of the path. */
   #isNext = false;

@@ -10,7 +10,7 @@ export interface JsonBodyOptions {
   maxBytes: number;
   bodyBudgets: BodyBudgets;
   jsonParser: JsonParser;
-  /** Where the images are in the body: see `JsonBody.sent`. */
+  /** The path of the images in the body: see `JsonBody.sent`. */
   images: ImageTexts;
   /** For tests. */
   rate?: BodyRate;

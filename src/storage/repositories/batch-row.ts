@@ -4,7 +4,7 @@ import type { BatchStatus } from "../../contract/statuses.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { BatchesTable } from "../schema.ts";
 
-/** Which column holds which field; `json` columns hold the field as JSON text. */
+/** The field that each column holds. A `json` column holds it as JSON text. */
 const COLUMNS = {
   id: "id",
   apiKeyId: "api_key_id",

@@ -77,7 +77,7 @@ it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and 
     [["status"], /missing required argument/],
     [["models", "extra"], /too many arguments/],
     [["submit", "x", "--model"], /argument missing/],
-    [["download", "a", "--index", "1"], /--index goes with --item/],
+    [["download", "a", "--index", "1"], /--index works only with --item/],
     [["status", "a/b"], /neither a batch id nor the directory/],
   ];
   for (const [args, message] of wrong) {

@@ -5,7 +5,7 @@ import { pollInterval } from "../../../src/cli/runs/poll-interval.ts";
 import { createCli } from "../../support/cli.ts";
 import { FAKE_KEY } from "../../support/fake-service.ts";
 
-it("[CLI-36] an error of the service is told with its code and request id in one line", async () => {
+it("[CLI-36] an error of the service is shown with its code and request id in one line", async () => {
   const cli = await createCli();
   const answers: [object, number, string][] = [
     [{ status: 418, body: "short and stout" }, 2, "code: HTTP_418, request id: req_fake"],

@@ -253,7 +253,7 @@ describe("what cannot be done", () => {
       [["accounts", "create", "x", "--balance", "9007199254.740992"], "--balance", "to 9007199254.740991"],
       [["accounts", "top-up", "team", "0"], '<usd> "0"', "from 0.000001"],
       [["accounts", "top-up", "team", "-5"], '<usd> "-5"', usd],
-      [["accounts", "top-up", "team", "9007199254.740991"], "<usd>", "room for $9007199253.740991"],
+      [["accounts", "top-up", "team", "9007199254.740991"], "<usd>", "can take at most $9007199253.740991"],
       [["accounts", "top-up", "tema", "5"], '<name> "tema"', "write one of team"],
       [["keys", "create", "--account", "tema"], '--account "tema"', "write one of team"],
       [["keys", "create", "--group", "gold"], '--group "gold"', "write one of default"],
@@ -290,7 +290,7 @@ describe("a directory that no service has used yet", () => {
   it("[ADMIN-5] is prepared by making an account or a key, which says so, and then served", async () => {
     data = join(data, "new");
     const { stdout, stderr } = await admin("keys", "create");
-    expect(stderr).toContain(`made a new data directory: ${data}`);
+    expect(stderr).toContain(`created the data directory: ${data}`);
     const { call } = await serve();
     expect((await call("/models", stdout.trim())).status).toBe(200);
     expect(await ask("accounts", "list")).toMatchObject([{ name: "default", balance: 1000 }]);
@@ -310,7 +310,7 @@ describe("a directory that no service has used yet", () => {
     for (const args of others) {
       const { code, stderr } = await admin(...args);
       expect(code).toBe(2);
-      expect(stderr).toContain("is no data directory");
+      expect(stderr).toContain("is not a data directory");
     }
     expect(existsSync(data)).toBe(false);
     data = BIN;

@@ -108,7 +108,7 @@ it("[CLI-29] watch without an id follows what runs; when nothing does, it says s
   });
 });
 
-it("[CLI-18] watch ends when nobody reads any more", async () => {
+it("[CLI-18] watch ends when its reader has gone", async () => {
   const cli = await bench({ statuses: ["running"] });
   const { child, ended } = cli.start(["watch", "pets-images", "--interval", "20ms"]);
   child.stdout.destroy();

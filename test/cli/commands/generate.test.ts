@@ -98,7 +98,7 @@ it("[GEN-9] a file that is there is refused before anything is sent; --force rep
   writeFileSync(cli.path("fox.png"), "mine");
   const refused = await cli.run(FOX);
   expect(refused.code).toBe(2);
-  expect(refused.stderr).toContain("fox.png is there already: --force replaces it. Nothing was sent.");
+  expect(refused.stderr).toContain("fox.png exists already: --force replaces it. Nothing was sent.");
   expect(cli.fake.requests).toHaveLength(0);
   cli.fake.answer(/./, { body: {} }, { body: {} });
   expect((await cli.run([...FOX, "--force", "--retries", "0"])).code).toBe(5);
@@ -121,7 +121,7 @@ it("[GEN-9] a file that appears meanwhile, or has the name by its true ending, i
   held.open();
   const { code, stdout, stderr } = await running;
   expect({ code, stdout }).toEqual({ code: 0, stdout: "fox-2.png\n" });
-  expect(stderr).toContain("fox.png was taken meanwhile: saved as fox-2.png");
+  expect(stderr).toContain("another program has created fox.png meanwhile: saved as fox-2.png");
   expect(readFileSync(cli.path("fox.jpg"), "utf8")).toBe("mine");
   expect(readFileSync(cli.path("fox.png"), "utf8")).toBe("mine too");
   expect(cli.list()).toEqual(["fox-2.jpg", "fox-2.png", "fox.jpg", "fox.png"]);
@@ -148,16 +148,16 @@ const WRONG: [string[], RegExp][] = [
   [["x", "--image", "none.png"], /--image: there is no file "none.png"/],
   [["x", "--image", "text.png"], /must be a PNG, JPEG or WebP image/],
   [["x", "--image", "."], /is not a file/],
-  [["x", "-j", "2"], /--jobs: goes with --file/],
-  [["x", "--rpm", "2"], /--rpm: goes with --file/],
-  [["--file", "p.jsonl", "--force"], /--force: goes with a single image/],
+  [["x", "-j", "2"], /--jobs: works only with --file/],
+  [["x", "--rpm", "2"], /--rpm: works only with --file/],
+  [["--file", "p.jsonl", "--force"], /--force: works only for a single image/],
   [["x", "--retries", "4"], /--retries "4": write a whole number from 0 to 3/],
   [["x", "-o", "-"], /--output: name a file/],
   [
     ["x", "--model", "none"],
     /There is no model "none" .*; there is vendorx-3.1-flash-image, vendorx-3-pro-image/,
   ],
-  [["--file", "none.jsonl"], /there is no such file/],
+  [["--file", "none.jsonl"], /this file does not exist/],
   [["x", "y"], /too many arguments/],
 ];
 it("[GEN-6] whatever is wrong with the command line is exit 2, and no image is asked for", async () => {
@@ -250,7 +250,7 @@ it("[GEN-4] --timeout ends everything with 124, and says that the request may be
   cli.fake.always(/./, { silent: true });
   const { code, stderr } = await cli.run([...FOX, "--timeout", "2s"]);
   expect(code).toBe(124);
-  expect(stderr).toContain("Time is up: no image was saved; the request had left and may be billed.");
+  expect(stderr).toContain("Time is up: no image was saved; the request was sent and may be billed.");
   expect(cli.list()).toEqual([]);
 });
 
@@ -267,7 +267,7 @@ it("[GEN-4] a signal ends the request with 130 or 143, and says the same", async
     const result = await running;
     expect(result.code).toBe(code);
     expect(result.json().error?.message).toBe(
-      `${word}: no image was saved; the request had left and may be billed.`,
+      `${word}: no image was saved; the request was sent and may be billed.`,
     );
     expect(cli.list()).toEqual([]);
   }
@@ -277,7 +277,7 @@ it("[GEN-8] of several images the first is saved, and that is said", async () =>
   const cli = await createInProcessCli();
   cli.fake.answer(/./, { images: [png("1"), png("2")] });
   const { stderr } = await cli.run(FOX);
-  expect(stderr).toContain("the answer held more than one image (2); the first is saved");
+  expect(stderr).toContain("the response held more than one image (2); the first was saved");
   expect(readFileSync(cli.path("fox.png")).equals(png("1"))).toBe(true);
 });
 
@@ -557,7 +557,7 @@ it("[GEN-9] a place that refuses this file, though permissions allow it, is foun
   const places: [string[], number, RegExp][] = [
     [["-o", "/proc/fox.png"], 9, /Could not save \/proc\/fox\.png/],
     [["-o", `${"x".repeat(250)}.png`], 9, /the name is too long/],
-    [["-o", "/dev/null", "--force"], 2, /\/dev\/null is no ordinary file\. Nothing was sent\./],
+    [["-o", "/dev/null", "--force"], 2, /\/dev\/null is not a regular file\. Nothing was sent\./],
     [["-o", "pipe.txt/fox.png"], 9, /Could not save/],
   ];
   for (const [args, expected, said] of places) {

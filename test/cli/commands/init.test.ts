@@ -78,7 +78,7 @@ describe("imgbatch init", () => {
       written: [],
       kept: ["prompts.jsonl", "imgbatch.config.json"],
     });
-    expect(kept.stderr).toContain("prompts.jsonl is there already");
+    expect(kept.stderr).toContain("prompts.jsonl exists already");
     expect(await read(dir, "prompts.jsonl")).toBe("mine");
     expect((await init(dir, "--force")).code).toBe(0);
     expect(await read(dir, "prompts.jsonl")).toContain("custom_id");
@@ -93,7 +93,7 @@ describe("imgbatch init", () => {
     for (const place of ["file", "file/below"]) {
       const { code, stderr } = await runInProcess(["init", place], { cwd: dir });
       expect(code).toBe(2);
-      expect(stderr).toContain(`"${place}" is no directory, and cannot become one: a file has this name.`);
+      expect(stderr).toContain(`"${place}" cannot be used as a directory: a file has this name.`);
       expect(stderr).toContain("next: name another directory; nothing was written");
     }
   });
@@ -200,7 +200,7 @@ describe("the templates", () => {
     const wrong = await type("./make-images.sh", { IMGBATCH_BASE_URL: url, IMGBATCH_API_KEY: "wrong" });
     expect(wrong.code).toBe(3);
     expect(wrong.text).toContain("next: give a key in IMGBATCH_API_KEY");
-    expect(wrong.text).toContain("imgbatch ended with 3");
+    expect(wrong.text).toContain("imgbatch exited with 3");
     const shim = (body: string) => `imgbatch() { ${body}; }; export -f imgbatch; ./make-images.sh`;
     expect(await type(shim("echo $*"))).toMatchObject({ code: 0 });
     const brief = { TRIES: "2", PAUSE: "0" };
@@ -209,6 +209,6 @@ describe("the templates", () => {
     expect(passing.text).toContain("trying again in 0 s (1 of 2)");
     const away = await type(shim("return 7"), brief);
     expect(away.code).toBe(7);
-    expect(away.text).toContain("still not through after 2 tries");
+    expect(away.text).toContain("still failing after 2 tries");
   });
 });

@@ -121,7 +121,7 @@ it.each([
     });
     const { code, stderr } = await cli.here(["retry", "pets-images"]);
     expect(code).toBe(4);
-    expect(stderr).toContain("1 image was refused for what the prompt says");
+    expect(stderr).toContain("1 image was refused because of the prompt");
     expect(cli.fake.batches).toHaveLength(1);
     cli.fake.options.failing = /none/;
     expect((await cli.here(["retry", "pets-images", "--include-refused"])).code).toBe(0);
@@ -142,7 +142,7 @@ it("[RETRY-3] a retry whose answer was lost, or that was interrupted, goes on wi
   for (const batch of cli.fake.batches) batch.statuses = ["completed"];
   const { code, stderr } = await cli.here(["retry", "pets-images"]);
   expect(code).toBe(0);
-  expect(stderr).toContain("an earlier retry is not finished: going on with it");
+  expect(stderr).toContain("an earlier retry is not finished: continuing it");
   expect(cli.fake.batches).toHaveLength(2);
 });
 
@@ -298,6 +298,6 @@ it("[CLI-34] a retry that was interrupted and cancelled is taken up again by the
   child.kill("SIGINT");
   const { code, stderr } = await ended;
   expect([code, cli.fake.batches[1]?.wire.status]).toEqual([130, "cancelled"]);
-  expect(stderr).toMatch(/next: run the same command again: it gets what was finished/);
+  expect(stderr).toMatch(/next: run the same command again: it fetches the finished images/);
   expect(stderr).not.toContain(`${first?.id} had already ended`);
 });

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { runInProcess } from "../../support/cli-in-process.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -39,7 +40,7 @@ describe("imgbatch serve", () => {
     expect(stderr).not.toContain(readJson(credentials).api_key);
   });
 
-  it("[DATA-1] owns its data directory: a second one is told who has it", async () => {
+  it("[DATA-1] owns its data directory: a second one gets an error that names the owner", async () => {
     const data = await tempDir();
     const first = startNode(serveArgs(data));
     const { url } = JSON.parse(await first.line());
@@ -64,7 +65,7 @@ describe("imgbatch serve", () => {
     }
   });
 
-  it("[SERVE-2] a port that a service of this program has is told with its process and data directory", async () => {
+  it("[SERVE-2] the error for a port of another imgbatch service names its process and data directory", async () => {
     const [usual, other] = [await tempDir(), await tempDir()];
     const env = cleanEnvironment({ IMGBATCH_DATA: usual });
     const first = startNode([BIN, "serve", "--port", "0"], { env });
@@ -100,7 +101,8 @@ describe("imgbatch serve", () => {
     [["--simulate", "fail=3"], "--simulate"],
     [["--log-level", "loud"], "--log-level"],
   ])("[SERVE-4] %j is a usage error that names the flag", async (flags, name) => {
-    const { code, stderr, stdout } = await imgbatch(["serve", "--data", await tempDir(), ...flags]);
+    const cwd = await tempDir();
+    const { code, stderr, stdout } = await runInProcess(["serve", "--data", cwd, ...flags], { cwd });
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toContain(name);
   });
@@ -113,12 +115,13 @@ describe("imgbatch admin check", () => {
     await serve.line();
     serve.child.kill("SIGTERM");
     await serve.exited;
-    expect((await imgbatch(["admin", "check", "--data", data])).code).toBe(0);
+    const check = ["admin", "check", "--data", data];
+    expect((await runInProcess(check, { cwd: data })).code).toBe(0);
     const { default: Sqlite } = await import("better-sqlite3");
     const database = new Sqlite(join(data, "imgbatch.db"));
     database.exec("update accounts set balance_micro_usd = balance_micro_usd + 1");
     database.close();
-    const { code, stdout } = await imgbatch(["admin", "check", "--data", data, "--json"]);
+    const { code, stdout } = await runInProcess([...check, "--json"], { cwd: data });
     expect(code).toBe(4);
     expect(JSON.parse(stdout).problems).toEqual([
       "account default: balance is 1000000001, should be 1000000000 (micro-dollars)",
@@ -126,8 +129,9 @@ describe("imgbatch admin check", () => {
   });
 
   it("[CHECK-2] does not take any directory for a data directory", async () => {
-    const { code, stderr } = await imgbatch(["admin", "check", "--data", await tempDir()]);
+    const cwd = await tempDir();
+    const { code, stderr } = await runInProcess(["admin", "check", "--data", cwd], { cwd });
     expect(code).toBe(2);
-    expect(stderr).toContain("is no data directory");
+    expect(stderr).toContain("is not a data directory");
   });
 });

@@ -38,7 +38,7 @@ describe("the reports of submit", () => {
     expect(missed.stderr).toContain("could not write the contact sheet");
   });
 
-  it("[REPORT-19] a report without a place is told before anything is sent; directories that are not there are made", async () => {
+  it("[REPORT-19] a report that cannot be written is reported before anything is sent; missing directories are created", async () => {
     const cli = await createCli();
     await writeFile(join(cli.cwd, "file"), "");
     for (const [flag, place] of [

@@ -10,6 +10,7 @@ import { createServiceHttp } from "../../../src/client/service-http.ts";
 import { parseConfig } from "../../../src/config/load.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
+import { runInProcess } from "../../support/cli-in-process.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
 import { startTestService } from "../../support/service.ts";
@@ -61,14 +62,15 @@ describe("the embedded service", () => {
     const { code } = await imgbatch(["submit", "p.jsonl"], { cwd, env });
     expect(code).toBe(0);
     const runState = JSON.parse(readFileSync(join(cwd, "p-images", "imgbatch.json"), "utf8"));
-    const status = await imgbatch(["status", runState.batches[0].id, "--base-url", url], { cwd, env });
+    const look = ["status", runState.batches[0].id, "--base-url", url, "--data", data];
+    const status = await runInProcess(look, { cwd });
     expect([status.code, status.stdout]).toEqual([0, expect.stringContaining("completed")]);
     serve.child.kill("SIGTERM");
     expect((await serve.exited).stderr).toContain('"method":"POST","path":"/v1/images/batches","status":200');
   });
 
   it("[EMBED-3] is shared by commands that start at the same moment", async () => {
-    const { cwd, env } = await workplace();
+    const { cwd, env, data } = await workplace();
     writeFileSync(join(cwd, "q.jsonl"), JSON.stringify({ prompt: "another file" }));
     const exits = await Promise.all(
       ["p.jsonl", "q.jsonl"].map((file) => imgbatch(["submit", file], { cwd, env })),
@@ -81,7 +83,7 @@ describe("the embedded service", () => {
     }
     expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(2);
     expect(readdirSync(join(cwd, "q-images", "images"))).toHaveLength(1);
-    expect((await imgbatch(["admin", "check"], { cwd, env })).code).toBe(0);
+    expect((await runInProcess(["admin", "check", "--data", data], { cwd })).code).toBe(0);
   });
 
   it("[EMBED-4] never gives its key to a program that got the address of a killed service and repeats what it said", async () => {
@@ -99,10 +101,10 @@ describe("the embedded service", () => {
     for (const args of looks) {
       // A command that starts its own service removes what the killed one left.
       writeFileSync(join(data, "server.json"), said, { mode: 0o600 });
-      await imgbatch(args, { cwd, env });
+      await runInProcess([...args, "--data", data], { cwd });
     }
     writeFileSync(join(data, "server.json"), said, { mode: 0o600 });
-    expect((await imgbatch(["submit", "p.jsonl"], { cwd, env })).code).toBe(0);
+    expect((await runInProcess(["submit", "p.jsonl", "--data", data], { cwd })).code).toBe(0);
     expect(stranger.paths.length).toBeGreaterThanOrEqual(looks.length);
     expect(stranger.keys).toEqual([]);
   });
@@ -120,7 +122,7 @@ describe("the embedded service", () => {
     expect(await findRunning(service.data)).toBeNull();
   });
 
-  it("[EMBED-4] is asked for its proof before each request: one that ended is followed by nobody", async () => {
+  it("[EMBED-4] proves itself before each request: another program that takes its port gets no key", async () => {
     const service = await startTestService({ workers: false });
     const running = await findRunning(service.data);
     if (running === null) throw new Error("no service was found");
@@ -170,7 +172,7 @@ describe("the embedded service", () => {
     expect(again.code).toBe(0);
     expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, replayed: true });
     expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(12);
-    const check = await imgbatch(["admin", "check", "--json"], { cwd, env });
+    const check = await runInProcess(["admin", "check", "--json", "--data", data], { cwd });
     expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 12, problems: [] });
   });
 });

@@ -80,18 +80,18 @@ it("[CONF-6] no key goes to an address that only the file of the working directo
   const env = { IMGBATCH_BASE_URL: "" };
   const refusals = [["models"], ["ready"], ["doctor"], ["models", "--api-key-file", "key"]];
   for (const args of refusals) {
-    const { code, stdout, stderr } = await cli.run(args, { env });
+    const { code, stdout, stderr } = await cli.here(args, { env });
     expect({ args, code }).toEqual({ args, code: 3 });
     expect(stdout + stderr).toContain(`imgbatch doctor --base-url ${cli.fake.url}`);
   }
   expect(cli.fake.requests).toEqual([]);
-  expect((await cli.run(["models", "--config", "imgbatch.config.json"], { env })).code).toBe(0);
-  expect((await cli.run(["models", "--base-url", cli.fake.url], { env })).code).toBe(0);
-  expect((await cli.run(["models"])).code).toBe(0);
+  expect((await cli.here(["models", "--config", "imgbatch.config.json"], { env })).code).toBe(0);
+  expect((await cli.here(["models", "--base-url", cli.fake.url], { env })).code).toBe(0);
+  expect((await cli.here(["models"], { env: {} })).code).toBe(0);
   // To name it for one run agrees to nothing more.
-  expect((await cli.run(["models"], { env })).code).toBe(3);
+  expect((await cli.here(["models"], { env })).code).toBe(3);
 
-  const agreed = await cli.run(["doctor", "--base-url", `${cli.fake.url}/`, "--json"], { env });
+  const agreed = await cli.here(["doctor", "--base-url", `${cli.fake.url}/`, "--json"], { env });
   expect(agreed.code).toBe(0);
   const findings = agreed.json().findings as { check: string; message: string }[];
   const path =
@@ -100,10 +100,10 @@ it("[CONF-6] no key goes to an address that only the file of the working directo
       ?.message.split(" in ")
       .at(-1) ?? "";
   expect((await stat(path)).mode & 0o777).toBe(0o600);
-  expect((await cli.run(["models"], { env })).code).toBe(0);
+  expect((await cli.here(["models"], { env })).code).toBe(0);
   await name(`${cli.fake.url}/elsewhere`);
-  expect((await cli.run(["models"], { env })).code).toBe(3);
+  expect((await cli.here(["models"], { env })).code).toBe(3);
   await name(cli.fake.url);
   await writeFile(path, "{");
-  expect((await cli.run(["models"], { env })).code).toBe(3);
+  expect((await cli.here(["models"], { env })).code).toBe(3);
 });

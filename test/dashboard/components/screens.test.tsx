@@ -111,7 +111,7 @@ describe("the screens", () => {
     for (const words of [
       "http://127.0.0.1:8787",
       "procedural",
-      "up 1m04",
+      "up 64 s",
       "balance $999.12",
       "79.0 GB free",
       "waiting 312",

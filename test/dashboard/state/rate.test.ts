@@ -30,7 +30,7 @@ describe("the rate", () => {
     expect(imagesPerSecond(state)).toBe(0);
   });
 
-  it("[VIEW-6] gives the time that is left, or says that nobody knows", () => {
+  it("[VIEW-6] gives the time that is left, or that it is unknown", () => {
     const start = applied(viewOf([]), { type: "vitals", vitals: { waitingItems: 10, runningItems: 2 } });
     expect(timeLeftMs(start)).toBeNull();
     let state = start;

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import stringWidth from "string-width";
 import { describe, expect, it } from "vitest";
-import { age, bar, bytes, dollars, inCells, sparkline } from "../../../src/dashboard/text/format.ts";
+import { bar, dollars, inCells, sparkline } from "../../../src/dashboard/text/format.ts";
 
 /** Any character. The unit `binary` of fast-check has the same range, but takes a second to construct. */
 const CHARACTER = fc
@@ -78,20 +78,6 @@ describe("numbers", () => {
       "$0.0335",
       "$1.24",
       "$0.10",
-    ]);
-    expect([age(-5), age(59_000), age(64_000), age(720_000), age(11_100_000), age(172_800_000)]).toEqual([
-      "0s",
-      "59s",
-      "1m04",
-      "12m",
-      "3h05",
-      "2d",
-    ]);
-    expect([bytes(0), bytes(999), bytes(1_400_000), bytes(79e9)]).toEqual([
-      "0 B",
-      "999 B",
-      "1.4 MB",
-      "79.0 GB",
     ]);
   });
 });

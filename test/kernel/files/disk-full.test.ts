@@ -22,7 +22,7 @@ describe.runIf(process.platform === "linux")("a quota that is used up", () => {
     expect([systemCodeOf(error), isDiskFull(error)]).toEqual([code, isFull]);
   });
 
-  it("[DISK-8] is told as such to a client of the service, at the start, and by a command that saves a file", async () => {
+  it("[DISK-8] is reported as such by the service, by its start, and by a command that saves a file", async () => {
     expect(notStored(quota)).toMatchObject({
       reason: "full",
       message: "The service's disk is full.",

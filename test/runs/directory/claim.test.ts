@@ -99,7 +99,7 @@ it("[RUN-5] the embedded service is the same one whatever its port, as long as t
   expect(await bench.submit(TWO)).toMatchObject({ replayed: true });
 });
 
-it("[RUN-6] files of somebody else that a run would mix with its own are refused; other files are left alone", async () => {
+it("[RUN-6] foreign files that a run would mix with its own are refused; other files are left alone", async () => {
   const bench = await createBench();
   await bench.submit(TWO);
   await rm(bench.path("imgbatch.json"));

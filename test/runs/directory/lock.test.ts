@@ -10,7 +10,7 @@ import { startNode } from "../../support/processes.ts";
 import { createBench } from "../../support/run-harness.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-it("[RUN-21] of two that work in one directory the second is told, and it is free when the first has ended", async () => {
+it("[RUN-21] of two commands in one directory the second gets an error, and the directory is free when the first has ended", async () => {
   const dir = await tempDir();
   const clock = new InstantClock();
   const failing = withRunLock(dir, { clock }, async () => {

@@ -158,7 +158,7 @@ it("[RUN-16] ids that are no file names, or make the same one, get ZIPs of their
   for (const name of names) expect(name).toMatch(/^[\w-]{1,100}\.zip$/);
 });
 
-it("[RUN-22] very many images of other names are told from those that were asked for, and counted in their own way", () => {
+it("[RUN-22] very many images with wrong names are distinguished from the requested ones, and counted apart", () => {
   const names = (word: string) => Array.from({ length: 60_000 }, (_, n) => `${word}${n}_01`);
   const lines = (ids: readonly string[]) =>
     ids.map((custom_id) => ({ custom_id, status: "success", batch_id: "b", files: [] }));

@@ -82,7 +82,7 @@ it("[RUN-19] bytes that are no image are refused even when their hash is right",
   for (const item of bench.fake.batches[0]?.items ?? []) item.images = [Buffer.from("<html>no image</html>")];
   const { lines } = await bench.submit(CATS);
   expect(lines[0]).toMatchObject({ files: [], error: { code: "VERIFY_FAILED" } });
-  expect(lines[0]?.error?.message).toContain("no PNG, JPEG or WebP image");
+  expect(lines[0]?.error?.message).toContain("not a PNG, JPEG or WebP image");
   expect(await readdir(bench.path("images"))).toEqual([]);
 });
 

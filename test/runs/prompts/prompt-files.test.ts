@@ -209,7 +209,7 @@ it("[FILE-15] a reference image that was cut or whose header is damaged is named
   flat.writeUInt32BE(0, 16);
   const line = JSON.stringify({ prompt: "edit", reference_images: ["flat.png"] });
   expect(await problems({ "p.jsonl": line, "flat.png": flat }, ["p.jsonl"])).toEqual([
-    expect.stringContaining("flat.png is a damaged image: its header says no size"),
+    expect.stringContaining("flat.png is a damaged image: its header gives no size"),
   ]);
 });
 
@@ -238,9 +238,9 @@ it("[FILE-17] a key that a line has twice is an error of that line, since one of
     '{"prompt":"x","reference_images":["prompt",{"path":"p.png","id":"prompt"},{"path":"p.png","id":"prompt"}]}',
   ].join("\n");
   expect(await problems({ "p.jsonl": text, "p.png": png("p"), prompt: png("p") }, ["p.jsonl"])).toEqual([
-    expect.stringMatching(/^p\.jsonl:1: prompt: is there more than once; keep one/),
-    expect.stringMatching(/^p\.jsonl:2: prompt: is there more than once/),
-    expect.stringMatching(/^p\.jsonl:2: custom_id: is there more than once/),
+    expect.stringMatching(/^p\.jsonl:1: prompt: appears more than once; keep one/),
+    expect.stringMatching(/^p\.jsonl:2: prompt: appears more than once/),
+    expect.stringMatching(/^p\.jsonl:2: custom_id: appears more than once/),
   ]);
 });
 
@@ -352,7 +352,7 @@ it("[FILE-9] quotes that go wrong are said with the line where the row begins", 
 });
 
 it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
-  expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl:1: there is no such file"]);
+  expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl:1: this file does not exist"]);
   expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl:1: holds no prompts"]);
 });
 

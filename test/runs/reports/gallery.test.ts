@@ -178,7 +178,7 @@ describe("the contact sheet", () => {
     expect((await readdir(dir)).sort()).toEqual(["images", "index.html"]);
   });
 
-  it("[REPORT-5] a page of somebody else is never replaced", async () => {
+  it("[REPORT-5] a page of another program is never replaced", async () => {
     const dir = await tempDir();
     await writeFile(join(dir, "index.html"), "<!doctype html><title>my site</title>");
     const work = writeGallery(dir, reportOf([{ id: "fox" }]), { loadThumbnail: async () => null });

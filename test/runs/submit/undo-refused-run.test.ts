@@ -54,7 +54,7 @@ it("[RUN-30] an intent of an earlier call stays, and so does a run of which a ba
   expect((await other.runState()).batches.map(({ state }) => state)).toEqual(["created", "intent"]);
 });
 
-it("[RUN-31] an item that the service blames is told as the line of the prompt file, in its batch, with the image's path", async () => {
+it("[RUN-31] the error for an item that the service blames names the line of the prompt file, in its batch, with the image's path", async () => {
   const bench = await createBench();
   await writeFile(join(bench.root, "r.png"), png("r"));
   const lines = [
@@ -77,7 +77,7 @@ it("[RUN-31] an item that the service blames is told as the line of the prompt f
   });
 });
 
-it("[RUN-31] an item that the request does not have is told as the service says it", async () => {
+it("[RUN-31] an unknown item in the service's error is reported as the service names it", async () => {
   const bench = await createBench();
   bench.fake.fault(/^POST/, refusal(400, "BATCH_IMAGE_INVALID_ITEMS", "items[7].prompt: no"));
   await expect(bench.submit(ONE)).rejects.toMatchObject({

@@ -107,7 +107,7 @@ it("[HTTP-33] every batch is asked at the rate of a single one, and few are aske
   expect(perMinute).toBeLessThanOrEqual(300);
 });
 
-it("[HTTP-33] the pace counts from when a batch was made, not from when somebody began to wait", async () => {
+it("[HTTP-33] the schedule counts from the creation of the batch, not from the beginning of the wait", async () => {
   const { pass, gapsOf } = bench({ old: running(200), older: running(200) }, {}, 7200);
   await pass();
   expect(gapsOf("old").map(({ gapS }) => Math.round(gapS))).toEqual([60, 60, 60, 60]);
@@ -116,7 +116,7 @@ it("[HTTP-33] the pace counts from when a batch was made, not from when somebody
   expect(ahead.gapsOf("a").every(({ gapS }) => gapS < 16)).toBe(true);
 });
 
-it("[HTTP-33] when the service wants to be left alone, nobody looks", async () => {
+it("[HTTP-33] when the service asks for a pause, no batch is polled", async () => {
   const busy: Life = (atS, looks) =>
     looks === 1 ? { done: 0, retryAfter: 90 } : atS < 120 ? { done: 0 } : { done: 10, status: "completed" };
   const { pass, looks } = bench({ a: busy, b: running(120), c: running(120) });
@@ -127,7 +127,7 @@ it("[HTTP-33] when the service wants to be left alone, nobody looks", async () =
   expect(during).toEqual([]);
 });
 
-it("[RUN-29] one batch that cannot be looked at ends the wait, and nobody looks any more", async () => {
+it("[RUN-29] one batch that cannot be read ends the wait, and polling stops", async () => {
   const gone = () => {
     throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", "gone");
   };

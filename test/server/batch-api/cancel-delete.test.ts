@@ -92,7 +92,7 @@ describe("cancelling", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[CANCEL-4] says when an upstream's job could not be told; the batch is cancelled all the same", async () => {
+  it("[CANCEL-4] reports that an upstream's job could not be cancelled; the batch is cancelled all the same", async () => {
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "running" });
     upstream.cancel = () => Promise.reject(new Error("no"));

@@ -223,7 +223,7 @@ describe("creating a batch", () => {
     await service.until(id);
   });
 
-  it("[BATCH-6] names the first ancestor as parent, and takes no parent of somebody else", async () => {
+  it("[BATCH-6] names the first ancestor as parent, and refuses a parent of another key", async () => {
     const service = await startTestService();
     const first = await service.submit({ model: MODEL, items: items(1) });
     const second = await service.submit({ model: MODEL, items: items(1), parent_batch_id: first.id });

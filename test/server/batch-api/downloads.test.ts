@@ -215,7 +215,7 @@ describe("lists", () => {
     expect([answer.status, await codeOf(answer)]).toEqual([400, "BATCH_IMAGE_INVALID_QUERY"]);
   });
 
-  it("[MODEL-1] batch models are those that the group may use, with prices, and with somebody to make them", async () => {
+  it("[MODEL-1] batch models are those that the group may use, that have a price and that a provider makes", async () => {
     const groups = [{ name: "default", models: [MODEL, "dear"] }];
     const models = [
       { id: MODEL, prices: { "1K": 0.067 } },

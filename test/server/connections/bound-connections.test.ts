@@ -152,7 +152,7 @@ describe("when there are too many connections", () => {
     expect(second.socket.destroyed).toBe(false);
   });
 
-  it("[LOAD-11] thousands that send nothing keep nobody out", async () => {
+  it("[LOAD-11] thousands of silent connections keep no other out", async () => {
     const { open, url } = await small(20);
     const silent = Array.from({ length: 100 }, () => reader(url, ""));
     await Promise.all(silent.map((socket) => once(socket, "connect")));

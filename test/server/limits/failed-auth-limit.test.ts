@@ -53,7 +53,7 @@ describe("wrong keys behind a proxy", () => {
     expect(await triesOf(trustProxy, forwarded)).toBe(tries);
   });
 
-  it("[EDGE-3] nobody hides behind a header of its own from a configured limit", async () => {
+  it("[EDGE-3] no caller escapes a configured limit by a header of its own", async () => {
     expect(await triesOf(false, (n) => `192.0.2.${n}`, 3)).toBe(3);
     expect(await triesOf(1, (n) => `192.0.2.${n}, 192.0.2.1`, 3)).toBe(3);
   });

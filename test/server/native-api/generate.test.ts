@@ -283,7 +283,7 @@ describe("what a provider does instead of an image", () => {
     await expectUntouched(service.data);
   });
 
-  it("[RT-11] a failure that nobody foresaw is an internal error that tells nothing", async () => {
+  it("[RT-11] an unexpected failure is an internal error without details", async () => {
     const provider = new FakeProvider();
     provider.answer = () => Promise.reject(new Error("secret detail"));
     const service = await start(provider);

@@ -127,7 +127,7 @@ describe("the money of a real-time image", () => {
     never.open();
   });
 
-  it("[RT-18] goes back when the service stops, and who waits is told so", async () => {
+  it("[RT-18] is released when the service stops, and waiting callers get an error", async () => {
     const asked = gate();
     const provider = new FakeProvider();
     provider.answer = (_, signal) => {

@@ -185,7 +185,7 @@ describe("taking a large body", () => {
     expect(await drafts()).toEqual([]);
   });
 
-  it("[LOAD-8] what the disk does not take is told, and nothing is left", async () => {
+  it("[LOAD-8] an image that the disk refuses is reported, and nothing is left", async () => {
     const failure = new Error("disk full");
     const { blobs, drafts } = await openIntake();
     let left = 1;

@@ -5,7 +5,7 @@ import { MemoryBudget, type MemoryShare } from "../../../src/server/request-body
 const fits = (place: MemoryShare, bytes: number) => place.take(bytes) === null;
 
 describe("the memory of bodies", () => {
-  it("[LOAD-1] senders that dawdle keep little of it and stop nobody", () => {
+  it("[LOAD-1] slow senders keep little of it and delay no other", () => {
     const budget = new MemoryBudget(1000, 300);
     for (let i = 0; i < 50; i++) expect(fits(budget.enter("slow"), 1)).toBe(true);
     const other = budget.enter("other");

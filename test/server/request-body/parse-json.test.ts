@@ -52,7 +52,7 @@ describe("parsing JSON", () => {
   it.each([
     ["here", ""],
     ["aside", large],
-  ])("[LOAD-7] what was wrong with texts that were taken out is told %s in its turn", async (_, padding) => {
+  ])("[LOAD-7] a problem of a text that was taken out is reported %s in its turn", async (_, padding) => {
     const problemOf = (text: string | Buffer, problem: "utf-8" | "json") =>
       parser.parse(piecesOf(text), problem).then(
         () => null,

@@ -4,6 +4,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { MemoryBudget } from "../../../src/server/request-body/memory-budget.ts";
 import { BODY_RATE, type BodyRate, readBody } from "../../../src/server/request-body/read-body.ts";
+import { gate } from "../../support/gate.ts";
 import { converse, exchange, requestText } from "../../support/raw-http.ts";
 
 const patient: BodyRate = { ...BODY_RATE, waitMs: 60_000 };
@@ -14,6 +15,8 @@ interface Options {
   maxBytes?: number;
   /** Goes on before the next chunk is taken. */
   work?: () => Promise<void>;
+  /** Called when a chunk has to wait for memory. */
+  onWait?: () => void;
 }
 
 /** A server that answers the size of a body, or the code of what was wrong with it. */
@@ -26,7 +29,9 @@ async function sizeServer(options: Options = {}) {
     let size = 0;
     const add = (chunk: Buffer) => {
       size += chunk.length;
-      return place.take(chunk.length) ?? work?.() ?? null;
+      const taken = place.take(chunk.length);
+      if (taken !== null) options.onWait?.();
+      return taken ?? work?.() ?? null;
     };
     readBody(request, { maxBytes, rate: pace, add })
       .then(() => response.end(String(size)))
@@ -70,7 +75,7 @@ describe("reading a body", () => {
       { windowMs: 1000, deadlineMs: 100, bytesPerWindow: 1 },
       (write: () => void) => setInterval(write, 10),
     ],
-  ])("[LOAD-2] a sender that %s is told so", async (_, pace, drip) => {
+  ])("[LOAD-2] a sender that %s gets an error", async (_, pace, drip) => {
     const { url, budget } = await sizeServer({ pace: { ...patient, ...pace } });
     let timer: NodeJS.Timeout | undefined;
     const answer = converse(url, (socket) => {
@@ -87,10 +92,13 @@ describe("reading a body", () => {
     const oldest = budget.enter("other");
     const taken = budget.enter("other");
     expect(taken.take(1000)).toBeNull();
-    const { url } = await sizeServer({ budget, pace: { ...patient, windowMs: 30, deadlineMs: 30_000 } });
+    const waiting = gate();
+    const rate = { ...patient, windowMs: 30, deadlineMs: 30_000 };
+    const { url } = await sizeServer({ budget, pace: rate, onWait: waiting.open });
     const sent = exchange(url, Buffer.concat([announced(200), Buffer.alloc(200)]));
-    // Longer than the window: waiting is not the sender's fault.
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await waiting.promise;
+    // Longer than the window, as one that sends nothing is refused by then: waiting is not the sender's fault.
+    expect(await textOf(exchange(url, announced(200)))).toBe("REQUEST_TIMEOUT");
     expect(budget.bytes).toBe(1000);
     taken.leave();
     expect(await textOf(sent)).toBe("200");

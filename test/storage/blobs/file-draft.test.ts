@@ -57,10 +57,12 @@ describe("a blob without a key", () => {
   it("[DISK-7] of an earlier process is removed", async () => {
     const { root, blobs, files } = await store();
     await blobs.removeDrafts();
-    await blobs.draft().write(Buffer.from("left"));
+    const left = blobs.draft();
+    await left.write(Buffer.from("left"));
     await blobs.put("inputs/a/b", Buffer.from("blob"));
     await fileBlobs(root).removeDrafts();
     expect((await files()).map(({ name }) => name)).toEqual(["b"]);
+    await left.finish();
   });
 });
 

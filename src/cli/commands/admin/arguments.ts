@@ -6,13 +6,13 @@ import type { Admin } from "../../../service/admin.ts";
 const NAME_CHARS = 100;
 const NAMES_SHOWN = 10;
 
-/** The error for an argument that is not right: which one, what was typed, and what would be right. */
+/** Returns the error for a wrong argument. Its message names the argument, the typed text and a right value. */
 export function wrongArgument(argument: string, text: string, advice: string): ImgbatchError {
   const message = `${argument} ${JSON.stringify(text)}: ${advice}.`;
   return new ImgbatchError("USAGE", message, { param: argument });
 }
 
-/** An amount in micro-dollars, of at least `minMicroUsd`. */
+/** Reads an amount of at least `minMicroUsd`, and returns micro-dollars. Throws `USAGE`. */
 export function readUsd(argument: string, text: string, minMicroUsd: 0 | 1): number {
   const amount = parseUsd(text);
   if (amount !== null && amount >= minMicroUsd) return amount;
@@ -21,7 +21,7 @@ export function readUsd(argument: string, text: string, minMicroUsd: 0 | 1): num
   throw wrongArgument(argument, text, advice);
 }
 
-/** The name of something new. */
+/** Reads the name of a new account or key. Throws `USAGE`. */
 export function readName(argument: string, text: string): string {
   const length = Array.from(text).length;
   const isPlain = !/\p{Cc}|^\s|\s$/u.test(text) && !hasUnstorableText(text);
@@ -30,7 +30,7 @@ export function readName(argument: string, text: string): string {
   throw wrongArgument(argument, text, advice);
 }
 
-/** What to write when something has none of the names that there are. */
+/** The advice for an unknown name: it lists the known ones. */
 export function oneOf(names: readonly string[]): string {
   const more = names.length > NAMES_SHOWN ? ", …" : "";
   return `write one of ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;

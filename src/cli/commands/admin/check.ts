@@ -3,7 +3,7 @@ import { counted } from "../../../kernel/text.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { withAdmin } from "./with-admin.ts";
 
-/** `imgbatch admin check`: verifies every invariant of a data directory, also while a service runs on it. */
+/** `imgbatch admin check`: verifies every invariant of a data directory. A service may run on it meanwhile. */
 export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin, directory) => {
     const { accounts, batches, images, problems } = await admin.check();

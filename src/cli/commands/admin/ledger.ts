@@ -50,12 +50,12 @@ function entryView(entry: LedgerLine): object {
 
 const change = (micros: number) => (micros > 0 ? `+${formatUsd(micros)}` : formatUsd(micros));
 
-/** The batch, or the real-time request, whose money it is. */
+/** The batch or the real-time request that caused the entry. */
 function whatFor({ batchId, kind, requestId }: LedgerLine): string {
   return batchId ?? (kind === "top_up" ? "" : requestId.slice(requestId.indexOf(":") + 1));
 }
 
-/** `balance` is the one of the entry's account after the entry, also where entries are left out. */
+/** `balance` is the account's balance after the entry. Entries that a filter leaves out count too. */
 const COLUMNS: readonly Column<LedgerLine>[] = [
   { title: "seq", align: "right", of: ({ seq }) => String(seq) },
   { title: "time", of: ({ createdAtMs }) => formatMoment(createdAtMs) },

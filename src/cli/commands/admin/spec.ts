@@ -46,7 +46,7 @@ const keys: CommandSpec = {
   commands: [
     {
       name: "create",
-      summary: "create a key and print it, this once; creates the data directory if it is missing",
+      summary: "create a key and print it, only this once; creates the data directory if it is missing",
       options: [
         { flags: "--name <name>", description: "a name for the key", default: "unnamed" },
         {
@@ -86,7 +86,7 @@ const keys: CommandSpec = {
   ],
 };
 
-/** `imgbatch admin`: everything that is done on a data directory itself, also while a service runs on it. */
+/** `imgbatch admin`: the commands that work on a data directory directly. A service may run on it meanwhile. */
 export const admin: CommandSpec = {
   name: "admin",
   summary: "manage the accounts, keys and money of a data directory",

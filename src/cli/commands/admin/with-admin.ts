@@ -4,7 +4,7 @@ import { readEnvironment } from "../../../environment.ts";
 import { type Admin, openAdmin } from "../../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 
-/** Opens the data directory of a command for as long as the work takes. Only with `mayCreate` it is made. */
+/** Opens the data directory of a command while the work lasts. Creates a missing one only with `mayCreate`. */
 export async function withAdmin(
   context: CommandContext,
   needs: { mayCreate: boolean },
@@ -14,14 +14,14 @@ export async function withAdmin(
   context.output.detail(`data directory: ${directory}`);
   const admin = await openAdmin({ directory, ...needs });
   try {
-    if (admin.isNew) context.output.note(`made a new data directory: ${directory}`);
+    if (admin.isNew) context.output.note(`created the data directory: ${directory}`);
     return await work(admin, directory);
   } finally {
     admin.close();
   }
 }
 
-/** The result of a command that did what it was asked for. */
+/** The result of a command that succeeded. */
 export function done(json: unknown, lines: readonly string[]): CommandResult {
   return { exitCode: EXIT_CODES.ok.code, json, lines };
 }

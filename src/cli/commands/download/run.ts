@@ -28,13 +28,13 @@ export const run: RunCommand = async (context) => {
   const wantsZip = flagOption(options, "zip");
   if (item !== undefined && wantsZip) throw new ImgbatchError("USAGE", "--item and --zip: use one of them.");
   if (item === undefined && index !== undefined)
-    throw new ImgbatchError("USAGE", "--index goes with --item.");
+    throw new ImgbatchError("USAGE", "--index works only with --item.");
 
   const mayReplace = flagOption(options, "force");
   const isOneFile = item !== undefined || wantsZip;
   if (isOneFile) refuseReports(options);
   else if (mayReplace)
-    throw new ImgbatchError("USAGE", "--force goes with --item or --zip.", { param: "--force" });
+    throw new ImgbatchError("USAGE", "--force works only with --item or --zip.", { param: "--force" });
 
   const target = await resolveTarget(argument, cwd);
   requireSubmitted([target], context.global);
@@ -106,9 +106,13 @@ async function downloadDirectory(
 function refuseReports(options: TypedOptions): void {
   for (const name of ["junit", "markdown", "gallery"])
     if (options[name] !== undefined)
-      throw new ImgbatchError("USAGE", `--${name} goes with a whole directory, not with --item or --zip.`, {
-        param: `--${name}`,
-      });
+      throw new ImgbatchError(
+        "USAGE",
+        `--${name} works only for a whole directory, not with --item or --zip.`,
+        {
+          param: `--${name}`,
+        },
+      );
 }
 
 function requireEnded(batches: readonly Batch[]): void {

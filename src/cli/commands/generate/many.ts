@@ -25,7 +25,7 @@ import { readReportFlags, writeRunReports } from "../../runs/reports.ts";
 import { withService } from "../../service/with-service.ts";
 import type { GenerateOptions } from "./options.ts";
 
-/** The images of a prompt file, each a request of its own, in a directory that knows what it has. */
+/** Makes the images of a prompt file in a run directory, one request for each image. */
 export async function generateMany(
   context: CommandContext,
   options: GenerateOptions,
@@ -68,10 +68,10 @@ export async function generateMany(
       awaitTurnToSend: rateLimiter,
       maxRetries: retries,
     };
-    // Two in one directory would both pay for what is missing.
+    // Without the lock, two commands in one directory would both pay for the missing images.
     const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
     reporter.settle();
-    // A borrowed service that ended is replaced, and the run goes on.
+    // `withService` replaces a borrowed service that ended, and runs this work again.
     if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
     if (!signal.aborted) {
       const retryCommand = outcome.stop === null && outcome.hasRetry ? retryOf(shownDir) : null;
@@ -136,7 +136,8 @@ interface Counts {
 }
 
 /**
- * What stopped the run decides; else failures that would be the same again are told from those that may pass.
+ * The reason that stopped the run decides the exit code. Without one, temporary failures get another code than final
+ * ones.
  */
 function judgeImages(outcome: RealtimeOutcome, counts: Counts): Judgement {
   const { stop, lines } = outcome;
@@ -167,7 +168,7 @@ function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null, whe
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   const again = "run the same command again: it makes only what is missing";
   if (exitCode === EXIT_CODES.ok.code)
-    return `${lookInto(dir, IMAGES_FOLDER)} (the same command again makes nothing anew)`;
+    return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
   if (stop === null && exitCode !== EXIT_CODES.temporary.code)
     return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(dir, where)}`;
   const hasToChange = [

@@ -16,7 +16,7 @@ import type { GenerateOptions } from "./options.ts";
 
 const TICK_MS = 1000;
 
-/** One prompt, one image, one file. */
+/** Makes one image from one prompt and saves it as a file. */
 export async function generateOne(
   context: CommandContext,
   options: GenerateOptions,
@@ -42,7 +42,7 @@ export async function generateOne(
   });
 }
 
-/** The bytes that were checked, not what may be in the file by now. */
+/** Returns the image that was checked. Throws `INVALID_INPUT` if the file has changed since. */
 async function readInput(image: PromptReference) {
   const { source, sha256, mimeType } = image;
   const data = "kept" in source ? source.kept.read() : await readFile(source.path);
@@ -67,11 +67,11 @@ async function whileTelling<T>(
   }
 }
 
-/** What a stop means for a request that has left. */
+/** Adds to the error of a stop that the request was sent and may be billed. */
 function explainLoss(error: unknown): unknown {
   const why = stopReason(error);
   if (why === null || !(error instanceof ImgbatchError)) return error;
-  return new ImgbatchError(error.code, `${why}: no image was saved; the request had left and may be billed.`);
+  return new ImgbatchError(error.code, `${why}: no image was saved; the request was sent and may be billed.`);
 }
 
 interface Made {
@@ -91,12 +91,12 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
     output.warn(
       isOtherType
         ? `the image is ${facts.mime_type}: saved as ${path}, not ${target.name}`
-        : `${target.name} was taken meanwhile: saved as ${path}`,
+        : `another program has created ${target.name} meanwhile: saved as ${path}`,
     );
   }
-  if (image.text !== "") output.detail(`the model says: ${image.text}`);
+  if (image.text !== "") output.detail(`the model wrote: ${image.text}`);
   if (image.furtherImages > 0)
-    output.note(`the answer held more than one image (${image.furtherImages + 1}); the first is saved`);
+    output.note(`the response held more than one image (${image.furtherImages + 1}); the first was saved`);
   const ran = image.modelVersion?.startsWith(model)
     ? image.modelVersion
     : withVersion(model, image.modelVersion);
@@ -123,7 +123,7 @@ function withVersion(model: string, version: string | null): string {
   return version === null ? model : `${model} (${version})`;
 }
 
-/** Below the working directory, relative to it. */
+/** Returns a path below the working directory relative to it, and any other path as it is. */
 function shownPath(cwd: string, path: string): string {
   const shown = relative(cwd, path);
   return shown.startsWith("..") || isAbsolute(shown) ? path : shown;

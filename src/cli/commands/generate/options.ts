@@ -20,7 +20,7 @@ export interface GenerateOptions {
   model: string | null;
   aspectRatio: string | null;
   size: SizeTier | null;
-  /** Checked images that go with the prompt, or with each prompt of the file that has none of its own. */
+  /** The checked input images of the prompt. With a file, they go with each prompt that has no images of its own. */
   images: PromptReference[];
   mayReplace: boolean;
   jobs: number;
@@ -32,10 +32,13 @@ export interface GenerateOptions {
 const MOST_JOBS = 256;
 const MOST_REQUESTS = 100_000;
 const MOST_RETRIES = 3;
-/** What is left of the body limit when the rest of the request is taken off, and Base64 is reckoned with. */
+/**
+ * The share of the body limit that image files may take: Base64 makes them a third larger, and the prompt needs space
+ * too.
+ */
 const IMAGE_SHARE = 0.74;
 
-/** Throws `USAGE` for the first option that is not right; nothing was sent then. */
+/** Throws `USAGE` for the first wrong option. It sends nothing. */
 export async function readGenerateOptions(context: CommandContext): Promise<GenerateOptions> {
   const { options, global, cwd } = context;
   const file = read.textOption(options, "file") ?? null;
@@ -43,7 +46,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
   requireOneSource(argument, file);
   if (file === null) refuseRunOptions(options);
   else if (read.flagOption(options, "force"))
-    throw usage("--force", "goes with a single image: a run makes only what is missing");
+    throw usage("--force", "works only for a single image: a run with --file makes only the missing images");
   if ((argument === STDIN || file === STDIN) && global.apiKeyStdin)
     throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
   const output = read.textOption(options, "output") ?? null;
@@ -77,7 +80,7 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
 
 function refuseRunOptions(options: read.TypedOptions): void {
   for (const name of ["jobs", "rpm", "count", "junit", "markdown", "gallery"])
-    if (options[name] !== undefined) throw usage(`--${name}`, "goes with --file");
+    if (options[name] !== undefined) throw usage(`--${name}`, "works only with --file");
 }
 
 async function readPrompt(argument: string, { readStdin }: CommandContext): Promise<string> {
@@ -85,7 +88,10 @@ async function readPrompt(argument: string, { readStdin }: CommandContext): Prom
   const prompt = (bytes === null ? argument : new TextDecoder().decode(bytes)).trim();
   if (prompt === "") throw new ImgbatchError("USAGE", "The prompt is empty: say what the image shows.");
   if (hasUnstorableText(prompt))
-    throw new ImgbatchError("USAGE", "The prompt holds NUL or half a character.");
+    throw new ImgbatchError(
+      "USAGE",
+      "The prompt contains a NUL or half of a surrogate pair, which cannot be stored.",
+    );
   return prompt;
 }
 
@@ -124,7 +130,10 @@ async function loadImages(options: read.TypedOptions, cwd: string): Promise<Prom
   }
   const bytes = loaded.reduce((sum, image) => sum + image.bytes, 0);
   if (bytes > DEFAULT_LIMITS.realtimeBodyBytes * IMAGE_SHARE)
-    throw usage("--image", `the files have ${bytes} bytes together, more than one request takes`);
+    throw usage(
+      "--image",
+      `the files have ${bytes} bytes together, which is more than one request can carry`,
+    );
   return loaded;
 }
 

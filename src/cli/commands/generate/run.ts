@@ -6,7 +6,7 @@ import { generateMany } from "./many.ts";
 import { generateOne } from "./one.ts";
 import { readGenerateOptions } from "./options.ts";
 
-/** `imgbatch generate`: images at once, each a request of its own. */
+/** `imgbatch generate`: makes images in real time, one request for each. */
 export const run: RunCommand = async (context) => {
   const limit = timeLimit(context, positiveDurationOption(context.options, "timeout", "--timeout"));
   const { signal } = limit;
@@ -24,8 +24,8 @@ export const run: RunCommand = async (context) => {
 };
 
 /**
- * The commands below replace the reason of a stop once a request has left, which may be billed. The bare reason means
- * that no request has left.
+ * Once a request was sent, it may be billed: `generateOne` and `generateMany` then replace the reason of a stop. The
+ * plain reason therefore means that nothing was sent.
  */
 function explainEarly(error: unknown, { reason }: AbortSignal): unknown {
   const isEarly = error === reason && error instanceof ImgbatchError && error.code === "TIMEOUT";

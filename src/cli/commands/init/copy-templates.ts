@@ -8,13 +8,13 @@ const FOLDER = new URL("../../../../templates/", import.meta.url);
 
 export interface CopiedTemplates {
   written: string[];
-  /** Were there before and stay as they were. */
+  /** The files that existed before and were kept. */
   kept: string[];
 }
 
 /**
- * Copies templates into a directory, making it when needed. A file that is there is kept, whatever is in it, unless
- * `force`; nothing can slip in between the look and the write. Throws `SAVE_FAILED`.
+ * Copies templates into a directory, and creates it if it is missing. Keeps existing files, unless `force` is set.
+ * Existence is checked by the write itself, so a file that appears meanwhile is kept too. Throws `SAVE_FAILED`.
  */
 export async function copyTemplates(
   dir: string,
@@ -39,7 +39,7 @@ export async function copyTemplates(
   return { written, kept };
 }
 
-/** Answers false when something has this name, be it a link that leads nowhere. */
+/** Returns false if the name is taken, even by a link whose target is missing. */
 async function writeNew(path: string, text: string, mode: number): Promise<boolean> {
   const file = await open(path, "wx", mode).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "EEXIST") return null;

@@ -9,13 +9,13 @@ import { flagOption } from "../../command-line/option-values.ts";
 import { copyTemplates } from "./copy-templates.ts";
 import { TEMPLATES, type TemplateFile } from "./template-files.ts";
 
-/** `imgbatch init`: files to start from, and the two commands to type next. */
+/** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
 export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
   const files = filesOf(options.template);
   const dir = resolve(cwd, named);
   await requireDirectory(dir, named);
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
-  for (const name of kept) output.note(`${name} is there already and stays as it is (--force replaces it)`);
+  for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const next = ["--dry-run", ""].map((flag) => `imgbatch submit prompts.jsonl ${flag}`.trim());
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
   output.note("next:");
@@ -27,18 +27,18 @@ export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, 
   };
 };
 
-/** Throws `USAGE` when a file has the name of the directory, or of one above it. */
+/** Throws `USAGE` if a file has the name of the directory or of a parent directory. */
 async function requireDirectory(dir: string, named: string): Promise<void> {
   const isFile = await stat(dir).then(
     (facts) => !facts.isDirectory(),
     (error: NodeJS.ErrnoException) => error.code === "ENOTDIR",
   );
   if (!isFile) return;
-  const message = `${JSON.stringify(named)} is no directory, and cannot become one: a file has this name.`;
+  const message = `${JSON.stringify(named)} cannot be used as a directory: a file has this name.`;
   throw new ImgbatchError("USAGE", message, { advice: "name another directory; nothing was written" });
 }
 
-/** The files of the templates that were named, each once. */
+/** The files of the named templates, each once. */
 function filesOf(option: unknown): TemplateFile[] {
   const names = Array.isArray(option) ? option.map(String) : ["starter"];
   const files = names.flatMap((name) => {

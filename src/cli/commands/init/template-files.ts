@@ -1,8 +1,8 @@
-/** A file of the package and where it goes. */
+/** A file of the package, and the path that it gets. */
 export interface TemplateFile {
-  /** The name below `templates/`. */
+  /** The file's name in `templates/`. */
   source: string;
-  /** From the directory on, with `/`. */
+  /** The path below the chosen directory, with `/`. */
   target: string;
   isExecutable?: true;
 }
@@ -13,7 +13,7 @@ const github: TemplateFile = { source: "github-actions.yml", target: ".github/wo
 const gitlab: TemplateFile = { source: "gitlab-ci.yml", target: ".gitlab-ci.yml" };
 const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh", isExecutable: true };
 
-/** Every template, with what it needs to work in an empty directory. */
+/** The files of each template. They work together in an empty directory. */
 export const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   starter: [prompts, config],
   github: [prompts, github],

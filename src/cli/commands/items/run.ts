@@ -15,7 +15,7 @@ interface FoundItem extends BatchItem {
   batchId: string;
 }
 
-/** `imgbatch items`: what became of each image of a batch, or of a run. */
+/** `imgbatch items`: lists the images of a batch or a run with their outcome. */
 export const run: RunCommand = async (context) => {
   const { options, results, signal, output } = context;
   const status = choiceOption(options, "status", "--status", [...ITEM_STATUSES, "all"]) ?? "all";
@@ -39,7 +39,7 @@ export const run: RunCommand = async (context) => {
   });
 };
 
-/** Of an image that was retried, the last attempt counts, unless an earlier one has the image. */
+/** A retried image is listed once: with its last attempt, or with an earlier one that made the image. */
 async function itemsOf(
   target: Target,
   { http }: ConnectedService,
@@ -50,7 +50,7 @@ async function itemsOf(
     const entry = target.run?.state.batches.find(({ id }) => id === batchId);
     const ids = new Map(entry?.retried?.map((id) => [retriedId(id), id]));
     const listed = await listItems(http, batchId, signal);
-    // A service may answer an empty list for a batch that it does not know.
+    // Some services return an empty list for an unknown batch.
     if (listed.length === 0) await getBatch(http, batchId, { signal });
     for (const item of listed) {
       const customId = ids.get(item.customId) ?? item.customId;
@@ -60,7 +60,7 @@ async function itemsOf(
   return [...found.values()];
 }
 
-/** id, status, number of images, error code, error message, beginning of the prompt, batch. */
+/** The columns are id, status, number of images, error code, error message, beginning of the prompt, and batch. */
 function record(item: FoundItem): string {
   const { customId, status, imageCount, error, promptPreview, batchId } = item;
   const fields = [customId, status, imageCount, error?.code ?? "", error?.message ?? "", promptPreview ?? ""];

@@ -19,7 +19,7 @@ import { type Column, recordLine, tableLines, widest } from "../../terminal/tabl
 
 const MOST = 1_000_000;
 
-/** `imgbatch list`: the batches of the key, newest first; a record a line, for people a table. */
+/** `imgbatch list`: lists the key's batches, newest first. Prints a table on a terminal, else one record a line. */
 export const run: RunCommand = (context) => {
   const { options, results, signal, output, global, clock } = context;
   const filter = readFilter(context);
@@ -39,18 +39,18 @@ export const run: RunCommand = (context) => {
   });
 };
 
-/** For people only: programs have asked for nothing but the list. */
+/** The next step is for people only; a program wants just the list. */
 function nextStep(where: Whereabouts, batches: readonly Batch[]): string {
   if (batches.some((batch) => !batch.isDone)) return nextCommand(where, "watch");
   const made = batches.find((batch) => batch.successCount > 0 && batch.status !== "output_deleted");
   if (made !== undefined) return nextCommand(where, "download", made.id);
   return batches[0] === undefined
     ? `${nextCommand(where, "submit", "prompts.jsonl")} (makes one)`
-    : `${nextCommand(where, "items", batches[0].id)} (says what became of its images)`;
+    : `${nextCommand(where, "items", batches[0].id)} (lists its images with their outcome)`;
 }
 
 function readFilter({ options, clock }: CommandContext): BatchFilter {
-  // Without a value, the option means yes.
+  // An option without a value means yes.
   const typed = options.downloaded === true ? { downloaded: "yes" } : options;
   const downloaded = choiceOption(typed, "downloaded", "--downloaded", ["yes", "no"]);
   return {
@@ -66,7 +66,7 @@ const imagesOf = ({ hasCounts, successCount, itemCount }: Batch) =>
   `${hasCounts ? successCount : "?"}/${itemCount ?? "?"}`;
 const costOf = (batch: Batch) => batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
 
-/** id, status, successes, failures, images, cost in dollars, time of creation, name. */
+/** The columns are id, status, successes, failures, images, cost in dollars, time of creation, and name. */
 function record(batch: Batch): string {
   const { id, status, successCount, failCount, hasCounts, itemCount, createdAtMs, name } = batch;
   const cost = costOf(batch);

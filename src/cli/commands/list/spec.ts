@@ -14,14 +14,14 @@ export const list: CommandSpec = {
     { flags: "--name <text>", description: "only batches whose name contains this text" },
     {
       flags: "--downloaded [yes|no]",
-      description: "only batches that were downloaded (yes), or were not (no)",
+      description: "only batches that were downloaded (yes) or were not (no)",
       choices: ["yes", "no"],
     },
     {
       flags: "--from <time>",
       description: "created since 2030-01-31, 2030-01-31T18:00:00Z, or 24h (that long ago)",
     },
-    { flags: "--to <time>", description: "created until then, in the same forms" },
+    { flags: "--to <time>", description: "created until this time, in the same forms" },
     { flags: "--limit <n>", description: "at most this many batches", default: "20" },
     { flags: "--all", description: "list every batch" },
   ],

@@ -6,7 +6,7 @@ import type { RunCommand } from "../../command-line/command-context.ts";
 import { flagOption } from "../../command-line/option-values.ts";
 import { withService } from "../../service/with-service.ts";
 
-/** `imgbatch models`: the models of this key for batches or for images at once, each with what an image costs. */
+/** `imgbatch models`: lists the key's models, for batches or for real time, with the price of an image. */
 export const run: RunCommand = (context) =>
   withService(context, { workers: false }, async ({ http }) => {
     const { signal, options } = context;

@@ -8,16 +8,16 @@ import { createServiceLocator } from "../../service/locate-service.ts";
 import { type Probe, probeService } from "../../service/probe-service.ts";
 
 const DEFAULT_TIMEOUT_MS = 30_000;
-/** Between two looks, in ms: short on this machine, fair elsewhere. */
+/** The time between two checks, in ms: short for a service on this machine, longer for a remote one. */
 const LOCAL_PAUSE_MS = 250;
 const REMOTE_PAUSE_MS = 2000;
-const START = "start `imgbatch serve`, or name a service with --base-url; `imgbatch doctor` looks for more";
-const LATER = "imgbatch ready --wait; `imgbatch doctor` looks for what is wrong";
-const LONGER = "look at the service (`imgbatch doctor`), or allow more time with --timeout";
+const START = "start `imgbatch serve`, or name a service with --base-url; `imgbatch doctor` checks the rest";
+const LATER = "imgbatch ready --wait; `imgbatch doctor` looks for the cause";
+const LONGER = "check the service with `imgbatch doctor`, or allow more time with --timeout";
 
 /**
- * `imgbatch ready`: one look, or with `--wait` as many as it takes. A service that is not ready is exit 7, one that
- * refuses the key exit 3, time that runs out 124.
+ * `imgbatch ready`: checks the service once, or with `--wait` until it is ready. Exits with 7 if the service is not
+ * ready, 3 if it refuses the key, and 124 if the time runs out.
  */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { options, output, clock } = context;

@@ -8,21 +8,21 @@ import { resolveTarget } from "../../runs/targets.ts";
 /** The options of `retry`, checked. */
 export interface RetryCommandOptions extends RunOptions {
   dir: string;
-  /** As it was typed. */
+  /** The directory as typed. */
   shownDir: string;
   withRefused: boolean;
-  /** Make images anew that the service made and cannot deliver. */
+  /** Also make images again that the service made but can no longer deliver. */
   withLost: boolean;
   dryRun: boolean;
 }
 
-/** Throws `USAGE` for the first option that is not right, and for an id in the place of a directory. */
+/** Throws `USAGE` for the first wrong option, and for an id instead of a directory. */
 export async function readRetryOptions(context: CommandContext): Promise<RetryCommandOptions> {
   const { options, cwd } = context;
   const shownDir = context.arguments[0] ?? "";
   const { run } = await resolveTarget(shownDir, cwd);
   if (run === null) {
-    const message = `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: a service gives back only the beginning of each prompt.`;
+    const message = `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: a service returns only the beginning of each prompt.`;
     throw new ImgbatchError("USAGE", message);
   }
   return {

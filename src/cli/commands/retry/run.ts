@@ -28,9 +28,10 @@ import { requireReachable, resolveTarget } from "../../runs/targets.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { type RetryCommandOptions, readRetryOptions } from "./options.ts";
 
-const ANEW = "run the same command again: it gets what was finished, and after that sends what was cancelled";
+const ANEW =
+  "run the same command again: it fetches the finished images, then sends the cancelled ones again";
 
-/** `imgbatch retry`: makes the failed images of a run anew, into the same directory. */
+/** `imgbatch retry`: makes the failed images of a run again, into the same directory. */
 export const run: RunCommand = async (context) => {
   const options = await readRetryOptions(context);
   const limit = timeLimit(context, options.timeoutMs);
@@ -73,7 +74,7 @@ async function retry(
     signal,
     submissions,
   };
-  // A run that kept its ZIPs goes on keeping them.
+  // A run that kept its ZIPs keeps those of its retries too.
   const keepZip = (await readResults(dir)).some((line) =>
     line.files.some((file) => file.entry !== undefined),
   );
@@ -82,7 +83,7 @@ async function retry(
   if (isRetryOpen(runState)) {
     if (dryRun) return describeDry(options, model, { images, batches: 0, refused: 0 });
     createBudget(options, model).approveImages(images);
-    reporter.note("an earlier retry is not finished: going on with it");
+    reporter.note("an earlier retry is not finished: continuing it");
     const started = await resumeRetry(work);
     return finishRun(context, service, { ...started, ...run });
   }
@@ -107,11 +108,11 @@ async function modelOf(
 ): Promise<ChosenModel> {
   if (runState.request !== null) return chooseModel(service.http, runState.request.model, signal);
   const message =
-    "This directory does not know how its images were asked for: it was made by `download`. Submit the prompts again.";
+    "This directory was made by `download` and does not have the request of its images. Submit the prompts again.";
   throw new ImgbatchError("USAGE", message);
 }
 
-/** What the service says of the run now is what a retry goes by. Throws `BATCH_IMAGE_NOT_READY` before its end. */
+/** Reads the outcome of the run from the service. Throws `BATCH_IMAGE_NOT_READY` if a batch has not ended. */
 async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOutcome> {
   const { state: runState, service, signal } = work;
   const batches = [];
@@ -131,11 +132,11 @@ async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOu
 
 function refusedNote(count: number): string {
   const are = count === 1 ? "1 image was" : `${count} images were`;
-  return `${are} refused for what the prompt says, and left out (--include-refused sends them again)`;
+  return `${are} refused because of the prompt and left out (--include-refused sends them again)`;
 }
 
 function missingNote(count: number): string {
-  const have = count === 1 ? "1 image is not here and has" : `${count} images are not here and have`;
+  const have = count === 1 ? "1 image is missing here but has" : `${count} images are missing here but have`;
   return `${have} not failed: left out`;
 }
 

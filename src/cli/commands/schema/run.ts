@@ -7,8 +7,8 @@ import { SCHEMAS } from "./schemas.ts";
 const OPENAPI = "openapi";
 
 /**
- * `imgbatch schema`: a JSON Schema, or the OpenAPI document of a service with the usual limits. Without a name, the
- * names.
+ * `imgbatch schema`: prints a JSON Schema, or the OpenAPI document of a service with the default limits. Without a name
+ * it lists the names.
  */
 export const run: RunCommand = async ({ arguments: [name] }) => {
   const names = [...Object.keys(SCHEMAS), OPENAPI];
@@ -19,7 +19,10 @@ export const run: RunCommand = async ({ arguments: [name] }) => {
   }
   const found = Object.hasOwn(SCHEMAS, name) ? SCHEMAS[name] : undefined;
   if (found === undefined)
-    throw new ImgbatchError("USAGE", `${JSON.stringify(name)} is no schema: use ${names.join(", ")}.`);
+    throw new ImgbatchError(
+      "USAGE",
+      `${JSON.stringify(name)} is not the name of a schema: use ${names.join(", ")}.`,
+    );
   const { $schema, ...rest } = (await found.load()) as { $schema?: unknown };
   return printed(document({ $schema, title: found.title, ...rest }));
 };

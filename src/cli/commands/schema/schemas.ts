@@ -1,12 +1,12 @@
 import { z } from "zod";
 
 interface PublishedSchema {
-  /** What the schema is of. */
+  /** The thing that the schema describes. */
   title: string;
   load(): Promise<object>;
 }
 
-/** Every schema that `imgbatch schema` prints, by its name. Each is loaded alone. */
+/** Every schema that `imgbatch schema` prints, by its name. Each is loaded only when it is needed. */
 export const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
   prompts: {
     title: "A line of a prompt file",
@@ -26,7 +26,7 @@ export const SCHEMAS: Readonly<Record<string, PublishedSchema>> = {
   },
 };
 
-/** JSON Schema 2020-12 of what may be written: what has a default may be left out. */
+/** The JSON Schema (2020-12) of the input: fields with a default are optional. */
 function toJsonSchema(schema: z.ZodType): object {
   return z.toJSONSchema(schema, { io: "input" });
 }

@@ -4,8 +4,8 @@ import { readEnvironment } from "../../../environment.ts";
 import { askProof, isProof, type Proof, readServer } from "../../service/running-service.ts";
 
 /**
- * Who has the port that was wanted: a service of this program, with its process and data directory when it is the one of
- * a directory that is known here; else somebody else. Any other error stays as it is.
+ * Returns the error for a port that another process uses. If a service of this program uses it, the message says so,
+ * with its process and data directory where they are known. Returns any other error unchanged.
  */
 export async function explainPortInUse(
   thrown: unknown,
@@ -24,13 +24,13 @@ export async function explainPortInUse(
     const message = `${where} is taken by the imgbatch service with the data directory ${directory} (process ${server.pid}).`;
     return new ImgbatchError("ADDRESS_IN_USE", message, { advice: ADVICE, cause: thrown });
   }
-  const message = `${where} is taken by another imgbatch service, on a data directory that is not known here.`;
+  const message = `${where} is taken by another imgbatch service, whose data directory is unknown here.`;
   return new ImgbatchError("ADDRESS_IN_USE", message, { advice: ADVICE, cause: thrown });
 }
 
 const ADVICE = "use that service, stop it, or run the same command with --port 0, which takes a free port";
 
-/** Null when it is no service of this program. */
+/** Returns null if no service of this program answers. */
 async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   const name = reachable.includes(":") ? `[${reachable}]` : reachable;

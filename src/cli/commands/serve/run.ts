@@ -26,7 +26,7 @@ import { explainPortInUse } from "./explain-port-in-use.ts";
 
 const DEFAULT_GRACE_MS = 10_000;
 
-/** `imgbatch serve`: the service, until it is told to stop or its disk fails (`STORAGE_FAILED`). */
+/** `imgbatch serve`: runs the service until a signal stops it or its disk fails (`STORAGE_FAILED`). */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output } = context;
   const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
@@ -43,7 +43,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     output.warn(
       `warning: ${address.host} can be reached from other machines, and this service speaks plain HTTP;`,
     );
-    output.warn("warning: put a proxy with TLS in front of it, or API keys travel readable.");
+    output.warn("warning: put a proxy with TLS in front of it, or others can read the API keys.");
   }
   const readyFile = textOption(options, "readyFile");
   const isEphemeral = flagOption(options, "ephemeral");
@@ -63,7 +63,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       if (isLive) sayStopping(service, graceMs);
       log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
     } finally {
-      // Whatever goes wrong above must not leave a service behind that nobody stops.
+      // After an error above, the service must not keep running.
       await service.close(service.failed.aborted ? 0 : graceMs);
     }
     if (readyFile !== undefined) await rm(resolve(cwd, readyFile), { force: true });
@@ -88,7 +88,7 @@ function sayStopping({ view }: Service, graceMs: number): void {
   const { running } = view.queue();
   if (running === 0) return;
   const what = running === 1 ? "1 image is being made" : `${running} images are being made`;
-  const rest = "what is not done then goes on at the next start";
+  const rest = "unfinished work continues at the next start";
   process.stderr.write(`stopping: ${what}, for at most ${formatDuration(graceMs)}; ${rest}\n`);
 }
 

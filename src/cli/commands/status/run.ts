@@ -12,7 +12,7 @@ import { requireBatch } from "../../runs/get-batches.ts";
 import { requireReachable, resolveTargets } from "../../runs/targets.ts";
 import { withService } from "../../service/with-service.ts";
 
-/** `imgbatch status`: one look at each batch. One that is not there does not hide the others. */
+/** `imgbatch status`: shows each batch as it is now. A missing batch does not hide the others. */
 export const run: RunCommand = async (context) => {
   const { output, signal } = context;
   const targets = await resolveTargets(context);
@@ -49,7 +49,7 @@ export const run: RunCommand = async (context) => {
   });
 };
 
-/** Counts that the service does not say are worth a second question, but nothing to fail for. */
+/** Fetches counts that the service left out. A failure of this request is ignored. */
 async function looked(http: Http, id: string, signal: AbortSignal): Promise<Batch> {
   const batch = await requireBatch(http, id, signal);
   return withCounts(http, batch, signal).catch((error) => {

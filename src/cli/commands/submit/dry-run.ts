@@ -8,7 +8,7 @@ import type { CommandResult } from "../../command-line/command-context.ts";
 import { type Budget, imagesOf } from "../../runs/budget.ts";
 import type { SubmitOptions } from "./options.ts";
 
-/** Describes what a run would do, and submits nothing. Throws `COST_LIMIT` as the run itself would. */
+/** Describes the planned run, and submits nothing. Throws `COST_LIMIT` as the run itself would. */
 export async function describeDryRun(
   plan: Plan,
   options: SubmitOptions,

@@ -14,7 +14,7 @@ export interface SubmitOptions extends RunOptions {
   name: string | null;
   parentId: string | null;
   dir: string;
-  /** As it is shown: relative when it was given so. */
+  /** The directory for messages: relative if it was typed so. */
   shownDir: string;
   count: number;
   mimeType: ImageMimeType;
@@ -24,14 +24,14 @@ export interface SubmitOptions extends RunOptions {
   isNew: boolean;
   keepZip: boolean;
   explicitKey: string | null;
-  /** As the service takes them by default, unless the caller says how large a batch may be. */
+  /** The default limits of a service, with the caller's batch size if there is one. */
   limits: Limits;
 }
 
-/** Throws `USAGE` for the first option that is not right. */
+/** Throws `USAGE` for the first wrong option. */
 export function readSubmitOptions({ options, arguments: files, cwd, global }: CommandContext): SubmitOptions {
   if (files.filter((file) => file === "-").length > 1)
-    throw new ImgbatchError("USAGE", "Standard input can be read once only.");
+    throw new ImgbatchError("USAGE", "Standard input can be read only once.");
   if (files.includes("-") && global.apiKeyStdin) {
     throw new ImgbatchError("USAGE", "Standard input is either the prompts or the key: use --api-key-file.");
   }

@@ -22,9 +22,12 @@ import { type ConnectedService, withService } from "../../service/with-service.t
 import { describeDryRun } from "./dry-run.ts";
 import { readSubmitOptions, type SubmitOptions } from "./options.ts";
 
-const ANEW = "the same command with --new makes all of it again";
+const ANEW = "the same command with --new makes all images again";
 
-/** `imgbatch submit`: the whole job. Everything that can be wrong with the input is said before a service is needed. */
+/**
+ * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
+ * service.
+ */
 export const run: RunCommand = async (context) => {
   const options = readSubmitOptions(context);
   const { cwd } = context;

@@ -13,7 +13,7 @@ import { pollInterval } from "../../runs/poll-interval.ts";
 import { recordAll, requireReachable, requireSubmitted, resolveTargets } from "../../runs/targets.ts";
 import { withService } from "../../service/with-service.ts";
 
-/** `imgbatch wait`: until every batch has ended. */
+/** `imgbatch wait`: waits until every batch has ended. */
 export const run: RunCommand = async (context) => {
   const { options, clock } = context;
   const { output, hasEnded } = trackEnded(context.output);

@@ -12,19 +12,19 @@ import type { Http } from "../../../http/http.ts";
 import { formatSize } from "../../../kernel/text.ts";
 import type { WatchView } from "./watch-batches.ts";
 
-/** What the live view of `watch` needs from the command around it. */
+/** The things that the live view of `watch` needs from its command. */
 export interface LiveWatch {
   http: Http;
   url: string;
   nowMs(): number;
-  /** The directory of a batch's run, where there is one. */
+  /** The directory of a batch's run; null if none is known. */
   directoryOf(batchId: string): string | null;
   signal: AbortSignal;
 }
 
 /**
- * The live view over HTTP: shows what each look at a batch tells, and asks the service for what the person asks.
- * What a service does not tell (sizes, history, its queue) is left out.
+ * The dashboard's source over HTTP. It shows each batch as last read, and sends the person's requests to the service.
+ * Facts that the API does not report (sizes, history, the queue) are left out.
  */
 export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; source: DashboardSource } {
   const { http, signal } = watch;
@@ -69,7 +69,7 @@ export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; 
         return showPicture(http, intent, tell, signal);
       case "cancel":
         replace(await cancelBatch(http, intent.batchId, signal));
-        return tell({ type: "message", text: "Cancelled. What was finished stays and is billed." });
+        return tell({ type: "message", text: "Cancelled. Finished images stay and are billed." });
       case "delete-outputs":
         replace(await deleteOutputs(http, intent.batchId, signal));
         return tell({ type: "message", text: "The image files are deleted; the record stays." });
@@ -80,7 +80,7 @@ export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; 
       case "open-folder": {
         const directory = intent.batchId === null ? null : watch.directoryOf(intent.batchId);
         const text =
-          directory === null ? "No directory of this batch is known here." : await openFolder(directory);
+          directory === null ? "The directory of this batch is unknown here." : await openFolder(directory);
         return tell({ type: "message", text });
       }
     }
@@ -119,7 +119,7 @@ export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; 
   };
 }
 
-/** Images that were made since the last look; the first look at a batch counts for nothing. */
+/** Counts the images made since the last call. Images of a new batch do not count. */
 function newImages(batches: readonly Batch[], seen: Map<string, number>): number {
   let count = 0;
   for (const { id, successCount } of batches) {

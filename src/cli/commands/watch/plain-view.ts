@@ -4,11 +4,11 @@ import { hasChanged } from "../../../runs/wait/await-batches.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import type { WatchView } from "./watch-batches.ts";
 
-/** A change of a batch is told at most this often, an unchanged one as a sign of life. */
+/** The time between two lines of one batch, which may be unchanged. */
 const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
-/** A line for each batch when it has changed; its end is told at once. */
+/** Writes a line for each batch that has changed. Writes its end at once. */
 export function createPlainView(say: (line: string) => void, clock: Clock): WatchView {
   const told = new Map<string, { batch: Batch; atMs: number }>();
   return {

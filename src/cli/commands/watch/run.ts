@@ -25,14 +25,14 @@ import { createPlainView } from "./plain-view.ts";
 import { watchBatches } from "./watch-batches.ts";
 import { watchLive } from "./watch-live.ts";
 
-/** `imgbatch watch`: `wait` for those who look on; without arguments, everything of the key that still runs. */
+/** `imgbatch watch`: waits and shows progress. Without arguments it watches every running batch of the key. */
 export const run: RunCommand = async (context) => {
   const { options, results } = context;
   const interval = positiveDurationOption(options, "interval", "--interval");
   const limit = timeLimit(context, positiveDurationOption(options, "timeout", "--timeout"));
   const targets = await resolveTargets(context);
   requireSubmitted(targets, context.global);
-  // Nobody looks on any more: then there is nothing to do.
+  // The reader of the output has gone, so nothing is left to do.
   const signal = AbortSignal.any([limit.signal, results.closed]);
   try {
     return await withService({ ...context, signal }, { workers: true }, (service) =>
@@ -61,7 +61,7 @@ async function watch(
     : await listRunning(service, signal);
   if (found.length === 0) {
     output.note("nothing is running");
-    const next = `${nextCommand(global, "list")} (has what has ended)`;
+    const next = `${nextCommand(global, "list")} (lists ended batches too)`;
     return { exitCode: EXIT_CODES.ok.code, json: { batches: [] }, next };
   }
   const targets = isNamed
@@ -78,7 +78,7 @@ async function watch(
     await recordAll(targets, batches, clock);
     if (isNamed) requireOutputs(batches);
     const end = describeEnd(context, targets, batches);
-    // The lines have been said.
+    // The view has already printed the lines.
     return { ...end, lines: [] };
   } catch (error) {
     throw explainStop(

@@ -7,9 +7,9 @@ import type { RunService } from "../../../runs/directory/service-identity.ts";
 import { hasChanged, progressEvent } from "../../../runs/wait/await-batches.ts";
 import type { Output } from "../../command-line/command-context.ts";
 
-/** Shows batches while they run. There may be several kinds: lines for a log, a picture for a terminal. */
+/** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
 export interface WatchView {
-  /** Called after each look at any of the batches, with all of them. */
+  /** Called with all batches each time one of them was read. */
   show(batches: readonly Batch[]): void;
   /** The end: every batch has ended, or the command was stopped. */
   close(): void;
@@ -24,15 +24,15 @@ export interface WatchOptions {
   output: Output;
 }
 
-/** Looks at all batches side by side until every one has ended, and answers them as they ended. */
+/** Polls all batches at the same time until every one has ended, and returns them. */
 export async function watchBatches(batches: readonly Batch[], options: WatchOptions): Promise<Batch[]> {
   const { service, clock, intervalMs, view, output } = options;
   const { http, isLocal, isBorrowed } = service;
   const states = [...batches];
-  // One that fails ends the looks at the others too.
+  // When one fails, polling the others stops too.
   const failed = new AbortController();
   const signal = AbortSignal.any([options.signal, failed.signal]);
-  // Each batch has a listener or two, and there may be very many.
+  // Each batch adds one or two listeners, and there may be thousands of batches.
   setMaxListeners(0, signal);
   view.show(states);
   const isOne = batches.filter((batch) => !batch.isDone).length < 2;

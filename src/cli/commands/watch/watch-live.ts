@@ -9,7 +9,7 @@ import { mayColor } from "../../terminal/terminal.ts";
 import { type WatchOptions, watchBatches } from "./watch-batches.ts";
 
 /**
- * Watches with the live view, and leaves a line for each batch when it closes. Throws `INTERRUPTED` when the person
+ * Watches with the live view. It prints a line for each batch after the view closes. Throws `INTERRUPTED` if the person
  * quits before the end.
  */
 export async function watchLive(

@@ -58,8 +58,8 @@ export async function readReferences<T extends { outputCount: number; reference_
 }
 
 /**
- * Checks that the bytes of every reference really are an image of the type that the request says. Equal bytes are
- * decoded once. Throws the code of the first failure.
+ * Checks that the bytes of every reference are an image of the type that the request states. Equal bytes are decoded
+ * once. Throws the code of the first failure.
  */
 export async function checkImages(
   items: readonly { references: readonly CheckedReference[] }[],

@@ -32,8 +32,8 @@ export interface RequestRules {
 }
 
 /**
- * References are only counted here: what is wrong inside them is told after everything about the items. Metadata is
- * checked by hand, because the schema would lose a key called `__proto__`.
+ * References are only counted here; their own problems are reported after those of the items. Metadata is checked by
+ * hand, because the schema would lose a key called `__proto__`.
  */
 const bodySchema = createBatchSchema.extend({
   metadata: z.unknown().optional(),

@@ -131,7 +131,7 @@ function checkFormat(config: ImageConfig, responseMimeType: string | null | unde
     if (isImageMimeType(asked)) return asked;
     throw invalid(`${IMAGE_CONFIG}.${field}`, "must be image/png, image/jpeg or image/webp");
   }
-  // The field for the format of text: only an image type says something about the image.
+  // This field also holds formats of text. Only an image type concerns the image.
   return responseMimeType && isImageMimeType(responseMimeType) ? responseMimeType : "image/png";
 }
 

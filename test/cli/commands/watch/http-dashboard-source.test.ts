@@ -120,6 +120,6 @@ describe("the live view of watch", () => {
     expect(of("batch-gone")).toEqual([{ type: "batch-gone", id: batchId }]);
     expect(fake.batches).toHaveLength(0);
     await source.perform({ type: "open-folder", batchId });
-    expect(of("message").at(-1)?.text).toBe("No directory of this batch is known here.");
+    expect(of("message").at(-1)?.text).toBe("The directory of this batch is unknown here.");
   });
 });

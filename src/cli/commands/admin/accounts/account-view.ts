@@ -3,7 +3,7 @@ import type { Account } from "../../../../service/admin.ts";
 import { type Column, tableLines } from "../../../terminal/table.ts";
 import { formatMoment, toSeconds } from "../dates.ts";
 
-/** An account in `--json`. `balance` is what can be spent now: what is held is already taken out. */
+/** An account in `--json`. `balance` is the amount that can be spent now, without the held amount. */
 export function accountView({ name, balanceMicroUsd, heldMicroUsd, createdAtMs }: Account): object {
   return {
     name,

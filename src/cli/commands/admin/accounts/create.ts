@@ -4,7 +4,7 @@ import { readName, readUsd, wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { accountLines, accountView } from "./account-view.ts";
 
-/** `imgbatch admin accounts create`: opens an account, also in a directory that no service has used yet. */
+/** `imgbatch admin accounts create`: opens an account. The data directory may be new. */
 export const run: RunCommand = async (context) => {
   const name = readName("<name>", context.arguments[0] ?? "");
   const balanceMicroUsd = readUsd("--balance", textOption(context.options, "balance") ?? "0", 0);

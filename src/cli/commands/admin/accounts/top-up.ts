@@ -4,7 +4,7 @@ import { readUsd, unknownAccount, wrongArgument } from "../arguments.ts";
 import { done, withAdmin } from "../with-admin.ts";
 import { accountLines, accountView } from "./account-view.ts";
 
-/** `imgbatch admin accounts top-up`: adds money to an account. Every call adds: it is no "set to". */
+/** `imgbatch admin accounts top-up`: adds money to an account. Running it again adds the amount again. */
 export const run: RunCommand = async (context) => {
   const [name = "", usd = ""] = context.arguments;
   const amountMicroUsd = readUsd("<usd>", usd, 1);
@@ -12,7 +12,7 @@ export const run: RunCommand = async (context) => {
     const account = await admin.topUp(name, amountMicroUsd);
     if (!account) throw await unknownAccount("<name>", name, admin);
     if ("mostMicroUsd" in account) {
-      const advice = `the account ${name} has room for ${formatUsd(account.mostMicroUsd)} more at most`;
+      const advice = `the account ${name} can take at most ${formatUsd(account.mostMicroUsd)} more`;
       throw wrongArgument("<usd>", usd, advice);
     }
     return done(accountView(account), accountLines([account]));

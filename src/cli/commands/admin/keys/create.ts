@@ -9,8 +9,8 @@ import { parseExpiry } from "./expiry.ts";
 import { keyFacts } from "./key-view.ts";
 
 /**
- * `imgbatch admin keys create`: makes a key and shows it, this once. For the default account it also works in a
- * directory that no service has used yet.
+ * `imgbatch admin keys create`: creates a key and shows it, only this once. For the default account, the data directory
+ * may be new.
  */
 export const run: RunCommand = async (context) => {
   const { options, global, cwd, clock, output } = context;
@@ -43,6 +43,7 @@ function readExpiry(text: string | undefined, nowMs: number): number | null {
   const ms = parseExpiry(text);
   const shape = "write a day such as 2030-01-31 (to its end, UTC) or a time such as 2030-01-31T18:00:00Z";
   if (ms === null) throw wrongArgument("--expires", text, shape);
-  if (ms <= nowMs) throw wrongArgument("--expires", text, `that is over; ${shape}, in the future`);
+  if (ms <= nowMs)
+    throw wrongArgument("--expires", text, `this time is in the past; ${shape}, in the future`);
   return ms;
 }

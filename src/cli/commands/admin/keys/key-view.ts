@@ -2,7 +2,7 @@ import type { Key } from "../../../../service/admin.ts";
 import { type Column, tableLines } from "../../../terminal/table.ts";
 import { formatMoment, toSeconds } from "../dates.ts";
 
-/** What `--json` always says of a key. */
+/** The facts of a key that `--json` always shows. */
 export function keyFacts({ id, name, accountName, group, createdAtMs, expiresAtMs }: Key) {
   return {
     id,
@@ -14,7 +14,7 @@ export function keyFacts({ id, name, accountName, group, createdAtMs, expiresAtM
   };
 }
 
-/** A key that is there already, in `--json`: told apart by its first characters, since nobody has the rest. */
+/** An existing key in `--json`. Only its first characters are stored, so they identify it. */
 export function keyView(key: Key): object {
   return { ...keyFacts(key), prefix: key.prefix, state: key.state };
 }

@@ -12,7 +12,7 @@ export const disable: RunCommand = (context) => setDisabled(context, true);
 /** `imgbatch admin keys enable`: the service accepts a disabled key again. */
 export const enable: RunCommand = (context) => setDisabled(context, false);
 
-/** Disables the key with the id in the arguments, or enables it again. Doing it twice is no error. */
+/** Disables the key with the id in the arguments, or enables it again. Repeating it is no error. */
 async function setDisabled(context: CommandContext, isDisabled: boolean): Promise<CommandResult> {
   const [id = ""] = context.arguments;
   // A whole key must not be repeated in a message.
@@ -22,7 +22,7 @@ async function setDisabled(context: CommandContext, isDisabled: boolean): Promis
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const key = await admin.setKeyDisabled(id, isDisabled);
     if (!key) throw wrongArgument("<id>", id, `no key has this id; ${SEE_LIST}`);
-    if (key.state === "expired") context.output.note("the key has expired: it is refused all the same");
+    if (key.state === "expired") context.output.note("the key has expired, so the service still refuses it");
     return done(keyView(key), keyLines([key]));
   });
 }
