@@ -81,7 +81,7 @@ export const KINDS = {
   "lossless WebP of 65,536 code groups": webp(() => codeGroups(1024, 1024, 65_536)),
   "lossless WebP of 52,000 large code groups": webp(() => codeGroups(1024, 1024, 52_000, { large: true })),
   "lossless WebP of 4096 large code groups": webp(() =>
-    codeGroups(8000, 4000, 4096, { tile: 6, large: true }),
+    codeGroups(4000, 1600, 4096, { tile: 5, large: true }),
   ),
   "lossy WebP": webp(() => blocks(16_000, 4000).webp({ effort: 0, quality: 20 }).toBuffer()),
   "lossy WebP with alpha": webp(() => flat(16_000, 4000, 4).webp({ effort: 0 }).toBuffer()),
