@@ -2,7 +2,8 @@ import PQueue from "p-queue";
 import { type ImageCost, measureImage } from "../contract/images/image-cost.ts";
 import { type ImageMimeType, sniffImageType } from "../contract/images/image-types.ts";
 import { InvalidImageError } from "../domain/ports/image-inspector.ts";
-import { checkPackedChunks } from "./packed-chunks.ts";
+import { withoutTexts } from "./packed-chunks.ts";
+import { checkCodeGroups } from "./webp-lossless.ts";
 
 /** The names of the image types in messages. */
 export const TYPE_NAMES: Record<ImageMimeType, string> = {
@@ -32,19 +33,20 @@ export class Decoding {
   }
 
   /**
-   * Runs the work, which hands the bytes to a decoder. Throws `InvalidImageError` for an image beyond a limit, with the
-   * limit; the work is not run then. `maxPixels` counts all frames.
+   * Runs the work with the bytes for a decoder: those of the image, without what a decoder would unpack for nothing. Throws
+   * `InvalidImageError` for an image beyond a limit, with the limit; the work is not run then. `maxPixels` counts all
+   * frames.
    */
   async decode<T>(
     bytes: Buffer,
     { maxPixels }: { maxPixels: number },
-    work: (image: ImageCost) => Promise<T>,
+    work: (decodable: Buffer, image: ImageCost) => Promise<T>,
   ): Promise<T> {
     const cost = measured(bytes, maxPixels);
     const queue = cost.decodeBytes > LARGE_BYTES ? this.#large : this.#small;
     return queue.add(async () => {
-      if (cost.mimeType === "image/png") await checkPackedChunks(bytes);
-      return work(cost);
+      if (cost.mimeType === "image/webp") await checkCodeGroups(bytes, cost);
+      return work(cost.mimeType === "image/png" ? await withoutTexts(bytes) : bytes, cost);
     }) as Promise<T>;
   }
 }

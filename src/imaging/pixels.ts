@@ -18,8 +18,8 @@ export async function toPixels(
   decoding = new Decoding(),
 ): Promise<Pixels> {
   const limits = { maxPixels: Number.POSITIVE_INFINITY };
-  const { data, info } = await decoding.decode(bytes, limits, () =>
-    sharp(bytes)
+  const { data, info } = await decoding.decode(bytes, limits, (decodable) =>
+    sharp(decodable)
       .resize(Math.max(1, box.widthPx), Math.max(1, box.heightPx), { fit: "inside" })
       .flatten({ background: "black" })
       .toColourspace("srgb")

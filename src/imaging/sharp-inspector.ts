@@ -19,10 +19,10 @@ interface Header {
 export function sharpInspector(decoding: Decoding): ImageInspector {
   return {
     inspect: (bytes, limits) =>
-      decoding.decode(bytes, limits, async (cost): Promise<ImageFacts> => {
+      decoding.decode(bytes, limits, async (decodable, cost): Promise<ImageFacts> => {
         const { mimeType } = cost;
         const name = TYPE_NAMES[mimeType];
-        const header = await readHeader(bytes, name);
+        const header = await readHeader(decodable, name);
         const { widthPx, heightPx, isTurned, frames } = header;
         const decodedPixels = widthPx * heightPx * frames;
         if (decodedPixels > cost.widthPx * cost.heightPx * cost.frames) {
@@ -30,7 +30,7 @@ export function sharpInspector(decoding: Decoding): ImageInspector {
         }
         const missing = missingEnd(bytes, mimeType);
         if (missing !== null) throw new InvalidImageError(`the ${name} image is truncated: ${missing}`);
-        await decodeAll(bytes, cost, header);
+        await decodeAll(decodable, cost, header);
         return { mimeType, widthPx, heightPx, decodedPixels, ...(isTurned ? { isTurned } : {}) };
       }),
   };

@@ -13,8 +13,8 @@ export async function thumbnail(
   decoding: Decoding,
 ): Promise<Uint8Array | null> {
   try {
-    return await decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, () =>
-      sharp(bytes)
+    return await decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, (decodable) =>
+      sharp(decodable)
         .rotate()
         .resize(maxEdgePx, maxEdgePx, { fit: "inside", withoutEnlargement: true })
         .flatten({ background: "#ffffff" })

@@ -2,9 +2,10 @@ import { escapeControls, escapeJsonControls } from "./text.ts";
 
 /**
  * Finds an API key of this program inside other text, or so much of one that the rest could be guessed. Each character
- * may be percent-encoded, as in an address. Batch ids (`imgbatch_…`) do not match.
+ * may be percent-encoded, as in an address, even more than once. Batch ids (`imgbatch_…`) do not match.
  */
-const API_KEY = /(?:i|%69)(?:m|%6d)(?:g|%67)(?:b|%62)(?:_|%5f)(?:[\w-]|%[2-7][0-9a-f]){20,}/gi;
+const API_KEY =
+  /(?:i|%(?:25)*69)(?:m|%(?:25)*6d)(?:g|%(?:25)*67)(?:b|%(?:25)*62)(?:_|%(?:25)*5f)(?:[\w-]|%(?:25)*[2-7][0-9a-f]){20,}/gi;
 
 const HIDDEN = "[API key]";
 /** A shorter key would be found in ordinary words. */
@@ -42,7 +43,7 @@ function wholeForms(key: string): string {
 function escapedForm(key: string): string {
   const forms = [...key].map((character) => {
     const hex = hexOf(character);
-    const escapes = `%(?:25){0,2}${hex}|\\\\{1,4}(?:u00|x)${hex}|&#(?:x0{0,4}${hex}|0{0,4}${character.charCodeAt(0)});`;
+    const escapes = `%(?:25)*${hex}|\\\\{1,4}(?:u00|x)${hex}|&#(?:x0{0,4}${hex}|0{0,4}${character.charCodeAt(0)});`;
     return `(?:\\\\{0,4}\\u00${hex}|${escapes})`;
   });
   return forms.join("");

@@ -50,7 +50,7 @@ async function openDatabase(
   onBroken: ((cause: Error) => void) | undefined,
 ): Promise<SqlDatabase> {
   try {
-    const database = openSqlite(file, clock, onBroken);
+    const database = openSqlite(file, clock, { onBroken, lockFile: join(dirname(file), DATA_FILES.lock) });
     await migrate(database).catch((error) => {
       database.close();
       throw error;

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, rm, statfs } from "node:fs/promises";
+import { mkdir, readFile, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES, type ServerFile } from "../contract/data-directory.ts";
@@ -202,7 +202,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       { stores, clock, ids, log },
     );
     await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, secret }, clock);
-    undo.push(() => rm(join(dataDirectory, DATA_FILES.server), { force: true }));
+    undo.push(() => removeServerFile(dataDirectory, secret));
     return {
       url: listening.url,
       credentialsFile: join(dataDirectory, DATA_FILES.credentials),
@@ -247,6 +247,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 async function freeBytesOf(directory: string): Promise<number> {
   const { bavail, bsize } = await statfs(directory);
   return bavail * bsize;
+}
+
+/** Unless it is that of another service, which took over a directory whose files were replaced. */
+async function removeServerFile(directory: string, secret: string): Promise<void> {
+  const path = join(directory, DATA_FILES.server);
+  const text = await readFile(path, "utf8").catch(() => "");
+  if (text.includes(secret)) await rm(path, { force: true });
 }
 
 async function writeServerFile(

@@ -13,7 +13,7 @@ const OWNER_POLL_MS = 50;
  * Makes this process the owner of a data directory. The lock is an open exclusive transaction on a database of its own:
  * the operating system frees it the moment the process ends, however it ends. The lock file is never removed here. When
  * it was removed from outside, an owner may hold a lock that no other process sees: then no other process may have the
- * database itself open. Returns the function that frees the lock.
+ * database itself open. When it was replaced, the owner notices and writes no more (see `openSqlite`). Returns the function that frees the lock.
  * Throws `DATA_DIRECTORY_IN_USE`, naming the owner, when another process has it.
  */
 function acquireDataLock(directory: string): () => void {
@@ -21,17 +21,14 @@ function acquireDataLock(directory: string): () => void {
   const isThere = (name: string) => existsSync(join(directory, name));
   // Every owner leaves its lock and its credentials; a directory that was only prepared has neither.
   const isRemoved = !isThere(DATA_FILES.lock) && isThere(DATA_FILES.credentials);
+  // Before there is a new lock file, which the owner would take for a replacement of its own.
+  if (isRemoved && isOpenElsewhere(join(directory, DATA_FILES.database))) throw inUse(directory);
   closeSync(openSync(file, "a", 0o600));
   const before = fileIdentity(file);
   const lock = new Sqlite(file, { timeout: 0 });
   try {
     // The opened file may have been removed since: no other process would see a lock on it.
     if (!canBeOwned(lock) || fileIdentity(file) !== before) throw inUse(directory);
-    if (isRemoved && isOpenElsewhere(join(directory, DATA_FILES.database))) {
-      // The next start must not take this file for the one that the owner made.
-      rmSync(file, { force: true });
-      throw inUse(directory);
-    }
     // A killed owner leaves a stale server.json.
     rmSync(join(directory, DATA_FILES.server), { force: true });
   } catch (error) {

@@ -38,6 +38,8 @@ function misplaced(key: string, authorization: string): string[] {
     request(`${BATCHES}?limit=${key}`),
     request(`${BATCHES}/${key}`),
     request(`${BATCHES}/${encoded}`),
+    request(`${BATCHES}/${allEncoded.replaceAll("%", "%25")}?x=${key.replace("i", "%2569")}`),
+    request(`${BATCHES}/${key.replace("_", "%25255f")}`),
     request(`${BATCHES}/${allEncoded}/items/${key}/content?image_index=${key}`),
     request(`/${key}`, [], "DELETE"),
     request(`http://user:${key}@x/healthz?api_key=${key}`),
@@ -389,8 +391,10 @@ describe("the tests themselves", () => {
 
   it("[SECRET-4] know a key in an address from a batch id", () => {
     const key = randomIds.apiKey();
-    expect([key, key.replace("_", "%5f"), `x${key}y`, key.slice(0, 30)].map(holdsApiKey)).toEqual(
-      Array(4).fill(true),
+    const escaped = ["%5f", "%255F", "%25255f"].map((underscore) => key.replace("_", underscore));
+    const letters = [...key].map((c) => `%2525${c.charCodeAt(0).toString(16)}`).join("");
+    expect([key, ...escaped, letters, `x${key}y`, key.slice(0, 30)].map(holdsApiKey)).toEqual(
+      Array(7).fill(true),
     );
     expect([randomIds.batchId(), key.slice(0, 12), "imgb_…", "imgb_secret"].map(holdsApiKey)).toEqual(
       Array(4).fill(false),

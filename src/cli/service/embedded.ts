@@ -1,3 +1,4 @@
+import { isProceduralOnly } from "../../config/load.ts";
 import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
@@ -27,8 +28,12 @@ interface Embedding {
  * on a free loopback port. Two commands that start at the same time share one service.
  */
 export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
-  const { dataDirectory, needs, output, signal, clock = systemClock } = embedding;
-  warnOfDrawings(output);
+  const { config, dataDirectory, needs, output, signal, clock = systemClock } = embedding;
+  output.warn(
+    isProceduralOnly(config)
+      ? "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one"
+      : "using the embedded service; set IMGBATCH_BASE_URL for another one",
+  );
   // An attempt waits for the owner, too: the number of attempts says little about the time.
   const startMs = clock.monotonicMs();
   for (;;) {
@@ -65,10 +70,4 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
     failed: service.failed,
     close: () => service.close(service.failed.aborted ? 0 : GRACE_MS),
   };
-}
-
-function warnOfDrawings(output: Embedding["output"]): void {
-  output.warn(
-    "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one",
-  );
 }

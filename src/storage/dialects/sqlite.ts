@@ -1,9 +1,11 @@
 import { closeSync, openSync } from "node:fs";
 import Sqlite from "better-sqlite3";
 import { isDatabaseDamage } from "../../contract/data-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isDiskFull } from "../../kernel/files/disk-full.ts";
+import { fileIdentity } from "../../kernel/files/file-identity.ts";
 import { notStored, perhapsStored, quotaError } from "../disk-trouble.ts";
 import type { SqlDatabase } from "./sql-session.ts";
 import { inTransactions, sqliteSession } from "./sqlite-session.ts";
@@ -19,15 +21,25 @@ const BUSY_GIVE_UP_MS = 10_000;
 /** A long reader lets the WAL grow. After it has ended, the next commits write the WAL back and cut it to this size. */
 const WAL_LIMIT_BYTES = 16 * 1024 * 1024;
 
+/** A process that writes nothing notices replaced files this soon; one that writes notices before it does. */
+const LOOK_EVERY_MS = 1000;
+
+interface Upkeep {
+  /** Called once; nothing is written after it. */
+  onBroken?: ((cause: Error) => void) | undefined;
+  /** The file by whose lock a process owns the database. It may be missing. */
+  lockFile?: string;
+}
+
 /**
  * Opens (or makes) the database file. WAL with full sync: a commit that returned survives a power cut. `onBroken` is
- * called once when the disk fails under the database, or the file is damaged. The state of the disk after a failed sync
- * is unknown, so nothing is written after it, and only a new start, which reads the file again, can go on.
+ * called when the disk fails under the database, when the file is damaged, and when it or the lock's is replaced. The
+ * state of the disk after a failed sync is unknown, so only a new start, which reads the file again, can go on.
  */
 export function openSqlite(
   file: string,
   clock: Clock,
-  onBroken: (cause: Error) => void = () => {},
+  { onBroken = () => {}, lockFile }: Upkeep = {},
 ): SqlDatabase {
   // Prompts are in it: a file that SQLite made itself could be read by others. Its companions get the same mode.
   closeSync(openSync(file, "a", 0o600));
@@ -44,15 +56,23 @@ export function openSqlite(
   };
   const reading = openReader();
   let broken: Error | null = null;
+  const breakDown = (cause: Error) => {
+    if (broken !== null) return;
+    broken = cause;
+    onBroken(cause);
+  };
   const watch = (error: unknown): unknown => {
     const quota = quotaError(file, error);
     if (quota !== null) return quota;
-    if (broken === null && isBroken(error)) {
-      broken = error;
-      onBroken(error);
-    }
+    if (isBroken(error)) breakDown(error);
     return error;
   };
+  const replacedFile = watchIdentity(file, lockFile);
+  const look = () => {
+    const replaced = replacedFile();
+    if (replaced !== null) breakDown(replacedError(replaced));
+  };
+  const looking = setInterval(look, LOOK_EVERY_MS).unref();
   const write = inTransactions(writing, "BEGIN IMMEDIATE", watch);
   // A connection of their own: the other reads must not fall into a snapshot, which does not see what is new.
   let snapshots: { connection: Sqlite.Database; read: ReturnType<typeof inTransactions> } | null = null;
@@ -66,6 +86,7 @@ export function openSqlite(
       for (let waitedMs = 0; ; waitedMs += BUSY_RETRY_MS) {
         try {
           return await write(work, () => {
+            look();
             if (broken !== null) throw notStored(broken);
           });
         } catch (error) {
@@ -86,11 +107,32 @@ export function openSqlite(
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");
     },
     close: () => {
+      clearInterval(looking);
       snapshots?.connection.close();
       reading.close();
       writing.close();
     },
   };
+}
+
+/**
+ * Returns a function that finds the file that is not the one of now any more. Whatever goes into a database that was
+ * replaced is lost, and with another lock file another process can own the database. A missing lock file lets none in.
+ */
+function watchIdentity(file: string, lockFile: string | undefined): () => string | null {
+  const lockIdentity = () => (lockFile === undefined ? null : fileIdentity(lockFile));
+  const [first, firstLock] = [fileIdentity(file), lockIdentity()];
+  return () => {
+    if (fileIdentity(file) !== first) return file;
+    const lock = lockIdentity();
+    const isOther = firstLock !== null && lock !== null && lock !== firstLock;
+    return isOther ? (lockFile ?? null) : null;
+  };
+}
+
+function replacedError(path: string): ImgbatchError {
+  const message = `${path} was removed or replaced while it was in use; nothing more is written. Replace files of a data directory only while no service runs on it.`;
+  return new ImgbatchError("STORAGE_FAILED", message);
 }
 
 const codeOf = (error: unknown) => (error instanceof Sqlite.SqliteError ? error.code : "");

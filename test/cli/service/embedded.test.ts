@@ -55,6 +55,22 @@ describe("the embedded service", () => {
     expect(statSync(data).mode & 0o777).toBe(0o700);
   });
 
+  it.each([
+    ["drawings alone", {}, [/procedural drawings, not a model/]],
+    ["no drawings", { providers: [] }, [/^using the embedded service; set IMGBATCH_BASE_URL/]],
+  ])("[EMBED-1] says what it makes: %s", async (_, config, words) => {
+    const said: string[] = [];
+    const service = await connectEmbedded({
+      config: parseConfig(config, "test"),
+      dataDirectory: await tempDir(),
+      needs: { workers: false },
+      output: { warn: (line) => said.push(line), note: () => {} },
+      signal: new AbortController().signal,
+    });
+    onTestFinished(() => service.close());
+    expect(said).toEqual(words.map((word) => expect.stringMatching(word)));
+  });
+
   it("[EMBED-2] is the running one when there is one on the data directory", async () => {
     const { cwd, env, data } = await workplace();
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data], { cwd, env });

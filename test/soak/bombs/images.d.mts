@@ -28,3 +28,9 @@ export function withGainMap(jpeg: Buffer, map: Buffer): Buffer;
 export function riff(type: string, ...data: Buffer[]): Buffer;
 export function extendedWebp(width: number, height: number, flags: number, chunks: readonly Buffer[]): Buffer;
 export function animation(picture: Buffer, frames: number, canvas: Size, frameSize?: Size): Buffer;
+export function codeGroups(
+  width: number,
+  height: number,
+  groups: number,
+  form?: { tile?: number; large?: boolean },
+): Buffer;

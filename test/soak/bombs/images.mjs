@@ -227,3 +227,90 @@ export function animation(picture, frames, canvas, frameSize = { width: 1, heigh
     ...Array(frames).fill(frame),
   ]);
 }
+
+/** Bits as bytes, the lowest first. */
+class BitWriter {
+  #bytes = [];
+  #rest = 0;
+  #count = 0;
+
+  write(value, count) {
+    for (let i = 0; i < count; i++) {
+      this.#rest |= ((value >> i) & 1) << this.#count;
+      if (++this.#count < 8) continue;
+      this.#bytes.push(this.#rest);
+      this.#rest = this.#count = 0;
+    }
+  }
+
+  /** Of codes, the highest bit comes first. */
+  code(value, count) {
+    for (let i = count - 1; i >= 0; i--) this.write(value >> i, 1);
+  }
+
+  done() {
+    return Buffer.from([...this.#bytes, this.#rest]);
+  }
+}
+
+const LENGTH_ORDER = [17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/** Begins a code whose lengths are written with a code of these lengths: `{ symbol: bits }`. */
+function lengthsCode(bits, lengths) {
+  const count = Math.max(...Object.keys(lengths).map((symbol) => LENGTH_ORDER.indexOf(Number(symbol)))) + 1;
+  bits.write(0, 1);
+  bits.write(count - 4, 4);
+  for (const symbol of LENGTH_ORDER.slice(0, count)) bits.write(lengths[symbol] ?? 0, 3);
+  bits.write(0, 1);
+}
+
+/** A length, again and again, where 16 repeats it up to six times and is written as a zero. */
+function repeated(bits, code, times) {
+  bits.code(code, 2);
+  let left = times - 1;
+  for (; left >= 3; left -= Math.min(6, left)) {
+    bits.write(0, 1);
+    bits.write(Math.min(6, left) - 3, 2);
+  }
+  for (; left > 0; left--) bits.code(code, 2);
+}
+
+/**
+ * A lossless WebP of one colour, whose tiles (2 ** `tile` pixels a side) have so many groups of codes. With `large`,
+ * a decoder needs the most memory for each.
+ */
+export function codeGroups(width, height, groups, { tile = 2, large = false } = {}) {
+  const bits = new BitWriter();
+  const one = () => bits.write(1, 4);
+  bits.write(width - 1, 14);
+  bits.write(height - 1, 14);
+  // No alpha, version 0, no transforms.
+  bits.write(0, 5);
+  bits.write(large ? 0b10111 : 0, large ? 5 : 1);
+  bits.write(1, 1);
+  bits.write(tile - 2, 3);
+  // The image of the tiles: no cache, and green and red of eight bits each.
+  bits.write(0, 1);
+  for (const unused of [24, 0]) {
+    lengthsCode(bits, { 0: 1, 8: 1 });
+    for (let i = 0; i < 256; i++) bits.write(1, 1);
+    bits.write(0, unused);
+  }
+  for (let i = 0; i < 3; i++) one();
+  const tiles = Math.ceil(width / 2 ** tile) * Math.ceil(height / 2 ** tile);
+  for (let i = 0; i < tiles; i++) {
+    bits.code((i % groups) & 255, 8);
+    bits.code((i % groups) >> 8, 8);
+  }
+  for (let i = 0; i < groups; i++) {
+    if (large) {
+      lengthsCode(bits, { 11: 2, 12: 2, 16: 1 });
+      repeated(bits, 2, 1768);
+      repeated(bits, 3, 560);
+    } else one();
+    for (let k = 0; k < 4; k++) one();
+  }
+  const pixels = Buffer.alloc(Math.ceil((width * height * (large ? 11 : 0)) / 8));
+  const picture = riff("VP8L", Buffer.from([0x2f]), bits.done(), pixels);
+  return riff("RIFF", Buffer.from("WEBP"), picture);
+}

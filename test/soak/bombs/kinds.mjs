@@ -4,6 +4,7 @@ import {
   apngChunks,
   baselineScans,
   blackPng,
+  codeGroups,
   extendedWebp,
   manyComments,
   manyScans,
@@ -48,6 +49,9 @@ export const KINDS = {
   "interlaced PNG as large as can be, 16 bits": png(() =>
     blackPng(7240, 7240, { bits: 16, color: 6, interlaced: true }),
   ),
+  "interlaced PNG just small enough, 16 bits": png(() =>
+    blackPng(5910, 5910, { bits: 16, color: 6, interlaced: true }),
+  ),
   "interlaced PNG": png(() => blackPng(8000, 8000, { bits: 8, color: 6, interlaced: true })),
   "cut PNG": png(() => blackPng(8000, 8000, { bits: 16, color: 6 }).subarray(0, -8000)),
   "PNG with 1000 packed texts": png(() => extra(packedChunks("zTXt", 1000, 7.9e6))),
@@ -74,6 +78,11 @@ export const KINDS = {
     blocks(8000, 8000).jpeg({ progressive: true, quality: 40, chromaSubsampling: "4:4:4" }).toBuffer(),
   ),
   "lossless WebP": webp(() => blocks(16_000, 4000).webp(lossless).toBuffer()),
+  "lossless WebP of 65,536 code groups": webp(() => codeGroups(1024, 1024, 65_536)),
+  "lossless WebP of 52,000 large code groups": webp(() => codeGroups(1024, 1024, 52_000, { large: true })),
+  "lossless WebP of 4096 large code groups": webp(() =>
+    codeGroups(4000, 1600, 4096, { tile: 5, large: true }),
+  ),
   "lossy WebP": webp(() => blocks(16_000, 4000).webp({ effort: 0, quality: 20 }).toBuffer()),
   "lossy WebP with alpha": webp(() => flat(16_000, 4000, 4).webp({ effort: 0 }).toBuffer()),
   "WebP of 1000 frames": webp(async () => {

@@ -36,7 +36,9 @@ export async function loadCards(
   for (const reference of references) {
     signal.throwIfAborted();
     const { data, info } = await reference.lend((bytes) =>
-      decoding.decode(bytes, { maxPixels: FIXED_LIMITS.referencePixels }, () => shrink(bytes, longest, plan)),
+      decoding.decode(bytes, { maxPixels: FIXED_LIMITS.referencePixels }, (decodable) =>
+        shrink(decodable, longest, plan),
+      ),
     );
     const href = `data:image/jpeg;base64,${data.toString("base64")}`;
     cards.push({
