@@ -8,9 +8,10 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
+import { cleanWords } from "../upstream/words.ts";
+import { lastWords } from "./last-words.ts";
 import { type Outputs, readFound, readNamed } from "./outputs.ts";
 import type { ProgramEnd } from "./run-program.ts";
-import { cleanWords, lastWords } from "./words.ts";
 
 const MAX_MODEL = 200;
 

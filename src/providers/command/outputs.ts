@@ -4,7 +4,7 @@ import { join, resolve, sep } from "node:path";
 import { sniffImageType } from "../../contract/images/image-types.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { cleanWords } from "./words.ts";
+import { cleanWords } from "../upstream/words.ts";
 
 const MAX_FILES = 16;
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
