@@ -4,11 +4,17 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { onTestFinished, vi } from "vitest";
 import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
-import { systemClock } from "../../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
 import { request } from "../procedural/requests.ts";
+
+/** Gives programs twenty times as long to end by themselves. */
+export const patientClock = {
+  ...systemClock,
+  sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(20 * ms, signal),
+};
 
 export const NEVER = new AbortController().signal;
 
@@ -34,10 +40,14 @@ export interface Options {
   /** The variables that the entry names. */
   env?: Record<string, string>;
   fields?: object;
+  clock?: Clock;
 }
 
 /** Writes the program, and makes an adapter for it whose temporary files are in a directory of the test. */
-export async function programmed(text: string, { args = [], env = {}, fields = {} }: Options = {}) {
+export async function programmed(
+  text: string,
+  { args = [], env = {}, fields = {}, clock = systemClock }: Options = {},
+) {
   const home = await tempDir();
   const temp = join(home, "temp");
   await mkdir(temp);
@@ -50,7 +60,7 @@ export async function programmed(text: string, { args = [], env = {}, fields = {
     env: Object.keys(env),
     ...fields,
   });
-  const deps = { clock: systemClock, secret: (name: string) => env[name] ?? process.env[name] ?? null };
+  const deps = { clock, secret: (name: string) => env[name] ?? process.env[name] ?? null };
   const adapter = closing(createCommandAdapter(entry, deps));
   return {
     home,

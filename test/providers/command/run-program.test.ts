@@ -7,7 +7,7 @@ import { cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
 import { request } from "../procedural/requests.ts";
-import { NEVER, programmed, runs } from "./programs.ts";
+import { NEVER, patientClock, programmed, runs } from "./programs.ts";
 
 /** Starts two children that never end by themselves, one outside the program's group, and tells their ids and its own. */
 const FAMILY = `
@@ -46,9 +46,10 @@ describe("the processes of a program", () => {
   });
 
   it("[COMMAND-10] a program ends by itself when it is asked to", async () => {
-    const { generate, told } = await programmed(`
+    const asked = `
       process.on("SIGTERM", () => { tell("asked", true); process.exit(0); });
-      setInterval(() => {}, 1000); tell("up", true);`);
+      setInterval(() => {}, 1000); tell("up", true);`;
+    const { generate, told } = await programmed(asked, { clock: patientClock });
     const abort = new AbortController();
     const call = generate({}, abort.signal).catch((error) => error);
     await expect.poll(() => told("up")).toBe(true);
