@@ -1,6 +1,113 @@
+import { Agent } from "undici";
 import type { EntryOf } from "../../contract/provider-entries.ts";
+import type { ImageRequest } from "../../domain/ports/image-provider.ts";
+import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { refuseStoredReferences } from "../upstream/stored-references.ts";
+import { callServer } from "./call.ts";
+import { readImages } from "./images.ts";
 
-export function createSdapiAdapter(_entry: EntryOf<"sdapi">, _deps: AdapterDeps): UpstreamAdapter {
-  throw new Error("not built yet");
+/** How long the call that stops an image may take. */
+const INTERRUPT_MS = 2000;
+
+/**
+ * Makes images with a server that speaks the API of the Stable Diffusion web UI: A1111, Forge, SD.Next, sd-server. With a
+ * reference image it calls img2img, else txt2img.
+ */
+export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): UpstreamAdapter {
+  const agent = new Agent({
+    // One more than there are images at once: for a probe while images are made.
+    connections: entry.concurrency + 1,
+    // An image may take longer than the limits of undici. The caller has its own.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    // A kept connection that the server closes just then would look like a lost answer.
+    pipelining: 0,
+  });
+  const headers = authorization(entry, deps);
+  const urlOf = (path: string) => `${entry.baseUrl.replace(/\/+$/, "")}/sdapi/v1/${path}`;
+  let running = 0;
+
+  const interrupt = async () => {
+    const late = new AbortController();
+    const done = new AbortController();
+    deps.clock.sleep(INTERRUPT_MS, done.signal).then(
+      () => late.abort(),
+      () => {},
+    );
+    const call = { method: "POST", url: urlOf("interrupt"), headers, signal: late.signal } as const;
+    // The image is given up in any case.
+    await callServer(agent, call).catch(() => {});
+    done.abort();
+  };
+
+  return {
+    address: entry.baseUrl,
+    takes: { maxReferences: 1, ratios: "any", tiers: "any", mimeTypes: ["image/png"], seeds: true },
+    generate: async (request, signal, onSent) => {
+      refuseStoredReferences(request);
+      const body = await bodyOf(entry, request);
+      signal.throwIfAborted();
+      running++;
+      try {
+        onSent();
+        const url = urlOf(request.references.length === 0 ? "txt2img" : "img2img");
+        const answer = await callServer(agent, { method: "POST", url, headers, body, signal });
+        const unused = request.references.length - 1;
+        const notes = unused > 0 ? ["Only the first reference image was used."] : [];
+        return { ...readImages(answer, request.seed), notes };
+      } catch (error) {
+        // The server stops the image that it is making, which may be another one of ours if there are several.
+        if (signal.aborted && running === 1) await interrupt();
+        throw error;
+      } finally {
+        running--;
+      }
+    },
+    probe: async (signal) => {
+      await callServer(agent, { method: "GET", url: urlOf("options"), headers, signal });
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+/** Basic authentication (RFC 7617), if the entry names a user or a password. */
+function authorization(
+  { userEnv, passwordEnv }: EntryOf<"sdapi">,
+  deps: AdapterDeps,
+): Record<string, string> {
+  if (userEnv === null && passwordEnv === null) return {};
+  const [user, password] = [userEnv, passwordEnv].map((name) =>
+    name === null ? "" : (deps.secret(name) ?? ""),
+  );
+  return { authorization: `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}` };
+}
+
+/** The fields of `extra` win, except over those that make the image the one that was asked for. */
+async function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest): Promise<object> {
+  const [reference] = request.references;
+  const { override_settings: settings } = extra;
+  // The models of a list are names of ours: only a mapping names a checkpoint of the server.
+  const checkpoint = Array.isArray(models) ? {} : { sd_model_checkpoint: request.model };
+  return {
+    batch_size: 1,
+    n_iter: 1,
+    // Else the server would load its earlier checkpoint again after each image.
+    ...(Array.isArray(models) ? {} : { override_settings_restore_afterwards: false }),
+    ...extra,
+    prompt: joinTurns(request.earlier ?? "", request.prompt),
+    width: multipleOf8(request.size.widthPx),
+    height: multipleOf8(request.size.heightPx),
+    seed: request.seed,
+    ...(reference && { init_images: [(await reference.read()).toString("base64")] }),
+    override_settings: { ...(isObject(settings) ? settings : {}), ...checkpoint },
+  };
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function multipleOf8(px: number): number {
+  return Math.max(8, Math.round(px / 8) * 8);
 }

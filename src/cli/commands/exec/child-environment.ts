@@ -1,6 +1,3 @@
-/** The environment variable that marks every process that a command starts, so that leftovers can be found. */
-export const MARK = "IMGBATCH_EXEC";
-
 /**
  * The variables through which programs find the service: those of imgbatch, and those that the SDKs of OpenAI and Google
  * Gemini read. `NO_PROXY` excludes the service from a proxy.

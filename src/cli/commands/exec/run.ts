@@ -1,12 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { loadConfig } from "../../../config/load.ts";
 import { environmentWith } from "../../../environment.ts";
+import { MARK } from "../../../processes/end-descendants.ts";
+import { startGuard } from "../../../processes/guard.ts";
 import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { choiceOption, durationOption, textOption, wholeOption } from "../../command-line/option-values.ts";
 import { withSimulation } from "../../service/simulation.ts";
-import { MARK, serviceVariables } from "./child-environment.ts";
-import { startGuard } from "./guard.ts";
+import { serviceVariables } from "./child-environment.ts";
 import { startOwnService } from "./own-service.ts";
 import { type Child, runChild } from "./run-child.ts";
 
@@ -39,7 +40,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   };
   process.once("exit", onExit);
   try {
-    guard.update(leftovers);
+    guard.update([leftovers]);
     signal.throwIfAborted();
     const inherited = environmentWith({});
     const variables = serviceVariables(service, inherited.NO_PROXY ?? inherited.no_proxy);
@@ -54,7 +55,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       onProblem: output.note,
     });
     const { pid, group } = child;
-    if (pid !== null) guard.update({ ...leftovers, child: { pid, group } });
+    if (pid !== null) guard.update([{ ...leftovers, child: { pid, group } }]);
     return { exitCode: await child.ended, json: null };
   } finally {
     await service.close();

@@ -7,10 +7,11 @@ export const init: CommandSpec = {
   options: [
     {
       flags: "--template <name>",
-      description: "starter (prompts and configuration), github, gitlab, script or all; may be repeated",
+      description:
+        "starter (prompts and configuration), github, gitlab, script, comfyui or all; may be repeated",
       default: "starter",
       repeatable: true,
-      choices: ["starter", "github", "gitlab", "script", "all"],
+      choices: ["starter", "github", "gitlab", "script", "comfyui", "all"],
     },
     { flags: "--force", description: "replace existing files" },
   ],

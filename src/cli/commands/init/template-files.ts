@@ -12,6 +12,8 @@ const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch
 const github: TemplateFile = { source: "github-actions.yml", target: ".github/workflows/images.yml" };
 const gitlab: TemplateFile = { source: "gitlab-ci.yml", target: ".gitlab-ci.yml" };
 const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh", isExecutable: true };
+const comfyui: TemplateFile = { source: "comfyui.mjs", target: "comfyui.mjs", isExecutable: true };
+const workflow: TemplateFile = { source: "comfyui-workflow.json", target: "comfyui-workflow.json" };
 
 /** The files of each template. They work together in an empty directory. */
 export const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
@@ -19,5 +21,6 @@ export const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   github: [prompts, github],
   gitlab: [prompts, gitlab],
   script: [prompts, script],
-  all: [prompts, config, github, gitlab, script],
+  comfyui: [prompts, comfyui, workflow],
+  all: [prompts, config, github, gitlab, script, comfyui, workflow],
 };

@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs";
-import type { Clock } from "../../../kernel/clock.ts";
-import { MARK } from "./child-environment.ts";
+import type { Clock } from "../kernel/clock.ts";
+
+/** The environment variable that marks every process that a command starts, so that leftovers can be found. */
+export const MARK = "IMGBATCH_EXEC";
 
 const PATIENCE_MS = 2000;
 const POLL_MS = 25;

@@ -1,29 +1,29 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { environmentWith } from "../../../environment.ts";
+import { environmentWith } from "../environment.ts";
 
 const PROGRAM = fileURLToPath(new URL("guard-main.js", import.meta.url));
 
-/** The things to clean up after this process. */
+/** A command of this process, and the things to clean up after it. */
 export interface Leftovers {
   /** The mark of every process that the command started. */
   mark: string;
   /** The directory to remove; null for none. */
   directory: string | null;
-  /** The command, once it runs. `group` is null if it shares the group of this process. */
+  /** The command, once its id is known. `group` is null if it shares the group of this process. */
   child?: { pid: number; group: number | null };
 }
 
 export interface Guard {
-  /** Replaces the things to clean up. */
-  update(leftovers: Leftovers): void;
+  /** Replaces the list of the commands to clean up after. */
+  update(leftovers: readonly Leftovers[]): void;
   /** Ends the guard without a clean-up. */
   dismiss(): Promise<void>;
 }
 
 /**
- * Starts a small process that ends the command and removes the directory if this process ends without doing so. Even
+ * Starts a small process that ends the commands and removes their directories if this process ends without doing so. Even
  * `kill -9` closes the pipe between the two. The guard is detached from the terminal.
  */
 export function startGuard(): Guard {
@@ -33,7 +33,7 @@ export function startGuard(): Guard {
     env: environmentWith({ NODE_OPTIONS: "" }),
   });
   const ended = once(child, "exit").catch(() => {});
-  // The command also runs without a guard.
+  // The commands also run without a guard.
   child.on("error", () => {});
   child.stdin.on("error", () => {});
   return {
@@ -41,7 +41,7 @@ export function startGuard(): Guard {
       child.stdin.write(`${JSON.stringify(leftovers)}\n`);
     },
     dismiss: async () => {
-      child.stdin.end("null\n");
+      child.stdin.end("[]\n");
       if (child.pid !== undefined) await ended;
     },
   };

@@ -1,17 +1,18 @@
 /** The program of the guard. Reads lines until its standard input closes, then cleans up as the last line states. */
 import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
-import { systemClock } from "../../../kernel/clock.ts";
+import { systemClock } from "../kernel/clock.ts";
 import { endDescendants } from "./end-descendants.ts";
 import type { Leftovers } from "./guard.ts";
 
 // A signal that ends the watched process must not end the guard.
 for (const name of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(name, () => {});
 
-let left: Leftovers | null = null;
+let left: readonly Leftovers[] = [];
 for await (const line of createInterface({ input: process.stdin })) left = JSON.parse(line);
-if (left !== null) {
-  const { mark, directory, child } = left;
-  if (child !== undefined) await endDescendants({ mark, ...child }, systemClock);
+await Promise.all(left.map(cleanUp));
+
+async function cleanUp({ mark, directory, child }: Leftovers): Promise<void> {
+  await endDescendants({ mark, group: null, ...child }, systemClock);
   if (directory !== null) await rm(directory, { recursive: true, force: true, maxRetries: 3 });
 }

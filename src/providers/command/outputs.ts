@@ -1,0 +1,90 @@
+import { constants } from "node:fs";
+import { type FileHandle, open, readdir, realpath } from "node:fs/promises";
+import { join, resolve, sep } from "node:path";
+import { sniffImageType } from "../../contract/images/image-types.ts";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
+import { formatBytes } from "../../kernel/text.ts";
+import { cleanWords } from "../upstream/words.ts";
+
+const MAX_FILES = 16;
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
+/** The bytes that show the type of an image. */
+const HEAD_BYTES = 12;
+
+export interface Outputs {
+  images: Buffer[];
+  notes: string[];
+}
+
+/**
+ * Reads the files that the program has named, in its order, at most 16. Each must be a regular file inside the directory,
+ * with all links followed. Throws `ProviderError` for any other.
+ */
+export async function readNamed(directory: string, paths: readonly string[]): Promise<Outputs> {
+  const root = await realpath(directory).catch((error) => Promise.reject(unreadable("output_dir", error)));
+  const images: Buffer[] = [];
+  for (const path of paths.slice(0, MAX_FILES)) {
+    const found = await realpath(resolve(root, path)).catch((error) =>
+      Promise.reject(unreadable(path, error)),
+    );
+    if (!found.startsWith(root + sep)) throw unusable(path, "is not inside output_dir");
+    images.push(await withFile(found, path, (file) => readWhole(file, path)));
+  }
+  const notes = paths.length > MAX_FILES ? [`Only the first ${MAX_FILES} images were kept.`] : [];
+  return { images, notes };
+}
+
+/** Reads the images in the directory by name, at most 16. Leaves out what is no image, and notes it. */
+export async function readFound(directory: string): Promise<Outputs> {
+  const entries = await readdir(directory, { withFileTypes: true }).catch((error) =>
+    Promise.reject(unreadable("output_dir", error)),
+  );
+  const outputs: Outputs = { images: [], notes: [] };
+  for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    const image = entry.isFile() ? await readIfImage(join(directory, entry.name), entry.name) : null;
+    if (image !== null) outputs.images.push(image);
+    else outputs.notes.push(`${cleanWords(entry.name)} is no image and was left out.`);
+    if (outputs.images.length + outputs.notes.length === MAX_FILES) break;
+  }
+  return outputs;
+}
+
+function readIfImage(path: string, name: string): Promise<Buffer | null> {
+  return withFile(path, name, async (file) => {
+    const { buffer } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+    return sniffImageType(buffer) === null ? null : readWhole(file, name);
+  });
+}
+
+/** Opens without following a link and without waiting for a pipe. */
+async function withFile<T>(path: string, name: string, work: (file: FileHandle) => Promise<T>): Promise<T> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(path, flags).catch((error) => Promise.reject(unreadable(name, error)));
+  try {
+    return await work(file);
+  } finally {
+    await file.close();
+  }
+}
+
+async function readWhole(file: FileHandle, name: string): Promise<Buffer> {
+  const stats = await file.stat();
+  if (!stats.isFile()) throw unusable(name, "is no regular file");
+  if (stats.size > MAX_FILE_BYTES) {
+    const message = `${cleanWords(name)} is larger than ${formatBytes(MAX_FILE_BYTES)}.`;
+    throw new ProviderError("INVALID_IMAGE_OUTPUT", message);
+  }
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(stats.size), 0, stats.size, 0);
+  return buffer.subarray(0, bytesRead);
+}
+
+function unreadable(name: string, error: NodeJS.ErrnoException): ProviderError {
+  return unusable(name, `cannot be read (${error.code ?? error.message})`);
+}
+
+/** The program has made something that cannot be used: nobody knows whether the image was paid. */
+function unusable(name: string, why: string): ProviderError {
+  return new ProviderError("PROVIDER_ITEM_FAILED", `The output ${cleanWords(name)} ${why}.`, {
+    trouble: "ambiguous",
+  });
+}

@@ -1,0 +1,105 @@
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import type { Readable, Writable } from "node:stream";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { endDescendants } from "../../processes/end-descendants.ts";
+import { startFailure } from "../../processes/start-failure.ts";
+import { Tail } from "./tail.ts";
+
+const KEPT_BYTES = 64 * 1024;
+/** How long a process that could not be found may hold the streams open. */
+const CLOSE_PATIENCE_MS = 5000;
+
+export interface ProgramEnd {
+  /** Null when a signal ended it. */
+  exitCode: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: Tail;
+  stderr: Tail;
+}
+
+type Program = ChildProcessByStdio<Writable, Readable, Readable>;
+
+/**
+ * Runs a program to its end, in a process group of its own. Then ends every process that it has left. When `signal`
+ * aborts first, ends them all, and rejects with the signal's reason. Throws `ProviderError` `unreachable` when the
+ * program cannot be started.
+ */
+export async function runProgram(
+  argv: readonly string[],
+  options: {
+    env: Record<string, string>;
+    input: string;
+    mark: string;
+    clock: Clock;
+    signal: AbortSignal;
+    onStarted: (pid: number) => void;
+  },
+): Promise<ProgramEnd> {
+  const { env, input, mark, clock, signal, onStarted } = options;
+  const { program, pid } = await start(argv, env);
+  const exited = new Promise<"exited">((resolve) => program.once("exit", () => resolve("exited")));
+  const closed = new Promise<void>((resolve) => program.once("close", () => resolve()));
+  const stdout = new Tail(program.stdout, KEPT_BYTES);
+  const stderr = new Tail(program.stderr, KEPT_BYTES);
+  onStarted(pid);
+  // A program need not read its input.
+  program.stdin.on("error", () => {});
+  program.stdin.end(input);
+
+  const first = await orAborted(exited, signal);
+  await endDescendants({ pid, group: process.platform === "win32" ? null : pid, mark }, clock);
+  await orLate(closed, clock);
+  for (const stream of [program.stdin, program.stdout, program.stderr]) stream.destroy();
+  if (first === "aborted") throw signal.reason;
+  return { exitCode: program.exitCode, signal: program.signalCode, stdout, stderr };
+}
+
+/** Why a program cannot be started. */
+export function cannotStart(file: string, error: NodeJS.ErrnoException): ProviderError {
+  const { message } = startFailure(file, "", error);
+  return new ProviderError("PROVIDER_ITEM_FAILED", `The program cannot be started. ${message}`, {
+    trouble: "unreachable",
+  });
+}
+
+/** Spawns the program. Node throws some failures and emits others as an event. */
+function start(
+  [file = "", ...args]: readonly string[],
+  env: Record<string, string>,
+): Promise<{ program: Program; pid: number }> {
+  return new Promise((resolve, reject) => {
+    const failed = (error: unknown) => reject(cannotStart(file, error as NodeJS.ErrnoException));
+    try {
+      const detached = process.platform !== "win32";
+      const program = spawn(file, args, {
+        env,
+        detached,
+        stdio: ["pipe", "pipe", "pipe"],
+        windowsHide: true,
+      });
+      program.on("error", failed);
+      if (program.pid !== undefined) resolve({ program, pid: program.pid });
+    } catch (error) {
+      failed(error);
+    }
+  });
+}
+
+function orAborted(exited: Promise<"exited">, signal: AbortSignal): Promise<"exited" | "aborted"> {
+  return new Promise((resolve) => {
+    const onAbort = () => resolve("aborted");
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    void exited.then((state) => {
+      signal.removeEventListener("abort", onAbort);
+      resolve(state);
+    });
+  });
+}
+
+async function orLate(closed: Promise<void>, clock: Clock): Promise<void> {
+  const done = new AbortController();
+  await Promise.race([closed, clock.sleep(CLOSE_PATIENCE_MS, done.signal).catch(() => {})]);
+  done.abort();
+}

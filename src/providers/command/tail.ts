@@ -1,0 +1,37 @@
+import type { Readable } from "node:stream";
+
+/** Reads a stream to its end and keeps the last bytes. */
+export class Tail {
+  readonly #maxBytes: number;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  /** Whether earlier bytes were dropped. */
+  isCut = false;
+
+  constructor(stream: Readable, maxBytes: number) {
+    this.#maxBytes = maxBytes;
+    stream.on("data", (chunk: Buffer) => this.#add(chunk));
+    // A stream that breaks has ended.
+    stream.on("error", () => {});
+  }
+
+  #add(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+    // Twice the size, so that small chunks are not copied again and again.
+    if (this.#bytes > 2 * this.#maxBytes) this.#trim();
+  }
+
+  #trim(): void {
+    if (this.#bytes <= this.#maxBytes) return;
+    const kept = Buffer.from(Buffer.concat(this.#chunks).subarray(-this.#maxBytes));
+    this.#chunks = [kept];
+    this.#bytes = kept.length;
+    this.isCut = true;
+  }
+
+  text(): string {
+    this.#trim();
+    return Buffer.concat(this.#chunks).toString("utf8");
+  }
+}

@@ -1,0 +1,28 @@
+// Asks a program for an image, as a service does, and waits to be killed: node killed-caller.mjs SCRIPT
+
+import { systemClock } from "../../../dist/kernel/clock.js";
+import { createCommandAdapter } from "../../../dist/providers/command/provider.js";
+
+const entry = { argv: [process.execPath, process.argv[2]], env: [], timeoutSeconds: 600 };
+const adapter = createCommandAdapter(entry, {
+  clock: systemClock,
+  secret: (name) => process.env[name] ?? null,
+});
+await adapter.generate(
+  {
+    model: "m",
+    prompt: "a red fox",
+    outputIndex: 0,
+    tier: "1K",
+    ratio: "1:1",
+    size: { widthPx: 1024, heightPx: 1024 },
+    mimeType: "image/png",
+    references: [],
+    storedReferences: [],
+    attempt: 1,
+    seed: 1,
+    origin: "batch",
+  },
+  new AbortController().signal,
+  () => {},
+);

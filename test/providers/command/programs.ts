@@ -1,0 +1,93 @@
+import { spawnSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { onTestFinished, vi } from "vitest";
+import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
+import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
+import { createCommandAdapter } from "../../../src/providers/command/provider.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { closing, entryOf, PNG } from "../../support/upstream-adapter.ts";
+import { request } from "../procedural/requests.ts";
+
+/** Gives programs twenty times as long to end by themselves. */
+export const patientClock = {
+  ...systemClock,
+  sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(20 * ms, signal),
+};
+
+export const NEVER = new AbortController().signal;
+
+/** The beginning of every program of these tests. `home` is a directory of the test. */
+const PRELUDE = `
+import * as fs from "node:fs";
+import { spawn, execFileSync } from "node:child_process";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+const home = dirname(fileURLToPath(import.meta.url));
+const PNG = Buffer.from("${PNG.toString("base64")}", "base64");
+const job = JSON.parse(fs.readFileSync(0, "utf8"));
+const say = (value) => console.log(JSON.stringify(value));
+const make = (name, bytes = PNG) => fs.writeFileSync(join(job.output_dir, name), bytes);
+const tell = (name, value) => {
+  fs.writeFileSync(join(home, "new"), JSON.stringify(value));
+  fs.renameSync(join(home, "new"), join(home, name));
+};
+`;
+
+export interface Options {
+  args?: string[];
+  /** The variables that the entry names. */
+  env?: Record<string, string>;
+  fields?: object;
+  clock?: Clock;
+}
+
+/** Writes the program, and makes an adapter for it whose temporary files are in a directory of the test. */
+export async function programmed(
+  text: string,
+  { args = [], env = {}, fields = {}, clock = systemClock }: Options = {},
+) {
+  const home = await tempDir();
+  const temp = join(home, "temp");
+  await mkdir(temp);
+  const script = join(home, "program.mjs");
+  await writeFile(script, PRELUDE + text);
+  vi.stubEnv("TMPDIR", temp);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const entry = entryOf("command", {
+    argv: [process.execPath, script, ...args],
+    env: Object.keys(env),
+    ...fields,
+  });
+  const deps = { clock, secret: (name: string) => env[name] ?? process.env[name] ?? null };
+  const adapter = closing(createCommandAdapter(entry, deps));
+  return {
+    home,
+    script,
+    entry,
+    deps,
+    adapter,
+    /** Makes one image. */
+    generate: (changes: Partial<ImageRequest> = {}, signal: AbortSignal = NEVER) =>
+      adapter.generate(request("a red fox", changes), signal, () => {}),
+    /** The value that the program has told under this name; null before. */
+    told: (name: string) => readJson(join(home, name)),
+    /** The temporary files that are there. */
+    left: () => readdirSync(temp),
+  };
+}
+
+function readJson(path: string) {
+  try {
+    return JSON.parse(readFileSync(path, "utf8"));
+  } catch {
+    return null;
+  }
+}
+
+/** Whether a process runs. One that has ended and waits for its parent does not. */
+export function runs(pid: number): boolean {
+  const { stdout } = spawnSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" });
+  return stdout.trim() !== "" && !stdout.trim().startsWith("Z");
+}

@@ -1,0 +1,245 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, it, onTestFinished } from "vitest";
+import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
+import { watchKey } from "../../../src/kernel/api-keys.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { createSdapiAdapter } from "../../../src/providers/sdapi/provider.ts";
+import { closing, entryOf, failureOf, PNG } from "../../support/upstream-adapter.ts";
+import { request } from "../procedural/requests.ts";
+
+const NEVER = new AbortController().signal;
+const BASE64 = PNG.toString("base64");
+const made = (info: object = { seed: 1 }) => ({
+  images: [BASE64],
+  parameters: {},
+  info: JSON.stringify(info),
+});
+
+interface Seen {
+  line: string;
+  authorization: string | undefined;
+  body: Record<string, unknown> | null;
+}
+type Answer = (response: ServerResponse, seen: Seen) => void;
+const json =
+  (value: unknown, status = 200, headers: Record<string, string> = {}): Answer =>
+  (response) =>
+    void response
+      .writeHead(status, { "content-type": "application/json", ...headers })
+      .end(JSON.stringify(value));
+
+/** A server that answers as the test says, and an adapter for it. */
+async function sdapi(answer: Answer, fields: object = {}, secrets: Record<string, string> = {}) {
+  const seen: Seen[] = [];
+  const server = createServer(async (incoming: IncomingMessage, response) => {
+    const text = Buffer.concat(await incoming.toArray()).toString();
+    const { authorization } = incoming.headers;
+    const call = {
+      line: `${incoming.method} ${incoming.url}`,
+      authorization,
+      body: text ? JSON.parse(text) : null,
+    };
+    seen.push(call);
+    answer(response, call);
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((done) => server.close(done));
+  });
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const deps = { clock: systemClock, secret: (name: string) => secrets[name] ?? null };
+  const adapter = closing(createSdapiAdapter(entryOf("sdapi", { baseUrl, ...fields }), deps));
+  const generate = (changes: Partial<ImageRequest> = {}, signal: AbortSignal = NEVER, onSent = () => {}) =>
+    adapter.generate(request("a red fox", changes), signal, onSent);
+  return { seen, server, adapter, generate };
+}
+
+const reference = {
+  mimeType: "image/png" as const,
+  read: async () => PNG,
+  lend: <T>(work: (bytes: Buffer) => Promise<T>) => work(PNG),
+};
+
+it("[SDAPI-1] txt2img gets prompt, seed and a size in steps of 8, and what the entry adds", async () => {
+  const extra = {
+    steps: 7,
+    negative_prompt: "text",
+    prompt: "not this",
+    seed: 3,
+    width: 8,
+    override_settings: { a: 1 },
+  };
+  const info = { seed: 41, sd_model_name: "dream", sd_model_hash: "abcd12" };
+  const { seen, generate } = await sdapi(json(made(info)), { extra });
+  const size = { widthPx: 1365, heightPx: 771 };
+  expect(await generate({ earlier: "a forest", size, seed: 40 })).toEqual({
+    images: [PNG],
+    seed: 41,
+    modelVersion: "dream [abcd12]",
+    notes: [],
+  });
+  expect(seen).toEqual([
+    {
+      line: "POST /sdapi/v1/txt2img",
+      authorization: undefined,
+      body: {
+        batch_size: 1,
+        n_iter: 1,
+        steps: 7,
+        negative_prompt: "text",
+        prompt: "a forest\na red fox",
+        seed: 40,
+        width: 1368,
+        height: 768,
+        override_settings: { a: 1 },
+      },
+    },
+  ]);
+});
+
+it("[SDAPI-2] the first reference goes to img2img; others are noted", async () => {
+  const { seen, generate } = await sdapi(json(made()), {
+    extra: { denoising_strength: 0.4, init_images: ["x"] },
+  });
+  const { notes } = await generate({ references: [reference, reference] });
+  expect(seen[0]?.line).toBe("POST /sdapi/v1/img2img");
+  expect(seen[0]?.body).toMatchObject({ init_images: [BASE64], denoising_strength: 0.4 });
+  expect(notes).toEqual(["Only the first reference image was used."]);
+  const stored = [{ uri: "gs://bucket/a.png", mimeType: "image/png" as const }];
+  expect(await failureOf(generate({ storedReferences: stored }))).toMatchObject({ code: "INVALID_ARGUMENT" });
+  expect(seen).toHaveLength(1);
+});
+
+it("[SDAPI-3] a mapped model chooses the checkpoint; else the server's own is used", async () => {
+  const mapped = await sdapi(json(made()), { models: { ours: "dream.safetensors" } });
+  await mapped.generate({ model: "dream.safetensors" });
+  expect(mapped.seen[0]?.body).toMatchObject({
+    override_settings: { sd_model_checkpoint: "dream.safetensors" },
+    override_settings_restore_afterwards: false,
+  });
+  const listed = await sdapi(json(made()), { models: ["ours"] });
+  await listed.generate({ model: "ours" });
+  expect(listed.seen[0]?.body).toMatchObject({ override_settings: {} });
+});
+
+it("[SDAPI-4] user and password come from the environment, and reach no error", async () => {
+  const secrets = { SD_USER: "fox", SD_PASSWORD: "canary-7b1e90c2" };
+  watchKey(secrets.SD_PASSWORD);
+  const repeat: Answer = (response, { authorization }) =>
+    json({ detail: `no: ${authorization} ${secrets.SD_PASSWORD}\n\u001b[1m` }, 401)(response, {} as Seen);
+  const { seen, generate } = await sdapi(repeat, { userEnv: "SD_USER", passwordEnv: "SD_PASSWORD" }, secrets);
+  const { message, trouble } = await failureOf(generate());
+  const sent = Buffer.from("fox:canary-7b1e90c2").toString("base64");
+  expect(seen[0]?.authorization).toBe(`Basic ${sent}`);
+  expect(trouble).toBe("credential");
+  expect(message).toMatch(/returned 401: no: Basic \S*\[API key\].* \[API key\] \| \\x1b\[1m$/);
+  expect(message).not.toContain("canary");
+});
+
+it("[SDAPI-5] images may be data URLs; without readable info the request's seed counts", async () => {
+  const images = [`data:image/png;base64,${BASE64}`, BASE64];
+  for (const info of [undefined, "no JSON", "null", JSON.stringify({ seed: -1, sd_model_name: 7 })]) {
+    const { generate } = await sdapi(json({ images, info }));
+    expect(await generate({ seed: 5 })).toMatchObject({ images: [PNG, PNG], seed: 5, modelVersion: null });
+  }
+  const { generate } = await sdapi(json({ images: [] }));
+  expect((await generate()).images).toEqual([]);
+});
+
+it.each([
+  [400, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
+  [413, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
+  [422, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
+  [401, { trouble: "credential" }],
+  [403, { trouble: "credential" }],
+  [404, { trouble: "no-model" }],
+  [429, { code: "PROVIDER_RATE_LIMITED", trouble: "limited", retryAfterMs: 3000 }],
+  [302, { trouble: "failing" }],
+  [500, { trouble: "failing", retryable: true }],
+  [503, { trouble: "failing", retryable: true }],
+  [502, { trouble: "ambiguous" }],
+  [504, { trouble: "ambiguous" }],
+])("[SDAPI-6] status %i", async (status, expected) => {
+  const { generate, seen } = await sdapi(
+    json({ error: "E", errors: "why" }, status, { "retry-after": "3", location: "/x" }),
+  );
+  const failure = await failureOf(generate());
+  expect(failure).toMatchObject(expected);
+  expect(failure.message).toContain(`returned ${status}: E: why`);
+  expect(seen).toHaveLength(1);
+});
+
+it("[SDAPI-6] the fields that a server names are in the message", async () => {
+  const detail = [{ loc: ["body", "steps"], msg: "must be a number", type: "x" }];
+  const { generate } = await sdapi(json({ detail }, 422));
+  expect((await failureOf(generate())).message).toContain("body.steps: must be a number");
+});
+
+it.each<[string, Answer]>([
+  ["a reset before the answer", (response) => void response.socket?.destroy()],
+  [
+    "half an answer",
+    (response) =>
+      void response
+        .writeHead(200, { "content-length": 99 })
+        .write('{"images"', () => response.socket?.destroy()),
+  ],
+  ["HTML", (response) => void response.end("<html>")],
+  ["no images", json({ detail: "x" })],
+  ["no Base64", json({ images: ["%%%"] })],
+])("[SDAPI-6] %s is ambiguous", async (_what, answer) => {
+  const { generate } = await sdapi(answer);
+  expect(await failureOf(generate())).toMatchObject({ code: "PROVIDER_ITEM_FAILED", trouble: "ambiguous" });
+});
+
+it("[SDAPI-6] a server that does not run is unreachable", async () => {
+  const { server, adapter, generate } = await sdapi(json(made()));
+  server.closeAllConnections();
+  await new Promise((done) => server.close(done));
+  for (const call of [() => generate(), () => adapter.probe(NEVER)])
+    expect(await failureOf(call())).toMatchObject({
+      trouble: "unreachable",
+      message: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+ cannot be reached \(ECONNREFUSED\)\.$/),
+    });
+});
+
+it("[SDAPI-7] an abort interrupts the server once, and rejects with its reason", async () => {
+  const { seen, generate } = await sdapi((response, { line }) => {
+    if (line.endsWith("interrupt")) response.end("null");
+  });
+  const abort = new AbortController();
+  const call = generate({}, abort.signal).catch((error) => error);
+  await expect.poll(() => seen.length).toBe(1);
+  const reason = new Error("enough");
+  abort.abort(reason);
+  expect(await call).toBe(reason);
+  expect(seen.map(({ line }) => line)).toEqual(["POST /sdapi/v1/txt2img", "POST /sdapi/v1/interrupt"]);
+  await expect(generate({}, abort.signal)).rejects.toBe(reason);
+  expect(seen).toHaveLength(2);
+});
+
+it("[SDAPI-7] an abort interrupts nothing while another image of ours is made", async () => {
+  const waiting: ServerResponse[] = [];
+  const { seen, generate } = await sdapi((response) => void waiting.push(response), { concurrency: 2 });
+  const abort = new AbortController();
+  const aborted = generate({}, abort.signal).catch((error) => error);
+  const other = generate();
+  await expect.poll(() => seen.length).toBe(2);
+  abort.abort(new Error("enough"));
+  await aborted;
+  for (const response of waiting) json(made())(response, {} as Seen);
+  expect((await other).images).toEqual([PNG]);
+  expect(seen).toHaveLength(2);
+});
+
+it("[SDAPI-8] the probe asks for the options, which costs nothing; a request is marked before it leaves", async () => {
+  const { seen, adapter, generate } = await sdapi(json(made()));
+  await adapter.probe(NEVER);
+  expect(seen.map(({ line }) => line)).toEqual(["GET /sdapi/v1/options"]);
+  const counts: number[] = [];
+  await generate({}, NEVER, () => counts.push(seen.length));
+  expect(counts).toEqual([1]);
+});

@@ -1,0 +1,32 @@
+import { onTestFinished } from "vitest";
+import { type EntryOf, type ProviderType, providerEntrySchema } from "../../src/contract/provider-entries.ts";
+import { ProviderError } from "../../src/domain/ports/image-provider.ts";
+import type { UpstreamAdapter } from "../../src/providers/upstream/adapter.ts";
+
+/** A PNG of one pixel. */
+export const PNG = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+
+/** A checked entry of the configuration, with the defaults of its type. */
+export function entryOf<Type extends ProviderType>(type: Type, fields: object): EntryOf<Type> {
+  return providerEntrySchema.parse({ name: "local", type, ...fields }) as EntryOf<Type>;
+}
+
+/** Closes the adapter at the end of the test. */
+export function closing(adapter: UpstreamAdapter): UpstreamAdapter {
+  onTestFinished(() => adapter.close());
+  return adapter;
+}
+
+/** The error of a call that must fail, as far as health and callers see it. */
+export async function failureOf(call: Promise<unknown>) {
+  const error = await call.then(
+    () => null,
+    (caught: unknown) => caught,
+  );
+  if (!(error instanceof ProviderError)) throw error ?? new Error("the call did not fail");
+  const { code, message, trouble, retryable, retryAfterMs } = error;
+  return { code, message, trouble, retryable, retryAfterMs };
+}
