@@ -33,6 +33,7 @@ const STATUSES: Record<number, Verdict> = {
   425: "failing",
   429: "limited",
   451: "refused",
+  499: "ambiguous",
   502: "ambiguous",
   504: "ambiguous",
   520: "ambiguous",
@@ -56,6 +57,8 @@ const CODES: Record<string, Verdict> = {
   BILLING_NOT_ACTIVE: "billing",
   BILLING_DISABLED: "billing",
   MODEL_NOT_FOUND: "no-model",
+  // Another imgbatch, whose key is for batches only.
+  REALTIME_GROUP_NOT_NATIVE: "forbidden",
 };
 
 /** The statuses of error codes in answers of status 200. */

@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
 import { createNativeAdapter } from "../../../src/providers/native/provider.ts";
 import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import {
   depsWith,
   imageRequest,
@@ -210,6 +211,25 @@ describe("the native protocol", () => {
     }
     server.reply = json({ ...content(image(PNG)), modelVersion: message });
     expect(JSON.stringify(await provider.generate(imageRequest(), never))).not.toContain("canary");
+  });
+
+  it("[UPSTREAM-5] is left at the deadline, however slowly its answer goes on", async () => {
+    const clock = new FakeClock();
+    const slow = { ...deps, clock };
+    const server = await scriptedServer((_seen, answer) => {
+      answer.writeHead(200, { "content-type": "application/json" });
+      answer.write('{"candidates":');
+    });
+    const provider = asItemProvider(
+      entryOf(server.url),
+      createNativeAdapter(entryOf(server.url), slow),
+      slow,
+    );
+    onTestFinished(() => provider.close());
+    const error = providerError(provider.generate(imageRequest(), never));
+    await expect.poll(() => server.seen.length).toBe(1);
+    clock.advance(180_000);
+    expect(await error).toMatchObject({ code: "PROVIDER_TIMEOUT", trouble: "ambiguous" });
   });
 
   it("[UPSTREAM-13] is probed with a list of models, which costs nothing", async () => {

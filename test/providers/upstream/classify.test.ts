@@ -123,6 +123,14 @@ const ROWS: readonly [string, number, Told, string, string | null][] = [
   ],
   ["forbidden", 403, native(403, "PERMISSION_DENIED"), "PROVIDER_ITEM_FAILED", "forbidden"],
   ["a page instead of an answer", 403, { isHtml: true }, "PROVIDER_ITEM_FAILED", "failing"],
+  [
+    "a key that is for batches only",
+    400,
+    native(400, "INVALID_ARGUMENT", "words", [info("REALTIME_GROUP_NOT_NATIVE")]),
+    "PROVIDER_ITEM_FAILED",
+    "forbidden",
+  ],
+  ["499", 499, native(499, "CANCELLED"), "PROVIDER_ITEM_FAILED", "ambiguous"],
   ["an unknown model", 404, native(404, "NOT_FOUND"), "PROVIDER_ITEM_FAILED", "no-model"],
   ["a model of others", 403, openai({ code: "model_not_found" }), "PROVIDER_ITEM_FAILED", "no-model"],
   [

@@ -184,6 +184,21 @@ describe("a request to an upstream", () => {
     expect(server.seen).toHaveLength(2);
   });
 
+  it("[UPSTREAM-4] that waits for a connection has not left", async () => {
+    const answers: (() => void)[] = [];
+    const server = await scriptedServer((_seen, answer) => answers.push(() => answer.end("{}")));
+    const http = connect(server.url);
+    let sent = 0;
+    const all = [1, 2, 3].map(() => http.json(POST, never, () => sent++));
+    await expect.poll(() => answers.length).toBe(2);
+    expect(sent).toBe(2);
+    answers[0]?.();
+    await expect.poll(() => answers.length).toBe(3);
+    for (const answer of answers.slice(1)) answer();
+    expect(await Promise.all(all)).toEqual([{}, {}, {}]);
+    expect(sent).toBe(3);
+  });
+
   it("[UPSTREAM-1] that succeeds with an error in the body has failed, and a null there means none", async () => {
     const server = await scriptedServer(json({ error: { code: 429, message: "slow down" } }));
     const http = connect(server.url);
