@@ -48,7 +48,7 @@ export async function readImages(
   if (images.length === 0) {
     throw new ProviderError("EMPTY_IMAGE_OUTPUT", `${name} made no image (an empty list).`, facts);
   }
-  const lost = failures.length === 0 ? [] : [`${failures.length} more images could not be fetched`];
+  const lost = failures.length === 0 ? [] : [`images that could not be fetched: ${failures.length}`];
   const revised = kept.flatMap((entry) => textAt(entry, "revised_prompt") ?? []);
   const notes = [...new Set(revised)].map((text) => `the prompt was rewritten: ${upstreamWords(text)}`);
   return { images, modelVersion, usage: usageOf(answer), notes: [...notes, ...lost] };

@@ -254,7 +254,7 @@ describe("an answer in the form of OpenAI Images", () => {
     expect(made.images).toEqual([PNG]);
     expect(made.notes).toEqual([
       "the prompt was rewritten: a crimson fox\\x0a[API key]",
-      "1 more images could not be fetched",
+      "images that could not be fetched: 1",
     ]);
   });
 

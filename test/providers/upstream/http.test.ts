@@ -139,7 +139,7 @@ describe("a request to an upstream", () => {
     const clock = new FakeClock();
     const server = await scriptedServer((_seen, answer, socket) => {
       answer.writeHead(503, { "content-length": "1000" });
-      answer.write("{", () => socket.resetAndDestroy());
+      answer.write("{", () => socket.end());
     });
     const http = connect(server.url, depsWith({}, clock));
     expect((await failure(http)).error).toMatchObject({ trouble: "failing", upstreamStatus: 503 });
