@@ -8,7 +8,7 @@ import {
 } from "../../domain/ports/image-provider.ts";
 import { numberToMicros } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
-import { cleanWords } from "../upstream/words.ts";
+import { upstreamWords } from "../upstream/words.ts";
 import { lastWords } from "./last-words.ts";
 import { type Outputs, readFound, readNamed } from "./outputs.ts";
 import type { ProgramEnd } from "./run-program.ts";
@@ -69,7 +69,7 @@ export async function readAnswer(
       data.images.map(({ path }) => path),
     );
     const { usage, note } = usageOf(data.cost_usd);
-    const model = truncateCodePoints(cleanWords(data.model ?? ""), MAX_MODEL);
+    const model = truncateCodePoints(upstreamWords(data.model ?? ""), MAX_MODEL);
     return { images, notes: [...notes, ...note], usage, seed, modelVersion: model || null };
   }
   if (end.exitCode !== 0) throw endedBadly(end, program);
@@ -90,7 +90,7 @@ function lastLine(stdout: string): object | null {
 
 function reported({ code, message, retry_after_ms }: z.infer<typeof errorLine>["error"]): ProviderError {
   const kind = (Object.hasOwn(ERRORS, code) ? ERRORS[code] : undefined) ?? ERRORS.failed;
-  const words = cleanWords(message) || `The program reports: ${cleanWords(code)}.`;
+  const words = upstreamWords(message) || `The program reports: ${upstreamWords(code)}.`;
   return new ProviderError(kind?.code ?? "PROVIDER_ITEM_FAILED", words, {
     trouble: kind?.trouble ?? null,
     retryAfterMs: retry_after_ms ?? null,

@@ -4,7 +4,7 @@ import { join, resolve, sep } from "node:path";
 import { sniffImageType } from "../../contract/images/image-types.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { cleanWords } from "../upstream/words.ts";
+import { upstreamWords } from "../upstream/words.ts";
 
 const MAX_FILES = 16;
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -43,7 +43,7 @@ export async function readFound(directory: string): Promise<Outputs> {
   for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
     const image = entry.isFile() ? await readIfImage(join(directory, entry.name), entry.name) : null;
     if (image !== null) outputs.images.push(image);
-    else outputs.notes.push(`${cleanWords(entry.name)} is no image and was left out.`);
+    else outputs.notes.push(`${upstreamWords(entry.name)} is no image and was left out.`);
     if (outputs.images.length + outputs.notes.length === MAX_FILES) break;
   }
   return outputs;
@@ -71,7 +71,7 @@ async function readWhole(file: FileHandle, name: string): Promise<Buffer> {
   const stats = await file.stat();
   if (!stats.isFile()) throw unusable(name, "is no regular file");
   if (stats.size > MAX_FILE_BYTES) {
-    const message = `${cleanWords(name)} is larger than ${formatBytes(MAX_FILE_BYTES)}.`;
+    const message = `${upstreamWords(name)} is larger than ${formatBytes(MAX_FILE_BYTES)}.`;
     throw new ProviderError("INVALID_IMAGE_OUTPUT", message);
   }
   const { buffer, bytesRead } = await file.read(Buffer.alloc(stats.size), 0, stats.size, 0);
@@ -84,7 +84,7 @@ function unreadable(name: string, error: NodeJS.ErrnoException): ProviderError {
 
 /** The program has made something that cannot be used: nobody knows whether the image was paid. */
 function unusable(name: string, why: string): ProviderError {
-  return new ProviderError("PROVIDER_ITEM_FAILED", `The output ${cleanWords(name)} ${why}.`, {
+  return new ProviderError("PROVIDER_ITEM_FAILED", `The output ${upstreamWords(name)} ${why}.`, {
     trouble: "ambiguous",
   });
 }

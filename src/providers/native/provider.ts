@@ -1,6 +1,39 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { UpstreamHttp } from "../upstream/http.ts";
+import { jsonBody } from "../upstream/request-body.ts";
+import { generateContentBody } from "./request.ts";
+import { readContent } from "./response.ts";
 
-export function createNativeAdapter(_entry: EntryOf<"native">, _deps: AdapterDeps): UpstreamAdapter {
-  throw new Error("not built yet");
+/** Talks to the vendor's own `generateContent`, or to another imgbatch. */
+export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps): UpstreamAdapter {
+  const { name, apiVersion, keyHeader, apiKeyEnv } = entry;
+  const http = new UpstreamHttp(entry, deps);
+  const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
+  const headers = key === null ? {} : { [keyHeader]: key };
+  return {
+    address: `${http.baseUrl}/${apiVersion}`,
+    // It cannot be asked for a type: the real vendor refuses the field for it.
+    takes: { maxReferences: 14, ratios: "any", tiers: "any", mimeTypes: ["image/png"], seeds: false },
+    async generate(request, signal, onSent) {
+      if (request.storedReferences.length > 0) {
+        throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
+      }
+      const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
+      const body = jsonBody(generateContentBody(request));
+      const answer = await http.json({ method: "POST", path, headers, body }, signal, onSent);
+      return readContent(name, answer);
+    },
+    async probe(signal) {
+      await http.json({ method: "GET", path: `/${apiVersion}/models?pageSize=1`, headers }, signal);
+    },
+    close: () => http.close(),
+  };
+}
+
+/** `models/` and the id, unless the id names another collection itself, as `tunedModels/mine` does. */
+function modelPath(model: string): string {
+  const path = model.includes("/") ? model : `models/${model}`;
+  return path.split("/").map(encodeURIComponent).join("/");
 }

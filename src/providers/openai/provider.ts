@@ -1,6 +1,50 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { UpstreamHttp } from "../upstream/http.ts";
+import { imagesRequest, takesOutputFormat } from "./request.ts";
+import { readImages } from "./response.ts";
 
-export function createOpenaiAdapter(_entry: EntryOf<"openai">, _deps: AdapterDeps): UpstreamAdapter {
-  throw new Error("not built yet");
+/** The most references of one edit, as OpenAI documents it. */
+const MAX_REFERENCES = 16;
+
+/** Talks to OpenAI Images, and to the services that speak it. */
+export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {
+  const { name, models, edits, apiKeyEnv } = entry;
+  const http = new UpstreamHttp(entry, deps);
+  const key = apiKeyEnv === null ? null : deps.secret(apiKeyEnv);
+  const headers = credentialHeaders(entry.auth, key);
+  const upstreamIds = Array.isArray(models) ? models : Object.values(models);
+  const maxReferences = edits === "none" ? 0 : MAX_REFERENCES;
+  return {
+    address: http.baseUrl,
+    takes: {
+      maxReferences,
+      ratios: "any",
+      tiers: "any",
+      mimeTypes: upstreamIds.every(takesOutputFormat) ? "any" : ["image/png"],
+      seeds: false,
+    },
+    async generate(request, signal, onSent) {
+      if (request.storedReferences.length > 0) {
+        throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
+      }
+      if (request.references.length > maxReferences) {
+        const most = maxReferences === 0 ? "no" : `at most ${maxReferences}`;
+        throw new ProviderError("INVALID_ARGUMENT", `${name} takes ${most} reference images.`);
+      }
+      const { path, body } = imagesRequest(entry, request);
+      const answer = await http.json({ method: "POST", path, headers, body }, signal, onSent);
+      return readImages(http, answer, headers, signal);
+    },
+    async probe(signal) {
+      await http.json({ method: "GET", path: "/models", headers }, signal);
+    },
+    close: () => http.close(),
+  };
+}
+
+function credentialHeaders(auth: string, key: string | null): Readonly<Record<string, string>> {
+  if (key === null) return {};
+  return auth === "bearer" ? { authorization: `Bearer ${key}` } : { [auth]: key };
 }

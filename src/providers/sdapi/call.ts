@@ -2,7 +2,7 @@ import { type Agent, request } from "undici";
 import { z } from "zod";
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { cleanWords } from "../upstream/words.ts";
+import { upstreamWords } from "../upstream/words.ts";
 
 /** More than one image of 64 MiB in Base64. */
 const MAX_BODY_BYTES = 128 * 1024 * 1024;
@@ -84,7 +84,7 @@ function noResponse(url: string, error: NodeJS.ErrnoException): ProviderError {
     return new ProviderError("PROVIDER_ITEM_FAILED", `${origin} cannot be reached (${error.code}).`, {
       trouble: "unreachable",
     });
-  return ambiguous(`The connection to ${origin} broke (${cleanWords(error.code ?? error.message)}).`);
+  return ambiguous(`The connection to ${origin} broke (${upstreamWords(error.code ?? error.message)}).`);
 }
 
 function refusal(
@@ -141,8 +141,8 @@ function wordsOf(text: string): string {
       typeof detail === "string"
         ? detail
         : detail.map(({ loc, msg }) => `${loc.join(".")}: ${msg}`).join("; ");
-    return cleanWords([error, details, errors].filter((words) => words !== "").join(": "));
+    return upstreamWords([error, details, errors].filter((words) => words !== "").join(": "));
   } catch {
-    return cleanWords(text);
+    return upstreamWords(text);
   }
 }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
 import { isBase64 } from "../../kernel/base64.ts";
 import { formatBytes, truncateCodePoints } from "../../kernel/text.ts";
-import { cleanWords } from "../upstream/words.ts";
+import { upstreamWords } from "../upstream/words.ts";
 import { ambiguous } from "./call.ts";
 
 const MAX_IMAGE_BYTES = 64 * 1024 * 1024;
@@ -39,7 +39,7 @@ function infoOf(info: unknown): z.infer<typeof infoSchema> {
 /** The checkpoint as the web UI shows it: `name [hash]`. */
 function modelOf({ sd_model_name: name, sd_model_hash: hash }: z.infer<typeof infoSchema>): string | null {
   const text = [name, hash && `[${hash}]`].filter((part) => part).join(" ");
-  return text === "" ? null : truncateCodePoints(cleanWords(text), MAX_MODEL);
+  return text === "" ? null : truncateCodePoints(upstreamWords(text), MAX_MODEL);
 }
 
 /** Decodes an image in Base64, which may be a data URL. */

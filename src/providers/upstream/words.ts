@@ -1,11 +1,26 @@
-import { hideUsedKeys } from "../../kernel/api-keys.ts";
+import { hideApiKeys } from "../../kernel/api-keys.ts";
 import { escapeControls, truncateCodePoints } from "../../kernel/text.ts";
 
-const MAX_WORDS = 2000;
+const MAX_CHARS = 500;
+/** No more is looked at. */
+const MAX_READ_CHARS = 64_000;
 
-/** Makes text of an upstream safe for messages: no secrets, one line, no control characters, at most 2000 characters. */
-export function cleanWords(text: string): string {
-  return truncateCodePoints(oneLine(hideUsedKeys(text)), MAX_WORDS, "…");
+/** Names that an upstream gives to what belongs to its customer: projects, organisations, files, models. */
+const RESOURCES =
+  /\b(?:projects|organizations|locations|endpoints|models|tunedModels|deployments|files|batches|operations|cachedContents|consumers)\/[\w.:@-]+(?:\/[\w.:@-]+)*|\b(?:org|proj)[-_][A-Za-z0-9]{10,}|\bproject[ :]+\d{6,}/g;
+/** Keys of well-known vendors, also those that the vendor has half hidden itself. */
+const KEYS = /\b(?:sk|xai|gsk|tgp)[-_][\w*.-]{6,}|\bAIza[\w*.-]{8,}/g;
+
+/**
+ * Makes an upstream's words fit for a caller: without keys, without names of the customer's resources, without control
+ * characters, and no longer than 500 characters.
+ */
+export function upstreamWords(text: string): string {
+  // Whatever is hidden must be whole: keys go before the text is cut.
+  const safe = hideApiKeys(text.slice(0, MAX_READ_CHARS))
+    .replace(KEYS, "[API key]")
+    .replace(RESOURCES, "[name]");
+  return truncateCodePoints(oneLine(safe), MAX_CHARS, "…");
 }
 
 /** Joins the lines with ` | `, and makes control characters visible. */

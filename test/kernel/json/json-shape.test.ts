@@ -32,4 +32,15 @@ describe("nesting of JSON", () => {
     expect(excess("[[],[],{}]", 5)).toBe("elements");
     expect(excess(JSON.stringify([",,,,[[[["]), 1)).toBeNull();
   });
+
+  it("[API-4] long texts end where they end, whatever is escaped in them", () => {
+    const tails = ["", "\\", "\\\\", '"', '\\"', '"\\', '"'.repeat(600), "\\".repeat(600), "[".repeat(600)];
+    for (const length of [0, 254, 255, 256, 257, 1000]) {
+      for (const tail of tails) {
+        const text = "x".repeat(length) + tail;
+        expect(deeper(JSON.stringify([text, text, [text]]), 2), `${length} and ${tail}`).toBe(false);
+        expect(deeper(JSON.stringify([text, text, [text]]), 1), `${length} and ${tail}`).toBe(true);
+      }
+    }
+  });
 });

@@ -1,0 +1,24 @@
+import type { ImageRequest } from "../../domain/ports/image-provider.ts";
+import { ReferenceText } from "../upstream/request-body.ts";
+
+/** The model that makes one size only and has no field for it (vendor's guide to image generation). */
+const WITHOUT_SIZES = /gemini-2\.5-flash-image/;
+
+/** The body of `generateContent`. The references in it are read when it is sent. */
+export function generateContentBody(request: ImageRequest): object {
+  const { model, prompt, earlier, references, ratio, tier, seed } = request;
+  const images = references.map((image) => ({
+    inlineData: { mimeType: image.mimeType, data: new ReferenceText(image) },
+  }));
+  return {
+    contents: [
+      ...(earlier ? [{ role: "user", parts: [{ text: earlier }] }] : []),
+      { role: "user", parts: [{ text: prompt }, ...images] },
+    ],
+    generationConfig: {
+      responseModalities: ["TEXT", "IMAGE"],
+      imageConfig: { aspectRatio: ratio, ...(WITHOUT_SIZES.test(model) ? {} : { imageSize: tier }) },
+      seed,
+    },
+  };
+}

@@ -1,0 +1,66 @@
+import { REFUSING_FINISH_REASONS } from "../../contract/native-api/generate-content.ts";
+import {
+  type GeneratedImages,
+  ProviderError,
+  type UpstreamUsage,
+} from "../../domain/ports/image-provider.ts";
+import { ambiguous } from "../upstream/classify.ts";
+import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
+import { upstreamWords } from "../upstream/words.ts";
+
+const REFUSING: ReadonlySet<string> = new Set(REFUSING_FINISH_REASONS);
+/** An answer of this protocol has at least one of these. */
+const FIELDS = ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"];
+
+/**
+ * Reads a success of `generateContent`. Every image counts but the interim ones of a model that thinks. Throws
+ * `ProviderError` for a refusal, for an answer without an image, and for JSON of another kind.
+ */
+export function readContent(name: string, answer: unknown): GeneratedImages {
+  if (!FIELDS.some((field) => valueAt(answer, field) !== undefined)) {
+    throw ambiguous(name, "HTTP 200 with other JSON", 200);
+  }
+  const candidates = listAt(answer, "candidates");
+  const parts = candidates
+    .flatMap((candidate) => listAt(candidate, "content", "parts"))
+    .filter((part) => valueAt(part, "thought") !== true);
+  const images = parts
+    .map((part) => textAt(part, "inlineData", "data") ?? textAt(part, "inline_data", "data"))
+    .filter((data) => data !== null)
+    .map((data) => Buffer.from(data, "base64"));
+  const version = textAt(answer, "modelVersion");
+  const modelVersion = version === null ? null : upstreamWords(version);
+  if (images.length > 0) return { images, modelVersion, usage: usageOf(answer) };
+
+  const blocked = textAt(answer, "promptFeedback", "blockReason");
+  const reasons = candidates.map((candidate) => textAt(candidate, "finishReason"));
+  const refusing = reasons.find((reason) => reason !== null && REFUSING.has(reason)) ?? null;
+  const told =
+    textAt(answer, "promptFeedback", "blockReasonMessage") ??
+    candidates.map((candidate) => textAt(candidate, "finishMessage")).find((message) => message !== null) ??
+    parts.map((part) => textAt(part, "text")).find((text) => text !== null) ??
+    "";
+  const reason = blocked ?? refusing;
+  const facts = { upstreamStatus: 200, modelVersion };
+  if (reason !== null) {
+    const words = upstreamWords(told) || `${name} refused the content (${upstreamWords(reason)}).`;
+    throw new ProviderError("SAFETY_BLOCKED", words, facts);
+  }
+  const finish = reasons.find((each) => each !== null) ?? "no candidate";
+  // A model that stops with a text alone refuses in words.
+  const words = finish === "STOP" ? upstreamWords(told) : "";
+  const message = `${name} made no image (${upstreamWords(finish)})${words && `: ${words}`}`;
+  throw new ProviderError("EMPTY_IMAGE_OUTPUT", message.replace(/(?<![.!?…])$/, "."), facts);
+}
+
+function usageOf(answer: unknown): UpstreamUsage | null {
+  const count = (field: string) => countAt(answer, "usageMetadata", field);
+  const [input, made, thought] = [
+    count("promptTokenCount"),
+    count("candidatesTokenCount"),
+    count("thoughtsTokenCount"),
+  ];
+  if (input === null && made === null && thought === null) return null;
+  const outputTokens = made === null && thought === null ? null : (made ?? 0) + (thought ?? 0);
+  return { inputTokens: input, outputTokens, costMicroUsd: null };
+}

@@ -1,0 +1,184 @@
+import { type ItemErrorCode, isRefusalCode } from "../../contract/item-errors.ts";
+import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
+import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";
+import { announcedMs } from "./retry-times.ts";
+import { upstreamWords } from "./words.ts";
+
+/** An answer of an upstream that is no success. */
+export interface ErrorAnswer {
+  /** As in the answer, even when its body is the error of a success. */
+  status: number;
+  headers: Headers;
+  /** The parsed body; undefined when it is not JSON. */
+  body: unknown;
+  isHtml: boolean;
+}
+
+/** `refused`: the content; `invalid`: the request. Both are final. Everything else is a trouble of the provider. */
+type Verdict = "refused" | "invalid" | Trouble;
+
+/** Statuses of their own. The others follow their class: see `byStatus`. */
+const STATUSES: Record<number, Verdict> = {
+  401: "credential",
+  402: "billing",
+  403: "forbidden",
+  404: "no-model",
+  405: "no-model",
+  408: "ambiguous",
+  409: "ambiguous",
+  410: "no-model",
+  421: "failing",
+  423: "failing",
+  424: "failing",
+  425: "failing",
+  429: "limited",
+  451: "refused",
+  499: "ambiguous",
+  502: "ambiguous",
+  504: "ambiguous",
+  520: "ambiguous",
+  521: "ambiguous",
+  522: "ambiguous",
+  523: "ambiguous",
+  524: "ambiguous",
+};
+
+/** Codes that say more than the status with which they come. They count with statuses below 500 only. */
+const CODES: Record<string, Verdict> = {
+  API_KEY_INVALID: "credential",
+  API_KEY_EXPIRED: "credential",
+  INVALID_API_KEY: "credential",
+  INCORRECT_API_KEY: "credential",
+  AUTHENTICATION_ERROR: "credential",
+  INSUFFICIENT_QUOTA: "billing",
+  INSUFFICIENT_CREDITS: "billing",
+  INSUFFICIENT_BALANCE: "billing",
+  BILLING_HARD_LIMIT_REACHED: "billing",
+  BILLING_NOT_ACTIVE: "billing",
+  BILLING_DISABLED: "billing",
+  MODEL_NOT_FOUND: "no-model",
+  // Another imgbatch, whose key is for batches only.
+  REALTIME_GROUP_NOT_NATIVE: "forbidden",
+};
+
+/** The statuses of error codes in answers of status 200. */
+const NAMED_STATUSES: Record<string, number> = {
+  INVALID_ARGUMENT: 400,
+  FAILED_PRECONDITION: 400,
+  INVALID_REQUEST_ERROR: 400,
+  IMAGE_GENERATION_USER_ERROR: 400,
+  UNAUTHENTICATED: 401,
+  PERMISSION_DENIED: 403,
+  NOT_FOUND: 404,
+  RESOURCE_EXHAUSTED: 429,
+  RATE_LIMIT_EXCEEDED: 429,
+  RATE_LIMIT_ERROR: 429,
+  DEADLINE_EXCEEDED: 504,
+};
+
+/** Whole phrases: an upstream may repeat the prompt, and a single word of it must not cool a provider. */
+const PHRASES: readonly { verdict: Verdict; statuses: readonly number[]; pattern: RegExp }[] = [
+  {
+    verdict: "credential",
+    statuses: [400],
+    pattern: /API key (?:not valid|expired)|(?:incorrect|invalid) API key/i,
+  },
+  {
+    verdict: "refused",
+    statuses: [400, 403, 422],
+    pattern:
+      /(?:by|of) (?:the|our) safety system|safety_violations|content (?:management )?policy|content moderation/i,
+  },
+  {
+    verdict: "billing",
+    statuses: [400, 403, 429],
+    pattern:
+      /billing hard limit|(?:enable|activate) billing|billing (?:is|has been) (?:not|disabled)|billing account|credit balance is too low|credits? (?:are|is|have been) (?:depleted|exhausted)|insufficient (?:credits|funds|balance|quota)|used all available credits|spending limit/i,
+  },
+  // The tier has no quota at all: waiting does not help.
+  { verdict: "billing", statuses: [429], pattern: /\blimit: 0(?![\d.])/ },
+];
+
+/** Our messages. Callers see an upstream's own words only of refusals and invalid requests. */
+const MESSAGES: Record<Verdict, string> = {
+  refused: "refused the content",
+  invalid: "does not accept the request",
+  credential: "does not accept the key",
+  billing: "has no money or quota left for the key",
+  forbidden: "does not permit the request",
+  "no-model": "does not know the model or the address",
+  limited: "takes no more requests for now",
+  unreachable: "could not be reached",
+  failing: "failed",
+  ambiguous: "gave no answer that can be used; the image may have been made and paid",
+};
+
+/** Turns an answer into the error that it stands for. `name`: the provider. */
+export function answerError(name: string, answer: ErrorAnswer, nowMs: number): ProviderError {
+  const facts = readErrorFacts(answer.body);
+  const status = answer.status < 300 ? statusNamedBy(facts) : answer.status;
+  const verdict = verdictOf(status, facts, answer.isHtml);
+  const isFinal = verdict === "refused" || verdict === "invalid";
+  const words = isFinal ? upstreamWords(facts.message) : "";
+  const isPerDay = verdict === "limited" && facts.quotaIds.some((id) => id.includes("PerDay"));
+  const { headers } = answer;
+  const { message, retryDelays: delays } = facts;
+  return new ProviderError(
+    codeOf(verdict, status),
+    words || upstreamTold(name, verdict, `HTTP ${answer.status}${redirectOf(status)}`),
+    {
+      trouble: isFinal ? null : verdict,
+      retryAfterMs: isFinal ? null : announcedMs({ headers, delays, message, isPerDay }, nowMs),
+      upstreamStatus: answer.status,
+    },
+  );
+}
+
+/** Our sentence for a verdict, with what it was read from in brackets. */
+export function upstreamTold(name: string, verdict: Verdict, from: string): string {
+  return `${name} ${MESSAGES[verdict]} (${from}).`;
+}
+
+/** The error for what was sent, and came back unreadable or not at all. */
+export function ambiguous(name: string, from: string, upstreamStatus: number | null = null): ProviderError {
+  const message = upstreamTold(name, "ambiguous", from);
+  return new ProviderError("PROVIDER_ITEM_FAILED", message, { trouble: "ambiguous", upstreamStatus });
+}
+
+/** A success that holds an error without a known status has made nothing. */
+function statusNamedBy({ status, codes }: ErrorFacts): number {
+  return status ?? codes.map((code) => NAMED_STATUSES[code]).find((each) => each !== undefined) ?? 500;
+}
+
+function verdictOf(status: number, facts: ErrorFacts, isHtml: boolean): Verdict {
+  const { codes, message } = facts;
+  // The state that comes with every invalid request says nothing of the content.
+  if (codes.some((code) => code !== "INVALID_ARGUMENT" && isRefusalCode(code))) return "refused";
+  if (status < 500) {
+    if (facts.isModerated && [400, 403, 422].includes(status)) return "refused";
+    const byCode = codes.map((code) => CODES[code]).find((verdict) => verdict !== undefined);
+    if (byCode !== undefined) return byCode;
+    const phrase = PHRASES.find(
+      ({ statuses, pattern }) => statuses.includes(status) && pattern.test(message),
+    );
+    if (phrase !== undefined) return phrase.verdict;
+    if (status === 400 && codes.includes("FAILED_PRECONDITION")) {
+      return /location/i.test(message) ? "forbidden" : "billing";
+    }
+    // A page for people comes from something on the way.
+    if (status === 403 && isHtml) return "failing";
+  }
+  return STATUSES[status] ?? (status >= 400 && status < 500 ? "invalid" : "failing");
+}
+
+function codeOf(verdict: Verdict, status: number): ItemErrorCode {
+  if (verdict === "refused") return "SAFETY_BLOCKED";
+  if (verdict === "invalid") return "INVALID_ARGUMENT";
+  if (verdict === "limited") return "PROVIDER_RATE_LIMITED";
+  return [408, 504, 524].includes(status) ? "PROVIDER_TIMEOUT" : "PROVIDER_ITEM_FAILED";
+}
+
+/** An address that redirects is a wrong one. */
+function redirectOf(status: number): string {
+  return status >= 300 && status < 400 ? ", a redirect: configure the address that it leads to" : "";
+}

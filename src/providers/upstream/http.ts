@@ -1,0 +1,210 @@
+import { lookup as systemLookup } from "node:dns";
+import type { Dispatcher } from "undici";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
+import { jsonExcess } from "../../kernel/json/json-shape.ts";
+import type { AdapterDeps } from "./adapter.ts";
+import { ambiguous, answerError, type ErrorAnswer, upstreamTold } from "./classify.ts";
+import { type Connections, openConnections, PRIVATE_ADDRESS } from "./connections.ts";
+import { errorOf } from "./error-facts.ts";
+import type { RequestBody } from "./request-body.ts";
+
+export interface UpstreamRequest {
+  method: "GET" | "POST";
+  /** From the base URL on, with the query. */
+  path: string;
+  headers: Readonly<Record<string, string>>;
+  body?: RequestBody;
+}
+
+/** An answer of any status. */
+export interface UpstreamAnswer {
+  status: number;
+  headers: Headers;
+  bytes: Buffer;
+}
+
+/** An image has at most 64 MiB, 86 MiB as Base64; an answer may hold several. */
+const MAX_ANSWER_BYTES = 384 * 1024 * 1024;
+/** Of an error no more is read, and not for longer. */
+const MAX_ERROR_BYTES = 256 * 1024;
+const ERROR_BODY_MS = 10_000;
+const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
+
+export interface UpstreamHttpOptions {
+  /** The provider's name. */
+  name: string;
+  baseUrl: string;
+  /** The most requests at once. */
+  concurrency: number;
+  /** Looks up the hosts of image addresses. Default: the system's. */
+  lookup?: typeof systemLookup;
+}
+
+/** Sends the requests of one provider. Nothing is sent twice, and no redirect is followed. */
+export class UpstreamHttp {
+  readonly name: string;
+  /** Without a trailing slash. */
+  readonly baseUrl: string;
+  readonly connections: Connections;
+  readonly lookup: typeof systemLookup;
+  readonly #clock: AdapterDeps["clock"];
+
+  constructor({ name, baseUrl, concurrency, lookup = systemLookup }: UpstreamHttpOptions, deps: AdapterDeps) {
+    this.name = name;
+    this.baseUrl = baseUrl.replace(/\/+$/, "");
+    this.connections = openConnections(this.baseUrl, concurrency, deps, lookup);
+    this.lookup = lookup;
+    this.#clock = deps.clock;
+  }
+
+  /**
+   * Sends a request and returns the JSON of its answer. Rejects with `ProviderError` for every other answer, also for a
+   * success that holds an error.
+   */
+  async json(request: UpstreamRequest, signal: AbortSignal, onSent?: () => void): Promise<unknown> {
+    const url = new URL(this.baseUrl + request.path);
+    const answer = await this.send(this.connections.own, url, request, MAX_ANSWER_BYTES, signal, onSent);
+    const { status, headers, bytes } = answer;
+    const body = parse(bytes);
+    const isSuccess = status >= 200 && status < 300;
+    if (isSuccess && body === undefined) throw ambiguous(this.name, `HTTP ${status} without JSON`, status);
+    if (isSuccess && errorOf(body) === undefined) return body;
+    const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
+    throw this.#error({ status, headers, body, isHtml });
+  }
+
+  #error(answer: ErrorAnswer): ProviderError {
+    return answerError(this.name, answer, this.#clock.nowMs());
+  }
+
+  /**
+   * Sends one request over these connections and reads the answer, at most `maxBytes` of a success. `onSent` is called
+   * when there is a connection and the first byte is about to leave. Rejects with the signal's reason, with the error of
+   * `onSent` or of a reference that could not be read, or with `ProviderError`: `unreachable` before, `ambiguous` after
+   * the first byte.
+   */
+  async send(
+    over: Dispatcher,
+    url: URL,
+    request: Pick<UpstreamRequest, "method" | "headers" | "body">,
+    maxBytes: number,
+    signal: AbortSignal,
+    onSent: () => void = () => {},
+  ): Promise<UpstreamAnswer> {
+    signal.throwIfAborted();
+    const { method, body } = request;
+    const about = body && { "content-type": body.contentType, "content-length": String(await body.length()) };
+    let isSent = false;
+    let refusal: { reason: unknown } | null = null;
+    const leaving = beforeFirstByte(() => {
+      if (isSent) return;
+      try {
+        onSent();
+      } catch (reason) {
+        refusal = { reason };
+        throw reason;
+      }
+      isSent = true;
+    });
+    try {
+      const answer = await over.compose(leaving).request({
+        origin: url.origin,
+        path: url.pathname + url.search,
+        method,
+        headers: { "user-agent": "imgbatch", accept: "*/*", ...request.headers, ...about },
+        body: body?.stream() ?? null,
+        signal,
+      });
+      const bytes = await this.#read(answer, maxBytes);
+      return { status: answer.statusCode, headers: headersOf(answer.headers), bytes };
+    } catch (error) {
+      signal.throwIfAborted();
+      const own = refusal ?? body?.failure() ?? null;
+      if (own !== null) throw own.reason;
+      throw error instanceof ProviderError ? error : broken(this.name, error, isSent);
+    }
+  }
+
+  /** Reads a success whole, and of another answer what comes soon: its status is known already. */
+  async #read({ statusCode, body }: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
+    if (statusCode >= 200 && statusCode < 300) {
+      const whole = await readUpTo(body, maxBytes);
+      if (whole !== null) return whole;
+      throw ambiguous(this.name, `HTTP ${statusCode} with more than ${maxBytes} bytes`, statusCode);
+    }
+    const done = new AbortController();
+    const chunks: Buffer[] = [];
+    this.#clock.sleep(ERROR_BODY_MS, done.signal).then(
+      () => body.destroy(),
+      () => {},
+    );
+    await readUpTo(body, MAX_ERROR_BYTES, chunks).catch(() => {});
+    done.abort();
+    return Buffer.concat(chunks);
+  }
+
+  /** Ends all connections, and what still runs over them. */
+  async close(): Promise<void> {
+    await Promise.all([this.connections.own.destroy(), this.connections.foreign.destroy()]);
+  }
+}
+
+/** Returns the bytes of a body, or null when it has more. They are also left in `chunks` as they come. */
+async function readUpTo(
+  body: AsyncIterable<Buffer>,
+  maxBytes: number,
+  chunks: Buffer[] = [],
+): Promise<Buffer | null> {
+  let length = 0;
+  for await (const chunk of body) {
+    length += chunk.length;
+    // Leaving the loop ends the connection.
+    if (length > maxBytes) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, length);
+}
+
+/** Calls `leave` when a request has its connection, before anything is written to it. */
+function beforeFirstByte(leave: () => void): Dispatcher.DispatcherComposeInterceptor {
+  return (dispatch) => (options, handler) =>
+    dispatch(options, {
+      onRequestStart: (controller, context) => {
+        leave();
+        handler.onRequestStart?.(controller, context);
+      },
+      onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
+      onResponseStart: (...args) => handler.onResponseStart?.(...args),
+      onResponseData: (...args) => handler.onResponseData?.(...args),
+      onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
+      onResponseError: (...args) => handler.onResponseError?.(...args),
+    });
+}
+
+/** Undefined for what is not JSON, or too deep or too long to be an answer. */
+function parse(bytes: Buffer): unknown {
+  if (jsonExcess(bytes, BOUNDS) !== null) return undefined;
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}
+
+function headersOf(headers: Dispatcher.ResponseData["headers"]): Headers {
+  const entries = Object.entries(headers).flatMap(([name, value]): [string, string][] =>
+    value === undefined ? [] : [value].flat().map((each) => [name, each]),
+  );
+  return new Headers(entries);
+}
+
+function broken(name: string, error: unknown, isSent: boolean): ProviderError {
+  const { code } = error as { code?: unknown };
+  // The codes of the library say less than a plain word.
+  const isKnown = typeof code === "string" && !code.startsWith("UND_") && code !== PRIVATE_ADDRESS;
+  if (isSent) return ambiguous(name, isKnown ? code : "the connection broke");
+  const from = isKnown ? code : "no connection";
+  return new ProviderError("PROVIDER_ITEM_FAILED", upstreamTold(name, "unreachable", from), {
+    trouble: "unreachable",
+  });
+}

@@ -1,0 +1,110 @@
+import { randomUUID } from "node:crypto";
+import { Readable } from "node:stream";
+import type { ReferenceImage } from "../../domain/ports/image-provider.ts";
+
+/** A body that is made while it is sent, so that the bytes of its references are in memory one image at a time. */
+export interface RequestBody {
+  contentType: string;
+  /** Reads the length of each reference, not more. */
+  length(): Promise<number>;
+  stream(): Readable;
+  /** Why a reference could not be read while the body was sent; null when all could. */
+  failure(): { reason: unknown } | null;
+}
+
+/** Stands in a JSON value for the Base64 of a reference. `before`: text in front of it, such as that of a data URL. */
+export class ReferenceText {
+  readonly image: ReferenceImage;
+  readonly before: string;
+
+  constructor(image: ReferenceImage, before = "") {
+    this.image = image;
+    this.before = before;
+  }
+}
+
+/** The data URL of a reference, for a JSON value. */
+export function dataUrlOf(image: ReferenceImage): ReferenceText {
+  return new ReferenceText(image, `data:${image.mimeType};base64,`);
+}
+
+/** A part of a body: text, or a reference as Base64 or as it is. */
+type Piece = { text: string } | { image: ReferenceImage; as: "base64" | "bytes" };
+
+/** Writes a value as JSON. It may hold `ReferenceText` anywhere. */
+export function jsonBody(value: unknown): RequestBody {
+  const images: ReferenceImage[] = [];
+  // No text of a caller holds it.
+  const mark = randomUUID();
+  const json = JSON.stringify(value, (_key, each: unknown) => {
+    if (!(each instanceof ReferenceText)) return each;
+    images.push(each.image);
+    return each.before + mark;
+  });
+  const pieces = json.split(mark).flatMap((text, i): Piece[] => {
+    const image = images[i - 1];
+    return image === undefined ? [{ text }] : [{ image, as: "base64" }, { text }];
+  });
+  return bodyOf("application/json", pieces);
+}
+
+export interface FormFile {
+  field: string;
+  fileName: string;
+  image: ReferenceImage;
+}
+
+/** Writes `multipart/form-data` (RFC 7578): the fields, then the files. */
+export function formBody(fields: Readonly<Record<string, string>>, files: readonly FormFile[]): RequestBody {
+  const boundary = `imgbatch-${randomUUID()}`;
+  const pieces: Piece[] = Object.entries(fields).map(([name, value]) => ({
+    text: `--${boundary}\r\ncontent-disposition: form-data; name="${quoted(name)}"\r\n\r\n${value}\r\n`,
+  }));
+  for (const { field, fileName, image } of files) {
+    const disposition = `form-data; name="${quoted(field)}"; filename="${quoted(fileName)}"`;
+    const head = `--${boundary}\r\ncontent-disposition: ${disposition}\r\ncontent-type: ${image.mimeType}\r\n\r\n`;
+    pieces.push({ text: head }, { image, as: "bytes" }, { text: "\r\n" });
+  }
+  return bodyOf(`multipart/form-data; boundary=${boundary}`, [...pieces, { text: `--${boundary}--\r\n` }]);
+}
+
+/** As browsers do it (HTML, "multipart form data"). */
+function quoted(name: string): string {
+  return name.replaceAll("\r", "%0D").replaceAll("\n", "%0A").replaceAll('"', "%22");
+}
+
+function bodyOf(contentType: string, pieces: readonly Piece[]): RequestBody {
+  let failed: { reason: unknown } | null = null;
+  async function* bytes(): AsyncGenerator<Buffer> {
+    for (const piece of pieces) {
+      const made = await bytesOf(piece).catch((reason: unknown) => {
+        failed = { reason };
+        throw reason;
+      });
+      if (made.length > 0) yield made;
+    }
+  }
+  return {
+    contentType,
+    length: async () => {
+      let sum = 0;
+      for (const piece of pieces) sum += await lengthOf(piece);
+      return sum;
+    },
+    // Without object mode it reads ahead by bytes, not by sixteen images.
+    stream: () => Readable.from(bytes(), { objectMode: false, highWaterMark: 64 * 1024 }),
+    failure: () => failed,
+  };
+}
+
+async function lengthOf(piece: Piece): Promise<number> {
+  if ("text" in piece) return Buffer.byteLength(piece.text);
+  const length = await piece.image.lend(async (bytes) => bytes.length);
+  return piece.as === "bytes" ? length : 4 * Math.ceil(length / 3);
+}
+
+async function bytesOf(piece: Piece): Promise<Buffer> {
+  if ("text" in piece) return Buffer.from(piece.text);
+  if (piece.as === "bytes") return piece.image.read();
+  return piece.image.lend(async (bytes) => Buffer.from(bytes.toString("base64"), "latin1"));
+}

@@ -1,0 +1,244 @@
+import { describe, expect, it, onTestFinished } from "vitest";
+import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
+import { createNativeAdapter } from "../../../src/providers/native/provider.ts";
+import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import {
+  depsWith,
+  imageRequest,
+  JPEG,
+  json,
+  never,
+  PNG,
+  providerError,
+  reference,
+  scriptedServer,
+} from "../upstream/scripted-server.ts";
+
+const KEY = "canary-native-key-0123456789";
+const deps = depsWith({ PAINTER_KEY: KEY });
+
+function entryOf(baseUrl: string, changes: object = {}): EntryOf<"native"> {
+  const entry = { type: "native", name: "painter", baseUrl, apiKeyEnv: "PAINTER_KEY", ...changes };
+  return providerEntrySchema.parse(entry) as EntryOf<"native">;
+}
+
+function connect(baseUrl: string, changes: object = {}) {
+  const adapter = createNativeAdapter(entryOf(baseUrl, changes), deps);
+  onTestFinished(() => adapter.close());
+  return adapter;
+}
+
+const image = (bytes: Buffer, more: object = {}) => ({
+  inlineData: { mimeType: "image/png", data: bytes.toString("base64") },
+  ...more,
+});
+const content = (...parts: object[]) => ({
+  candidates: [{ content: { role: "model", parts }, finishReason: "STOP", index: 0 }],
+  modelVersion: "image-model-002",
+});
+
+describe("the native protocol", () => {
+  it("[UPSTREAM-9] is asked for an image with ratio, size, seed and references", async () => {
+    const server = await scriptedServer(json(content(image(PNG))));
+    const adapter = connect(`${server.url}/`);
+    let sent = 0;
+    const references = [reference(PNG), reference(JPEG, "image/jpeg")];
+    await adapter.generate(imageRequest({ references, earlier: "a fox\nat night" }), never, () => sent++);
+    const [seen] = server.seen;
+    expect(seen).toMatchObject({ method: "POST", url: "/v1beta/models/image-model:generateContent" });
+    expect(seen?.headers).toMatchObject({ "x-vendorx-api-key": KEY, "content-type": "application/json" });
+    expect(JSON.parse(seen?.text ?? "")).toEqual({
+      contents: [
+        { role: "user", parts: [{ text: "a fox\nat night" }] },
+        {
+          role: "user",
+          parts: [
+            { text: "a red fox" },
+            image(PNG),
+            { inlineData: { mimeType: "image/jpeg", data: JPEG.toString("base64") } },
+          ],
+        },
+      ],
+      generationConfig: {
+        responseModalities: ["TEXT", "IMAGE"],
+        imageConfig: { aspectRatio: "3:2", imageSize: "2K" },
+        seed: 4711,
+      },
+    });
+    expect(sent).toBe(1);
+  });
+
+  it("[UPSTREAM-9] has its version, key header and model path from the entry", async () => {
+    const server = await scriptedServer(json(content(image(PNG))));
+    const adapter = connect(server.url, { apiVersion: "v1", keyHeader: "x-goog-api-key" });
+    expect(adapter.address).toBe(`${server.url}/v1`);
+    await adapter.generate(imageRequest({ model: "gemini-2.5-flash-image", tier: "1K" }), never, () => {});
+    await adapter.generate(imageRequest({ model: "tunedModels/my fox?" }), never, () => {});
+    await connect(server.url, { apiKeyEnv: null }).generate(imageRequest({ model: ".." }), never, () => {});
+    expect(server.seen.map(({ url }) => url)).toEqual([
+      "/v1/models/gemini-2.5-flash-image:generateContent",
+      "/v1/tunedModels/my%20fox%3F:generateContent",
+      "/v1beta/models/..:generateContent",
+    ]);
+    expect(server.seen[0]?.headers["x-goog-api-key"]).toBe(KEY);
+    expect(server.seen[2]?.headers["x-vendorx-api-key"]).toBeUndefined();
+    // This model makes one size, and has no field for it.
+    expect(JSON.parse(server.seen[0]?.text ?? "").generationConfig.imageConfig).toEqual({
+      aspectRatio: "3:2",
+    });
+  });
+
+  it("[UPSTREAM-9] cannot be asked for a type or for references in a storage", async () => {
+    const server = await scriptedServer();
+    const adapter = connect(server.url);
+    expect(adapter.takes).toEqual({
+      maxReferences: 14,
+      ratios: "any",
+      tiers: "any",
+      mimeTypes: ["image/png"],
+      seeds: false,
+    });
+    const storedReferences = [{ uri: "gs://bucket/x.png", mimeType: "image/png" as const }];
+    const error = await providerError(adapter.generate(imageRequest({ storedReferences }), never, () => {}));
+    expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null, retryable: false });
+    expect(server.seen).toHaveLength(0);
+  });
+
+  it("[UPSTREAM-10] keeps every image but interim ones, with version and tokens", async () => {
+    const server = await scriptedServer(
+      json({
+        ...content(
+          image(JPEG, { thought: true }),
+          { text: "here" },
+          image(PNG),
+          { thoughtSignature: "x" },
+          image(JPEG),
+        ),
+        usageMetadata: { promptTokenCount: 7, candidatesTokenCount: 1120, thoughtsTokenCount: 80 },
+      }),
+    );
+    const made = await connect(server.url).generate(imageRequest(), never, () => {});
+    expect(made).toEqual({
+      images: [PNG, JPEG],
+      modelVersion: "image-model-002",
+      usage: { inputTokens: 7, outputTokens: 1200, costMicroUsd: null },
+    });
+    server.reply = json({
+      candidates: [{ content: { parts: [{ inline_data: { data: PNG.toString("base64") } }] } }],
+    });
+    const bare = await connect(server.url).generate(imageRequest(), never, () => {});
+    expect(bare).toEqual({ images: [PNG], modelVersion: null, usage: null });
+  });
+
+  it.each<[string, object, string]>([
+    [
+      "of the prompt",
+      { promptFeedback: { blockReason: "PROHIBITED_CONTENT", blockReasonMessage: "no such things" } },
+      "no such things",
+    ],
+    [
+      "of the prompt without words",
+      { promptFeedback: { blockReason: "SAFETY" } },
+      "painter refused the content (SAFETY).",
+    ],
+    [
+      "of the image",
+      { candidates: [{ finishReason: "IMAGE_SAFETY", finishMessage: "not this" }] },
+      "not this",
+    ],
+    [
+      "of a recital",
+      { candidates: [{ finishReason: "RECITATION", content: {} }] },
+      "painter refused the content (RECITATION).",
+    ],
+  ])("[UPSTREAM-10] tells a refusal %s", async (_name, answer, message) => {
+    const server = await scriptedServer(json({ ...answer, modelVersion: "v9" }));
+    const error = await providerError(connect(server.url).generate(imageRequest(), never, () => {}));
+    expect(error).toMatchObject({
+      code: "SAFETY_BLOCKED",
+      trouble: null,
+      retryable: false,
+      message,
+      modelVersion: "v9",
+      upstreamStatus: 200,
+    });
+  });
+
+  it.each<[string, object, string]>([
+    ["NO_IMAGE", { candidates: [{ finishReason: "NO_IMAGE" }] }, "painter made no image (NO_IMAGE)."],
+    ["a text", content({ text: "I would rather not." }), "painter made no image (STOP): I would rather not."],
+    ["thoughts", content(image(PNG, { thought: true })), "painter made no image (STOP)."],
+    ["no candidate", { usageMetadata: {} }, "painter made no image (no candidate)."],
+    [
+      "nonsense",
+      { candidates: [null, 3, { content: [] }, { content: { parts: [{ inlineData: 5 }] } }] },
+      "painter made no image (no candidate).",
+    ],
+  ])("[UPSTREAM-10] reports an answer without an image: %s", async (_name, answer, message) => {
+    const server = await scriptedServer(json(answer));
+    const error = await providerError(connect(server.url).generate(imageRequest(), never, () => {}));
+    expect(error).toMatchObject({ code: "EMPTY_IMAGE_OUTPUT", trouble: null, retryable: false, message });
+  });
+
+  it("[UPSTREAM-10] does not take other JSON for an answer", async () => {
+    const server = await scriptedServer();
+    for (const answer of [{}, { login: true }, [], "text", 4, null]) {
+      server.reply = json(answer);
+      const error = await providerError(connect(server.url).generate(imageRequest(), never, () => {}));
+      expect(error.trouble).toBe("ambiguous");
+    }
+  });
+
+  it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {
+    const server = await scriptedServer();
+    const provider = asItemProvider(entryOf(server.url), connect(server.url), deps);
+    onTestFinished(() => provider.close());
+    const message = `x: ${KEY}. ${"y".repeat(470)}${KEY}`;
+    const answers = [
+      json({ error: { code: 400, message, status: "INVALID_ARGUMENT" } }, 400),
+      json({ error: { code: 403, message, status: "PERMISSION_DENIED" } }, 403),
+      json({ promptFeedback: { blockReason: KEY, blockReasonMessage: message } }),
+      json({ promptFeedback: { blockReason: KEY }, modelVersion: message }),
+      json({ candidates: [{ finishReason: KEY, finishMessage: message }] }),
+      json(content({ text: message })),
+    ];
+    for (const reply of answers) {
+      server.reply = reply;
+      const error = await providerError(provider.generate(imageRequest(), never));
+      const told = JSON.stringify({ ...error, message: error.message, stack: error.stack });
+      expect(told).not.toContain("canary");
+    }
+    server.reply = json({ ...content(image(PNG)), modelVersion: message });
+    expect(JSON.stringify(await provider.generate(imageRequest(), never))).not.toContain("canary");
+  });
+
+  it("[UPSTREAM-5] is left at the deadline, however slowly its answer goes on", async () => {
+    const clock = new FakeClock();
+    const slow = { ...deps, clock };
+    const server = await scriptedServer((_seen, answer) => {
+      answer.writeHead(200, { "content-type": "application/json" });
+      answer.write('{"candidates":');
+    });
+    const provider = asItemProvider(
+      entryOf(server.url),
+      createNativeAdapter(entryOf(server.url), slow),
+      slow,
+    );
+    onTestFinished(() => provider.close());
+    const error = providerError(provider.generate(imageRequest(), never));
+    await expect.poll(() => server.seen.length).toBe(1);
+    clock.advance(180_000);
+    expect(await error).toMatchObject({ code: "PROVIDER_TIMEOUT", trouble: "ambiguous" });
+  });
+
+  it("[UPSTREAM-13] is probed with a list of models, which costs nothing", async () => {
+    const server = await scriptedServer(json({ models: [] }));
+    const adapter = connect(server.url);
+    await adapter.probe(never);
+    expect(server.seen[0]).toMatchObject({ method: "GET", url: "/v1beta/models?pageSize=1" });
+    expect(server.seen[0]?.headers["x-vendorx-api-key"]).toBe(KEY);
+    server.reply = json({ error: { code: 401, message: "no", status: "UNAUTHENTICATED" } }, 401);
+    expect((await providerError(adapter.probe(never))).trouble).toBe("credential");
+  });
+});

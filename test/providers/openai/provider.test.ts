@@ -1,0 +1,305 @@
+import { describe, expect, it, onTestFinished } from "vitest";
+import { type EntryOf, providerEntrySchema } from "../../../src/contract/provider-entries.ts";
+import type { ImageRequest } from "../../../src/domain/ports/image-provider.ts";
+import { createOpenaiAdapter } from "../../../src/providers/openai/provider.ts";
+import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
+import {
+  bytes,
+  depsWith,
+  imageRequest,
+  JPEG,
+  json,
+  never,
+  PNG,
+  providerError,
+  reference,
+  type ScriptedServer,
+  type Seen,
+  scriptedServer,
+} from "../upstream/scripted-server.ts";
+
+const KEY = "canary-openai-key-0123456789";
+const deps = depsWith({ PAINTER_KEY: KEY });
+
+function entryOf(baseUrl: string, changes: object = {}): EntryOf<"openai"> {
+  const entry = { type: "openai", name: "painter", baseUrl, apiKeyEnv: "PAINTER_KEY", ...changes };
+  return providerEntrySchema.parse(entry) as EntryOf<"openai">;
+}
+
+function connect(server: ScriptedServer, changes: object = {}) {
+  const adapter = createOpenaiAdapter(entryOf(`${server.url}/v1`, changes), deps);
+  onTestFinished(() => adapter.close());
+  return adapter;
+}
+
+const base64 = (...images: Buffer[]) => ({
+  created: 1,
+  data: images.map((each) => ({ b64_json: each.toString("base64") })),
+});
+
+/** Sends a request and returns what arrived. */
+async function sent(changes: object, request: Partial<ImageRequest> = {}): Promise<Seen> {
+  const server = await scriptedServer(json(base64(PNG)));
+  await connect(server, changes).generate(imageRequest(request), never, () => {});
+  const [seen] = server.seen;
+  if (seen === undefined) throw new Error("nothing arrived");
+  return seen;
+}
+
+const bodyOf = async (changes: object, request: Partial<ImageRequest> = {}) =>
+  JSON.parse((await sent(changes, request)).text);
+
+const failure = (server: ScriptedServer, changes: object = {}, request: Partial<ImageRequest> = {}) =>
+  providerError(connect(server, changes).generate(imageRequest(request), never, () => {}));
+
+describe("a request in the form of OpenAI Images", () => {
+  it("[UPSTREAM-11] has model, prompt, size and format", async () => {
+    const seen = await sent({}, { earlier: "at night" });
+    expect(seen).toMatchObject({ method: "POST", url: "/v1/images/generations" });
+    expect(seen.headers).toMatchObject({
+      authorization: `Bearer ${KEY}`,
+      "content-type": "application/json",
+    });
+    expect(JSON.parse(seen.text)).toEqual({
+      model: "image-model",
+      prompt: "at night\na red fox",
+      size: "2528x1696",
+      response_format: "b64_json",
+    });
+  });
+
+  it("[UPSTREAM-11] follows the options of the entry", async () => {
+    expect((await sent({ path: "/images" })).url).toBe("/v1/images");
+    expect(await bodyOf({ sizeAs: "width_height", responseFormat: "base64" })).toEqual({
+      model: "image-model",
+      prompt: "a red fox",
+      width: 2528,
+      height: 1696,
+      response_format: "base64",
+    });
+    expect(await bodyOf({ sizeAs: "aspect_ratio", responseFormat: "url" })).toEqual({
+      model: "image-model",
+      prompt: "a red fox",
+      aspect_ratio: "3:2",
+      response_format: "url",
+    });
+    expect(await bodyOf({ responseFormat: "omit" })).not.toHaveProperty("response_format");
+    const header = await sent({ auth: "api-key" });
+    expect(header.headers).toMatchObject({ "api-key": KEY });
+    expect(header.headers.authorization).toBeUndefined();
+    expect((await sent({ apiKeyEnv: null })).headers.authorization).toBeUndefined();
+  });
+
+  it("[UPSTREAM-11] has the extra fields, which win, but never for model and prompt", async () => {
+    const extra = { quality: "low", size: "auto", model: "other", prompt: "other", nested: { a: [1] } };
+    expect(await bodyOf({ extra })).toEqual({
+      quality: "low",
+      size: "auto",
+      nested: { a: [1] },
+      response_format: "b64_json",
+      model: "image-model",
+      prompt: "a red fox",
+    });
+  });
+
+  it("[UPSTREAM-11] asks OpenAI's own models for a type, and no other", async () => {
+    const gpt = { model: "gpt-image-2", mimeType: "image/jpeg" } as const;
+    expect(await bodyOf({}, gpt)).toEqual({
+      model: "gpt-image-2",
+      prompt: "a red fox",
+      size: "2528x1696",
+      output_format: "jpeg",
+    });
+    expect((await bodyOf({}, { ...gpt, mimeType: "image/webp" })).output_format).toBe("webp");
+    expect(await bodyOf({}, { model: "flux", mimeType: "image/jpeg" })).not.toHaveProperty("output_format");
+    const server = await scriptedServer();
+    expect(connect(server).takes).toEqual({
+      maxReferences: 16,
+      ratios: "any",
+      tiers: "any",
+      mimeTypes: ["image/png"],
+      seeds: false,
+    });
+    expect(connect(server, { models: { fox: "gpt-image-2" } }).takes.mimeTypes).toBe("any");
+    expect(connect(server, { models: ["gpt-image-2", "flux"] }).takes.mimeTypes).toEqual(["image/png"]);
+  });
+
+  it("[UPSTREAM-11] sends references as a form", async () => {
+    const extra = { quality: "low", input: { a: 1 }, unset: null };
+    const references = [reference(PNG), reference(JPEG, "image/jpeg")];
+    const seen = await sent({ extra }, { references });
+    expect(seen.url).toBe("/v1/images/edits");
+    expect(Number(seen.headers["content-length"])).toBe(seen.body.length);
+    const headers = { "content-type": seen.headers["content-type"] ?? "" };
+    const form = await new Response(new Uint8Array(seen.body), { headers }).formData();
+    const texts = [...form].filter(([, value]) => typeof value === "string");
+    expect(Object.fromEntries(texts)).toEqual({
+      model: "image-model",
+      prompt: "a red fox",
+      size: "2528x1696",
+      response_format: "b64_json",
+      quality: "low",
+      input: '{"a":1}',
+    });
+    const files = form.getAll("image[]") as File[];
+    expect(files.map(({ name, type }) => `${name} ${type}`)).toEqual([
+      "reference-1.png image/png",
+      "reference-2.jpg image/jpeg",
+    ]);
+    expect(Buffer.from(await (files[0] as File).arrayBuffer())).toEqual(PNG);
+    const one = await sent({ editPath: "/edit" }, { references: [reference(PNG)] });
+    expect(one.url).toBe("/v1/edit");
+    expect(one.text).toContain('name="image"; filename="reference-1.png"');
+  });
+
+  it("[UPSTREAM-11] sends references as JSON of either form, or none", async () => {
+    const [png, jpeg] = [
+      `data:image/png;base64,${PNG.toString("base64")}`,
+      `data:image/jpeg;base64,${JPEG.toString("base64")}`,
+    ];
+    const one = [reference(PNG)];
+    const two = [...one, reference(JPEG, "image/jpeg")];
+    const single = await sent({ edits: "json" }, { references: one });
+    expect(single.url).toBe("/v1/images/edits");
+    expect(JSON.parse(single.text).image).toEqual({ type: "image_url", url: png });
+    expect((await bodyOf({ edits: "json" }, { references: two })).images).toEqual([
+      { type: "image_url", url: png },
+      { type: "image_url", url: jpeg },
+    ]);
+    const inputs = await sent({ edits: "input_references" }, { references: two });
+    expect(inputs.url).toBe("/v1/images/generations");
+    expect(JSON.parse(inputs.text).input_references).toEqual([
+      { type: "image_url", image_url: { url: png } },
+      { type: "image_url", image_url: { url: jpeg } },
+    ]);
+    const server = await scriptedServer();
+    expect(connect(server, { edits: "none" }).takes.maxReferences).toBe(0);
+    const storedReferences = [{ uri: "gs://b/x.png", mimeType: "image/png" as const }];
+    for (const error of [
+      await failure(server, { edits: "none" }, { references: one }),
+      await failure(server, {}, { references: Array(17).fill(reference(PNG)) }),
+      await failure(server, {}, { storedReferences }),
+    ]) {
+      expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null, retryable: false });
+    }
+    expect(server.seen).toHaveLength(0);
+  });
+
+  it("[UPSTREAM-13] is probed with the list of models, which costs nothing", async () => {
+    const server = await scriptedServer(json({ data: [] }));
+    const adapter = connect(server);
+    await adapter.probe(never);
+    expect(server.seen[0]).toMatchObject({ method: "GET", url: "/v1/models" });
+    expect(server.seen[0]?.headers.authorization).toBe(`Bearer ${KEY}`);
+    server.reply = json({ error: { message: "no", code: "invalid_api_key" } }, 401);
+    expect((await providerError(adapter.probe(never))).trouble).toBe("credential");
+  });
+});
+
+describe("an answer in the form of OpenAI Images", () => {
+  const generate = (server: ScriptedServer, changes: object = {}) =>
+    connect(server, changes).generate(imageRequest(), never, () => {});
+
+  it("[UPSTREAM-12] has its images as Base64, as data URLs, or by address", async () => {
+    const server = await scriptedServer();
+    const data = [
+      { b64_json: PNG.toString("base64") },
+      { b64_json: `data:image/jpeg;base64,${JPEG.toString("base64")}` },
+      { b64_json: null, url: `data:image/png;base64,${PNG.toString("base64")}` },
+      { url: `${server.url}/images/1` },
+    ];
+    server.reply = (seen, ...rest) =>
+      (seen.method === "GET" ? bytes(JPEG) : json({ model: "painter-3", data }))(seen, ...rest);
+    const made = await generate(server);
+    expect(made).toEqual({
+      images: [PNG, JPEG, PNG, JPEG],
+      modelVersion: "painter-3",
+      usage: null,
+      notes: [],
+    });
+    expect(server.seen[1]).toMatchObject({ method: "GET", url: "/images/1" });
+    expect(server.seen[1]?.headers.authorization).toBe(`Bearer ${KEY}`);
+  });
+
+  it("[UPSTREAM-12] has usage, with the cost in whole micro-dollars", async () => {
+    const server = await scriptedServer();
+    const usageOf = async (usage: unknown) => {
+      server.reply = json({ ...base64(PNG), usage });
+      return (await generate(server)).usage;
+    };
+    expect(await usageOf({ input_tokens: 12, output_tokens: 4160, total_tokens: 4172 })).toEqual({
+      inputTokens: 12,
+      outputTokens: 4160,
+      costMicroUsd: null,
+    });
+    const cost = { prompt_tokens: 3, completion_tokens: 1290, cost: 0.0387003 };
+    expect(await usageOf(cost)).toEqual({ inputTokens: 3, outputTokens: 1290, costMicroUsd: 38_700 });
+    expect((await usageOf({ cost: 0.1 + 0.2 }))?.costMicroUsd).toBe(300_000);
+    expect((await usageOf({ cost: 1.005 }))?.costMicroUsd).toBe(1_005_000);
+    for (const wrong of [{ cost: -1 }, { cost: "free" }, { cost: 1e300 }, { input_tokens: 1.5 }, 7, null]) {
+      expect(await usageOf(wrong)).toBeNull();
+    }
+  });
+
+  it("[UPSTREAM-12] notes a prompt that was rewritten, and images that could not be fetched", async () => {
+    const server = await scriptedServer();
+    const data = [
+      { b64_json: PNG.toString("base64"), revised_prompt: `a crimson fox\n${KEY}` },
+      { url: "http://10.0.0.1/x.png", revised_prompt: "" },
+    ];
+    server.reply = json({ data });
+    const provider = asItemProvider(entryOf(server.url), connect(server), deps);
+    onTestFinished(() => provider.close());
+    const made = await provider.generate(imageRequest(), never);
+    expect(made.images).toEqual([PNG]);
+    expect(made.notes).toEqual([
+      "the prompt was rewritten: a crimson fox\\x0a[API key]",
+      "images that could not be fetched: 1",
+    ]);
+  });
+
+  it("[UPSTREAM-12] with nothing but addresses that fail is ambiguous: the image was paid", async () => {
+    const inner = await scriptedServer(bytes(PNG));
+    for (const url of [`${inner.url}/x.png`, "http://169.254.169.254/latest", "file:///etc/passwd"]) {
+      const server = await scriptedServer(json({ data: [{ url }] }));
+      expect(await failure(server)).toMatchObject({ trouble: "ambiguous", code: "PROVIDER_ITEM_FAILED" });
+    }
+    expect(inner.seen).toHaveLength(0);
+  });
+
+  it.each<[string, object, string]>([
+    ["an empty list", { data: [] }, "EMPTY_IMAGE_OUTPUT"],
+    ["empty entries", { data: [{}, { b64_json: "" }, null] }, "EMPTY_IMAGE_OUTPUT"],
+    [
+      "a silent refusal",
+      { data: [{ url: "http://x.example/blocked.png", respect_moderation: false }] },
+      "SAFETY_BLOCKED",
+    ],
+    ["a silent refusal of all", { data: [], respect_moderation: false }, "SAFETY_BLOCKED"],
+  ])("[UPSTREAM-12] without an image is final: %s", async (_name, answer, code) => {
+    const server = await scriptedServer(json(answer));
+    expect(await failure(server)).toMatchObject({ code, trouble: null, retryable: false });
+    expect(server.seen).toHaveLength(1);
+  });
+
+  it("[UPSTREAM-12] is not taken from other JSON", async () => {
+    for (const answer of [{}, { data: "x" }, [], "text", 4]) {
+      const server = await scriptedServer(json(answer));
+      expect((await failure(server)).trouble).toBe("ambiguous");
+    }
+  });
+
+  it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {
+    const server = await scriptedServer();
+    const provider = asItemProvider(entryOf(server.url), connect(server), deps);
+    onTestFinished(() => provider.close());
+    const message = `${"y".repeat(490)}${KEY}`;
+    for (const status of [400, 401, 403, 429, 500, 200]) {
+      server.reply = json({ error: { message, code: KEY, type: message } }, status);
+      const error = await providerError(provider.generate(imageRequest(), never));
+      expect(JSON.stringify({ ...error, message: error.message, stack: error.stack })).not.toContain(
+        "canary",
+      );
+    }
+  });
+});

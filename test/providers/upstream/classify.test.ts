@@ -1,0 +1,239 @@
+import { describe, expect, it } from "vitest";
+import { answerError } from "../../../src/providers/upstream/classify.ts";
+
+const NOW_MS = Date.UTC(2030, 0, 2, 3, 4, 5);
+
+interface Told {
+  body?: unknown;
+  isHtml?: boolean;
+  headers?: Record<string, string>;
+}
+
+function told(status: number, { body, isHtml = false, headers = {} }: Told = {}) {
+  const error = answerError("painter", { status, headers: new Headers(headers), body, isHtml }, NOW_MS);
+  return {
+    code: error.code,
+    trouble: error.trouble,
+    retryable: error.retryable,
+    message: error.message,
+    error,
+  };
+}
+
+const native = (code: number, status: string, message = "words", details: unknown[] = []) => ({
+  body: { error: { code, status, message, details } },
+});
+const openai = (error: object) => ({ body: { error: { message: "words", ...error } } });
+const info = (reason: string) => ({ "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason });
+
+const ROWS: readonly [string, number, Told, string, string | null][] = [
+  ["invalid", 400, native(400, "INVALID_ARGUMENT"), "INVALID_ARGUMENT", null],
+  ["too large", 413, {}, "INVALID_ARGUMENT", null],
+  ["unprocessable", 422, { body: { detail: [{ msg: "size is too large" }] } }, "INVALID_ARGUMENT", null],
+  ["an unknown 4xx", 418, {}, "INVALID_ARGUMENT", null],
+  [
+    "moderation",
+    400,
+    openai({ code: "moderation_blocked", type: "image_generation_user_error" }),
+    "SAFETY_BLOCKED",
+    null,
+  ],
+  ["an older refusal", 400, openai({ code: "content_policy_violation" }), "SAFETY_BLOCKED", null],
+  ["a content filter", 403, openai({ code: "content_filter" }), "SAFETY_BLOCKED", null],
+  [
+    "an inner filter",
+    400,
+    openai({ code: "BadRequest", innererror: { code: "ResponsibleAIPolicyViolation" } }),
+    "SAFETY_BLOCKED",
+    null,
+  ],
+  [
+    "flagged input",
+    403,
+    openai({ code: 403, metadata: { reasons: ["violence"], flagged_input: "x" } }),
+    "SAFETY_BLOCKED",
+    null,
+  ],
+  [
+    "a refusal in words",
+    400,
+    openai({ message: "Your request was rejected by the safety system." }),
+    "SAFETY_BLOCKED",
+    null,
+  ],
+  ["legal reasons", 451, {}, "SAFETY_BLOCKED", null],
+  ["no key", 401, {}, "PROVIDER_ITEM_FAILED", "credential"],
+  [
+    "a bad key as 400",
+    400,
+    native(400, "INVALID_ARGUMENT", "API key not valid.", [info("API_KEY_INVALID")]),
+    "PROVIDER_ITEM_FAILED",
+    "credential",
+  ],
+  [
+    "a bad key in words",
+    400,
+    { body: { code: "Client specified an invalid argument", error: "Incorrect API key provided: xa***ey." } },
+    "PROVIDER_ITEM_FAILED",
+    "credential",
+  ],
+  ["no money", 402, {}, "PROVIDER_ITEM_FAILED", "billing"],
+  [
+    "a quota that never heals",
+    429,
+    openai({ code: "insufficient_quota", type: "insufficient_quota" }),
+    "PROVIDER_ITEM_FAILED",
+    "billing",
+  ],
+  [
+    "limit: 0",
+    429,
+    native(429, "RESOURCE_EXHAUSTED", "Quota exceeded for metric: x, limit: 0, model: y"),
+    "PROVIDER_ITEM_FAILED",
+    "billing",
+  ],
+  [
+    "limit: 0.5 is a limit",
+    429,
+    native(429, "RESOURCE_EXHAUSTED", "limit: 0.5"),
+    "PROVIDER_RATE_LIMITED",
+    "limited",
+  ],
+  ["a hard limit", 400, openai({ code: "billing_hard_limit_reached" }), "PROVIDER_ITEM_FAILED", "billing"],
+  [
+    "a precondition",
+    400,
+    native(400, "FAILED_PRECONDITION", "Please enable billing."),
+    "PROVIDER_ITEM_FAILED",
+    "billing",
+  ],
+  [
+    "credits in words",
+    429,
+    native(429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted."),
+    "PROVIDER_ITEM_FAILED",
+    "billing",
+  ],
+  [
+    "a wrong region",
+    400,
+    native(400, "FAILED_PRECONDITION", "User location is not supported."),
+    "PROVIDER_ITEM_FAILED",
+    "forbidden",
+  ],
+  ["forbidden", 403, native(403, "PERMISSION_DENIED"), "PROVIDER_ITEM_FAILED", "forbidden"],
+  ["a page instead of an answer", 403, { isHtml: true }, "PROVIDER_ITEM_FAILED", "failing"],
+  [
+    "a key that is for batches only",
+    400,
+    native(400, "INVALID_ARGUMENT", "words", [info("REALTIME_GROUP_NOT_NATIVE")]),
+    "PROVIDER_ITEM_FAILED",
+    "forbidden",
+  ],
+  ["499", 499, native(499, "CANCELLED"), "PROVIDER_ITEM_FAILED", "ambiguous"],
+  ["an unknown model", 404, native(404, "NOT_FOUND"), "PROVIDER_ITEM_FAILED", "no-model"],
+  ["a model of others", 403, openai({ code: "model_not_found" }), "PROVIDER_ITEM_FAILED", "no-model"],
+  [
+    "too many",
+    429,
+    openai({ code: "rate_limit_exceeded", type: "requests" }),
+    "PROVIDER_RATE_LIMITED",
+    "limited",
+  ],
+  [
+    "too many, with the usual advice",
+    429,
+    native(
+      429,
+      "RESOURCE_EXHAUSTED",
+      "You exceeded your current quota, please check your plan and billing details.",
+    ),
+    "PROVIDER_RATE_LIMITED",
+    "limited",
+  ],
+  ["408", 408, {}, "PROVIDER_TIMEOUT", "ambiguous"],
+  ["409", 409, {}, "PROVIDER_ITEM_FAILED", "ambiguous"],
+  ["502", 502, { isHtml: true }, "PROVIDER_ITEM_FAILED", "ambiguous"],
+  ["504", 504, native(504, "DEADLINE_EXCEEDED"), "PROVIDER_TIMEOUT", "ambiguous"],
+  ["520", 520, {}, "PROVIDER_ITEM_FAILED", "ambiguous"],
+  ["521", 521, {}, "PROVIDER_ITEM_FAILED", "ambiguous"],
+  ["522", 522, {}, "PROVIDER_ITEM_FAILED", "ambiguous"],
+  ["523", 523, {}, "PROVIDER_ITEM_FAILED", "ambiguous"],
+  ["524", 524, {}, "PROVIDER_TIMEOUT", "ambiguous"],
+  ["500", 500, native(500, "INTERNAL"), "PROVIDER_ITEM_FAILED", "failing"],
+  ["503", 503, native(503, "UNAVAILABLE"), "PROVIDER_ITEM_FAILED", "failing"],
+  ["529", 529, {}, "PROVIDER_ITEM_FAILED", "failing"],
+  ["a redirect", 302, {}, "PROVIDER_ITEM_FAILED", "failing"],
+  ["200 with 429", 200, openai({ code: 429 }), "PROVIDER_RATE_LIMITED", "limited"],
+  ["200 with 402", 200, openai({ code: "402" }), "PROVIDER_ITEM_FAILED", "billing"],
+  [
+    "200 with a state",
+    200,
+    { body: { error: { status: "UNAUTHENTICATED", message: "words" } } },
+    "PROVIDER_ITEM_FAILED",
+    "credential",
+  ],
+  ["200 with a code", 200, openai({ code: "rate_limit_exceeded" }), "PROVIDER_RATE_LIMITED", "limited"],
+  ["200 with a refusal", 200, openai({ code: "moderation_blocked" }), "SAFETY_BLOCKED", null],
+  [
+    "200 with an unknown error",
+    200,
+    { body: { error: "CUDA out of memory" } },
+    "PROVIDER_ITEM_FAILED",
+    "failing",
+  ],
+  [
+    "200 with an error in a list",
+    200,
+    { body: [{ error: { code: 503, message: "words" } }] },
+    "PROVIDER_ITEM_FAILED",
+    "failing",
+  ],
+];
+
+describe("an answer that is no success", () => {
+  it.each(ROWS)("[UPSTREAM-1] means what the table says: %s", (_name, status, given, code, trouble) => {
+    const { error, ...outcome } = told(status, given);
+    expect(outcome).toMatchObject({ code, trouble, retryable: trouble !== null });
+    expect(error.upstreamStatus).toBe(status);
+  });
+
+  it("[UPSTREAM-3] shows the upstream's words for refusals and invalid requests only", () => {
+    const words = "ask for 1024x1024";
+    expect(told(400, openai({ message: words })).message).toBe(words);
+    expect(told(400, openai({ message: words, code: "moderation_blocked" })).message).toBe(words);
+    expect(told(422, { body: { detail: words } }).message).toBe(words);
+    expect(told(400, { body: { error: words } }).message).toBe(words);
+    for (const status of [401, 402, 403, 404, 408, 429, 500, 502, 503]) {
+      const { message } = told(status, openai({ message: words }));
+      expect(message).not.toContain(words);
+      expect(message).toContain("painter");
+      expect(message).toContain(`HTTP ${status}`);
+    }
+    expect(told(413).message).toBe("painter does not accept the request (HTTP 413).");
+    expect(told(307).message).toContain("redirect");
+  });
+
+  it("[UPSTREAM-2] carries the announced pause of a trouble, never of a final answer", () => {
+    const headers = { "retry-after": "7" };
+    expect(told(429, { headers }).error.retryAfterMs).toBe(7000);
+    expect(told(503, { headers }).error.retryAfterMs).toBe(7000);
+    expect(told(400, { headers }).error.retryAfterMs).toBeNull();
+  });
+
+  it("[UPSTREAM-1] survives bodies of any shape", () => {
+    for (const body of [
+      null,
+      0,
+      "text",
+      [],
+      [[]],
+      { error: 7 },
+      { error: [] },
+      { error: { code: {}, details: "x" } },
+    ]) {
+      expect(told(500, { body }).trouble).toBe("failing");
+      expect(told(400, { body }).code).toBe("INVALID_ARGUMENT");
+    }
+  });
+});

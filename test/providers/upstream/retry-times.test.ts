@@ -1,0 +1,72 @@
+import { describe, expect, it } from "vitest";
+import { type Announced, announcedMs } from "../../../src/providers/upstream/retry-times.ts";
+
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const NOW_MS = Date.UTC(2030, 0, 2, 3, 4, 5);
+
+type Given = Partial<Omit<Announced, "headers">> & { headers?: Record<string, string> };
+
+function pause({ headers = {}, ...given }: Given, nowMs = NOW_MS): number | null {
+  return announcedMs(
+    { delays: [], message: "", isPerDay: false, ...given, headers: new Headers(headers) },
+    nowMs,
+  );
+}
+
+describe("the announced pause", () => {
+  it.each<[string, Given, number | null]>([
+    ["none", {}, null],
+    ["a header in seconds", { headers: { "retry-after": "12" } }, 12_000],
+    ["a header with a date", { headers: { "retry-after": new Date(NOW_MS + 30_000).toUTCString() } }, 30_000],
+    ["a header in ms", { headers: { "retry-after-ms": "1250" } }, 1250],
+    ["RetryInfo", { delays: ["37s"] }, 37_000],
+    ["RetryInfo with a fraction", { delays: ["3.957525076s"] }, 3958],
+    ["OpenAI's words", { message: "Rate limit reached. Please try again in 7.66s. Visit us." }, 7660],
+    ["words in ms", { message: "Please try again in 20ms." }, 20],
+    ["compound words", { message: "Please try again in 1h2m3s." }, 3_723_000],
+    ["the vendor's words", { message: "limit: 20\nPlease retry in 36.962849995s." }, 36_963],
+    ["long words", { message: "Try again in 5 minutes" }, 300_000],
+    ["a reset", { message: "Your rate limit resets in ~30s." }, 30_000],
+    [
+      "the longest of all",
+      {
+        headers: { "retry-after": "5", "retry-after-ms": "900" },
+        delays: ["2s"],
+        message: "try again in 8s",
+      },
+      8000,
+    ],
+    ["at most a day", { delays: ["999999s"] }, DAY_MS],
+    [
+      "nonsense",
+      {
+        headers: { "retry-after": "soon", "retry-after-ms": "-4" },
+        delays: ["never"],
+        message: "try again later",
+      },
+      null,
+    ],
+  ])("[UPSTREAM-2] is read: %s", (_name, given, expected) => {
+    expect(pause(given)).toBe(expected);
+  });
+
+  it("[UPSTREAM-2] of a limit per day ends at midnight Pacific time, unless a later time is announced", () => {
+    // 03:04:05 UTC is 19:04:05 in winter there.
+    const untilMidnight = DAY_MS - (19 * HOUR_MS + 4 * 60_000 + 5000);
+    expect(pause({ isPerDay: true, delays: ["41s"] })).toBe(untilMidnight);
+    expect(pause({ isPerDay: true, delays: ["36000s"] })).toBe(36_000_000);
+  });
+
+  it("[UPSTREAM-2] holds on the days on which clocks change", () => {
+    // Clocks go forward on 10 March 2030 and back on 3 November 2030, both at 2 o'clock.
+    expect(pause({ isPerDay: true }, Date.UTC(2030, 2, 10, 8, 30))).toBe(22.5 * HOUR_MS);
+    expect(pause({ isPerDay: true }, Date.UTC(2030, 10, 3, 8, 30))).toBe(23.5 * HOUR_MS);
+    expect(pause({ isPerDay: true }, Date.UTC(2030, 10, 3, 7, 30))).toBe(DAY_MS);
+  });
+
+  it("[UPSTREAM-2] is found quickly in any text", () => {
+    expect(pause({ message: "try again in 1".repeat(10_000) })).toBeNull();
+    expect(pause({ message: `try again in ${"1m".repeat(50_000)}` })).toBe(DAY_MS);
+  });
+});
