@@ -1,11 +1,15 @@
-/** A file of the package and where it goes. */
-export interface TemplateFile {
-  /** The name below `templates/`. */
-  source: string;
+/** A file to write: one of the package, or a text. */
+export type TemplateFile = {
   /** From the directory on, with `/`. */
   target: string;
   isExecutable?: true;
-}
+} & (
+  | {
+      /** The name below `templates/`. */
+      source: string;
+    }
+  | { text: string }
+);
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
 const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };
