@@ -5,22 +5,39 @@ import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc
 import { ImgbatchError } from "../contract/errors.ts";
 import { inWords } from "../contract/schema-words.ts";
 import type { Environment } from "../environment.ts";
+import { type UpstreamName, upstreamConfig } from "./presets.ts";
 import { type Config, configSchema } from "./schema.ts";
 
 const CONFIG_FILE = "imgbatch.config.json";
 
+/** The configuration that a command line asks for. */
+export interface ConfigChoice {
+  /** Default: `imgbatch.config.json` in the working directory, which may be missing. */
+  file?: string | undefined;
+  cwd: string;
+  /** An upstream that takes the place of the file's models, groups and providers. */
+  upstream?: UpstreamName | null;
+}
+
 /**
- * Reads the configuration from the named file, else from `imgbatch.config.json` in the working directory, else returns
- * the defaults. Comments are allowed. Throws `INVALID_CONFIG`, naming the file and every unknown key or wrong value.
+ * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws
+ * `INVALID_CONFIG`, naming the file and every unknown key or wrong value.
  */
-export function loadConfig(options: { file?: string | undefined; cwd: string }): Config {
+export function loadConfig({ upstream = null, ...where }: ConfigChoice): Config {
+  const { value, source } = readConfigFile(where);
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  if (upstream === null || !isObject) return parseConfig(value, source);
+  return parseConfig({ ...value, ...upstreamConfig(upstream) }, source);
+}
+
+function readConfigFile(options: Omit<ConfigChoice, "upstream">): { value: unknown; source: string } {
   const path = resolve(options.cwd, options.file ?? CONFIG_FILE);
   let text: string;
   try {
     text = readFileSync(path, "utf8");
   } catch (error) {
     const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
-    if (isMissing && options.file === undefined) return parseConfig({}, "built-in defaults");
+    if (isMissing && options.file === undefined) return { value: {}, source: "built-in defaults" };
     throw new ImgbatchError("INVALID_CONFIG", `${path}: cannot be read`, { cause: error });
   }
   const errors: ParseError[] = [];
@@ -30,7 +47,7 @@ export function loadConfig(options: { file?: string | undefined; cwd: string }):
     const line = text.slice(0, first.offset).split("\n").length;
     throw new ImgbatchError("INVALID_CONFIG", `${path}:${line}: ${words(printParseErrorCode(first.error))}`);
   }
-  return parseConfig(value, path);
+  return { value, source: path };
 }
 
 /** `ValueExpected` as plain words. */

@@ -3,6 +3,7 @@ import { mkdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES, type ServerFile } from "../contract/data-directory.ts";
+import { identityOf } from "../contract/provider-entries.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -196,7 +197,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
     );
-    await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, secret }, clock);
+    const facts = {
+      url: listening.url,
+      workers: withWorkers,
+      providers: config.providers.map(identityOf),
+      secret,
+    };
+    await writeServerFile(dataDirectory, facts, clock);
     undo.push(() => rm(join(dataDirectory, DATA_FILES.server), { force: true }));
     return {
       url: listening.url,
@@ -246,7 +253,7 @@ async function freeBytesOf(directory: string): Promise<number> {
 
 async function writeServerFile(
   directory: string,
-  facts: Pick<ServerFile, "url" | "workers" | "secret">,
+  facts: Pick<ServerFile, "url" | "workers" | "providers" | "secret">,
   clock: Clock,
 ): Promise<void> {
   const started_at = Math.floor(clock.nowMs() / 1000);

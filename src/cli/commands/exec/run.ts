@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { loadConfig } from "../../../config/load.ts";
+import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { environmentWith } from "../../../environment.ts";
 import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { choiceOption, durationOption, textOption, wholeOption } from "../../command-line/option-values.ts";
 import { withSimulation } from "../../service/simulation.ts";
+import { requireKeys } from "../../service/upstream-keys.ts";
 import { MARK, serviceVariables } from "./child-environment.ts";
 import { startGuard } from "./guard.ts";
 import { startOwnService } from "./own-service.ts";
@@ -13,7 +15,10 @@ import { type Child, runChild } from "./run-child.ts";
 /** `imgbatch exec`: runs a service for the time of one command. Writes nothing to standard output itself. */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
-  const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
+  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const choice = { file: global.config, cwd, upstream };
+  const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
+  requireKeys(config);
   const service = await startOwnService({
     config,
     dataDirectory: global.data,

@@ -34,8 +34,9 @@ const ANEW = "run the same command again: it gets what was finished, and after t
 export const run: RunCommand = async (context) => {
   const options = await readRetryOptions(context);
   const limit = timeLimit(context, options.timeoutMs);
+  const needs = { workers: !options.dryRun, images: true, ...options.needs };
   try {
-    return await withService(context, { workers: !options.dryRun }, (service) =>
+    return await withService(context, needs, (service) =>
       stoppable(
         { ...context, signal: limit.signal },
         service,
