@@ -5,8 +5,9 @@ import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc
 import { ImgbatchError } from "../contract/errors.ts";
 import { inWords } from "../contract/schema-words.ts";
 import type { Environment } from "../environment.ts";
-import { type UpstreamName, upstreamConfig } from "./presets.ts";
+import { isObject, type UpstreamName, upstreamConfig, withVendorPreset } from "./presets.ts";
 import { type Config, configSchema } from "./schema.ts";
+import type { VendorName } from "./vendors.ts";
 
 const CONFIG_FILE = "imgbatch.config.json";
 
@@ -17,20 +18,26 @@ export interface ConfigChoice {
   cwd: string;
   /** An upstream that takes the place of the file's models, groups and providers. */
   upstream?: UpstreamName | null;
+  /** The vendor whose client libraries are served, as `vendor.preset`. */
+  vendor?: VendorName | null;
 }
 
 /**
  * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws
  * `INVALID_CONFIG`, naming the file and every unknown key or wrong value.
  */
-export function loadConfig({ upstream = null, ...where }: ConfigChoice): Config {
+export function loadConfig({ upstream = null, vendor = null, ...where }: ConfigChoice): Config {
   const { value, source } = readConfigFile(where);
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  if (upstream === null || !isObject) return parseConfig(value, source);
-  return parseConfig({ ...value, ...upstreamConfig(upstream) }, source);
+  if (!isObject(value)) return parseConfig(value, source);
+  const vendorOfFile = isObject(value.vendor) ? value.vendor : {};
+  const chosen = {
+    ...(upstream === null ? {} : upstreamConfig(upstream)),
+    ...(vendor === null ? {} : { vendor: { ...vendorOfFile, preset: vendor } }),
+  };
+  return parseConfig({ ...value, ...chosen }, source);
 }
 
-function readConfigFile(options: Omit<ConfigChoice, "upstream">): { value: unknown; source: string } {
+function readConfigFile(options: Pick<ConfigChoice, "file" | "cwd">): { value: unknown; source: string } {
   const path = resolve(options.cwd, options.file ?? CONFIG_FILE);
   let text: string;
   try {
@@ -55,7 +62,7 @@ const words = (name: string) => name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, " ").toL
 
 /** Checks a configuration value and fills in the defaults. `source` names it in errors. */
 export function parseConfig(value: unknown, source: string): Config {
-  const parsed = configSchema.safeParse(value, { error: inWords });
+  const parsed = configSchema.safeParse(withVendorPreset(value), { error: inWords });
   if (parsed.success) return Object.freeze(parsed.data);
   const details = parsed.error.issues.map((issue) => {
     const path = issue.path.map(String).join(".");

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { configSchema } from "./schema.ts";
+import { VENDOR_NAMES } from "./vendors.ts";
 
 /** An entry of the configuration as a person writes it. */
 type Written<Key extends "models" | "providers"> = NonNullable<z.input<typeof configSchema>[Key]>[number];
@@ -232,5 +233,26 @@ export function upstreamConfig(name: UpstreamName) {
     // The upstream charges the full price for each image, also in a batch.
     groups: [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }],
     providers: [provider],
+  };
+}
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/**
+ * Returns a configuration, not checked yet, with the settings of its `vendor.preset`. A key that it has already wins.
+ * Any other value is returned unchanged.
+ */
+export function withVendorPreset(value: unknown): unknown {
+  if (!isObject(value) || !isObject(value.vendor)) return value;
+  const { preset } = value.vendor;
+  if (!VENDOR_NAMES.some((name) => name === preset)) return value;
+  const filled = (given: unknown, settings: object) =>
+    given === undefined ? settings : isObject(given) ? { ...settings, ...given } : given;
+  return {
+    models: GOOGLE_MODELS,
+    ...value,
+    features: filled(value.features, { strictImageConfig: false }),
+    vendor: filled(value.vendor, { keyHeaders: ["x-goog-api-key"] }),
   };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
-import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../src/config/presets.ts";
+import { GOOGLE_MODELS, PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../src/config/presets.ts";
 import type { UpstreamEntry } from "../../src/contract/provider-entries.ts";
 import { priceBatchImage } from "../../src/domain/billing/pricing.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
@@ -56,5 +56,34 @@ describe.each(UPSTREAM_NAMES)("the preset %s", (name) => {
     const { keyVariable } = PRESETS[name];
     const { disabled } = providerOf(entry).upstream ?? {};
     expect(disabled).toBe(keyVariable === null ? null : `the environment variable ${keyVariable} is not set`);
+  });
+});
+
+describe("the vendor preset", () => {
+  const vendor = { preset: "google" };
+
+  it("[PRESET-9] sets the key header, the vendor's models and lenient requests", () => {
+    const config = parseConfig({ vendor }, "test");
+    expect(config.vendor.keyHeaders).toEqual(["x-goog-api-key"]);
+    expect(config.features).toMatchObject({ strictImageConfig: false, batchImages: true });
+    expect(config.models.map(({ id }) => id)).toEqual(GOOGLE_MODELS.map(({ id }) => id));
+    expect(config.providers).toMatchObject([{ type: "procedural" }]);
+  });
+
+  it("[PRESET-9] leaves keys as they are that the configuration has", () => {
+    const own = {
+      vendor: { ...vendor, keyHeaders: ["x-own-key"] },
+      features: { strictImageConfig: true, batchImages: false },
+      models: [{ id: "mine", prices: { "1K": 1 } }],
+    };
+    expect(parseConfig(own, "test")).toMatchObject(own);
+    const { features } = parseConfig({ vendor, features: { batchImages: false } }, "test");
+    expect(features).toMatchObject({ strictImageConfig: false, batchImages: false });
+    expect(parseConfig({ vendor, ...upstreamConfig("openai") }, "test").models[0]?.id).toBe("gpt-image-2");
+  });
+
+  it("[PRESET-9] hides no wrong value", () => {
+    for (const wrong of [{ vendor: { preset: "gogle" } }, { vendor, features: 5 }, { vendor, models: null }])
+      expect(() => parseConfig(wrong, "test")).toThrow("test: ");
   });
 });

@@ -1,4 +1,5 @@
 import { UPSTREAM_NAMES } from "../../config/presets.ts";
+import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
 import type { ArgumentSpec } from "../command-line/command-spec.ts";
 import type { OptionSpec } from "../command-line/option-values.ts";
@@ -17,6 +18,12 @@ export const upstreamOption: OptionSpec = {
   flags: "--upstream <name>",
   description: `the upstream that makes the images: ${upstreams}`,
   choices: UPSTREAM_NAMES,
+};
+
+export const vendorOption: OptionSpec = {
+  flags: "--vendor <name>",
+  description: "serve this vendor's own client libraries, with its model ids and key header: google",
+  choices: VENDOR_NAMES,
 };
 
 export const target: ArgumentSpec = {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { loadConfig } from "../../../config/load.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
+import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import { environmentWith } from "../../../environment.ts";
 import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
@@ -16,7 +17,8 @@ import { type Child, runChild } from "./run-child.ts";
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
   const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
-  const choice = { file: global.config, cwd, upstream };
+  const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
+  const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
   requireKeys(config);
   const service = await startOwnService({

@@ -1,5 +1,5 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { upstreamOption } from "../shared-options.ts";
+import { upstreamOption, vendorOption } from "../shared-options.ts";
 
 export const exec: CommandSpec = {
   name: "exec",
@@ -9,6 +9,7 @@ export const exec: CommandSpec = {
     { flags: "--port <n>", description: "the port to listen on", default: "a free one" },
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
     upstreamOption,
+    vendorOption,
     {
       flags: "--simulate <spec>",
       description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",

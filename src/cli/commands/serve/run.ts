@@ -2,6 +2,7 @@ import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
+import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import type { ReadyFile } from "../../../contract/data-directory.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
@@ -32,7 +33,8 @@ const DEFAULT_GRACE_MS = 10_000;
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output } = context;
   const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
-  const choice = { file: global.config, cwd, upstream };
+  const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
+  const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
   // A service whose providers stand in a file starts without their keys, and says so.
   if (upstream !== null) requireKeys(config);

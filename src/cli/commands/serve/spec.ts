@@ -1,5 +1,5 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { upstreamOption } from "../shared-options.ts";
+import { upstreamOption, vendorOption } from "../shared-options.ts";
 
 export const serve: CommandSpec = {
   name: "serve",
@@ -8,6 +8,7 @@ export const serve: CommandSpec = {
     { flags: "--port <n>", description: "the port to listen on; 0 for a free one", default: "8787" },
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
     upstreamOption,
+    vendorOption,
     { flags: "--ephemeral", description: "use a temporary data directory, removed at the end" },
     {
       flags: "--ready-file <file>",
