@@ -37,8 +37,8 @@ export const GOOGLE_MODELS: Written<"models">[] = [
   {
     id: "gemini-3.1-flash-image",
     ratios: "extended",
-    sizes: ["1K", "2K", "4K"],
-    prices: { "1K": 0.067, "2K": 0.101, "4K": 0.151 },
+    sizes: ["512", "1K", "2K", "4K"],
+    prices: { "512": 0.045, "1K": 0.067, "2K": 0.101, "4K": 0.151 },
     maxReferenceImages: 14,
   },
   {

@@ -45,7 +45,7 @@ const remote = {
     .positive()
     .nullable()
     .default(null)
-    .describe("the time limit of one image; null: 120, 180 or 300 seconds for 1K, 2K and 4K"),
+    .describe("the time limit of one image; null: 120, 180 or 300 seconds for at most 1K, 2K and 4K"),
   apiKeyEnv: variable.nullable().default(null).describe("the environment variable that holds the key"),
 };
 const onThisMachine = {

@@ -15,7 +15,7 @@ import { nearestSize } from "./nearest-size.ts";
 import { RequestRate } from "./request-rate.ts";
 
 /** The time limits of one image by tier, unless the entry has its own. */
-const TIER_SECONDS = { "1K": 120, "2K": 180, "4K": 300 } as const;
+const TIER_SECONDS = { "512": 120, "1K": 120, "2K": 180, "4K": 300 } as const;
 
 /**
  * Makes a provider of an adapter: with time limits, a rate, the sizes and model ids of the entry, and without secrets in

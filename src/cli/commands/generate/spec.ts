@@ -26,7 +26,12 @@ export const generate: CommandSpec = {
     },
     upstreamOption,
     { flags: "--aspect-ratio <w:h>", description: "such as 1:1, 3:2 or 16:9", default: "the model decides" },
-    { flags: "--size <tier>", description: "1K, 2K or 4K", default: "1K", choices: SIZE_TIERS },
+    {
+      flags: "--size <tier>",
+      description: "512, 1K, 2K or 4K, as far as the model has it",
+      default: "1K",
+      choices: SIZE_TIERS,
+    },
     { flags: "--force", description: "replace an existing file" },
     {
       flags: "--file <file>",
@@ -44,7 +49,7 @@ export const generate: CommandSpec = {
     {
       flags: "--timeout <time>",
       description:
-        "stop everything after this time; a single attempt may take 120 s (1K), 180 s (2K) or 300 s (4K)",
+        "stop everything after this time; a single attempt may take 120 s (512, 1K), 180 s (2K) or 300 s (4K)",
     },
   ],
   examples: [
