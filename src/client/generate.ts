@@ -31,7 +31,12 @@ export interface GeneratedImage extends ReadImage {
 }
 
 /** The time that a response may take to begin, and the time without progress after that. */
-export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = { "1K": 120_000, "2K": 180_000, "4K": 300_000 };
+export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = {
+  "512": 120_000,
+  "1K": 120_000,
+  "2K": 180_000,
+  "4K": 300_000,
+};
 
 /** A 4K image in Base64 has tens of megabytes, and interim images may come with it. */
 const MAX_ANSWER_BYTES = 192 * 1024 * 1024;

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { SIZE_TIERS } from "../contract/images/image-sizes.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
 import { providerEntrySchema } from "../contract/provider-entries.ts";
+import { VENDOR_NAMES } from "./vendors.ts";
 
 const factor = z.number().min(0);
 
@@ -99,11 +100,23 @@ export const configSchema = z.strictObject({
     .strictObject({
       batchImages: z.boolean().default(true),
       workers: z.boolean().default(true),
-      strictImageConfig: z.boolean().default(true),
+      strictImageConfig: z
+        .boolean()
+        .default(true)
+        .describe(
+          "false: a real-time request needs no generationConfig, responseModalities or imageConfig, and the declared type of an input image is ignored",
+        ),
     })
     .prefault({}),
   vendor: z
     .strictObject({
+      preset: z
+        .enum(VENDOR_NAMES)
+        .nullable()
+        .default(null)
+        .describe(
+          "sets keyHeaders, models and features.strictImageConfig, as far as they are left out, so that the vendor's own client libraries work",
+        ),
       keyHeaders: z
         .array(z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header"))
         .default(["x-vendorx-api-key"]),

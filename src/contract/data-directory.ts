@@ -1,5 +1,6 @@
 import { createHmac } from "node:crypto";
 import { z } from "zod";
+import { providerIdentitySchema } from "./provider-entries.ts";
 
 /** The files of a data directory that other processes may read. */
 export const DATA_FILES = {
@@ -19,6 +20,8 @@ export const serverFileSchema = z.looseObject({
   url: z.string(),
   pid: z.int(),
   workers: z.boolean(),
+  /** The providers of the service, in their order. Earlier versions, which only draw, write none. */
+  providers: z.array(providerIdentitySchema).optional(),
   /** Another one after every start. Never sent: `ownershipProof` shows who has it. */
   secret: z.string().min(43),
   started_at: z.int(),

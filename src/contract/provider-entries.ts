@@ -45,7 +45,7 @@ const remote = {
     .positive()
     .nullable()
     .default(null)
-    .describe("the time limit of one image; null: 120, 180 or 300 seconds for 1K, 2K and 4K"),
+    .describe("the time limit of one image; null: 120, 180 or 300 seconds for at most 1K, 2K and 4K"),
   apiKeyEnv: variable.nullable().default(null).describe("the environment variable that holds the key"),
 };
 const onThisMachine = {
@@ -115,3 +115,38 @@ export type ProviderType = ProviderEntry["type"];
 export type EntryOf<Type extends ProviderType> = Extract<ProviderEntry, { type: Type }>;
 /** The entry of a provider whose images another program makes. */
 export type UpstreamEntry = Exclude<ProviderEntry, EntryOf<"procedural">>;
+
+/** The environment variables that must be set for an entry. */
+export function secretVariables(entry: ProviderEntry): string[] {
+  if (entry.type === "procedural") return [];
+  const names =
+    entry.type === "command"
+      ? entry.env
+      : entry.type === "sdapi"
+        ? [entry.userEnv, entry.passwordEnv]
+        : [entry.apiKeyEnv];
+  return names.filter((name) => name !== null);
+}
+
+/** The facts by which another process recognises a provider. They hold no secrets. */
+export const providerIdentitySchema = z.looseObject({
+  name: z.string(),
+  type: z.string(),
+  /** The base URL without user and query, or the program; null for drawings. */
+  address: z.string().nullable(),
+  /** Whether its images cost nothing, or only play money. */
+  free: z.boolean(),
+});
+export type ProviderIdentity = z.infer<typeof providerIdentitySchema>;
+
+export function identityOf(entry: ProviderEntry): ProviderIdentity {
+  const { name, type } = entry;
+  if (entry.type === "procedural") return { name, type, address: null, free: true };
+  const address = entry.type === "command" ? (entry.argv[0] ?? "") : addressOf(entry.baseUrl);
+  return { name, type, address, free: entry.free };
+}
+
+function addressOf(baseUrl: string): string {
+  const { origin, pathname } = new URL(baseUrl);
+  return `${origin}${pathname}`.replace(/\/+$/, "");
+}

@@ -3,6 +3,7 @@ import { mkdir, readFile, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES, type ServerFile } from "../contract/data-directory.ts";
+import { identityOf } from "../contract/provider-entries.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -201,7 +202,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
     );
-    await writeServerFile(dataDirectory, { url: listening.url, workers: withWorkers, secret }, clock);
+    const facts = {
+      url: listening.url,
+      workers: withWorkers,
+      providers: config.providers.map(identityOf),
+      secret,
+    };
+    await writeServerFile(dataDirectory, facts, clock);
     undo.push(() => removeServerFile(dataDirectory, secret));
     return {
       url: listening.url,
@@ -258,7 +265,7 @@ async function removeServerFile(directory: string, secret: string): Promise<void
 
 async function writeServerFile(
   directory: string,
-  facts: Pick<ServerFile, "url" | "workers" | "secret">,
+  facts: Pick<ServerFile, "url" | "workers" | "providers" | "secret">,
   clock: Clock,
 ): Promise<void> {
   const started_at = Math.floor(clock.nowMs() / 1000);

@@ -282,7 +282,7 @@ it("[GEN-4] a pool without usable tokens ends the attempts", async () => {
 });
 
 it("[GEN-4] each attempt has the time that belongs to its size", async () => {
-  expect(REALTIME_TIMEOUTS_MS).toEqual({ "1K": 120_000, "2K": 180_000, "4K": 300_000 });
+  expect(REALTIME_TIMEOUTS_MS).toEqual({ "512": 120_000, "1K": 120_000, "2K": 180_000, "4K": 300_000 });
   const timeouts: (number | undefined)[] = [];
   const http: Http = {
     baseUrl: "",

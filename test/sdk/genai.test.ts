@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { GOOGLE_MODELS } from "../../src/config/presets.ts";
 import { readImageHeader } from "../../src/contract/images/image-header.ts";
 import { png } from "../support/fake-service.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
@@ -49,6 +50,13 @@ for (const library of ["genai-2", "genai-3"] as const) {
       await service?.close();
     });
 
+    it("[SDK-1] makes an image from a prompt and a picture with a wrong type, without any settings", async () => {
+      const inlineData = { mimeType: "image/webp", data: png("a picture", 64, 96).toString("base64") };
+      const contents = [{ text: "a red fox" }, { inlineData }];
+      const { value } = await sdk.call<Answer>("models.generateContent", { model: MODEL, contents });
+      expect(sizeOf(imagesOf([value])[0])).toEqual([848, 1264]);
+    });
+
     it("[SDK-1] makes an image of the size that was asked for", async () => {
       const { value } = await sdk.call<Answer>("models.generateContent", FOX);
       const [image] = imagesOf([value]);
@@ -78,7 +86,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
     });
 
     it("[SDK-3] lists the models, also page by page, and gets one", async () => {
-      const ids = ["models/gemini-3.1-flash-image", "models/gemini-3-pro-image"];
+      const ids = GOOGLE_MODELS.map(({ id }) => `models/${id}`);
       for (const args of [{}, { config: { pageSize: 1 } }]) {
         const { value } = await sdk.call<{ name: string; supportedActions: string[] }[]>("models.list", args);
         expect(value.map((model) => model.name)).toEqual(ids);
@@ -92,7 +100,11 @@ for (const library of ["genai-2", "genai-3"] as const) {
 
     const failures: [number, string, object][] = [
       [400, "INVALID_ARGUMENT", { ...FOX, config: { ...config, imageConfig: { aspectRatio: "7:5" } } }],
-      [400, "INVALID_ARGUMENT", { model: MODEL, contents: "no configuration" }],
+      [
+        400,
+        "INVALID_ARGUMENT",
+        { model: MODEL, contents: "no image", config: { responseModalities: ["TEXT"] } },
+      ],
       [404, "NOT_FOUND", { ...FOX, model: "gemini-none" }],
       [503, "UNAVAILABLE", { ...FOX, contents: "[[status:503]] a fox" }],
       [429, "RESOURCE_EXHAUSTED", { ...FOX, contents: "[[status:429]] a fox" }],

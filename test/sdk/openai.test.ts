@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { GOOGLE_MODELS } from "../../src/config/presets.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
 import { MODEL, type SdkService, startSdkService } from "./service.ts";
 
@@ -18,7 +19,7 @@ describe.skipIf(!areInstalled)("the OpenAI library", () => {
 
   it("[SDK-6] lists the models and gets one, with the fields of its own kind", async () => {
     const { value } = await sdk.call<{ id: string }[]>("models.list");
-    expect(value.map((model) => model.id)).toEqual([MODEL, "gemini-3-pro-image"]);
+    expect(value.map((model) => model.id)).toEqual(GOOGLE_MODELS.map(({ id }) => id));
     expect((await sdk.call("models.retrieve", MODEL)).value).toMatchObject({
       id: MODEL,
       object: "model",

@@ -14,19 +14,10 @@ export interface SdkService {
   close(): Promise<void>;
 }
 
-/** The whole service, with the header and the model names that the vendor's own libraries send. */
+/** The whole service, set up for the vendor's own libraries. */
 export async function startSdkService(limits: object = {}): Promise<SdkService> {
   const data = await mkdtemp(join(tmpdir(), "imgbatch-sdk-"));
-  const prices = { "1K": 0.067, "2K": 0.101, "4K": 0.151 };
-  const sizes = Object.keys(prices);
-  const config = {
-    vendor: { keyHeaders: ["x-goog-api-key"] },
-    models: [
-      { id: MODEL, ratios: "extended", sizes, prices },
-      { id: "gemini-3-pro-image", ratios: "common", sizes, prices },
-    ],
-    limits,
-  };
+  const config = { vendor: { preset: "google" }, limits };
   const service = await startService({
     config: parseConfig(config, "test"),
     dataDirectory: data,

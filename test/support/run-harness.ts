@@ -63,6 +63,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
     http,
     identity: fake.url,
     keyFingerprint: keyFingerprint(FAKE_KEY),
+    upstream: null,
     isLocal: true,
     isBorrowed: false,
   };

@@ -1,6 +1,6 @@
 import type { Clock } from "../../kernel/clock.ts";
 import type { RunReporter } from "../../runs/reporter.ts";
-import type { ServiceConnection } from "../service/connection.ts";
+import type { ServiceConnection, ServiceNeeds } from "../service/connection.ts";
 import type { GlobalOptions } from "./global-options.ts";
 
 /** Everything that a command works with. Tests pass their own. */
@@ -24,7 +24,7 @@ export interface CommandContext {
   /** All of standard input. The signal is the same. */
   readStdin(signal?: AbortSignal): Promise<Uint8Array>;
   /** Finds or starts the service; the signal (default: the command's) stops that. Call `close` at the end. */
-  connect(needs: { workers: boolean }, signal?: AbortSignal): Promise<ServiceConnection>;
+  connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ServiceConnection>;
 }
 
 /** The result of a command: its exit code, and stdout in both forms. `json` is the one document of `--json`. */

@@ -1,3 +1,5 @@
+import { UPSTREAM_NAMES } from "../../config/presets.ts";
+import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
 import type { ArgumentSpec } from "../command-line/command-spec.ts";
 import type { OptionSpec } from "../command-line/option-values.ts";
@@ -9,6 +11,20 @@ export const reportOptions: readonly OptionSpec[] = [
   { flags: "--gallery", description: "write index.html, the contact sheet (default)" },
   { flags: "--no-gallery", description: "do not write index.html" },
 ];
+
+const upstreams = `${UPSTREAM_NAMES.slice(0, -1).join(", ")} or ${UPSTREAM_NAMES.at(-1)}`;
+/** Where real images come from. */
+export const upstreamOption: OptionSpec = {
+  flags: "--upstream <name>",
+  description: `the upstream that makes the images: ${upstreams}`,
+  choices: UPSTREAM_NAMES,
+};
+
+export const vendorOption: OptionSpec = {
+  flags: "--vendor <name>",
+  description: "serve this vendor's own client libraries, with its model ids and key header: google",
+  choices: VENDOR_NAMES,
+};
 
 export const target: ArgumentSpec = {
   name: "<id|dir>",

@@ -8,7 +8,7 @@ import type { Output } from "../command-line/command-context.ts";
 import type { GlobalOptions } from "../command-line/global-options.ts";
 import { readAll, type Terminal } from "../terminal/terminal.ts";
 import { requireAgreed } from "./agreed-addresses.ts";
-import type { ServiceConnection } from "./connection.ts";
+import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
 
@@ -21,28 +21,34 @@ interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
 /**
  * Connects to the service: the base URL of the flag, the environment or the configuration file; else the embedded one.
  * Throws `API_KEY_REQUIRED` without a key for a named service, or if only the configuration file of the working directory
- * names the service and the user has not agreed to it.
+ * names the service and the user has not agreed to it. Throws `USAGE` if `--upstream` is typed for a named service, which
+ * has its own.
  */
 export async function connect(
   global: GlobalOptions,
-  needs: { workers: boolean },
+  needs: ServiceNeeds,
   { output, signal, stdin, cwd }: Surroundings,
 ): Promise<ServiceConnection> {
   const environment = readEnvironment();
-  const config = loadConfig({ file: global.config, cwd });
+  const upstream = needs.upstream ?? null;
+  const config = loadConfig({ file: global.config, cwd, upstream: upstream?.name ?? null });
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
   const chosen = global.baseUrl ?? environment.baseUrl;
   const named = chosen ?? config.baseUrl;
   if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
 
   const baseUrl = checkedUrl(named);
+  if (upstream?.isTyped) {
+    const message = `--upstream is for the service inside imgbatch, and this command talks to ${baseUrl}: leave out --upstream, or the base URL (--base-url, IMGBATCH_BASE_URL, or baseUrl in the configuration).`;
+    throw new ImgbatchError("USAGE", message, { param: "--upstream" });
+  }
   const running = await findRunning(dataDirectory);
   const own = running?.url === baseUrl ? running : null;
   if (own === null && chosen === undefined && global.config === undefined) await requireAgreed(baseUrl);
   return {
     baseUrl,
     apiKey: own?.apiKey ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
-    ...(own === null ? {} : { confirm: own.confirm }),
+    ...(own === null ? {} : { confirm: own.confirm, providers: own.providers ?? [] }),
     kind: "remote",
     isLocal: isLoopback(new URL(baseUrl).hostname),
     close: async () => {},

@@ -1,11 +1,13 @@
 import { isProceduralOnly } from "../../config/load.ts";
 import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { identityOf, type ProviderIdentity } from "../../contract/provider-entries.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { createLog } from "../../service/pino-log.ts";
 import type { Output } from "../command-line/command-context.ts";
-import type { ServiceConnection } from "./connection.ts";
+import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
+import { keyAdvice, requireKeys } from "./upstream-keys.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
 const GRACE_MS = 1000;
@@ -16,7 +18,7 @@ const OWNER_POLL_MS = 100;
 interface Embedding {
   config: Config;
   dataDirectory: string;
-  needs: { workers: boolean };
+  needs: ServiceNeeds;
   output: Pick<Output, "warn" | "note">;
   signal: AbortSignal;
   /** For tests. */
@@ -25,25 +27,35 @@ interface Embedding {
 
 /**
  * Connects to the embedded service: the one that already runs on the data directory, else a new one inside this process
- * on a free loopback port. Two commands that start at the same time share one service.
+ * on a free loopback port. Two commands that start at the same time share one service. For a command that wants images:
+ * throws `DATA_DIRECTORY_IN_USE` if the running service has other providers than the configuration, and
+ * `API_KEY_REQUIRED`, before anything is created, if no provider has its key.
  */
 export async function connectEmbedded(embedding: Embedding): Promise<ServiceConnection> {
-  const { config, dataDirectory, needs, output, signal, clock = systemClock } = embedding;
-  output.warn(
-    isProceduralOnly(config)
-      ? "using the embedded service (procedural drawings, not a model); set IMGBATCH_BASE_URL for a real one"
-      : "using the embedded service; set IMGBATCH_BASE_URL for another one",
-  );
+  const { dataDirectory, needs, signal, clock = systemClock } = embedding;
+  const upstream = needs.upstream?.name ?? null;
+  const wantsImages = needs.images ?? needs.workers;
+  let hasWarned = false;
+  const warnOnce = (providers: readonly ProviderIdentity[]) => {
+    if (!hasWarned && providers.every(({ type }) => type === "procedural")) warnOfDrawings(embedding);
+    hasWarned = true;
+  };
   // An attempt waits for the owner, too: the number of attempts says little about the time.
   const startMs = clock.monotonicMs();
   for (;;) {
     const running = await findRunning(dataDirectory);
     if (running && (running.workers || !needs.workers)) {
-      const { url: baseUrl, apiKey, confirm } = running;
-      return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {} };
+      if (wantsImages) requireSameProviders(embedding, running.providers ?? []);
+      const { url: baseUrl, apiKey, confirm, providers } = running;
+      warnOnce(providers ?? []);
+      const facts = providers === null ? { upstream } : { upstream, providers };
+      return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
+    if (wantsImages) requireKeys(embedding.config);
+    const providers = embedding.config.providers.map(identityOf);
+    warnOnce(providers);
     try {
-      return await startOwn(embedding);
+      return { ...(await startOwn(embedding)), upstream, providers };
     } catch (error) {
       const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
       if (!isOwned || clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS) throw error;
@@ -70,4 +82,30 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
     failed: service.failed,
     close: () => service.close(service.failed.aborted ? 0 : GRACE_MS),
   };
+}
+
+/** A command whose providers draw takes every running service. */
+function requireSameProviders(
+  { config, dataDirectory }: Embedding,
+  running: readonly ProviderIdentity[],
+): void {
+  if (isProceduralOnly(config)) return;
+  const wanted = inWords(config.providers.map(identityOf));
+  if (inWords(running) === wanted) return;
+  const message = `The service that runs on ${dataDirectory} makes images with ${inWords(running) || "drawings"}, and this command asks for ${wanted}.`;
+  throw new ImgbatchError("DATA_DIRECTORY_IN_USE", message);
+}
+
+function inWords(providers: readonly ProviderIdentity[]): string {
+  return providers
+    .map(({ name, type, address }) => `${name} (${[type, address ?? []].flat().join(", ")})`)
+    .join(", ");
+}
+
+function warnOfDrawings({ output, needs }: Embedding): void {
+  // Other commands have no --upstream.
+  const advice = needs.upstream === null ? keyAdvice() : null;
+  output.warn(
+    `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
+  );
 }

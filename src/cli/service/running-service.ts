@@ -10,6 +10,7 @@ import {
   serverFileSchema,
 } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { ProviderIdentity } from "../../contract/provider-entries.ts";
 import { routes } from "../../contract/routes.ts";
 import { boundedText } from "../../http/bounded-body.ts";
 
@@ -20,6 +21,8 @@ const MAX_ANSWER_BYTES = 4096;
 export interface RunningService {
   url: string;
   workers: boolean;
+  /** Null for a service of an earlier version, which does not record them. */
+  providers: readonly ProviderIdentity[] | null;
   apiKey: string;
   /**
    * Checks the proof again: the process may have ended since, and another program may have taken its port. Throws
@@ -36,7 +39,7 @@ export interface RunningService {
 export async function findRunning(dataDirectory: string): Promise<RunningService | null> {
   const server = await readServer(dataDirectory);
   if (server === null) return null;
-  const { url, workers } = server;
+  const { url, workers, providers = null } = server;
   const confirm = async (signal: AbortSignal) => {
     if (isProof(await askProof(url, signal), server)) return;
     throw new ImgbatchError("NETWORK", `${url} is no longer the service of ${dataDirectory}.`);
@@ -46,7 +49,7 @@ export async function findRunning(dataDirectory: string): Promise<RunningService
   } catch {
     return null;
   }
-  return { url, workers, apiKey: (await readCredentials(dataDirectory)).api_key, confirm };
+  return { url, workers, providers, apiKey: (await readCredentials(dataDirectory)).api_key, confirm };
 }
 
 /** The response to a challenge. It is not verified yet: any program can respond. */

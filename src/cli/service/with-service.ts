@@ -3,11 +3,13 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
-import type { ServiceConnection } from "./connection.ts";
+import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { describeRequest } from "./describe-request.ts";
 
 export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
+  /** See `ServiceConnection`. */
+  providers?: ServiceConnection["providers"];
 }
 
 /** A service of another process may end at any time. Then another is found or started, at most this often. */
@@ -19,7 +21,7 @@ const CONNECTIONS = 5;
  */
 export async function withService<T>(
   context: CommandContext,
-  needs: { workers: boolean },
+  needs: ServiceNeeds,
   work: (service: ConnectedService) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
@@ -42,7 +44,7 @@ const WHOSE = {
 } as const satisfies Record<ServiceConnection["kind"], string>;
 
 function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {
-  const { baseUrl, apiKey, confirm, kind, isLocal } = connection;
+  const { baseUrl, apiKey, confirm, kind, isLocal, providers, upstream = null } = connection;
   const http = createServiceHttp({
     baseUrl,
     apiKey,
@@ -66,6 +68,8 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     isLocal,
     isBorrowed: kind === "shared",
     kind,
+    upstream,
+    ...(providers === undefined ? {} : { providers }),
   };
 }
 

@@ -1,5 +1,5 @@
 /** Size tiers: a tier and a ratio together give the pixels (`imageSizePx`). */
-export const SIZE_TIERS = ["1K", "2K", "4K"] as const;
+export const SIZE_TIERS = ["512", "1K", "2K", "4K"] as const;
 export type SizeTier = (typeof SIZE_TIERS)[number];
 
 export const COMMON_RATIOS = [
@@ -26,7 +26,7 @@ export interface SizePx {
   heightPx: number;
 }
 
-/** Width and height at 1K; 2K and 4K are exactly twice and four times these. */
+/** Width and height at 1K; 512, 2K and 4K are exactly half, twice and four times these. */
 const SIZES_1K: Record<AspectRatio, readonly [number, number]> = {
   "1:1": [1024, 1024],
   "2:3": [848, 1264],
@@ -44,7 +44,7 @@ const SIZES_1K: Record<AspectRatio, readonly [number, number]> = {
   "8:1": [3072, 384],
 };
 /** The enlargement of each tier, relative to the width and height at 1K. */
-export const TIER_FACTORS: Record<SizeTier, number> = { "1K": 1, "2K": 2, "4K": 4 };
+export const TIER_FACTORS: Record<SizeTier, number> = { "512": 0.5, "1K": 1, "2K": 2, "4K": 4 };
 
 /** The pixels of an image of this tier and ratio. */
 export function imageSizePx(tier: SizeTier, ratio: AspectRatio): SizePx {

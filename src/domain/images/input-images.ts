@@ -22,7 +22,8 @@ export class InputImages {
     this.#inspector = inspector;
   }
 
-  async check(image: SentImage, mimeType: ImageMimeType): Promise<ImageFacts | InputImageProblem> {
+  /** `mimeType` is the declared type; null when it does not matter. */
+  async check(image: SentImage, mimeType: ImageMimeType | null): Promise<ImageFacts | InputImageProblem> {
     const name = `${image.sha256} ${mimeType}`;
     const known = this.#seen.get(name);
     if (known) return known;
@@ -34,7 +35,7 @@ export class InputImages {
       if (!(error instanceof InvalidImageError)) throw error;
       return { about: "bytes", problem: error.message };
     }
-    if (facts.mimeType !== mimeType) {
+    if (mimeType !== null && facts.mimeType !== mimeType) {
       return { about: "type", problem: `says ${mimeType}, the bytes are ${facts.mimeType}` };
     }
     this.#seen.set(name, facts);

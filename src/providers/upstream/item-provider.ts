@@ -1,4 +1,4 @@
-import type { UpstreamEntry } from "../../contract/provider-entries.ts";
+import { secretVariables, type UpstreamEntry } from "../../contract/provider-entries.ts";
 import {
   type GeneratedImages,
   type ImageRequest,
@@ -15,7 +15,7 @@ import { nearestSize } from "./nearest-size.ts";
 import { RequestRate } from "./request-rate.ts";
 
 /** The time limits of one image by tier, unless the entry has its own. */
-const TIER_SECONDS = { "1K": 120, "2K": 180, "4K": 300 } as const;
+const TIER_SECONDS = { "512": 120, "1K": 120, "2K": 180, "4K": 300 } as const;
 
 /**
  * Makes a provider of an adapter: with time limits, a rate, the sizes and model ids of the entry, and without secrets in
@@ -42,7 +42,7 @@ export function asItemProvider(
 }
 
 function upstreamFacts(entry: UpstreamEntry, adapter: UpstreamAdapter, deps: AdapterDeps): UpstreamFacts {
-  const secrets = secretsOf(entry).map((name) => ({ name, value: deps.secret(name) }));
+  const secrets = secretVariables(entry).map((name) => ({ name, value: deps.secret(name) }));
   for (const { value } of secrets) if (value !== null) watchKey(value);
   const missing = secrets.filter(({ value }) => value === null).map(({ name }) => name);
   return {
@@ -62,17 +62,6 @@ function upstreamFacts(entry: UpstreamEntry, adapter: UpstreamAdapter, deps: Ada
       }
     },
   };
-}
-
-/** The environment variables that must be set. */
-function secretsOf(entry: UpstreamEntry): string[] {
-  const names =
-    entry.type === "command"
-      ? entry.env
-      : entry.type === "sdapi"
-        ? [entry.userEnv, entry.passwordEnv]
-        : [entry.apiKeyEnv];
-  return names.filter((name) => name !== null);
 }
 
 function modelFor({ models }: UpstreamEntry, requested: string, executed: string): string | null {

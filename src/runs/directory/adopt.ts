@@ -32,6 +32,7 @@ export async function adoptDirectory(
   const runState = newRunState({
     baseUrl: identity,
     keyFingerprint,
+    upstream: service.upstream,
     inputSha256: null,
     isFresh: false,
     request: null,

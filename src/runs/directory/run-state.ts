@@ -62,6 +62,8 @@ const runStateFields = z.looseObject({
   kind: z.literal("realtime").optional(),
   base_url: z.string(),
   key_fingerprint: z.string(),
+  /** The upstream that was named for the embedded service; absent when none was. */
+  upstream: z.string().optional(),
   input_sha256: z.string().nullable(),
   is_fresh: z.boolean(),
   created_at: z.iso.datetime(),
@@ -83,6 +85,7 @@ export type RunState = z.infer<typeof runStateSchema>;
 export function newRunState(facts: {
   baseUrl: string;
   keyFingerprint: string;
+  upstream: string | null;
   inputSha256: string | null;
   isFresh: boolean;
   nowMs: number;
@@ -93,6 +96,7 @@ export function newRunState(facts: {
     schema_version: SCHEMA_VERSION,
     base_url: facts.baseUrl,
     key_fingerprint: facts.keyFingerprint,
+    ...(facts.upstream === null ? {} : { upstream: facts.upstream }),
     input_sha256: facts.inputSha256,
     is_fresh: facts.isFresh,
     created_at: new Date(facts.nowMs).toISOString(),

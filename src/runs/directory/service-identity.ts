@@ -10,6 +10,8 @@ export interface RunService {
   /** `embedded`, or the base URL. */
   identity: string;
   keyFingerprint: string;
+  /** The upstream that the command named for the embedded service; null when it named none. */
+  upstream: string | null;
   /** Whether short polling intervals are fair. */
   isLocal: boolean;
   /** Whether it runs inside another command and ends with it. */

@@ -55,6 +55,7 @@ export async function openRealtimeDirectory(
   const facts = {
     baseUrl: identity,
     keyFingerprint,
+    upstream: service.upstream,
     inputSha256,
     isFresh: false,
     request: null,

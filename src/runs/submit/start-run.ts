@@ -134,6 +134,7 @@ function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: 
   return newRunState({
     baseUrl: service.identity,
     keyFingerprint: service.keyFingerprint,
+    upstream: service.upstream,
     inputSha256: plan.inputSha256,
     isFresh,
     request: requestOf(plan.request),

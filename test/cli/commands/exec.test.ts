@@ -193,6 +193,21 @@ describe("imgbatch exec", () => {
     expect(readdirSync(temp).sort()).toEqual(kept.sort());
   });
 
+  it("[PRESET-9] --vendor serves a client of the vendor, which knows the address and the key alone", async () => {
+    const script = `
+      const { GOOGLE_GEMINI_BASE_URL: base, GEMINI_API_KEY: key } = process.env;
+      const url = base + "/v1beta/models/gemini-2.5-flash-image:generateContent";
+      const body = JSON.stringify({ contents: [{ parts: [{ text: "a red fox" }] }] });
+      const headers = { "content-type": "application/json", "x-goog-api-key": key };
+      const answer = await fetch(url, { method: "POST", headers, body });
+      const { candidates } = await answer.json();
+      console.log(answer.status, candidates[0].content.parts.some((part) => part.inlineData));`;
+    const { code, stdout } = await exec("--vendor", "google", ...node(`(async () => {${script}})()`));
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "200 true\n" });
+    const wrong = await runInProcess(["serve", "--vendor", "gogle"], { cwd: await tempDir() });
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("Did you mean google?")]);
+  });
+
   it("[EXEC-5] takes the options of serve, and keeps a data directory that was named", async () => {
     const data = join(await tempDir(), "kept");
     const { code, left } = await exec("--data", data, "--simulate", "latency=1ms,seed=3", ...node(""));

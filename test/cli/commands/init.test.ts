@@ -5,6 +5,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { loadConfig, parseConfig } from "../../../src/config/load.ts";
+import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../../src/config/presets.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { BIN, cleanEnvironment } from "../../support/processes.ts";
 import { startTestService } from "../../support/service.ts";
@@ -67,6 +68,32 @@ describe("imgbatch init", () => {
     expect((await init(dir)).stdout).toBe("prompts.jsonl\nimgbatch.config.json\n");
     expect(await read(dir, "imgbatch.config.json")).toContain("//");
     expect(loadConfig({ cwd: dir })).toEqual(parseConfig({}, "defaults"));
+  });
+
+  it.each(UPSTREAM_NAMES)("[PRESET-3] --upstream %s writes its configuration, commented", async (name) => {
+    const dir = await tempDir();
+    const { code, stdout, stderr } = await init(dir, "--upstream", name);
+    expect([code, stdout]).toEqual([0, "prompts.jsonl\nimgbatch.config.json\n"]);
+    expect(loadConfig({ cwd: dir })).toEqual(parseConfig(upstreamConfig(name), name));
+    const { keyVariable, preparation, priceSource } = PRESETS[name];
+    expect(await read(dir, "imgbatch.config.json")).toContain(`  // ${priceSource}.\n`);
+    const first = keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
+    const [, next] = stderr.split(`first: ${first}\n`);
+    expect(next).toMatch(
+      /^next:\n( {2}cd .*\n)? {2}imgbatch submit prompts.jsonl --dry-run\n {2}imgbatch submit prompts.jsonl\n$/,
+    );
+  });
+
+  it("[PRESET-3] --upstream keeps a configuration that is there, and refuses an unknown name", async () => {
+    const dir = await tempDir();
+    await writeFile(join(dir, "imgbatch.config.json"), "{}");
+    expect((await init(dir, "--upstream", "google")).stderr).toContain(
+      "imgbatch.config.json is there already",
+    );
+    expect(await read(dir, "imgbatch.config.json")).toBe("{}");
+    const typo = await init(dir, "--upstream", "gogle");
+    expect(typo.code).toBe(2);
+    expect(typo.stderr).toContain("Did you mean google?");
   });
 
   it("[INIT-2] keeps files that are there, links too, unless --force", async () => {

@@ -26,7 +26,14 @@ async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: 
   const options = {
     plan: planRealtimeRun({ model: "vendorx-3-pro-image", aspectRatio: null, size: null }, items),
     dir: join(await tempDir(), "out"),
-    service: { http, identity: fake.url, keyFingerprint: "k", isLocal: true, isBorrowed: false },
+    service: {
+      http,
+      identity: fake.url,
+      keyFingerprint: "k",
+      upstream: null,
+      isLocal: true,
+      isBorrowed: false,
+    },
     concurrency: 2,
     clock,
     reporter: { note() {}, detail() {}, progress() {} },

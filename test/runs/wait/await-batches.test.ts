@@ -53,7 +53,14 @@ function bench(lives: Record<string, Life>, options: Partial<AwaitOptions> = {},
   const progress: string[] = [];
   const reporter = { note() {}, detail() {}, progress: (text: string) => void progress.push(text) };
   const batches = Object.keys(lives).map((id) => readBatch({ ...wire(id, 0, 0), status: "queued" }) as Batch);
-  const service = { http, identity: "x", keyFingerprint: "x", isLocal: false, isBorrowed: false };
+  const service = {
+    http,
+    identity: "x",
+    keyFingerprint: "x",
+    upstream: null,
+    isLocal: false,
+    isBorrowed: false,
+  };
   const waiting = awaitBatches(batches, { service, clock, random: () => 0.5, reporter, ...options });
   /** Lets time pass as fast as everybody goes to sleep. */
   const pass = async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EXTENDED_RATIOS, imageSizePx, SIZE_TIERS } from "../../../src/contract/images/image-sizes.ts";
+import { EXTENDED_RATIOS, imageSizePx } from "../../../src/contract/images/image-sizes.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
@@ -83,7 +83,7 @@ describe("an image in real time", () => {
     const service = await start(provider, { limits: { requestsPerMinute: 0 } });
     const expected = [];
     for (const model of [MODEL, "vendorx-3-pro-image"]) {
-      for (const imageSize of SIZE_TIERS) {
+      for (const imageSize of ["1K", "2K", "4K"] as const) {
         for (const aspectRatio of EXTENDED_RATIOS.slice(0, model === MODEL ? 14 : 10)) {
           const answer = await generate(service, content("fox", { imageSize, aspectRatio }), { model });
           expect(imagesOf(await answerOf(answer))).toHaveLength(1);
@@ -92,6 +92,23 @@ describe("an image in real time", () => {
       }
     }
     expect(provider.requests.map(({ model, size }) => ({ model, size }))).toEqual(expected);
+  });
+
+  it("[RT-8] is half as wide and high at 512, where the model has that size", async () => {
+    const config = { vendor: { preset: "google", keyHeaders: ["x-vendorx-api-key"] } };
+    const service = await startTestService({ workers: false, providers: [drawing()], config });
+    const half = { imageSize: "512", aspectRatio: "2:3" };
+    const answer = await answerOf(
+      await generate(service, content("a fox", half), { model: "gemini-3.1-flash-image" }),
+    );
+    const [image] = imagesOf(answer);
+    const facts = await inspector.inspect(image?.bytes ?? Buffer.alloc(0), { maxPixels: 1e8 });
+    expect(facts).toMatchObject({ widthPx: 424, heightPx: 632 });
+    expect(answer.usageMetadata).toMatchObject({ candidatesTokenCount: 747 });
+    const { stores } = await openBeside(service.data);
+    expect(await stores.read.usage.list({})).toMatchObject([{ size: "512" }]);
+    const refused = await generate(service, content("a fox", half), { model: "gemini-3-pro-image" });
+    expect((await errorOf(refused)).message).toContain("this model makes 1K, 2K, 4K");
   });
 
   it("[RT-8] of an edit keeps the ratio of the input image, and the provider gets its bytes", async () => {

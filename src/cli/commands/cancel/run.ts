@@ -8,13 +8,15 @@ import { describeCancel, releasedMicroUsd } from "../../result/describe-cancel.t
 import { forEachBatch } from "../../runs/for-each-batch.ts";
 import { requireBatch } from "../../runs/get-batches.ts";
 import { recordAll, requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
 /** `imgbatch cancel`: cancels a batch, or every batch of a run. Finished images stay and are billed. */
 export const run: RunCommand = async (context) => {
   const { output, signal } = context;
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
-  return withService(context, { workers: true }, async (service) => {
+  const needs = { workers: true, images: false, ...rememberedUpstream([target]) };
+  return withService(context, needs, async (service) => {
     requireReachable([target], service);
     const { http } = service;
     const cancel = async (id: string) => {

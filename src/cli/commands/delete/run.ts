@@ -5,6 +5,7 @@ import type { RunCommand } from "../../command-line/command-context.ts";
 import { flagOption } from "../../command-line/option-values.ts";
 import { forEachBatch } from "../../runs/for-each-batch.ts";
 import { requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
 /** `imgbatch delete`: deletes the images of ended batches, their records, or both, from the service. */
@@ -18,7 +19,8 @@ export const run: RunCommand = async (context) => {
     throw new ImgbatchError("USAGE", message);
   }
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
-  return withService(context, { workers: true }, async (service) => {
+  const needs = { workers: true, images: false, ...rememberedUpstream([target]) };
+  return withService(context, needs, async (service) => {
     requireReachable([target], service);
     const { http } = service;
     const remove = async (id: string) => {

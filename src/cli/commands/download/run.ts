@@ -12,6 +12,7 @@ import { describeRun } from "../../result/run-summary.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
 import { fetchAgain, readReportFlags, writeRunReports } from "../../runs/reports.ts";
 import { requireReachable, requireSubmitted, resolveTarget, type Target } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { downloadItem } from "./item.ts";
 import { downloadZip } from "./zip.ts";
@@ -38,7 +39,8 @@ export const run: RunCommand = async (context) => {
 
   const target = await resolveTarget(argument, cwd);
   requireSubmitted([target], context.global);
-  return withService(context, { workers: false }, async (service) => {
+  const needs = { workers: false, ...rememberedUpstream([target]) };
+  return withService(context, needs, async (service) => {
     requireReachable([target], service);
     const { http } = service;
     if (item !== undefined) {

@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { loadConfig } from "../../../config/load.ts";
+import { UPSTREAM_NAMES } from "../../../config/presets.ts";
+import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import { environmentWith } from "../../../environment.ts";
 import { MARK } from "../../../processes/end-descendants.ts";
 import { startGuard } from "../../../processes/guard.ts";
@@ -7,6 +9,7 @@ import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { choiceOption, durationOption, textOption, wholeOption } from "../../command-line/option-values.ts";
 import { withSimulation } from "../../service/simulation.ts";
+import { requireKeys } from "../../service/upstream-keys.ts";
 import { serviceVariables } from "./child-environment.ts";
 import { startOwnService } from "./own-service.ts";
 import { type Child, runChild } from "./run-child.ts";
@@ -14,7 +17,11 @@ import { type Child, runChild } from "./run-child.ts";
 /** `imgbatch exec`: runs a service for the time of one command. Writes nothing to standard output itself. */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output, signal, takeSignals } = context;
-  const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
+  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
+  const choice = { file: global.config, cwd, upstream, vendor };
+  const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
+  requireKeys(config);
   const service = await startOwnService({
     config,
     dataDirectory: global.data,

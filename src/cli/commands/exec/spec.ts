@@ -1,4 +1,5 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
+import { upstreamOption, vendorOption } from "../shared-options.ts";
 
 export const exec: CommandSpec = {
   name: "exec",
@@ -7,6 +8,8 @@ export const exec: CommandSpec = {
   options: [
     { flags: "--port <n>", description: "the port to listen on", default: "a free one" },
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
+    upstreamOption,
+    vendorOption,
     {
       flags: "--simulate <spec>",
       description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
@@ -25,6 +28,6 @@ export const exec: CommandSpec = {
   ],
   examples: ["imgbatch exec -- npm test", "imgbatch exec --simulate fail=0.1,seed=7 -- ./nightly.sh"],
   json: false,
-  exits: ["conflict"],
+  exits: ["auth", "conflict"],
   load: () => import("./run.ts"),
 };

@@ -22,6 +22,7 @@ import { defaultRunDirectory, nextCommand, type Whereabouts } from "../../result
 import { lookInto } from "../../result/next-steps.ts";
 import { failureLines } from "../../result/run-summary.ts";
 import { readReportFlags, writeRunReports } from "../../runs/reports.ts";
+import { chooseUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 import type { GenerateOptions } from "./options.ts";
 
@@ -43,7 +44,8 @@ export async function generateMany(
   );
   const { signal } = context;
   const rateLimiter = createRateLimiter(options.rpm, clock);
-  return withService(context, { workers: true }, async (service) => {
+  const upstream = await chooseUpstream(context, dir);
+  return withService(context, { workers: true, upstream }, async (service) => {
     const { aspectRatio, size, jobs, retries } = options;
     const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
     const wish = { model: options.model, aspectRatio, size, inputImages };
@@ -74,7 +76,8 @@ export async function generateMany(
     // `withService` replaces a borrowed service that ended, and runs this work again.
     if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
     if (!signal.aborted) {
-      const retryCommand = outcome.stop === null && outcome.hasRetry ? retryOf(shownDir) : null;
+      const retryCommand =
+        outcome.stop === null && outcome.hasRetry ? retryOf(shownDir, service.upstream) : null;
       const flags = readReportFlags(context);
       await writeRunReports(context, {
         outcome: { ...outcome, dir },
@@ -85,12 +88,16 @@ export async function generateMany(
         retryCommand,
       });
     }
-    return describe(context, shownDir, outcome);
+    return describe(context, shownDir, { ...outcome, upstream: service.upstream });
   });
 }
 
-function describe({ output, global }: CommandContext, dir: string, outcome: RealtimeOutcome): CommandResult {
-  const { lines, stop, keptCount, hasRetry } = outcome;
+function describe(
+  { output, global }: CommandContext,
+  dir: string,
+  outcome: RealtimeOutcome & { upstream: string | null },
+): CommandResult {
+  const { lines, stop, keptCount, hasRetry, upstream } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
   const counts = {
@@ -125,7 +132,7 @@ function describe({ output, global }: CommandContext, dir: string, outcome: Real
       ...(error === null ? {} : { error }),
     },
     lines: [dir],
-    next: nextStep(dir, exitCode, stop, global),
+    next: nextStep({ dir, upstream }, exitCode, stop, global),
   };
 }
 
@@ -164,13 +171,18 @@ function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): 
   return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way and may be billed.`;
 }
 
-function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null, where: Whereabouts): string {
+function nextStep(
+  { dir, upstream }: { dir: string; upstream: string | null },
+  exitCode: number,
+  stop: ImgbatchError | null,
+  where: Whereabouts,
+): string {
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   const again = "run the same command again: it makes only what is missing";
   if (exitCode === EXIT_CODES.ok.code)
     return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
   if (stop === null && exitCode !== EXIT_CODES.temporary.code)
-    return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(dir, where)}`;
+    return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(dir, upstream, where)}`;
   const hasToChange = [
     EXIT_CODES.auth.code,
     EXIT_CODES.money.code,
@@ -180,7 +192,9 @@ function nextStep(dir: string, exitCode: number, stop: ImgbatchError | null, whe
   return hasToChange.some((code) => code === exitCode) ? `fix that, then ${again}` : again;
 }
 
-function retryOf(dir: string, where: Whereabouts = {}): string {
+/** The new directory of the retry does not remember the upstream. */
+function retryOf(dir: string, upstream: string | null, where: Whereabouts = {}): string {
   const [file, output] = [{ flag: "--file" }, { flag: "--output" }] as const;
-  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`);
+  const named = upstream === null ? [] : [{ flag: "--upstream" } as const, upstream];
+  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`, ...named);
 }

@@ -11,6 +11,7 @@ import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { stopReason } from "../../interruption/stop-reason.ts";
+import { chooseUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 import type { GenerateOptions } from "./options.ts";
 
@@ -25,7 +26,8 @@ export async function generateOne(
   const { cwd } = context;
   const target = await chooseTarget(options.output, prompt, { cwd, mayReplace: options.mayReplace });
   const { signal } = context;
-  return withService(context, { workers: true }, async ({ http }) => {
+  const upstream = await chooseUpstream(context, null);
+  return withService(context, { workers: true, upstream }, async ({ http }) => {
     const { aspectRatio, size, retries, images } = options;
     const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
     const model = await chooseRealtimeModel(http, wish, signal);

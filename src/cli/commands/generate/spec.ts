@@ -1,6 +1,6 @@
 import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { asking, reportOptions } from "../shared-options.ts";
+import { asking, reportOptions, upstreamOption } from "../shared-options.ts";
 
 export const generate: CommandSpec = {
   name: "generate",
@@ -24,8 +24,14 @@ export const generate: CommandSpec = {
       description: "the model",
       default: "the first of `imgbatch models --realtime`",
     },
+    upstreamOption,
     { flags: "--aspect-ratio <w:h>", description: "such as 1:1, 3:2 or 16:9", default: "the model decides" },
-    { flags: "--size <tier>", description: "1K, 2K or 4K", default: "1K", choices: SIZE_TIERS },
+    {
+      flags: "--size <tier>",
+      description: "512, 1K, 2K or 4K, as far as the model has it",
+      default: "1K",
+      choices: SIZE_TIERS,
+    },
     { flags: "--force", description: "replace an existing file" },
     {
       flags: "--file <file>",
@@ -43,7 +49,7 @@ export const generate: CommandSpec = {
     {
       flags: "--timeout <time>",
       description:
-        "stop everything after this time; a single attempt may take 120 s (1K), 180 s (2K) or 300 s (4K)",
+        "stop everything after this time; a single attempt may take 120 s (512, 1K), 180 s (2K) or 300 s (4K)",
     },
   ],
   examples: [

@@ -23,9 +23,10 @@ export async function copyTemplates(
 ): Promise<CopiedTemplates> {
   const written: string[] = [];
   const kept: string[] = [];
-  for (const { source, target, isExecutable } of files) {
+  for (const file of files) {
+    const { target, isExecutable } = file;
     const path = join(dir, target);
-    const text = await readFile(new URL(source, FOLDER), "utf8");
+    const text = "text" in file ? file.text : await readFile(new URL(file.source, FOLDER), "utf8");
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
       await mkdir(dirname(path), { recursive: true });

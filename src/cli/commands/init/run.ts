@@ -1,28 +1,35 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { PRESETS, UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { didYouMean } from "../../../kernel/did-you-mean.ts";
 import { shellWord } from "../../../runs/reports/run-report.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
-import { flagOption } from "../../command-line/option-values.ts";
+import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { copyTemplates } from "./copy-templates.ts";
 import { TEMPLATES, type TemplateFile } from "./template-files.ts";
+import { upstreamConfigText } from "./upstream-config-text.ts";
+
+const CONFIG = "imgbatch.config.json";
 
 /** `imgbatch init`: writes the files to start from, and prints the next commands to type. */
 export const run: RunCommand = async ({ arguments: [named = "."], options, cwd, output }) => {
-  const files = filesOf(options.template);
+  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const files = withUpstream(filesOf(options.template), upstream);
   const dir = resolve(cwd, named);
   await requireDirectory(dir, named);
   const { written, kept } = await copyTemplates(dir, files, flagOption(options, "force"));
   for (const name of kept) output.note(`${name} exists already and was kept (--force replaces it)`);
   const next = ["--dry-run", ""].map((flag) => `imgbatch submit prompts.jsonl ${flag}`.trim());
   const enter = dir === resolve(cwd) ? [] : [`cd ${shellWord(named)}`];
+  const first = upstream === null ? null : preparationOf(upstream);
+  if (first !== null) output.note(`first: ${first}`);
   output.note("next:");
   for (const line of [...enter, ...next]) output.note(`  ${line}`);
   return {
     exitCode: EXIT_CODES.ok.code,
-    json: { directory: dir, written, kept, next: [...enter, ...next] },
+    json: { directory: dir, written, kept, first, next: [...enter, ...next] },
     lines: written,
   };
 };
@@ -36,6 +43,19 @@ async function requireDirectory(dir: string, named: string): Promise<void> {
   if (!isFile) return;
   const message = `${JSON.stringify(named)} cannot be used as a directory: a file has this name.`;
   throw new ImgbatchError("USAGE", message, { advice: "name another directory; nothing was written" });
+}
+
+/** The files with the configuration of an upstream in place of the example. */
+function withUpstream(files: readonly TemplateFile[], upstream: UpstreamName | null): TemplateFile[] {
+  if (upstream === null) return [...files];
+  const others = files.filter(({ target }) => target !== CONFIG);
+  return [...others, { target: CONFIG, text: upstreamConfigText(upstream) }];
+}
+
+/** The step before the first run: the variable of the key, or the program that must run. */
+function preparationOf(upstream: UpstreamName): string | null {
+  const { keyVariable, preparation } = PRESETS[upstream];
+  return keyVariable === null ? preparation : `export ${keyVariable}=<your key>`;
 }
 
 /** The files of the named templates, each once. */

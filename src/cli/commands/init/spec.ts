@@ -1,4 +1,5 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
+import { upstreamOption } from "../shared-options.ts";
 
 export const init: CommandSpec = {
   name: "init",
@@ -13,9 +14,10 @@ export const init: CommandSpec = {
       repeatable: true,
       choices: ["starter", "github", "gitlab", "script", "comfyui", "all"],
     },
+    { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
     { flags: "--force", description: "replace existing files" },
   ],
-  examples: ["imgbatch init", "imgbatch init --template github"],
+  examples: ["imgbatch init", "imgbatch init --upstream google", "imgbatch init --template github"],
   exits: ["saving"],
   load: () => import("./run.ts"),
 };

@@ -1,11 +1,15 @@
-/** A file of the package, and the path that it gets. */
-export interface TemplateFile {
-  /** The file's name in `templates/`. */
-  source: string;
+/** A file to write: one of the package, or a text. */
+export type TemplateFile = {
   /** The path below the chosen directory, with `/`. */
   target: string;
   isExecutable?: true;
-}
+} & (
+  | {
+      /** The name below `templates/`. */
+      source: string;
+    }
+  | { text: string }
+);
 
 const prompts: TemplateFile = { source: "prompts.jsonl", target: "prompts.jsonl" };
 const config: TemplateFile = { source: "imgbatch.config.json", target: "imgbatch.config.json" };

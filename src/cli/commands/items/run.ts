@@ -8,6 +8,7 @@ import { retriedId } from "../../../runs/retry/retried-id.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { requireReachable, resolveTarget, type Target, withUnknown } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { type Column, recordLine, tableLines, widest } from "../../terminal/table.ts";
 
@@ -20,7 +21,8 @@ export const run: RunCommand = async (context) => {
   const { options, results, signal, output } = context;
   const status = choiceOption(options, "status", "--status", [...ITEM_STATUSES, "all"]) ?? "all";
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
-  return withService(context, { workers: false }, async (service) => {
+  const needs = { workers: false, ...rememberedUpstream([target]) };
+  return withService(context, needs, async (service) => {
     requireReachable([target], service);
     const all = await itemsOf(target, service, signal);
     const wanted = all.filter((item) => status === "all" || item.status === status);

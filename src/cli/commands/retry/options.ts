@@ -4,12 +4,16 @@ import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { type RunOptions, readRunOptions } from "../../runs/run-options.ts";
 import { resolveTarget } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
+import type { ServiceNeeds } from "../../service/connection.ts";
 
 /** The options of `retry`, checked. */
 export interface RetryCommandOptions extends RunOptions {
   dir: string;
   /** The directory as typed. */
   shownDir: string;
+  /** The upstream of the run. */
+  needs: Pick<ServiceNeeds, "upstream">;
   withRefused: boolean;
   /** Also make images again that the service made but can no longer deliver. */
   withLost: boolean;
@@ -20,7 +24,8 @@ export interface RetryCommandOptions extends RunOptions {
 export async function readRetryOptions(context: CommandContext): Promise<RetryCommandOptions> {
   const { options, cwd } = context;
   const shownDir = context.arguments[0] ?? "";
-  const { run } = await resolveTarget(shownDir, cwd);
+  const target = await resolveTarget(shownDir, cwd);
+  const { run } = target;
   if (run === null) {
     const message = `retry needs the output directory of the run, not the id ${JSON.stringify(shownDir)}: a service returns only the beginning of each prompt.`;
     throw new ImgbatchError("USAGE", message);
@@ -28,6 +33,7 @@ export async function readRetryOptions(context: CommandContext): Promise<RetryCo
   return {
     dir: resolve(cwd, shownDir),
     shownDir,
+    needs: rememberedUpstream([target]),
     withRefused: read.flagOption(options, "includeRefused"),
     withLost: read.flagOption(options, "includeLost"),
     dryRun: read.flagOption(options, "dryRun"),

@@ -35,8 +35,9 @@ const ANEW =
 export const run: RunCommand = async (context) => {
   const options = await readRetryOptions(context);
   const limit = timeLimit(context, options.timeoutMs);
+  const needs = { workers: !options.dryRun, images: true, ...options.needs };
   try {
-    return await withService(context, { workers: !options.dryRun }, (service) =>
+    return await withService(context, needs, (service) =>
       stoppable(
         { ...context, signal: limit.signal },
         service,

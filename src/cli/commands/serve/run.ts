@@ -1,6 +1,8 @@
 import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import { UPSTREAM_NAMES } from "../../../config/presets.ts";
+import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import type { ReadyFile } from "../../../contract/data-directory.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
@@ -20,6 +22,7 @@ import {
 } from "../../command-line/option-values.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 import { withSimulation } from "../../service/simulation.ts";
+import { requireKeys } from "../../service/upstream-keys.ts";
 import { mayShowDashboard } from "../../terminal/dashboard.ts";
 import { mayColor } from "../../terminal/terminal.ts";
 import { explainPortInUse } from "./explain-port-in-use.ts";
@@ -29,7 +32,12 @@ const DEFAULT_GRACE_MS = 10_000;
 /** `imgbatch serve`: runs the service until a signal stops it or its disk fails (`STORAGE_FAILED`). */
 export async function run(context: CommandContext): Promise<CommandResult> {
   const { cwd, clock, global, options, output } = context;
-  const config = withSimulation(loadConfig({ file: global.config, cwd }), textOption(options, "simulate"));
+  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
+  const choice = { file: global.config, cwd, upstream, vendor };
+  const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
+  // A service whose providers stand in a file starts without their keys, and says so.
+  if (upstream !== null) requireKeys(config);
   const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
   const address = {
     host: textOption(options, "host") ?? config.server.host,

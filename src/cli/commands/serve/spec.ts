@@ -1,4 +1,5 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
+import { upstreamOption, vendorOption } from "../shared-options.ts";
 
 export const serve: CommandSpec = {
   name: "serve",
@@ -6,6 +7,8 @@ export const serve: CommandSpec = {
   options: [
     { flags: "--port <n>", description: "the port to listen on; 0 for a free one", default: "8787" },
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
+    upstreamOption,
+    vendorOption,
     { flags: "--ephemeral", description: "use a temporary data directory, removed at the end" },
     {
       flags: "--ready-file <file>",
@@ -25,7 +28,7 @@ export const serve: CommandSpec = {
     },
   ],
   examples: ["imgbatch serve", "imgbatch serve --port 0 --data ./data --ready-file ready.json"],
-  exits: ["conflict", "saving"],
+  exits: ["auth", "conflict", "saving"],
   json: false,
   load: () => import("./run.ts"),
 };

@@ -10,6 +10,7 @@ import { exitCodeOf } from "../../result/error-document.ts";
 import { nextSteps } from "../../result/next-steps.ts";
 import { requireBatch } from "../../runs/get-batches.ts";
 import { requireReachable, resolveTargets } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
 /** `imgbatch status`: shows each batch as it is now. A missing batch does not hide the others. */
@@ -21,7 +22,8 @@ export const run: RunCommand = async (context) => {
     if (unsent > 0)
       output.warn(`${counted(unsent, "batch", "batches")} of ${argument} ${were} not submitted yet`);
   }
-  return withService(context, { workers: false }, async ({ http, ...service }) => {
+  const needs = { workers: false, ...rememberedUpstream(targets) };
+  return withService(context, needs, async ({ http, ...service }) => {
     requireReachable(targets, { http, ...service });
     const batches: Batch[] = [];
     const missing: ImgbatchError[] = [];

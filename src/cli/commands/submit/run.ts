@@ -18,6 +18,7 @@ import { timeLimit } from "../../interruption/time-limit.ts";
 import { nextCommand } from "../../result/next-command.ts";
 import { createBudget } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
+import { chooseUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { describeDryRun } from "./dry-run.ts";
 import { readSubmitOptions, type SubmitOptions } from "./options.ts";
@@ -42,7 +43,8 @@ export const run: RunCommand = async (context) => {
       usualReferences: usualReferences(options.model),
     });
     const limited = { ...context, signal };
-    return await withService(limited, { workers: !options.dryRun }, (service) =>
+    const upstream = await chooseUpstream(context, options.dir);
+    return await withService(limited, { workers: !options.dryRun, images: true, upstream }, (service) =>
       stoppable(limited, service, { ...options, anew: ANEW }, (inner, submissions) =>
         submit(inner, options, items, { service, submissions }),
       ),

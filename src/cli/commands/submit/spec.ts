@@ -1,6 +1,6 @@
 import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { running, runOptions } from "../shared-options.ts";
+import { running, runOptions, upstreamOption } from "../shared-options.ts";
 
 export const submit: CommandSpec = {
   name: "submit",
@@ -10,6 +10,7 @@ export const submit: CommandSpec = {
   ],
   options: [
     { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
+    upstreamOption,
     { flags: "-n, --name <name>", description: "a name for the batch" },
     {
       flags: "-o, --output <dir>",
@@ -46,6 +47,7 @@ export const submit: CommandSpec = {
   ],
   examples: [
     "imgbatch submit prompts.jsonl",
+    "imgbatch submit prompts.jsonl --upstream google",
     "imgbatch submit prompts.csv --output out --max-cost 5",
     "cat prompts.jsonl | imgbatch submit - --json",
     "imgbatch submit prompts.jsonl && echo green || echo red",

@@ -11,6 +11,7 @@ import { requireOutputs } from "../../result/judge-batches.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
 import { pollInterval } from "../../runs/poll-interval.ts";
 import { recordAll, requireReachable, requireSubmitted, resolveTargets } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
 /** `imgbatch wait`: waits until every batch has ended. */
@@ -25,7 +26,8 @@ export const run: RunCommand = async (context) => {
   let going = ids;
   const { signal } = limit;
   try {
-    return await withService({ ...context, signal }, { workers: true }, async (service) => {
+    const needs = { workers: true, ...rememberedUpstream(targets) };
+    return await withService({ ...context, signal }, needs, async (service) => {
       requireReachable(targets, service);
       try {
         const found = await requireBatches(service.http, ids, signal);

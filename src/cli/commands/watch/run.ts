@@ -19,6 +19,7 @@ import {
   resolveTargets,
   type Target,
 } from "../../runs/targets.ts";
+import { rememberedUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
 import { mayShowDashboard } from "../../terminal/dashboard.ts";
 import { createPlainView } from "./plain-view.ts";
@@ -35,7 +36,8 @@ export const run: RunCommand = async (context) => {
   // The reader of the output has gone, so nothing is left to do.
   const signal = AbortSignal.any([limit.signal, results.closed]);
   try {
-    return await withService({ ...context, signal }, { workers: true }, (service) =>
+    const needs = { workers: true, ...rememberedUpstream(targets) };
+    return await withService({ ...context, signal }, needs, (service) =>
       watch({ ...context, signal }, targets, service, pollInterval(interval, service, context.output)),
     );
   } catch (error) {

@@ -28,7 +28,10 @@ import { isFromUser, readTurns } from "./read-turns.ts";
 export interface ContentRules {
   limits: Limits;
   inspector: ImageInspector;
-  /** Whether a request must have `imageConfig`, empty or not. */
+  /**
+   * Whether a request must say all that the description demands. Else `generationConfig`, `responseModalities` and
+   * `imageConfig` can be left out, which means an image with the defaults, and the declared types of images are ignored.
+   */
   strictImageConfig: boolean;
   /** Images of a large body, which were taken out of it: see `SentTexts`. Default: none. */
   sent?: SentTexts;
@@ -48,7 +51,7 @@ export async function checkContent(
   model: ModelEntry,
   rules: ContentRules,
 ): Promise<CheckedContent> {
-  const given = camelKeys(body);
+  const given = rules.strictImageConfig ? camelKeys(body) : withModalities(camelKeys(body));
   refuseTooMany(given);
   const parsed = generateContentSchema.safeParse(given, { error: inWords });
   if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
@@ -67,6 +70,14 @@ export async function checkContent(
   const { images, first } = await readImages(contents, { sent: NO_SENT_TEXTS, ...rules });
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
   return { model, prompt, earlier, images, ratio: shape, size, mimeType };
+}
+
+/** A client for images alone may leave out that it wants an image. */
+function withModalities(body: unknown): unknown {
+  const config = fieldOf(body, CONFIG) ?? {};
+  if (!isObject(body) || !isObject(config)) return body;
+  const { responseModalities } = config;
+  return { ...body, [CONFIG]: { ...config, responseModalities: responseModalities ?? ["IMAGE"] } };
 }
 
 /** Comes first: the schema needs a second for 200,000 elements, and memory for as many problems. */
@@ -91,6 +102,9 @@ function listOf(holder: unknown, name: string): readonly unknown[] {
   const list = fieldOf(holder, name);
   return Array.isArray(list) ? list : [];
 }
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const fieldOf = (holder: unknown, name: string) =>
   (holder as Record<string, unknown> | null | undefined)?.[name];

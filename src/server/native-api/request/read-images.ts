@@ -15,6 +15,8 @@ interface Rules {
   limits: Limits;
   inspector: ImageInspector;
   sent: SentTexts;
+  /** False: the declared types of the images are ignored. */
+  strictImageConfig: boolean;
 }
 
 /**
@@ -43,19 +45,21 @@ export async function readImages(
   const images: ReferenceImage[] = [];
   let first: SizePx | null = null;
   for (const { at, mimeType, data } of found) {
-    if (!isImageMimeType(mimeType)) {
+    const declared = rules.strictImageConfig ? mimeType : null;
+    if (declared !== null && !isImageMimeType(declared)) {
       throw invalid(`${at}.mimeType`, "must be image/png, image/jpeg or image/webp");
     }
     if (data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
     const maxBytes = rules.limits.referenceImageBytes;
     const image = receiveImage(data, { maxBytes, base64: "lenient", sent: rules.sent });
     if (typeof image === "string") throw invalid(`${at}.data`, image);
-    const facts = await checker.check(image, mimeType);
+    const facts = await checker.check(image, declared);
     if ("problem" in facts) {
       const fields = { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at };
       throw invalid(fields[facts.about], facts.problem);
     }
-    images.push({ read: () => image.read(), lend: (work) => image.lend(work), mimeType });
+    const { mimeType: type } = facts;
+    images.push({ read: () => image.read(), lend: (work) => image.lend(work), mimeType: type });
     first ??= shownSize(facts);
   }
   return { images, first };

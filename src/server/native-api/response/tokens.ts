@@ -2,8 +2,8 @@ import type { SizeTier } from "../../../contract/images/image-sizes.ts";
 
 /** Tokens of an output image, by family of model and size. A name with `pro-image` is of the family `pro`. */
 const OUTPUT_TOKENS: Record<"pro" | "flash", Record<SizeTier, number>> = {
-  pro: { "1K": 1120, "2K": 1120, "4K": 2000 },
-  flash: { "1K": 1120, "2K": 1680, "4K": 2520 },
+  pro: { "512": 1120, "1K": 1120, "2K": 1120, "4K": 2000 },
+  flash: { "512": 747, "1K": 1120, "2K": 1680, "4K": 2520 },
 };
 const INPUT_IMAGE_TOKENS = { pro: 560, flash: 258 };
 const BYTES_PER_TEXT_TOKEN = 4;

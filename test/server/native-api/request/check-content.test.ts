@@ -239,6 +239,44 @@ describe("a real-time request", () => {
     ).rejects.toThrow();
   });
 
+  it("[RT-25] needs no generationConfig and no modalities then, which means an image; a given one must still be right", async () => {
+    const contents = [{ parts: [{ text: "fox" }] }];
+    for (const body of [
+      { contents },
+      { contents, generationConfig: null },
+      config({}),
+      config({ imageConfig: {} }),
+    ])
+      expect(await check(body, FLASH, false)).toMatchObject({ ratio: "1:1", size: "1K" });
+    const wrong = [
+      [config([]), "generationConfig"],
+      [config(7), "generationConfig"],
+      [config({ responseModalities: ["TEXT"] }), "generationConfig.responseModalities"],
+      [config({ imageConfig: { imageSize: "8K" } }), "generationConfig.imageConfig.imageSize"],
+      [[{ contents }], "body"],
+    ] as const;
+    for (const [body, param] of wrong) {
+      const refused = await check(body, FLASH, false).catch((error: unknown) => error);
+      expect(refused).toMatchObject({ code: "REALTIME_INVALID_ARGUMENT" });
+      if (param !== "body") expect(refused).toMatchObject({ param });
+    }
+    await expect(check({ contents })).rejects.toMatchObject({ param: "generationConfig" });
+  });
+
+  it("[RT-25] has then the type that the bytes of an input image show, whatever it says", async () => {
+    const jpeg = (await tinyJpeg()).toString("base64");
+    for (const mimeType of ["image/png", "application/octet-stream", ""]) {
+      const body = parts({ text: "fox" }, { inlineData: { mimeType, data: jpeg } });
+      expect((await check(body, FLASH, false)).images).toMatchObject([{ mimeType: "image/jpeg" }]);
+      await expect(check(body)).rejects.toMatchObject({ param: "contents[0].parts[1].inlineData.mimeType" });
+    }
+    const text = Buffer.from("no image").toString("base64");
+    const body = parts({ text: "fox" }, { inlineData: { mimeType: "image/png", data: text } });
+    await expect(check(body, FLASH, false)).rejects.toMatchObject({
+      param: "contents[0].parts[1].inlineData.data",
+    });
+  });
+
   it("[RT-6] may ask only for the ratios and sizes of the model that it names", async () => {
     for (const ratio of ["1:4", "8:1"]) {
       expect(await check(content("x", { aspectRatio: ratio }))).toMatchObject({ ratio });

@@ -1,0 +1,258 @@
+import type { z } from "zod";
+import type { configSchema } from "./schema.ts";
+import { VENDOR_NAMES } from "./vendors.ts";
+
+/** An entry of the configuration as a person writes it. */
+type Written<Key extends "models" | "providers"> = NonNullable<z.input<typeof configSchema>[Key]>[number];
+
+export const UPSTREAM_NAMES = [
+  "google",
+  "openai",
+  "openrouter",
+  "together",
+  "xai",
+  "localai",
+  "ollama",
+  "sdapi",
+  "command",
+] as const;
+export type UpstreamName = (typeof UPSTREAM_NAMES)[number];
+
+/** An upstream that can be chosen by its name alone. */
+export interface UpstreamPreset {
+  /** For people, such as "the Gemini API". */
+  title: string;
+  /** The environment variable that holds the key; null when there is none. */
+  keyVariable: string | null;
+  /** A step that a person does once, besides setting the key; null when there is none. */
+  preparation: string | null;
+  /** The source of the prices, with its date. */
+  priceSource: string;
+  models: Written<"models">[];
+  provider: Written<"providers">;
+}
+
+/** The image models of the Gemini API. */
+export const GOOGLE_MODELS: Written<"models">[] = [
+  {
+    id: "gemini-3.1-flash-image",
+    ratios: "extended",
+    sizes: ["512", "1K", "2K", "4K"],
+    prices: { "512": 0.045, "1K": 0.067, "2K": 0.101, "4K": 0.151 },
+    maxReferenceImages: 14,
+  },
+  {
+    id: "gemini-3-pro-image",
+    sizes: ["1K", "2K", "4K"],
+    prices: { "1K": 0.134, "2K": 0.134, "4K": 0.24 },
+    maxReferenceImages: 14,
+  },
+  { id: "gemini-3.1-flash-lite-image", sizes: ["1K"], prices: { "1K": 0.0336 }, maxReferenceImages: 3 },
+  { id: "gemini-2.5-flash-image", sizes: ["1K"], prices: { "1K": 0.039 }, maxReferenceImages: 3 },
+];
+
+/** The sizes that all GPT Image models take. */
+const GPT_SIZES = ["1024x1024", "1536x1024", "1024x1536"];
+
+const own = (id: string, maxReferenceImages: number): Written<"models"> => ({
+  id,
+  sizes: ["1K"],
+  prices: { "1K": 0 },
+  maxReferenceImages,
+});
+
+/** Models, addresses and prices in US dollars. They change; each has its source. */
+export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
+  google: {
+    title: "the Gemini API",
+    keyVariable: "GEMINI_API_KEY",
+    preparation: null,
+    priceSource: "ai.google.dev/gemini-api/docs/pricing, 2026-09-05, standard tier",
+    models: GOOGLE_MODELS,
+    provider: {
+      name: "google",
+      type: "native",
+      baseUrl: "https://generativelanguage.googleapis.com",
+      keyHeader: "x-goog-api-key",
+      apiKeyEnv: "GEMINI_API_KEY",
+    },
+  },
+  openai: {
+    title: "the OpenAI API",
+    keyVariable: "OPENAI_API_KEY",
+    preparation: null,
+    priceSource:
+      "the cost table of OpenAI's image generation guide, 2026-05-06, for quality medium at 1024x1024; input tokens are extra",
+    models: [
+      { id: "gpt-image-2", sizes: ["1K"], prices: { "1K": 0.053 }, maxReferenceImages: 14 },
+      { id: "gpt-image-1.5", sizes: ["1K"], prices: { "1K": 0.034 }, maxReferenceImages: 14 },
+      { id: "gpt-image-1-mini", sizes: ["1K"], prices: { "1K": 0.011 }, maxReferenceImages: 14 },
+    ],
+    provider: {
+      name: "openai",
+      type: "openai",
+      baseUrl: "https://api.openai.com/v1",
+      responseFormat: "omit",
+      sizes: GPT_SIZES,
+      // The price depends on the quality.
+      extra: { quality: "medium" },
+      apiKeyEnv: "OPENAI_API_KEY",
+    },
+  },
+  openrouter: {
+    title: "OpenRouter",
+    keyVariable: "OPENROUTER_API_KEY",
+    preparation: null,
+    priceSource: "openrouter.ai/models, 2026-11, for one image of about a megapixel; input tokens are extra",
+    models: [
+      {
+        id: "gemini-3.1-flash-image",
+        ratios: "extended",
+        sizes: ["1K"],
+        prices: { "1K": 0.067 },
+        maxReferenceImages: 14,
+      },
+      { id: "seedream-4.5", sizes: ["1K"], prices: { "1K": 0.04 }, maxReferenceImages: 10 },
+      { id: "flux.2-pro", sizes: ["1K"], prices: { "1K": 0.03 }, maxReferenceImages: 8 },
+    ],
+    provider: {
+      name: "openrouter",
+      type: "openai",
+      baseUrl: "https://openrouter.ai/api/v1",
+      path: "/images",
+      editPath: "/images",
+      sizeAs: "aspect_ratio",
+      edits: "input_references",
+      responseFormat: "omit",
+      models: {
+        "gemini-3.1-flash-image": "google/gemini-3.1-flash-image",
+        "seedream-4.5": "bytedance-seed/seedream-4.5",
+        "flux.2-pro": "black-forest-labs/flux.2-pro",
+      },
+      apiKeyEnv: "OPENROUTER_API_KEY",
+    },
+  },
+  together: {
+    title: "Together AI",
+    keyVariable: "TOGETHER_API_KEY",
+    preparation: null,
+    priceSource: "together.ai/pricing, 2026-11, for 1024x1024 (1.05 megapixels)",
+    models: [
+      { id: "flux.1-schnell", sizes: ["1K"], prices: { "1K": 0.0028 }, maxReferenceImages: 0 },
+      { id: "flux.2-pro", sizes: ["1K"], prices: { "1K": 0.03 }, maxReferenceImages: 0 },
+    ],
+    provider: {
+      name: "together",
+      type: "openai",
+      baseUrl: "https://api.together.xyz/v1",
+      sizeAs: "width_height",
+      edits: "none",
+      responseFormat: "base64",
+      models: {
+        "flux.1-schnell": "black-forest-labs/FLUX.1-schnell",
+        "flux.2-pro": "black-forest-labs/FLUX.2-pro",
+      },
+      apiKeyEnv: "TOGETHER_API_KEY",
+    },
+  },
+  xai: {
+    title: "the xAI API",
+    keyVariable: "XAI_API_KEY",
+    preparation: null,
+    priceSource: "docs.x.ai/docs/models, 2026-11, for resolution 1k",
+    models: [
+      { id: "grok-imagine-image", sizes: ["1K"], prices: { "1K": 0.02 }, maxReferenceImages: 3 },
+      { id: "grok-imagine-image-quality", sizes: ["1K"], prices: { "1K": 0.05 }, maxReferenceImages: 2 },
+    ],
+    provider: {
+      name: "xai",
+      type: "openai",
+      baseUrl: "https://api.x.ai/v1",
+      sizeAs: "aspect_ratio",
+      edits: "json",
+      extra: { resolution: "1k" },
+      apiKeyEnv: "XAI_API_KEY",
+    },
+  },
+  localai: {
+    title: "LocalAI on this machine",
+    keyVariable: null,
+    preparation: "start LocalAI on port 8080 with an image model named stablediffusion",
+    priceSource: "your own machine: images cost nothing",
+    models: [own("stablediffusion", 0)],
+    provider: {
+      name: "localai",
+      type: "openai",
+      baseUrl: "http://127.0.0.1:8080/v1",
+      edits: "none",
+      concurrency: 1,
+      timeoutSeconds: 600,
+      free: true,
+    },
+  },
+  ollama: {
+    title: "Ollama on this machine",
+    keyVariable: null,
+    preparation: "ollama pull x/z-image-turbo",
+    priceSource: "your own machine: images cost nothing",
+    models: [own("z-image-turbo", 0)],
+    provider: {
+      name: "ollama",
+      type: "openai",
+      baseUrl: "http://127.0.0.1:11434/v1",
+      edits: "none",
+      models: { "z-image-turbo": "x/z-image-turbo" },
+      concurrency: 1,
+      timeoutSeconds: 600,
+      free: true,
+    },
+  },
+  sdapi: {
+    title: "A1111, Forge, SD.Next or sd-server on this machine",
+    keyVariable: null,
+    preparation: "start your image server with its API on port 7860 (A1111 and Forge: --api)",
+    priceSource: "your own graphics card: images cost nothing",
+    models: [own("local", 1)],
+    provider: { name: "sdapi", type: "sdapi", baseUrl: "http://127.0.0.1:7860", free: true },
+  },
+  command: {
+    title: "a program of your own",
+    keyVariable: null,
+    preparation: "write ./make-image (or name another program in argv)",
+    priceSource: "put here the price of one image of your program; add free: true if it costs nothing",
+    models: [own("my-model", 14)],
+    provider: { name: "command", type: "command", argv: ["./make-image"] },
+  },
+};
+
+/** Returns the parts of the configuration that make a preset's upstream the only one. */
+export function upstreamConfig(name: UpstreamName) {
+  const { models, provider } = PRESETS[name];
+  return {
+    models,
+    // The upstream charges the full price for each image, also in a batch.
+    groups: [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }],
+    providers: [provider],
+  };
+}
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/**
+ * Returns a configuration, not checked yet, with the settings of its `vendor.preset`. A key that it has already wins.
+ * Any other value is returned unchanged.
+ */
+export function withVendorPreset(value: unknown): unknown {
+  if (!isObject(value) || !isObject(value.vendor)) return value;
+  const { preset } = value.vendor;
+  if (!VENDOR_NAMES.some((name) => name === preset)) return value;
+  const filled = (given: unknown, settings: object) =>
+    given === undefined ? settings : isObject(given) ? { ...settings, ...given } : given;
+  return {
+    models: GOOGLE_MODELS,
+    ...value,
+    features: filled(value.features, { strictImageConfig: false }),
+    vendor: filled(value.vendor, { keyHeaders: ["x-goog-api-key"] }),
+  };
+}

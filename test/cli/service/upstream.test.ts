@@ -1,0 +1,145 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../../src/config/presets.ts";
+import { runInProcess } from "../../support/cli-in-process.ts";
+import { FakeProvider } from "../../support/fake-provider.ts";
+import { startTestService } from "../../support/service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const UPSTREAM = ["--upstream", "google"];
+
+/** A directory with a prompt file, below it the data directory, and no well-known key in the environment. */
+async function workplace() {
+  for (const name of UPSTREAM_NAMES) {
+    const { keyVariable } = PRESETS[name];
+    if (keyVariable !== null) vi.stubEnv(keyVariable, "");
+  }
+  for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, "");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const cwd = await tempDir();
+  const data = join(cwd, "data");
+  writeFileSync(join(cwd, "p.jsonl"), JSON.stringify({ prompt: "a red kite" }));
+  const run = (...args: string[]) => runInProcess([...args, "--data", data], { cwd });
+  return { cwd, data, run, runState: () => JSON.parse(readFileSync(join(cwd, "out/imgbatch.json"), "utf8")) };
+}
+
+/** A service that says that it makes images with an upstream. Its account is empty, and so its images cost nothing. */
+function startServiceOf(data: string, name: UpstreamName) {
+  const config = upstreamConfig(name);
+  const models = config.models.map((model) => ({ ...model, prices: { "1K": 0 } }));
+  return startTestService({ data, config: { ...config, models }, providers: [new FakeProvider()] });
+}
+
+const SUBMIT = ["submit", "p.jsonl", "-o", "out"];
+
+describe("--upstream", () => {
+  it("[PRESET-4] is remembered by the directory of the run, for all commands about it", async () => {
+    const { cwd, data, run, runState } = await workplace();
+    const service = await startServiceOf(data, "google");
+    expect(await run(...SUBMIT, ...UPSTREAM)).toMatchObject({ code: 0 });
+    expect(runState()).toMatchObject({ upstream: "google", request: { model: "gemini-3.1-flash-image" } });
+    for (const args of [SUBMIT, ["status", "out"], ["download", "out"], ["wait", "out"]])
+      expect([args, (await run(...args)).code]).toEqual([args, 0]);
+    await service.close(0);
+
+    // Without the memory these would draw.
+    for (const args of [SUBMIT, ["retry", "out"], ["wait", "out"]]) {
+      const { code, stderr } = await run(...args);
+      expect([args, code]).toEqual([args, 3]);
+      expect(stderr).toContain("GEMINI_API_KEY");
+    }
+    const other = await run(...SUBMIT, "--upstream", "openai");
+    expect(other.code).toBe(6);
+    expect(other.stderr).toContain("belongs to a run with the upstream google, not openai");
+
+    writeFileSync(
+      join(cwd, "out/imgbatch.json"),
+      JSON.stringify({ ...runState(), upstream: "of another time" }),
+    );
+    expect((await run("status", "out")).code).toBe(6);
+  });
+
+  it("[PRESET-4] is remembered by a run of single requests, too", async () => {
+    const { data, run, runState } = await workplace();
+    const service = await startServiceOf(data, "google");
+    const generate = ["generate", "--file", "p.jsonl", "-o", "out"];
+    expect(await run(...generate, ...UPSTREAM)).toMatchObject({ code: 0 });
+    expect(runState()).toMatchObject({ kind: "realtime", upstream: "google" });
+    await service.close(0);
+    expect((await run(...generate)).code).toBe(3);
+  });
+
+  it("[PRESET-5] is a conflict with a running service that has other providers, and nothing is sent", async () => {
+    const { cwd, data, run } = await workplace();
+    await startTestService({ data });
+    for (const args of [SUBMIT, [...SUBMIT, "--dry-run"], ["generate", "a fox"]]) {
+      const { code, stderr } = await run(...args, ...UPSTREAM);
+      expect([args, code]).toEqual([args, 6]);
+      expect(stderr).toContain(
+        "makes images with procedural (procedural), and this command asks for google (native, https://generativelanguage.googleapis.com)",
+      );
+      expect(stderr).toContain("next: stop the other process, or choose another directory with --data");
+    }
+    expect(existsSync(join(cwd, "out"))).toBe(false);
+  });
+
+  it("[PRESET-5] an upstream in the configuration file is a conflict with such a service, too", async () => {
+    const { cwd, data, run } = await workplace();
+    await startServiceOf(data, "openai");
+    expect((await run("list")).code).toBe(0);
+    expect((await run(...SUBMIT)).code).toBe(0);
+    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(upstreamConfig("google")));
+    expect((await run("submit", "p.jsonl", "-o", "other")).code).toBe(6);
+    expect((await run("list")).code).toBe(0);
+  });
+
+  it("[PRESET-6] is wrong usage together with the address of a service", async () => {
+    const { run } = await workplace();
+    const { code, stderr } = await run(...SUBMIT, ...UPSTREAM, "--base-url", "https://images.example.com");
+    expect(code).toBe(2);
+    expect(stderr).toContain("this command talks to https://images.example.com");
+    expect((await run(...SUBMIT, "--upstream", "gogle")).stderr).toContain("Did you mean google?");
+  });
+
+  it("[PRESET-7] needs the key in its variable before anything is created", async () => {
+    const { cwd, data, run } = await workplace();
+    for (const args of [SUBMIT, ["generate", "a fox"], ["serve"]]) {
+      const { code, stderr } = await run(...args, ...UPSTREAM);
+      expect([args, code]).toEqual([args, 3]);
+      expect(stderr).toContain("GEMINI_API_KEY is not set: images by google need it.");
+    }
+    expect((await runInProcess(["exec", ...UPSTREAM, "--", "true"], { cwd })).code).toBe(3);
+    expect([existsSync(data), existsSync(join(cwd, "out"))]).toEqual([false, false]);
+  });
+
+  it("[PRESET-7] holds for the providers of a file when none of them has its key", async () => {
+    const { cwd, data, run } = await workplace();
+    const config = upstreamConfig("google");
+    const [google] = config.providers;
+    const second = { ...google, name: "second", apiKeyEnv: "SECOND_KEY" };
+    writeFileSync(
+      join(cwd, "imgbatch.config.json"),
+      JSON.stringify({ ...config, providers: [google, second] }),
+    );
+    const { code, stderr } = await run(...SUBMIT);
+    expect(code).toBe(3);
+    expect(stderr).toContain(
+      "GEMINI_API_KEY and SECOND_KEY are not set: images by google or second need them.",
+    );
+    expect(stderr).toContain("next: export GEMINI_API_KEY=<your key>; export SECOND_KEY=<your key>");
+    expect(existsSync(data)).toBe(false);
+  });
+
+  it("[PRESET-8] a key in the environment changes nothing, and one line says how to use it", async () => {
+    const { run } = await workplace();
+    vi.stubEnv("OPENAI_API_KEY", "sk-not-used");
+    const { code, stderr } = await run(...SUBMIT);
+    expect(code).toBe(0);
+    const lines = stderr.split("\n").filter((line) => line.includes("OPENAI_API_KEY"));
+    expect(lines).toEqual([
+      "using the embedded service (procedural drawings, not a model); OPENAI_API_KEY is set: add --upstream openai for real images",
+    ]);
+    expect((await run("list")).stderr).not.toContain("OPENAI_API_KEY");
+  });
+});
