@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
 import type { ItemObject } from "../../src/contract/batch-api/items.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { type ImageRequest, ProviderError } from "../../src/domain/ports/image-provider.ts";
+import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
+import { gate } from "../support/gate.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
 
 const SECOND_MS = 1000;
@@ -250,12 +251,9 @@ describe("several upstreams", () => {
     await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("PROVIDER_RATE_LIMITED");
     await expect.poll(() => upstream.running).toBe(0);
     const before = upstream.requests.length;
-    let end: (request: ImageRequest) => void = () => {};
-    const probe = new Promise<ImageRequest>((resolve) => {
-      end = resolve;
-    });
+    const [probe, others] = [gate(), gate()];
     upstream.answer = async () => {
-      await probe;
+      await (upstream.requests.length === before + 1 ? probe : others).promise;
       return made(await tinyPng());
     };
     clock.advance(5 * SECOND_MS);
@@ -267,8 +265,9 @@ describe("several upstreams", () => {
     await expect.poll(asked).toBe(before + 1);
     clock.advance(SECOND_MS);
     expect(upstream.running).toBe(1);
-    end(upstream.requests.at(-1) as ImageRequest);
-    await expect.poll(() => upstream.maxRunning).toBe(4);
+    probe.open();
+    await expect.poll(() => upstream.running).toBe(4);
+    others.open();
     expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 8 });
   });
 });

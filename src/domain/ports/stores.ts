@@ -179,7 +179,7 @@ export interface ItemRepository {
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
   /**
    * Leases the first pending item without a lease whose time has come, and marks it as sent to the provider; null when
-   * there is none. Items that may be paid already come last.
+   * there is none. Items at which an upstream has failed come later, and those that may be paid already last.
    */
   claim(batchId: string, claim: ItemClaim): Promise<ItemRecord | null>;
   /** All items with a lease. */

@@ -63,9 +63,11 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
         ),
         "failed-elsewhere": due.where("failed_at", "is not", null).where("failed_at", "!=", provider),
       }[which];
+      // Items that were never tried show whether the upstream is well, and lose nothing when it is not.
       const row =
+        (await first(free.where("failed_at", "is", null).where("maybe_paid", "=", "no"))) ??
         (await first(free.where("maybe_paid", "=", "no"))) ??
-        (await first(free.where("maybe_paid", "!=", "no")));
+        (await first(free));
       if (!row) return null;
       const isSwitch = row.provider !== null && row.provider !== provider;
       const maybe_paid = isPaid && row.maybe_paid === "once" ? "twice" : row.maybe_paid;
