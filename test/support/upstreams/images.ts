@@ -1,0 +1,60 @@
+import { createHash } from "node:crypto";
+import sharp from "sharp";
+
+export type ImageType = "png" | "jpeg" | "webp";
+
+export interface ImageWish {
+  width: number;
+  height: number;
+  /** Default `png`. */
+  type?: ImageType | undefined;
+  /** Which of several images of one prompt; each has another colour. */
+  index?: number;
+}
+
+const CACHED = 64;
+const cache = new Map<string, Promise<Buffer>>();
+
+/** The colour of a prompt: red, green and blue from 0 to 255. */
+export function colourOf(prompt: string, index = 0): [number, number, number] {
+  const [red = 0, green = 0, blue = 0] = createHash("sha256").update(`${index} ${prompt}`).digest();
+  return [red, green, blue];
+}
+
+/** A whole image in the colour of a prompt. The same wish gets the same bytes. */
+export function imageOf(
+  prompt: string,
+  { width, height, type = "png", index = 0 }: ImageWish,
+): Promise<Buffer> {
+  const key = JSON.stringify([prompt, width, height, type, index]);
+  const known = cache.get(key);
+  if (known !== undefined) return known;
+  const [r, g, b] = colourOf(prompt, index);
+  const image = sharp({ create: { width, height, channels: 3, background: { r, g, b } } })
+    .toFormat(type)
+    .toBuffer();
+  cache.set(key, image);
+  const oldest = cache.keys().next().value;
+  if (cache.size > CACHED && oldest !== undefined) cache.delete(oldest);
+  return image;
+}
+
+/** Whether an image has the colour of a prompt, near enough for a lossy format. */
+export async function showsPrompt(image: Buffer, prompt: string, index = 0): Promise<boolean> {
+  const { channels } = await sharp(image).stats();
+  return colourOf(prompt, index).every((value, at) => Math.abs((channels[at]?.mean ?? -99) - value) < 8);
+}
+
+export interface Seen {
+  type: string;
+  width: number;
+  height: number;
+}
+
+/** Type and size of an image; null for bytes that are none. */
+export async function lookAt(bytes: Buffer): Promise<Seen | null> {
+  const { format, width, height } = await sharp(bytes)
+    .metadata()
+    .catch(() => ({ format: undefined, width: 0, height: 0 }));
+  return format === undefined ? null : { type: format, width, height };
+}
