@@ -2,8 +2,8 @@ import { z } from "zod";
 import { type GeneratedImages, ProviderError } from "../../domain/ports/image-provider.ts";
 import { isBase64 } from "../../kernel/base64.ts";
 import { formatBytes, truncateCodePoints } from "../../kernel/text.ts";
+import { ambiguous } from "../upstream/classify.ts";
 import { upstreamWords } from "../upstream/words.ts";
-import { ambiguous } from "./call.ts";
 
 const MAX_IMAGE_BYTES = 64 * 1024 * 1024;
 const MAX_MODEL = 200;
@@ -15,13 +15,16 @@ const infoSchema = z.object({
   sd_model_hash: z.string().nullish().catch(null),
 });
 
-/** Reads an answer of txt2img or img2img. `seed` counts when the server names none. Throws `ProviderError`. */
-export function readImages(answer: unknown, seed: number): GeneratedImages {
+/**
+ * Reads an answer of txt2img or img2img of the provider with this name. `seed` counts when the server names none. Throws
+ * `ProviderError`.
+ */
+export function readImages(name: string, answer: unknown, seed: number): GeneratedImages {
   const { data } = answerSchema.safeParse(answer);
-  if (data === undefined) throw ambiguous('The response has no list "images".');
+  if (data === undefined) throw ambiguous(name, 'HTTP 200 without the list "images"');
   const info = infoOf(data.info);
   return {
-    images: data.images.map(decode),
+    images: data.images.map((text) => decode(name, text)),
     seed: info.seed ?? seed,
     modelVersion: modelOf(info),
   };
@@ -43,10 +46,10 @@ function modelOf({ sd_model_name: name, sd_model_hash: hash }: z.infer<typeof in
 }
 
 /** Decodes an image in Base64, which may be a data URL. */
-function decode(text: string): Buffer {
+function decode(name: string, text: string): Buffer {
   const base64 = text.startsWith("data:") ? text.slice(text.indexOf(",") + 1) : text;
   const bytes = Buffer.from(base64, "base64");
-  if (!isBase64(base64, bytes, "lenient")) throw ambiguous("An image of the response is not Base64.");
+  if (!isBase64(base64, bytes, "lenient")) throw ambiguous(name, "an image that is not Base64");
   if (bytes.length <= MAX_IMAGE_BYTES) return bytes;
   const message = `The image is larger than ${formatBytes(MAX_IMAGE_BYTES)}.`;
   throw new ProviderError("INVALID_IMAGE_OUTPUT", message);

@@ -1,10 +1,10 @@
-import { Agent } from "undici";
 import type { EntryOf } from "../../contract/provider-entries.ts";
-import type { ImageRequest } from "../../domain/ports/image-provider.ts";
+import { type ImageRequest, ProviderError } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { UpstreamHttp } from "../upstream/http.ts";
+import { jsonBody, ReferenceText } from "../upstream/request-body.ts";
 import { refuseStoredReferences } from "../upstream/stored-references.ts";
-import { callServer } from "./call.ts";
 import { readImages } from "./images.ts";
 
 /** How long the call that stops an image may take. */
@@ -15,17 +15,10 @@ const INTERRUPT_MS = 2000;
  * reference image it calls img2img, else txt2img.
  */
 export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): UpstreamAdapter {
-  const agent = new Agent({
-    // One more than there are images at once: for a probe while images are made.
-    connections: entry.concurrency + 1,
-    // An image may take longer than the limits of undici. The caller has its own.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    // A kept connection that the server closes just then would look like a lost answer.
-    pipelining: 0,
-  });
+  // One connection more than there are images at once: for a probe while images are made.
+  const http = new UpstreamHttp({ ...entry, concurrency: entry.concurrency + 1 }, deps);
   const headers = authorization(entry, deps);
-  const urlOf = (path: string) => `${entry.baseUrl.replace(/\/+$/, "")}/sdapi/v1/${path}`;
+  const pathOf = (name: string) => `/sdapi/v1/${name}`;
   let running = 0;
 
   const interrupt = async () => {
@@ -35,9 +28,9 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
       () => late.abort(),
       () => {},
     );
-    const call = { method: "POST", url: urlOf("interrupt"), headers, signal: late.signal } as const;
+    const call = { method: "POST", path: pathOf("interrupt"), headers, body: jsonBody({}) } as const;
     // The image is given up in any case.
-    await callServer(agent, call).catch(() => {});
+    await http.json(call, late.signal).catch(() => {});
     done.abort();
   };
 
@@ -46,29 +39,40 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
     takes: { maxReferences: 1, ratios: "any", tiers: "any", mimeTypes: ["image/png"], seeds: true },
     generate: async (request, signal, onSent) => {
       refuseStoredReferences(request);
-      const body = await bodyOf(entry, request);
-      signal.throwIfAborted();
+      const body = jsonBody(bodyOf(entry, request));
+      let isSent = false;
       running++;
       try {
-        onSent();
-        const url = urlOf(request.references.length === 0 ? "txt2img" : "img2img");
-        const answer = await callServer(agent, { method: "POST", url, headers, body, signal });
+        const path = pathOf(request.references.length === 0 ? "txt2img" : "img2img");
+        const answer = await http.json({ method: "POST", path, headers, body }, signal, () => {
+          isSent = true;
+          onSent();
+        });
         const unused = request.references.length - 1;
         const notes = unused > 0 ? ["Only the first reference image was used."] : [];
-        return { ...readImages(answer, request.seed), notes };
+        return { ...readImages(entry.name, answer, request.seed), notes };
       } catch (error) {
         // The server stops the image that it is making, which may be another one of ours if there are several.
-        if (signal.aborted && running === 1) await interrupt();
-        throw error;
+        if (signal.aborted && isSent && running === 1) await interrupt();
+        throw withHint(error);
       } finally {
         running--;
       }
     },
     probe: async (signal) => {
-      await callServer(agent, { method: "GET", url: urlOf("options"), headers, signal });
+      await http.json({ method: "GET", path: pathOf("options"), headers }, signal).catch((error) => {
+        throw withHint(error);
+      });
     },
-    close: () => agent.destroy(),
+    close: () => http.close(),
   };
+}
+
+/** Some of these servers have the interface only when they are told to at their start. */
+function withHint(error: unknown): unknown {
+  if (!(error instanceof ProviderError) || error.upstreamStatus !== 404) return error;
+  const message = `${error.message} Some servers need the option --api to have /sdapi.`;
+  return new ProviderError(error.code, message, { ...error, cause: undefined });
 }
 
 /** Basic authentication (RFC 7617), if the entry names a user or a password. */
@@ -84,7 +88,7 @@ function authorization(
 }
 
 /** The fields of `extra` win, except over those that make the image the one that was asked for. */
-async function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest): Promise<object> {
+function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest): object {
   const [reference] = request.references;
   const { override_settings: settings } = extra;
   // The models of a list are names of ours: only a mapping names a checkpoint of the server.
@@ -99,7 +103,7 @@ async function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest
     width: multipleOf8(request.size.widthPx),
     height: multipleOf8(request.size.heightPx),
     seed: request.seed,
-    ...(reference && { init_images: [(await reference.read()).toString("base64")] }),
+    ...(reference && { init_images: [new ReferenceText(reference)] }),
     override_settings: { ...(isObject(settings) ? settings : {}), ...checkpoint },
   };
 }

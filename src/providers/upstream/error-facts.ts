@@ -42,7 +42,8 @@ export function readErrorFacts(body: unknown): ErrorFacts {
     retryDelays: details.flatMap((detail) => textAt(detail, "retryDelay") ?? []),
     isModerated:
       valueAt(error, "moderation_details") !== undefined ||
-      valueAt(error, "metadata", "flagged_input") !== undefined,
+      valueAt(error, "metadata", "flagged_input") !== undefined ||
+      listAt(error, "metadata", "reasons").length > 0,
   };
 }
 
@@ -55,6 +56,15 @@ function statusIn(code: unknown): number | null {
 
 function messageOf(error: unknown): string | null {
   if (typeof error === "string") return error || null;
-  const detail = valueAt(error, "detail");
-  return textAt(error, "message") ?? textAt(error, "detail") ?? textAt(detail, 0, "msg");
+  const fields = listAt(error, "detail")
+    .map(fieldProblem)
+    .filter((problem) => problem !== "");
+  return textAt(error, "message") ?? textAt(error, "detail") ?? (fields.join("; ") || null);
+}
+
+/** FastAPI's form of a field that is wrong: `{loc: ["body", "steps"], msg}`. */
+function fieldProblem(problem: unknown): string {
+  const path = listAt(problem, "loc").filter((part) => typeof part === "string" || typeof part === "number");
+  const words = textAt(problem, "msg") ?? "";
+  return path.length === 0 || words === "" ? words : `${path.join(".")}: ${words}`;
 }

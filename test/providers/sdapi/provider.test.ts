@@ -135,7 +135,7 @@ it("[SDAPI-4] user and password come from the environment, and reach no error", 
   const sent = Buffer.from("fox:canary-7b1e90c2").toString("base64");
   expect(seen[0]?.authorization).toBe(`Basic ${sent}`);
   expect(trouble).toBe("credential");
-  expect(message).toMatch(/returned 401: no: Basic \S*\[API key\].* \[API key\] \| \\x1b\[1m$/);
+  expect(message).toContain("HTTP 401");
   expect(message).not.toContain("canary");
 });
 
@@ -154,7 +154,7 @@ it.each([
   [413, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
   [422, { code: "INVALID_ARGUMENT", trouble: null, retryable: false }],
   [401, { trouble: "credential" }],
-  [403, { trouble: "credential" }],
+  [403, { trouble: "forbidden" }],
   [404, { trouble: "no-model" }],
   [429, { code: "PROVIDER_RATE_LIMITED", trouble: "limited", retryAfterMs: 3000 }],
   [302, { trouble: "failing" }],
@@ -168,7 +168,8 @@ it.each([
   );
   const failure = await failureOf(generate());
   expect(failure).toMatchObject(expected);
-  expect(failure.message).toContain(`returned ${status}: E: why`);
+  // Its own words reach the caller only for a request that is wrong.
+  expect(failure.message).toContain(failure.trouble === null ? "E" : `HTTP ${status}`);
   expect(seen).toHaveLength(1);
 });
 
@@ -202,7 +203,7 @@ it("[SDAPI-6] a server that does not run is unreachable", async () => {
   for (const call of [() => generate(), () => adapter.probe(NEVER)])
     expect(await failureOf(call())).toMatchObject({
       trouble: "unreachable",
-      message: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+ cannot be reached \(ECONNREFUSED\)\.$/),
+      message: expect.stringContaining("could not be reached (ECONNREFUSED)"),
     });
 });
 
