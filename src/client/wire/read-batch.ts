@@ -10,13 +10,14 @@ const LAST_SECOND = 8_640_000_000_000;
  * missing field is null, a number may be written as text, an unknown field stays in `raw`, and an unknown status is
  * never "done".
  */
-const text = z.string().nullish().catch(null);
+export const text = z.string().nullish().catch(null);
 const asNumber = (value: unknown) =>
   typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
 const count = z.preprocess(asNumber, z.int().min(0).nullish()).catch(null);
 /** Dollars, as many as can be counted in micro-dollars. */
 export const usd = z.number().min(-MOST_USD).max(MOST_USD);
-const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
+/** Dollars, also as text; null when it is neither. */
+export const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
 /** Seconds since 1970, within the range of dates. */
 const moment = z.preprocess(asNumber, z.int().min(-LAST_SECOND).max(LAST_SECOND).nullish()).catch(null);
 
