@@ -35,7 +35,16 @@ const batchSchema = z.looseObject({
   actual_cost: amount,
   created_at: moment,
   error: z.looseObject({ code: text, message: text }).nullish().catch(null),
+  waiting: z.looseObject({ code: z.string(), message: z.string(), until: moment }).nullish().catch(null),
 });
+
+export interface BatchWaiting {
+  /** One of `WAITING_CODES`, or the service's own word. */
+  code: string;
+  message: string;
+  /** Null: until the configuration of the service changes. */
+  untilMs: number | null;
+}
 
 /** A batch as the client sees it. */
 export interface Batch {
@@ -57,6 +66,8 @@ export interface Batch {
   actualCostMicroUsd: number | null;
   createdAtMs: number | null;
   error: { code: string; message: string } | null;
+  /** Why the items cannot be made now; null when they can, or the service does not say. */
+  waiting: BatchWaiting | null;
   /** The object as it came. */
   raw: Record<string, unknown>;
 }
@@ -84,8 +95,15 @@ export function readBatch(value: unknown): Batch | null {
     actualCostMicroUsd: micros(wire.actual_cost),
     createdAtMs: wire.created_at == null ? null : wire.created_at * 1000,
     error: wire.error ? { code: wire.error.code ?? "UNKNOWN", message: wire.error.message ?? "" } : null,
+    waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
     raw: value as Record<string, unknown>,
   };
+}
+
+function waitingOf(waiting: z.infer<typeof batchSchema>["waiting"]): BatchWaiting | null {
+  if (!waiting) return null;
+  const { code, message, until } = waiting;
+  return { code, message, untilMs: until == null ? null : until * 1000 };
 }
 
 function micros(usd: number | null | undefined): number | null {
