@@ -33,7 +33,7 @@ export interface DashboardSourceDeps {
   /** Why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null;
   /** The load of the workers now. */
-  queue(): { running: number; slots: number; isPaused: boolean };
+  queue(): { running: number; paid: number; slots: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
   cancel(batchId: string): Promise<void>;
   /** Makes a new batch of the failed items. Returns its name and how many items it has. */
