@@ -71,7 +71,9 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       else await aborted(stop);
       if (isLive) sayStopping(service, graceMs);
       const { paid } = service.view.queue();
-      const how = context.signal.aborted ? "a second Ctrl-C" : "Ctrl-C twice";
+      const how = context.signal.aborted ? "a second Ctrl-C" : "Ctrl-C";
+      // The live view took the first Ctrl-C as a key. The next one must end the process at once.
+      if (!context.signal.aborted) process.emit("SIGINT", "SIGINT");
       const note = service.failed.aborted ? null : paidRequestsNote(paid, how);
       if (note !== null) output.note(note);
       log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
