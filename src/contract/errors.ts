@@ -1,4 +1,5 @@
 import type { ExitName } from "./exit-codes.ts";
+import { WAITING_CODES, type WaitingCode } from "./waiting.ts";
 
 /** The `type` of an error body, by which a client can decide without knowing the code. */
 export type ErrorType =
@@ -104,6 +105,11 @@ export const SERVICE_ERRORS = {
   INTERNAL_ERROR: e(500, "temporary", "Something went wrong on the service's side."),
 } as const satisfies Record<string, ErrorEntry>;
 
+/** The errors of a command that does not wait any longer for a provider. */
+const WAITING_ERRORS = Object.fromEntries(
+  Object.entries(WAITING_CODES).map(([code, exit]) => [code, e(0, exit, "No provider can be asked now.")]),
+) as Record<WaitingCode, ErrorEntry>;
+
 /** Errors on the caller's machine; never sent over the wire. */
 export const LOCAL_ERRORS = {
   INTERNAL: e(0, "internal", "Something went wrong inside imgbatch."),
@@ -129,6 +135,7 @@ export const LOCAL_ERRORS = {
   ),
   SAVE_FAILED: e(0, "saving", "A file could not be saved."),
   VERIFY_FAILED: e(0, "saving", "A downloaded file differs from the service's description."),
+  ...WAITING_ERRORS,
   TIMEOUT: e(0, "timeout", "Time is up; the batch goes on."),
   INTERRUPTED: e(0, "interrupted", "Interrupted."),
   TERMINATED: e(0, "terminated", "Terminated."),

@@ -33,6 +33,10 @@ const shapes = [
       status: z.string(),
       success_count: count,
       fail_count: count,
+      waiting: problem
+        .extend({ until: z.iso.datetime().nullable().describe("null: until the configuration changes") })
+        .nullable()
+        .describe("why its images cannot be made now"),
     })
     .describe("a batch has changed"),
   z.object({

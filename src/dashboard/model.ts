@@ -21,6 +21,8 @@ export interface BatchRow {
   endedAtMs: number | null;
   /** The reason why the whole batch failed. */
   error: string | null;
+  /** The reason why its items cannot be made now, such as `waiting for google: too many requests`. */
+  waiting: string | null;
 }
 
 /** One item of a batch. */

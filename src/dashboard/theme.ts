@@ -19,6 +19,9 @@ export const STATUS_MARKS: Record<BatchStatus, Mark> = {
   output_deleted: { sign: "–", word: "deleted", color: "gray" },
 };
 
+/** The mark of a running batch whose provider cannot be asked now. */
+export const WAITING_MARK: Mark = { sign: "!", word: "waiting", color: "yellow" };
+
 export const ITEM_MARKS: Record<ItemStatus, Mark> = {
   pending: { sign: "·", word: "pending" },
   success: { sign: "✓", word: "success", color: "green" },

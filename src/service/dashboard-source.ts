@@ -1,9 +1,12 @@
+import { isTerminal } from "../contract/statuses.ts";
+import { waitingText } from "../contract/waiting.ts";
 import type { Fact } from "../dashboard/events.ts";
 import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
 import { openFolder } from "../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../dashboard/source.ts";
 import { readIntact } from "../domain/downloads/read-intact.ts";
 import type { Feed } from "../domain/feed.ts";
+import type { Waiting } from "../domain/health/waiting.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
@@ -27,8 +30,10 @@ export interface DashboardSourceDeps {
   freeDiskBytes(): Promise<number>;
   /** Makes a picture small. It waits in turn with all other images that the service decodes. */
   toPixels(...[bytes, box]: Parameters<typeof toPixels>): ReturnType<typeof toPixels>;
+  /** Why the items of a batch cannot be made now; null when they can. */
+  waitingOf(batchId: string): Waiting | null;
   /** The load of the workers now. */
-  queue(): { running: number; slots: number; isPaused: boolean };
+  queue(): { running: number; paid: number; slots: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
   cancel(batchId: string): Promise<void>;
   /** Makes a new batch of the failed items. Returns its name and how many items it has. */
@@ -98,6 +103,8 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     start: (listener) => {
       tell = listener;
       const changed = new Set<string>();
+      /** The batches at work, and why each waits, as they were last shown. The feed does not report a waiting. */
+      const atWork = new Map<string, string | null>();
       /** Batches whose records were deleted since the last read began: rows that were read of them are not shown. */
       const gone = new Set<string>();
       let showing: Promise<void> | null = null;
@@ -112,6 +119,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         if (event.type === "batch-gone") {
           changed.delete(event.batchId);
           gone.add(event.batchId);
+          atWork.delete(event.batchId);
           return tell({ type: "batch-gone", id: event.batchId });
         }
         changed.add(event.batchId);
@@ -123,6 +131,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
       const show = async () => {
         if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
         images = 0;
+        for (const [id, shown] of atWork) if (waitingWords(deps, id) !== shown) changed.add(id);
         const ids = [...changed];
         changed.clear();
         gone.clear();
@@ -131,8 +140,11 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         const isMoved = hasMoved;
         hasMoved = false;
         const isDetailOld = openDetail !== null && ids.includes(openDetail);
-        const found = hasBegun ? await changedRows(stores, ids) : await firstRows(stores);
+        const found = hasBegun ? await changedRows(deps, ids) : await firstRows(deps);
         const rows = found.filter(({ id }) => !gone.has(id));
+        for (const { id, status, waiting } of rows)
+          if (isTerminal(status)) atWork.delete(id);
+          else atWork.set(id, waiting);
         if (rows.length > 0 || !hasBegun) tell({ type: "batches", rows });
         hasBegun = true;
         for (const failure of failed) await tellFailure(deps, failure, tell);
@@ -170,17 +182,18 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
   };
 }
 
-async function changedRows(stores: Stores, ids: readonly string[]): Promise<BatchRow[]> {
+async function changedRows(deps: DashboardSourceDeps, ids: readonly string[]): Promise<BatchRow[]> {
   const rows: BatchRow[] = [];
   for (const id of ids) {
-    const batch = await stores.read.batches.byId(id);
-    if (isShown(batch)) rows.push(toRow(batch));
+    const batch = await deps.stores.read.batches.byId(id);
+    if (isShown(batch)) rows.push(toRow(batch, waitingWords(deps, id)));
   }
   return rows;
 }
 
 /** Returns all batches at work, and the newest of the others. */
-async function firstRows(stores: Stores): Promise<BatchRow[]> {
+async function firstRows(deps: DashboardSourceDeps): Promise<BatchRow[]> {
+  const { stores } = deps;
   const working = await stores.read.batches.withStatus([
     "queued",
     "running",
@@ -189,7 +202,7 @@ async function firstRows(stores: Stores): Promise<BatchRow[]> {
   ]);
   const latest = await stores.read.batches.latest(FIRST_ROWS);
   const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
-  return [...byId.values()].filter(isShown).map(toRow);
+  return [...byId.values()].filter(isShown).map((batch) => toRow(batch, waitingWords(deps, batch.id)));
 }
 
 /** A line among the errors for an image that could not be made. */
@@ -209,7 +222,12 @@ function isShown(batch: BatchRecord | null): batch is BatchRecord {
   return batch !== null && batch.recordDeletedAtMs === null;
 }
 
-function toRow(batch: BatchRecord): BatchRow {
+function waitingWords(deps: DashboardSourceDeps, batchId: string): string | null {
+  const waiting = deps.waitingOf(batchId);
+  return waiting && waitingText(waiting);
+}
+
+function toRow(batch: BatchRecord, waiting: string | null): BatchRow {
   return {
     id: batch.id,
     name: batch.taskName,
@@ -224,6 +242,7 @@ function toRow(batch: BatchRecord): BatchRow {
     createdAtMs: batch.createdAtMs,
     endedAtMs: batch.endedAtMs,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
+    waiting,
   };
 }
 

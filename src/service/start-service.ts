@@ -223,6 +223,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         clock,
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
+        waitingOf: apiDeps.waitingOf,
         facts: {
           url: listening.url,
           dataDirectory,

@@ -12,7 +12,7 @@ import { ItemPool } from "./items/item-pool.ts";
 import { JobPool } from "./jobs/job-pool.ts";
 import { recover } from "./recovery.ts";
 import { reportEnded } from "./report-ended.ts";
-import type { WorkerPool } from "./worker-pool.ts";
+import type { PoolLoad, WorkerPool } from "./worker-pool.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 const WAKES_AT_ONCE = 20;
@@ -55,10 +55,11 @@ export class Scheduler {
   }
 
   /** The items and jobs that run now, and how many may run at once, over all providers. */
-  get load(): { running: number; slots: number; isPaused: boolean } {
+  get load(): PoolLoad & { isPaused: boolean } {
     const loads = [...this.#pools].map((pool) => pool.load);
     return {
       running: loads.reduce((sum, load) => sum + load.running, 0),
+      paid: loads.reduce((sum, load) => sum + load.paid, 0),
       slots: loads.reduce((sum, load) => sum + load.slots, 0),
       isPaused: this.#isPaused,
     };

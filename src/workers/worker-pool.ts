@@ -1,12 +1,20 @@
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { BatchRecord } from "../domain/records.ts";
 
+export interface PoolLoad {
+  /** The items (or jobs of whole batches) that run now. */
+  running: number;
+  /** Those of them that a stop waits for, because they cost money. */
+  paid: number;
+  /** The most that may run at once. */
+  slots: number;
+}
+
 /** Makes the items of running batches with one provider. */
 export interface WorkerPool {
   /** Continues the work that an earlier process left at the provider. Does not wait for its end. */
   start(): Promise<void>;
-  /** The items (or jobs of whole batches) that run now, and how many may run at once. */
-  readonly load: { running: number; slots: number };
+  readonly load: PoolLoad;
   /** While paused, no work is begun; running work goes on. */
   setPaused(isPaused: boolean): void;
   /** Works on the batch until none of its items is pending. Does nothing for a batch that it has already. */

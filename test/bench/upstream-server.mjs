@@ -9,7 +9,10 @@ const gradient = `<svg xmlns="http://www.w3.org/2000/svg" width="1024" height="1
   <rect width="1024" height="1024" fill="url(#g)"/></svg>`;
 const png = await sharp(Buffer.from(gradient)).png().toBuffer();
 const parts = [{ inlineData: { mimeType: "image/png", data: png.toString("base64") } }];
-const body = JSON.stringify({ candidates: [{ content: { parts }, finishReason: "STOP" }], modelVersion: "bench" });
+const body = JSON.stringify({
+  candidates: [{ content: { parts }, finishReason: "STOP" }],
+  modelVersion: "bench",
+});
 
 const server = createServer((request, response) => {
   request.resume();

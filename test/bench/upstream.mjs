@@ -13,9 +13,13 @@ const BATCH = 200;
 
 /** The time of a run with an upstream against the ideal: images times latency by concurrency. */
 export async function measureUpstream({ images, latencyMs, concurrency, goal }) {
-  const upstream = spawn(process.execPath, [join(import.meta.dirname, "upstream-server.mjs"), String(latencyMs)], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const upstream = spawn(
+    process.execPath,
+    [join(import.meta.dirname, "upstream-server.mjs"), String(latencyMs)],
+    {
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
   const data = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
   try {
     const [port] = await once(upstream.stdout, "data");
@@ -45,7 +49,12 @@ export async function measureUpstream({ images, latencyMs, concurrency, goal }) 
       allEnded = resolve;
     });
     service.feed.subscribe((event) => {
-      if (event.type === "batch" && event.status === "completed" && left.delete(event.batchId) && left.size === 0)
+      if (
+        event.type === "batch" &&
+        event.status === "completed" &&
+        left.delete(event.batchId) &&
+        left.size === 0
+      )
         allEnded();
     });
     const create = async (first) => {

@@ -31,6 +31,7 @@ export function batchRow(n: number, change: Partial<BatchRow> = {}): BatchRow {
     createdAtMs: NOW - 60_000 + n * 1000,
     endedAtMs: null,
     error: null,
+    waiting: null,
     ...change,
   };
 }

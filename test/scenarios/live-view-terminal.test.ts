@@ -1,6 +1,11 @@
+import { writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { beforeEach, describe, expect, it } from "vitest";
-import { BIN } from "../support/processes.ts";
+import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { gate } from "../support/gate.ts";
+import { BIN, imgbatch } from "../support/processes.ts";
 import { needTerminal, type RealTerminal, startOnTerminal } from "../support/real-terminal.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -57,6 +62,32 @@ describe("the live view on a real terminal", () => {
     expect(await expectRestored(terminal)).toBe(0);
     // Without colours, but not without the marks of bold and inverse.
     expect(terminal.written()).not.toMatch(COLOR);
+  });
+
+  it("[EMBED-7] after Ctrl-C waits for requests that are paid and says so; the next Ctrl-C ends it at once", async () => {
+    const cwd = await tempDir();
+    const came = gate();
+    const upstream = createServer((request) => void request.resume().on("end", came.open));
+    await new Promise<void>((done) => upstream.listen(0, "127.0.0.1", done));
+    onTestFinished(() => {
+      upstream.closeAllConnections();
+      upstream.close();
+    });
+    const baseUrl = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`;
+    const provider = { name: "card", type: "openai", baseUrl, models: ["*"], rateMultiplier: 0 };
+    const config = join(cwd, "config.json");
+    writeFileSync(config, JSON.stringify({ providers: [provider] }));
+    writeFileSync(join(cwd, "p.jsonl"), JSON.stringify({ prompt: "a fox" }));
+    const where = ["--config", config, "--data", join(cwd, "data")];
+    const terminal = startOnTerminal([BIN, "serve", "--port", "0", ...where]);
+    await terminal.until(/q.*quit/s);
+    const submit = ["submit", "p.jsonl", "-o", "out", "--detach", "--max-cost", "1"];
+    expect(await imgbatch([...submit, ...where], { cwd })).toMatchObject({ code: 0 });
+    await came.promise;
+    terminal.press("\x03");
+    await terminal.until(/stopping: waiting for 1 request that is paid; Ctrl-C abandons it/);
+    terminal.press("\x03");
+    expect(await expectRestored(terminal)).toBe(130);
   });
 
   it("[VIEW-1] restores the terminal before a crash is reported, so that it can be read", async () => {

@@ -259,3 +259,33 @@ describe("the live view of a service", () => {
     expect(of("request")).toHaveLength(3);
   });
 });
+
+it("[WAIT-4] shows that a batch waits, and that it no longer does, without news in the feed", async () => {
+  const opened = gate();
+  const provider = new FakeProvider();
+  provider.answer = async () => {
+    await opened.promise;
+    return made(await tinyPng());
+  };
+  const service = await startTestService({ providers: [provider] });
+  const { id } = await service.submit({ model: MODEL, items: items(1) });
+  await service.until(id, "running");
+  const { rows, flush } = await attach(service);
+  const waitingOf = vi.spyOn(service.view, "waitingOf");
+  const waiting = {
+    code: "PROVIDER_FAILING" as const,
+    message: "google: The upstream failed.",
+    untilMs: null,
+  };
+  waitingOf.mockReturnValue(waiting);
+  await flush();
+  expect(rows().at(-1)).toMatchObject({ id, waiting: "waiting for google: The upstream failed" });
+  const before = rows().length;
+  await flush();
+  expect(rows()).toHaveLength(before);
+  waitingOf.mockReturnValue(null);
+  await flush();
+  expect(rows().at(-1)).toMatchObject({ id, waiting: null });
+  opened.open();
+  await service.until(id);
+});

@@ -1,3 +1,4 @@
+import type { ItemFacts } from "../../src/client/wire/read-items.ts";
 import type { ResultLine } from "../../src/runs/directory/results-file.ts";
 import { buildReport, type ReportFacts, type RunReport } from "../../src/runs/reports/run-report.ts";
 
@@ -8,11 +9,12 @@ export interface MadeImage {
   path?: string;
   entry?: string;
   error?: { code: string; message: string };
+  facts?: ItemFacts;
 }
 
 /** A report of images that need not be on disk. */
 export function reportOf(images: readonly MadeImage[], facts: Partial<ReportFacts> = {}): RunReport {
-  const lines = images.map(({ id, error, path, entry }): ResultLine => {
+  const lines = images.map(({ id, error, path, entry, facts }): ResultLine => {
     const file = {
       path: path ?? `images/${id}.png`,
       ...(entry === undefined ? {} : { entry }),
@@ -24,7 +26,7 @@ export function reportOf(images: readonly MadeImage[], facts: Partial<ReportFact
     };
     const failed = { status: "failed", files: [], error: { source: "provider", ...error } };
     const rest = error === undefined ? { status: "success", files: [file] } : failed;
-    return { custom_id: id, batch_id: "imgbatch_1", ...rest } as ResultLine;
+    return { custom_id: id, batch_id: "imgbatch_1", ...facts, ...rest } as ResultLine;
   });
   const batch = { id: "imgbatch_1", status: "completed", actual_cost: 0.0335 };
   return buildReport({

@@ -213,6 +213,14 @@ export const OPENAI_TROUBLES: Row[] = [
     { ...openaiErrors.invalid(flagged, null, "content_policy_violation"), status: 403 },
     { fate: "final", codes: BLOCKED, words: flagged },
   ),
+  openai(
+    "moderation of a router",
+    {
+      status: 403,
+      body: JSON.stringify({ error: { code: 403, message: flagged, metadata: { reasons: ["violence"] } } }),
+    },
+    { fate: "final", codes: BLOCKED, words: flagged, dialect: DIALECTS.openrouter },
+  ),
   openai("moderation that says nothing", silentModeration.empty(), {
     ...{
       fate: "final",

@@ -32,7 +32,7 @@ describe("paused workers", () => {
     const { id } = await service.submit({ model: MODEL, items: items(4) });
     await expect.poll(() => gates).toHaveLength(2);
     service.view.setPaused(true);
-    expect(service.view.queue()).toEqual({ running: 2, slots: 2, isPaused: true });
+    expect(service.view.queue()).toEqual({ running: 2, paid: 0, slots: 2, isPaused: true });
     for (const held of gates) held.open();
     await expect.poll(async () => (await service.batch(id)).success_count).toBe(2);
     await laterBatchIsInHand(service);

@@ -13,6 +13,11 @@ export function stopReason(error: unknown): string | null {
   return REASONS[error.code] ?? null;
 }
 
+/** Whether the reason of a stop is a signal, and not a time limit. */
+export function isInterruption(error: unknown): boolean {
+  return stopReason(error) !== null && (error as ImgbatchError).code !== "TIMEOUT";
+}
+
 /** Adds to a stop (signal or time limit) what happens to the batches. Returns any other error unchanged. */
 export function explainStop<Thrown>(
   error: Thrown,

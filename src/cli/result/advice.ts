@@ -50,6 +50,8 @@ const listed: Advice = (typed) => {
     ? textOf(anew, typed)
     : `${nextCommand(where, "list")} (lists the batches of this key; only the key that created a batch can see it)`;
 };
+const goesOn = (first: string): string =>
+  `${first}, then run the same command again: it continues where it stopped, and nothing is paid twice`;
 /** `--idempotency-key` and `--new` exclude each other. */
 const anew: Advice = ({ options }) =>
   options.idempotencyKey === undefined
@@ -108,6 +110,16 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
     `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
+  PROVIDER_NOT_CONFIGURED: goesOn(
+    "configure this provider again (`providers` in the configuration, or the --upstream of the command that made the batch)",
+  ),
+  PROVIDER_CREDENTIAL: goesOn("set a key that the upstream takes in the variable of the provider"),
+  PROVIDER_FORBIDDEN: goesOn("check at the upstream what the key of the provider may do"),
+  PROVIDER_BILLING: goesOn("check the balance and the limits at the upstream"),
+  PROVIDER_MODEL_MISSING: goesOn("check the provider's `models` in the configuration"),
+  PROVIDER_RATE_LIMITED: goesOn("wait until then"),
+  PROVIDER_UNREACHABLE: goesOn("check the provider's `baseUrl` and the network, or wait until then"),
+  PROVIDER_FAILING: goesOn("wait until then"),
   DATA_DIRECTORY_IN_USE: "stop the other process, or choose another directory with --data",
   DIRECTORY_CONFLICT: elsewhere,
   DIRECTORY_IN_USE: "wait until the other process has ended, then run the same command again",

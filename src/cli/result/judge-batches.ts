@@ -1,6 +1,7 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
+import { waitingText } from "../../contract/waiting.ts";
 import { lastRound } from "../../runs/directory/run-state.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
 import type { Target } from "../runs/targets.ts";
@@ -68,6 +69,12 @@ export function countTargets(targets: readonly Target[], batches: readonly Batch
   );
   const counts = { total, success, failed: total - success };
   return { counts, deciding: batches.filter((batch) => !superseded.has(batch.id)) };
+}
+
+/** The error of a command that needs the end of a batch. */
+export function notEnded({ id, status, waiting }: Batch): ImgbatchError {
+  const how = waiting === null ? status : `${status}, ${waitingText(waiting)}`;
+  return new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${how}).`);
 }
 
 /** Throws `BATCH_IMAGE_OUTPUT_DELETED` if the service has deleted the images of a batch. */

@@ -1,7 +1,9 @@
+import { MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../../kernel/money.ts";
+import { counted } from "../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../../runs/directory/claim.ts";
-import { RESULTS_FILE, RETRY_FILE } from "../../runs/directory/results-file.ts";
+import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results-file.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
 import { isFailed, isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
 import { type Allowance, countImages, type ImageCounts } from "../../runs/outcome/verdict.ts";
@@ -39,6 +41,11 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     if (batch.status === "output_deleted" && counts.missing === 0)
       output.note(`the service has deleted the images of ${batch.id}; they are all here`);
   }
+  const paidTwice = lines.filter(mayBePaidTwice).length;
+  if (paidTwice > 0)
+    output.note(
+      `${counted(paidTwice, "image")} may be paid twice, see ${shellWord(`${shownDir}/${RESULTS_FILE}`)}`,
+    );
   const parts = [
     `${counts.success} of ${counts.total} images on disk and verified`,
     ...failureNote(counts),
@@ -62,6 +69,10 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     lines: [shownDir],
     next: nextStep(run, counts, global),
   };
+}
+
+function mayBePaidTwice({ notes = [] }: ResultLine): boolean {
+  return notes.some((note) => note.startsWith(MAY_BE_PAID_TWICE));
 }
 
 function failureNote({ failed, missing }: ImageCounts): string[] {

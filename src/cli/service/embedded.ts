@@ -5,6 +5,8 @@ import { identityOf, type ProviderIdentity } from "../../contract/provider-entri
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { createLog } from "../../service/pino-log.ts";
 import type { Output } from "../command-line/command-context.ts";
+import { paidRequestsNote } from "../interruption/paid-requests.ts";
+import { isInterruption } from "../interruption/stop-reason.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 import { keyAdvice, requireKeys } from "./upstream-keys.ts";
@@ -65,7 +67,13 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   }
 }
 
-async function startOwn({ config, dataDirectory, needs, output }: Embedding): Promise<ServiceConnection> {
+async function startOwn({
+  config,
+  dataDirectory,
+  needs,
+  output,
+  signal,
+}: Embedding): Promise<ServiceConnection> {
   const { startService } = await import("../../service/start-service.ts");
   const service = await startService({
     config,
@@ -81,7 +89,12 @@ async function startOwn({ config, dataDirectory, needs, output }: Embedding): Pr
     kind: "own",
     isLocal: true,
     failed: service.failed,
-    close: () => service.close(service.failed.aborted ? 0 : GRACE_MS),
+    close: async () => {
+      const how = isInterruption(signal.reason) ? "a second Ctrl-C" : "Ctrl-C twice";
+      const note = paidRequestsNote(service.view.queue().paid, how);
+      if (note !== null && !service.failed.aborted) output.note(note);
+      await service.close(service.failed.aborted ? 0 : GRACE_MS);
+    },
   };
 }
 

@@ -10,13 +10,14 @@ const LAST_SECOND = 8_640_000_000_000;
  * missing field is null, a number may be written as text, an unknown field stays in `raw`, and an unknown status is
  * never "done".
  */
-const text = z.string().nullish().catch(null);
+export const text = z.string().nullish().catch(null);
 const asNumber = (value: unknown) =>
   typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
 const count = z.preprocess(asNumber, z.int().min(0).nullish()).catch(null);
 /** Dollars, as many as can be counted in micro-dollars. */
 export const usd = z.number().min(-MOST_USD).max(MOST_USD);
-const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
+/** Dollars, also as text; null when it is neither. */
+export const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
 /** Seconds since 1970, within the range of dates. */
 const moment = z.preprocess(asNumber, z.int().min(-LAST_SECOND).max(LAST_SECOND).nullish()).catch(null);
 
@@ -34,7 +35,16 @@ const batchSchema = z.looseObject({
   actual_cost: amount,
   created_at: moment,
   error: z.looseObject({ code: text, message: text }).nullish().catch(null),
+  waiting: z.looseObject({ code: z.string(), message: z.string(), until: moment }).nullish().catch(null),
 });
+
+export interface BatchWaiting {
+  /** One of `WAITING_CODES`, or the service's own word. */
+  code: string;
+  message: string;
+  /** Null: until the configuration of the service changes. */
+  untilMs: number | null;
+}
 
 /** A batch as the client sees it. */
 export interface Batch {
@@ -56,6 +66,8 @@ export interface Batch {
   actualCostMicroUsd: number | null;
   createdAtMs: number | null;
   error: { code: string; message: string } | null;
+  /** Why the items cannot be made now; null when they can, or the service does not say. */
+  waiting: BatchWaiting | null;
   /** The object as it came. */
   raw: Record<string, unknown>;
 }
@@ -83,8 +95,15 @@ export function readBatch(value: unknown): Batch | null {
     actualCostMicroUsd: micros(wire.actual_cost),
     createdAtMs: wire.created_at == null ? null : wire.created_at * 1000,
     error: wire.error ? { code: wire.error.code ?? "UNKNOWN", message: wire.error.message ?? "" } : null,
+    waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
     raw: value as Record<string, unknown>,
   };
+}
+
+function waitingOf(waiting: z.infer<typeof batchSchema>["waiting"]): BatchWaiting | null {
+  if (!waiting) return null;
+  const { code, message, until } = waiting;
+  return { code, message, untilMs: until == null ? null : until * 1000 };
 }
 
 function micros(usd: number | null | undefined): number | null {

@@ -1,8 +1,6 @@
 import { z } from "zod";
 import { numberToMicros } from "../../kernel/money.ts";
-import { usd } from "./read-batch.ts";
-
-const text = z.string().nullish().catch(null);
+import { amount, text, usd } from "./read-batch.ts";
 
 /** No service makes more images of one item. A higher count is not believed. */
 const MOST_IMAGES_OF_AN_ITEM = 100;
@@ -13,8 +11,24 @@ const itemSchema = z.looseObject({
   mime_type: text,
   image_count: z.int().min(0).max(MOST_IMAGES_OF_AN_ITEM).nullish().catch(null),
   prompt_preview: text,
+  provider: text,
+  model_version: text,
+  seed: z.int().nullish().catch(null),
+  upstream_cost: amount,
+  notes: z.array(z.unknown()).nullish().catch(null),
   error: z.looseObject({ code: text, message: text, source: text }).nullish().catch(null),
 });
+
+/** Facts of an item under the names of the API and of `results.jsonl`. One that the service does not report is absent. */
+export interface ItemFacts {
+  /** The provider that made or refused the image. */
+  provider?: string;
+  model_version?: string;
+  seed?: number;
+  /** US dollars, as the upstream reports them. */
+  upstream_cost?: number;
+  notes?: string[];
+}
 
 /** An item as the client sees it. A missing field is null. */
 export interface BatchItem {
@@ -24,6 +38,7 @@ export interface BatchItem {
   imageCount: number;
   promptPreview: string | null;
   error: { code: string; message: string; source: string | null } | null;
+  facts: ItemFacts;
   /** The object as it came. */
   raw: Record<string, unknown>;
 }
@@ -49,7 +64,20 @@ export function readItem(value: unknown): BatchItem | null {
     error: error
       ? { code: error.code ?? "UNKNOWN", message: error.message ?? "", source: error.source ?? null }
       : null,
+    facts: factsOf(wire),
     raw: value as Record<string, unknown>,
+  };
+}
+
+function factsOf(wire: z.infer<typeof itemSchema>): ItemFacts {
+  const { provider, model_version, seed, upstream_cost } = wire;
+  const notes = (wire.notes ?? []).filter((note): note is string => typeof note === "string");
+  return {
+    ...(provider == null ? {} : { provider }),
+    ...(model_version == null ? {} : { model_version }),
+    ...(seed == null ? {} : { seed }),
+    ...(upstream_cost == null ? {} : { upstream_cost }),
+    ...(notes.length === 0 ? {} : { notes }),
   };
 }
 

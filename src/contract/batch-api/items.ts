@@ -18,6 +18,9 @@ export const itemObjectSchema = z.object({
 });
 export type ItemObject = z.infer<typeof itemObjectSchema>;
 
+/** How a note begins when an upstream may bill an item twice. */
+export const MAY_BE_PAID_TWICE = "may be paid twice";
+
 /** The envelope of every list; `next_cursor` goes into the query parameter `cursor` of the next page. */
 export interface ListEnvelope<T> {
   object: "list";

@@ -1,9 +1,10 @@
 import { Box, Text } from "ink";
 import { LOG_LEVELS, type LogLine, type RequestLine } from "../../contract/activity.ts";
+import { clockTime } from "../../kernel/durations.ts";
 import { escapeControls } from "../../kernel/text.ts";
 import { layoutOf } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
-import { clockTime, inCells } from "../text/format.ts";
+import { inCells } from "../text/format.ts";
 import { LEVEL_MARKS } from "../theme.ts";
 import { Blank, Line, Rule } from "./line.tsx";
 

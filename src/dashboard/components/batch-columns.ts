@@ -3,7 +3,7 @@ import { formatDuration } from "../../kernel/durations.ts";
 import type { BatchRow } from "../model.ts";
 import { progressOf } from "../state/batches.ts";
 import { bar, dollars, inCells } from "../text/format.ts";
-import { type Mark, STATUS_MARKS } from "../theme.ts";
+import { type Mark, STATUS_MARKS, WAITING_MARK } from "../theme.ts";
 
 /** A piece of text and its look. */
 export interface Piece {
@@ -89,6 +89,7 @@ function shownColumns(columns: number): { column: Column; width: number }[] {
 /** The mark of a batch's status. A completed batch with failures does not look like a plain success. */
 export function markOf(row: BatchRow): Mark {
   if (row.statusText !== undefined) return { sign: "?", word: row.statusText };
+  if (row.waiting !== null && row.status === "running") return WAITING_MARK;
   if (row.status !== "completed" || row.failCount === 0) return STATUS_MARKS[row.status];
   return row.successCount === 0
     ? { sign: "×", word: "no images", color: "red" }

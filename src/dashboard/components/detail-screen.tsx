@@ -1,10 +1,11 @@
 import { Text } from "ink";
+import { clockTime } from "../../kernel/durations.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
 import type { ItemRow } from "../model.ts";
 import { selectedBatch } from "../state/batches.ts";
 import { detailLines } from "../state/layout.ts";
 import type { DashboardState } from "../state/state.ts";
-import { clockTime, dollars, inCells } from "../text/format.ts";
+import { dollars, inCells } from "../text/format.ts";
 import { ITEM_MARKS, STATUS_MARKS } from "../theme.ts";
 import { markOf } from "./batch-columns.ts";
 import { Footer } from "./footer.tsx";
@@ -40,10 +41,12 @@ export function DetailScreen({ state }: { state: DashboardState }) {
         </Text>
       </Line>
       <Line>
-        {batch.error === null ? (
-          <History state={state} />
-        ) : (
+        {batch.error !== null ? (
           <Text color="red">{escapeControls(batch.error)}</Text>
+        ) : batch.waiting !== null ? (
+          <Text color="yellow">{escapeControls(batch.waiting)}</Text>
+        ) : (
+          <History state={state} />
         )}
       </Line>
       <Rule

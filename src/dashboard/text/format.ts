@@ -59,9 +59,3 @@ export function dollars(microUsd: number | null): string {
   if (usd >= 1 || microUsd % 10_000 === 0) return `$${usd.toFixed(2)}`;
   return `$${usd.toFixed(4).replace(/0$/, "")}`;
 }
-
-/** The local time of day: `14:03:59`. */
-export function clockTime(ms: number): string {
-  const at = new Date(ms);
-  return [at.getHours(), at.getMinutes(), at.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
-}

@@ -27,7 +27,9 @@ export function waitingFor(blocks: readonly Block[]): Waiting {
   const [first] = [...blocks].sort((a, b) => atMs(a) - atMs(b));
   if (first) {
     const { provider, trouble, message, untilMs } = first;
-    return { code: CODES[trouble], message: `${provider}: ${message}`, untilMs };
+    // Messages about HTTP begin with the name already.
+    const named = message.startsWith(`${provider} `) ? message : `${provider}: ${message}`;
+    return { code: CODES[trouble], message: named, untilMs };
   }
   const message =
     "The provider of this batch is not configured, nor another one of the same type and address.";

@@ -31,6 +31,11 @@ const common = {
 
 const ofBatches = z.looseObject({
   ...common,
+  provider: z.string().optional().describe("made or refused the image"),
+  model_version: z.string().optional().describe("the model as the upstream names it"),
+  seed: z.int().optional(),
+  upstream_cost: z.number().optional().describe("US dollars, as the upstream reports them"),
+  notes: z.array(z.string()).optional().describe("differences that a person should know"),
   status: z.string().describe("success or failed; another service may have words of its own"),
   batch_id: z.string(),
   verified: z

@@ -2,6 +2,7 @@ import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
+import type { ItemFacts } from "../../client/wire/read-items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { hideUsedKeysIn } from "../../kernel/api-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
@@ -33,7 +34,7 @@ export interface ResultFile {
 export type Verified = "sha256" | "crc32" | null;
 
 /** A line of `results.jsonl`: one for each image that was asked for, in the order of the input. */
-export interface ResultLine {
+export interface ResultLine extends ItemFacts {
   custom_id: string;
   status: string;
   batch_id: string;

@@ -204,6 +204,7 @@ function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }:
     batch_id: batch.id,
     files: fetched?.files ?? [],
     ...(fetched === undefined ? {} : { verified: fetched.verified }),
+    ...item.facts,
     ...(error == null ? {} : { error }),
   };
 }

@@ -14,21 +14,24 @@ export interface ChosenModel {
 }
 
 /**
- * Chooses the model of a run: the wanted one, else the first of the service's list. A service without a list gets the
- * wanted model unchecked. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does not have it.
+ * Chooses the model of a run: the wanted one, else the `earlier` one of the same run, else the first of the service's
+ * list. A service without a list gets the wanted model unchecked. Throws `BATCH_IMAGE_INVALID_MODEL` when the list does
+ * not have it, unless it is the earlier one: a list leaves out models whose provider cannot be used now.
  */
 export async function chooseModel(
   http: Http,
-  wanted: string | null,
+  named: string | null,
   signal?: AbortSignal,
+  earlier: string | null = null,
 ): Promise<ChosenModel> {
+  const wanted = named ?? earlier;
   const models = await listOrNull(http, wanted !== null, signal);
   if (models === null) return describe(wanted ?? "", undefined);
   const id = wanted ?? models[0]?.id;
   if (id === undefined)
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", "This key can use no model for batches.");
   const listed = models.find((model) => model.id === id);
-  if (listed === undefined) {
+  if (listed === undefined && id !== earlier) {
     const message = `There is no batch model ${JSON.stringify(id)}; there is ${models.map((model) => model.id).join(", ")}.`;
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { param: "model" });
   }

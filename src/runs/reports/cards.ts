@@ -5,13 +5,19 @@ import { fileHref, type ReportImage } from "./run-report.ts";
 
 /** A list element of the contact sheet. `sources` are the addresses of the small pictures, in the order of the files. */
 export function cardOf(image: ReportImage, sources: readonly string[]): string {
-  const { id, prompt, files, error } = image;
+  const { id, prompt, files, origin, notes, error } = image;
   const pictures = error === null ? picturesOf(image, sources) : failurePanel(error);
   const said = prompt === null ? "" : `<p class="prompt" dir="auto">${escapeMarkup(prompt)}</p>`;
   const [first] = files;
-  const size = first === undefined ? "" : `<p class="size">${escapeMarkup(sizeOf(first, files.length))}</p>`;
-  const about = `${said}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${size}`;
+  const size = first === undefined ? "" : line("size", sizeOf(first, files.length));
+  const made = origin.length === 0 ? "" : line("size", origin.join(" · "));
+  const noted = notes.map((note) => line("note", note)).join("");
+  const about = `${said}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${size}${made}${noted}`;
   return `<li class="${error === null ? "ok" : "fail"}">${pictures}<div class="about">${about}</div></li>\n`;
+}
+
+function line(name: string, text: string): string {
+  return `<p class="${name}" dir="auto">${escapeMarkup(text)}</p>`;
 }
 
 function picturesOf({ id, files }: ReportImage, sources: readonly string[]): string {

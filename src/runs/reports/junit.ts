@@ -49,9 +49,9 @@ function propertiesOf({ model, batches, costMicroUsd, directory }: RunReport): [
   ];
 }
 
-function testCase({ id, prompt, files, error }: ReportImage, { title, directory }: RunReport): string {
+function testCase({ id, prompt, files, notes, error }: ReportImage, { title, directory }: RunReport): string {
   const head = `    <testcase${attributes({ name: id, classname: title, time: "0" })}>`;
-  const said = prompt === null ? [] : [prompt];
+  const said = [...(prompt === null ? [] : [prompt]), ...notes];
   const body =
     error === null
       ? // The second kind of line makes GitLab show the picture beside the test.

@@ -6,6 +6,7 @@ import { fileHref, type ReportImage, type RunReport } from "./run-report.ts";
 
 /** So many rows of each kind are shown; the results have them all. */
 const MAX_FAILURES = 50;
+const MAX_NOTED = 20;
 const MAX_IMAGES = 100;
 const MAX_CELL_CHARS = 160;
 
@@ -27,6 +28,7 @@ export function toMarkdown(report: RunReport): string {
     facts.join(" · "),
     "",
     ...failureRows(report),
+    ...noteRows(report),
     ...imageRows(report),
     "",
   ].join("\n");
@@ -45,6 +47,18 @@ function failureRows({ images, failedCount, retryCommand }: RunReport): string[]
     ...rest(failed.length - MAX_FAILURES),
     "",
     ...(retryCommand === null ? [] : ["Try these again:", "", "```sh", printable(retryCommand), "```", ""]),
+  ];
+}
+
+function noteRows({ images }: RunReport): string[] {
+  const noted = images.filter(({ notes }) => notes.length > 0);
+  if (noted.length === 0) return [];
+  return [
+    "| image | notes |",
+    "|---|---|",
+    ...noted.slice(0, MAX_NOTED).map(({ id, notes }) => row([id, notes.join("; ")])),
+    ...rest(noted.length - MAX_NOTED),
+    "",
   ];
 }
 

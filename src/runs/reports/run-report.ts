@@ -36,6 +36,10 @@ export interface ReportImage {
   /** Null when the input is not known. Very many long prompts are cut. */
   prompt: string | null;
   files: readonly ResultFile[];
+  /** How it was made: provider, model version, seed. A fact that is not known is absent. */
+  origin: readonly string[];
+  /** Differences that a person should know. */
+  notes: readonly string[];
   /** The reason why the image is missing; null if it exists. */
   error: { code: string; message: string } | null;
 }
@@ -54,7 +58,10 @@ export interface ReportFacts {
 }
 
 /** A line of the results, of whatever kind of run. */
-export type EndedImage = Pick<ResultLine, "custom_id" | "status" | "files" | "error">;
+export type EndedImage = Pick<
+  ResultLine,
+  "custom_id" | "status" | "files" | "error" | "provider" | "seed" | "notes"
+> & { model_version?: string | null };
 
 /** The most characters of all prompts in a report, so that it can still be opened, and the fewest of each prompt. */
 const PROMPT_CHARS = 4_000_000;
@@ -88,9 +95,13 @@ export function buildReport(facts: ReportFacts): RunReport {
 }
 
 function toImage(line: EndedImage, prompt: string | null): ReportImage {
-  const { custom_id: id, files, error, status } = line;
+  const { custom_id: id, files, error, status, notes = [] } = line;
   const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
-  return { id, prompt, files, error: files.length > 0 ? null : reason };
+  return { id, prompt, files, origin: originOf(line), notes, error: files.length > 0 ? null : reason };
+}
+
+function originOf({ provider, model_version, seed }: EndedImage): string[] {
+  return [provider, model_version, seed === undefined ? null : `seed ${seed}`].filter((fact) => fact != null);
 }
 
 function costOf({ batches }: RunState): number | null {

@@ -7,6 +7,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { RunReporter } from "../reporter.ts";
+import { parkedError } from "./parked.ts";
 import { progressOf } from "./progress.ts";
 
 export interface AwaitOptions {
@@ -22,7 +23,8 @@ export interface AwaitOptions {
 
 /**
  * Polls until every batch has ended, and returns them as they ended. Each batch has its own schedule, which counts from
- * when it was made. Progress covers all batches. If one can no longer be polled, all polling stops.
+ * when it was made. Progress covers all batches. If one can no longer be polled, all polling stops. Throws like
+ * `parkedError`.
  */
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
   const { service, clock, random, intervalMs, reporter } = options;
@@ -53,6 +55,8 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
           if (hasChanged(states[index], look)) reporter.event?.(progressEvent(look));
           states[index] = look;
           reporter.progress(progress(), startMs);
+          const parked = parkedError(states, service, clock.nowMs());
+          if (parked !== null) failed.abort(parked);
         },
         onFailure: (error, delayMs) => {
           const { code, message } = error;
@@ -79,11 +83,14 @@ export function hasChanged(before: Batch | undefined, now: Batch): boolean {
     before === undefined ||
     before.status !== now.status ||
     before.successCount !== now.successCount ||
-    before.failCount !== now.failCount
+    before.failCount !== now.failCount ||
+    before.waiting?.code !== now.waiting?.code ||
+    before.waiting?.untilMs !== now.waiting?.untilMs
   );
 }
 
 export function progressEvent(batch: Batch): RunEvent {
+  const { waiting } = batch;
   return {
     event: "progress",
     batch_id: batch.id,
@@ -91,5 +98,10 @@ export function progressEvent(batch: Batch): RunEvent {
     status: batch.status,
     success_count: batch.successCount,
     fail_count: batch.failCount,
+    waiting: waiting && {
+      code: waiting.code,
+      message: waiting.message,
+      until: waiting.untilMs === null ? null : new Date(waiting.untilMs).toISOString(),
+    },
   };
 }

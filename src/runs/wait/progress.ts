@@ -1,9 +1,11 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
+import { waitingText } from "../../contract/waiting.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { counted } from "../../kernel/text.ts";
 
 /**
  * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running`. The
- * rate counts images since the first call. The status is that of a running batch, else of one that has not ended. Batches
+ * rate counts images since the first call. The status is that of a running batch, else of one that has not ended; it says why batches wait. Batches
  * in `retries` make images of the others again; such an image counts once.
  */
 export function progressOf(
@@ -62,6 +64,12 @@ function countsOf(
 /** Null when all have ended. */
 function statusOf(states: readonly Batch[]): string | null {
   const open = states.filter((batch) => !batch.isDone);
-  const telling = open.find((batch) => batch.status === "running") ?? open[0];
-  return telling?.status.replaceAll("_", " ") ?? null;
+  const waiting = open.filter((batch) => batch.waiting !== null);
+  const working = open.filter((batch) => batch.waiting === null && batch.status !== "queued");
+  const telling = working.find((batch) => batch.status === "running") ?? working[0] ?? open[0];
+  const status = telling?.status.replaceAll("_", " ") ?? null;
+  const [first] = waiting;
+  if (!first?.waiting) return status;
+  const why = waitingText(first.waiting);
+  return working.length === 0 ? why : `${status}, ${counted(waiting.length, "batch", "batches")} ${why}`;
 }

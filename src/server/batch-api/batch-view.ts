@@ -1,5 +1,5 @@
 import type { BatchObject } from "../../contract/batch-api/batches.ts";
-import type { ItemObject } from "../../contract/batch-api/items.ts";
+import { type ItemObject, MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Waiting } from "../../domain/health/waiting.ts";
@@ -45,8 +45,7 @@ export function batchView(batch: BatchRecord, waiting: Waiting | null): BatchObj
   };
 }
 
-const MAY_BE_PAID_TWICE =
-  "may be paid twice: the outcome of a request is unknown, and another one was sent after it";
+const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;
 
 /** An item as the item list shows it. */
 export function itemView(item: ItemRecord): ItemObject {
@@ -61,7 +60,7 @@ export function itemView(item: ItemRecord): ItemObject {
     provider: item.status === "pending" ? null : item.provider,
     seed: item.seed,
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
-    notes: [...item.notes, ...(item.maybePaid === "twice" ? [MAY_BE_PAID_TWICE] : [])],
+    notes: [...item.notes, ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : [])],
     error: item.error,
   };
 }

@@ -4,7 +4,7 @@ import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { ItemClaim } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
-import type { WorkerPool } from "../worker-pool.ts";
+import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { type ActiveBatch, activeBatch } from "./active-batch.ts";
 import { ProviderSlots } from "./provider-slots.ts";
 import { type ItemAttempt, type ItemWork, makeItem, recordItem } from "./run-item.ts";
@@ -44,9 +44,10 @@ export class ItemPool implements WorkerPool {
     });
   }
 
-  get load(): { running: number; slots: number } {
+  get load(): PoolLoad {
     return {
       running: this.#slots.reduce((sum, { queue }) => sum + queue.pending, 0),
+      paid: this.#slots.reduce((sum, { queue, isPaid }) => sum + (isPaid ? queue.pending : 0), 0),
       slots: this.#slots.reduce((sum, { provider }) => sum + provider.concurrency, 0),
     };
   }
@@ -101,8 +102,7 @@ export class ItemPool implements WorkerPool {
     const running = [...this.#active.values()].flatMap((active) => [...active.running]);
     for (const [controller, request] of running) if (isAbandoned || !request.isPaid) controller.abort();
     const paid = running.filter(([{ signal }]) => !signal.aborted).length;
-    if (paid > 0)
-      this.#deps.log.warn("waiting for requests that are paid; stop again to abandon them", { paid });
+    if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid });
     await idle;
   }
 

@@ -7,7 +7,7 @@ import { endOf } from "../advance-batch.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { reportEnded } from "../report-ended.ts";
 import { RoundRobin } from "../round-robin.ts";
-import type { WorkerPool } from "../worker-pool.ts";
+import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { closeJob } from "./close-job.ts";
 import { runJob } from "./run-job.ts";
 
@@ -49,8 +49,9 @@ export class JobPool implements WorkerPool {
     this.#queue.on("next", () => this.#fill());
   }
 
-  get load(): { running: number; slots: number } {
-    return { running: this.#queue.pending, slots: this.provider.concurrency };
+  get load(): PoolLoad {
+    // A job goes on at the upstream after a stop.
+    return { running: this.#queue.pending, paid: 0, slots: this.provider.concurrency };
   }
 
   setPaused(isPaused: boolean): void {

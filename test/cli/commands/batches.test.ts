@@ -210,3 +210,21 @@ it("[SAVE-4] a run of which nothing is known is exit 7 too", async () => {
     expect(stderr).toContain("The submission of p-images was not finished: run its submit command again.");
   }
 });
+
+it("[WAIT-1] status, watch and download say that a batch waits, and a waiting that is no object is none", async () => {
+  const cli = await bench({ statuses: ["running"] });
+  const [batch] = cli.fake.batches;
+  const waiting = { code: "PROVIDER_BILLING", message: "google: No credit.", until: null };
+  Object.assign(batch?.wire ?? {}, { waiting });
+  const status = await cli.here(["status", "pets-images"]);
+  expect(lines(status.stdout)[0]).toMatch(/ {2}waiting for google: No credit$/);
+  const download = await cli.here(["download", "pets-images"]);
+  expect(download.stderr).toContain("has not ended yet (running, waiting for google: No credit)");
+  const watch = await cli.here(["watch", "pets-images", "--timeout", "1s"]);
+  expect([watch.code, watch.stdout]).toEqual([
+    124,
+    expect.stringContaining("waiting for google: No credit\n"),
+  ]);
+  Object.assign(batch?.wire ?? {}, { waiting: "soon" });
+  expect((await cli.here(["status", "pets-images"])).stdout).not.toContain("waiting");
+});

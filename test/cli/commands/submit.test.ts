@@ -1,6 +1,7 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { resultSchema } from "../../../src/runs/directory/result-schema.ts";
 import { type Cli, createCli } from "../../support/cli.ts";
 import { FAKE_KEY, type FakeOptions, png } from "../../support/fake-service.ts";
 
@@ -69,6 +70,44 @@ it("[FILE-16] too many reference images are said together with what else is wron
   expect(await problems("--model", "v-flash-image")).toMatch(/v-flash-image usually takes at most 3/);
   expect(await problems("--model", "v-pro-image")).not.toContain("images");
   expect(cli.fake.requests).toHaveLength(0);
+});
+
+it("[RUN-33] what the service reports of each image stands in the results, in items, and in the summary when it may be paid twice", async () => {
+  const cli = await bench();
+  const facts = { provider: "google", model_version: "image-002", seed: 7, upstream_cost: 0.039 };
+  const notes = ["may be paid twice: the outcome of a request is unknown", 5];
+  cli.fake.always(/items\?/, {
+    lie: (answer) => {
+      const list = JSON.parse(answer.body.toString());
+      Object.assign(list.data[0], facts, { notes });
+      Object.assign(list.data[1], {
+        provider: 1,
+        model_version: null,
+        seed: "x",
+        upstream_cost: {},
+        notes: "x",
+      });
+      return { ...answer, body: Buffer.from(JSON.stringify(list)) };
+    },
+  });
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
+  expect(code).toBe(0);
+  expect(stderr).toContain("1 image may be paid twice, see pets-images/results.jsonl\n");
+  const text = await readFile(join(cli.cwd, "pets-images", "results.jsonl"), "utf8");
+  const [cat, dog] = text
+    .trim()
+    .split("\n")
+    .map((line) => resultSchema.parse(JSON.parse(line)));
+  expect(cat).toMatchObject({ ...facts, notes: notes.slice(0, 1) });
+  expect(Object.keys(dog ?? {}).sort()).toEqual(["batch_id", "custom_id", "files", "status", "verified"]);
+  const { stdout } = await cli.here(["items", "pets-images"]);
+  const rows = stdout.split("\n", 2).map((line) => line.split("\t").slice(7));
+  expect(rows).toEqual([
+    ["google", "image-002", "7", "0.039", notes[0]],
+    ["", "", "", "", ""],
+  ]);
+  const page = await readFile(join(cli.cwd, "pets-images", "index.html"), "utf8");
+  expect(page).toContain("google · image-002 · seed 7");
 });
 
 it("[RUN-30] after a refusal by the service the mended file is submitted by the same command", async () => {

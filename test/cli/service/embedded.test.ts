@@ -11,6 +11,8 @@ import { parseConfig } from "../../../src/config/load.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
+import { tinyPng } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
 import { InstantClock } from "../../support/instant-clock.ts";
 import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
 import { startTestService } from "../../support/service.ts";
@@ -190,5 +192,76 @@ describe("the embedded service", () => {
     expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(12);
     const check = await runInProcess(["admin", "check", "--json", "--data", data], { cwd });
     expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 12, problems: [] });
+  });
+});
+
+/** A paid upstream that answers when `open` is called, and the number of requests that have come. */
+async function startPaidUpstream(cwd: string) {
+  const image = (await tinyPng()).toString("base64");
+  const opened = gate();
+  const came = [gate(), gate(), gate()];
+  let count = 0;
+  const upstream = createServer((request, response) => {
+    request.resume().on("end", async () => {
+      came[count++]?.open();
+      await opened.promise;
+      response
+        .setHeader("content-type", "application/json")
+        .end(JSON.stringify({ data: [{ b64_json: image }] }));
+    });
+  });
+  await new Promise<void>((done) => upstream.listen(0, "127.0.0.1", done));
+  onTestFinished(() => {
+    upstream.closeAllConnections();
+    upstream.close();
+  });
+  const baseUrl = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`;
+  const provider = { name: "card", type: "openai", baseUrl, models: ["*"], rateMultiplier: 0 };
+  writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [provider] }));
+  return { came, open: opened.open, count: () => count };
+}
+
+describe("stopping while requests run that are paid", () => {
+  const SUBMIT = ["submit", "p.jsonl", "-o", "out", "--max-cost", "1"];
+  const WAITING = "stopping: waiting for 1 request that is paid; a second Ctrl-C abandons it";
+
+  /** Starts submit, and interrupts it when its request has come to the upstream and it says that it waits. */
+  async function interrupted() {
+    const { cwd, env } = await workplace([{ prompt: "a red kite" }]);
+    const upstream = await startPaidUpstream(cwd);
+    const running = startNode([BIN, ...SUBMIT], { cwd, env });
+    const said = gate();
+    let stderr = "";
+    running.child.stderr?.on("data", (chunk) => {
+      stderr += chunk;
+      if (stderr.includes(WAITING)) said.open();
+    });
+    await upstream.came[0]?.promise;
+    running.child.kill("SIGINT");
+    await said.promise;
+    return { cwd, env, upstream, running };
+  }
+
+  it("[EMBED-7] the first Ctrl-C waits for them and says so; the image is there for the next command", async () => {
+    const { cwd, env, upstream, running } = await interrupted();
+    upstream.open();
+    expect((await running.exited).code).toBe(130);
+    expect((await imgbatch(SUBMIT, { cwd, env })).code).toBe(0);
+    expect(upstream.count()).toBe(1);
+    expect(readFileSync(join(cwd, "out/results.jsonl"), "utf8")).not.toContain("paid twice");
+  });
+
+  it("[EMBED-7] the second one abandons them; the next command asks once more, and marks the image", async () => {
+    const { cwd, env, upstream, running } = await interrupted();
+    running.child.kill("SIGINT");
+    expect((await running.exited).code).toBe(130);
+    upstream.open();
+    const { code, stderr } = await imgbatch(SUBMIT, { cwd, env });
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringContaining("1 image may be paid twice, see out/results.jsonl"),
+    ]);
+    expect(upstream.count()).toBe(2);
+    expect(readFileSync(join(cwd, "out/results.jsonl"), "utf8")).toContain("may be paid twice: ");
   });
 });

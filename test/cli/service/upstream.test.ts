@@ -1,9 +1,11 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../../src/config/presets.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
-import { FakeProvider } from "../../support/fake-provider.ts";
+import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -142,4 +144,43 @@ describe("--upstream", () => {
     ]);
     expect((await run("list")).stderr).not.toContain("OPENAI_API_KEY");
   });
+});
+
+/** An upstream of the OpenAI type that refuses every key but the second one. */
+async function startKeyedUpstream() {
+  const image = (await tinyPng()).toString("base64");
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => {
+      const isRight = request.headers.authorization === "Bearer second-key";
+      const body = isRight ? { data: [{ b64_json: image }] } : { error: { message: "Incorrect API key" } };
+      response
+        .writeHead(isRight ? 200 : 401, { "content-type": "application/json" })
+        .end(JSON.stringify(body));
+    });
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  onTestFinished(() => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+}
+
+it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 3; with a right key the same command goes on", async () => {
+  const { cwd, run } = await workplace();
+  const baseUrl = await startKeyedUpstream();
+  const card = { name: "card", type: "openai", baseUrl, models: ["*"], apiKeyEnv: "CARD_KEY", free: true };
+  writeFileSync(
+    join(cwd, "imgbatch.config.json"),
+    JSON.stringify({ providers: [{ ...card, rateMultiplier: 0 }] }),
+  );
+  vi.stubEnv("CARD_KEY", "first-key");
+  for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
+    const { code, stderr } = await run(...args);
+    expect([args, code]).toEqual([args, 3]);
+    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
+    expect(stderr).toContain(
+      "next: set a key that the upstream takes in the variable of the provider, then run",
+    );
+  }
+  vi.stubEnv("CARD_KEY", "second-key");
+  const { code, stderr } = await run(...SUBMIT);
+  expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
 });

@@ -212,3 +212,14 @@ describe("the screens", () => {
     expect(linesOf(viewOf([])).join("\n")).toContain("imgbatch submit prompts.jsonl");
   });
 });
+
+it("[WAIT-4] a waiting batch is marked in the list, and its details say for which provider, why and until when", () => {
+  const why = "waiting for google: could not be reached (ECONNREFUSED), until 14:32:10";
+  const view = viewOf([batchRow(1, { waiting: why }), batchRow(2)]);
+  const { state } = press(view, "down", "enter");
+  expect(linesOf(view).filter((line) => line.includes("! waiting"))).toHaveLength(1);
+  const detail = linesOf(state);
+  expect(detail[1]).toMatch(/^! waiting · /);
+  expect(detail).toContain(why);
+  expect(detail.length).toBeLessThanOrEqual(24);
+});

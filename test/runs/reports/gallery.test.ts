@@ -69,6 +69,20 @@ describe("the contact sheet", () => {
     expect(html).not.toMatch(/\{\{\w+\}\}/);
   });
 
+  it("[REPORT-20] shows who made an image with which seed, and every note, also of a failure", async () => {
+    const made = { provider: "google <1>", model_version: "image-002", seed: 7 };
+    const { html } = await pageOf(
+      reportOf([
+        { id: "fox", facts: { ...made, notes: ["JPEG instead of <PNG>", "may be paid twice: really"] } },
+        { id: "owl", error, facts: { notes: ["tried twice"] } },
+      ]),
+    );
+    expect(html).toContain('<p class="size" dir="auto">google &lt;1&gt; · image-002 · seed 7</p>');
+    expect(html).toContain('<p class="note" dir="auto">JPEG instead of &lt;PNG&gt;</p>');
+    for (const note of ["may be paid twice: really", "tried twice"])
+      expect(html).toContain(`<p class="note" dir="auto">${note}</p>`);
+  });
+
   it("[REPORT-1] shows failures with code and message, counts them, and says how to try again", async () => {
     const images = [{ id: "fox" }, { id: "owl", prompt: "an owl", error }, { id: "elk", error }];
     const { html } = await pageOf(reportOf(images, { directory: "my images" }));

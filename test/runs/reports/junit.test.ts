@@ -42,6 +42,21 @@ describe("the JUnit report", () => {
     ]);
   });
 
+  it("[REPORT-20] has the notes of an image in the output of its test case", () => {
+    const facts = { notes: ["is a JPEG"] };
+    const suites = readXml(
+      toJunit(
+        reportOf([
+          { id: "a", facts },
+          { id: "b", error: REFUSED, facts },
+        ]),
+      ),
+    );
+    const cases = suites.children[0]?.children.filter(({ name }) => name === "testcase") ?? [];
+    for (const each of cases) expect(each.children[0]?.text.split("\n")).toContain("is a JPEG");
+    expect(cases).toHaveLength(2);
+  });
+
   it("[REPORT-6] has the elements of the schema in its order", () => {
     const [suite] = readXml(toJunit(reportOf([{ id: "a" }]))).children;
     expect(suite?.children.map(({ name }) => name)).toEqual([

@@ -37,6 +37,17 @@ describe("the summary in Markdown", () => {
     expect(text).toContain("… and 30 more in `results.jsonl`.");
   });
 
+  it("[REPORT-20] lists at most 20 images with notes, and none without", () => {
+    const noted = Array.from({ length: 23 }, (_, i) => ({
+      id: `i${i}`,
+      facts: { notes: ["is a JPEG", "#1"] },
+    }));
+    const text = toMarkdown(reportOf([...noted, { id: "plain" }]));
+    expect(text.match(/^\| i\d+ \| is a JPEG; /gm)).toHaveLength(20);
+    expect(text).toContain("… and 3 more in `results.jsonl`.");
+    expect(toMarkdown(reportOf([{ id: "plain" }]))).not.toContain("notes");
+  });
+
   it("[REPORT-9] no prompt breaks its cell, or becomes a link, a tag, a mention or a heading", () => {
     const text = toMarkdown(reportOf(HOSTILE.map((prompt, i) => ({ id: `i${i}`, prompt }))));
     const rows = text.split("\n").filter((line) => line.startsWith("| [i"));

@@ -1,8 +1,14 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
+import { exitCodeOf } from "../../../src/cli/result/error-document.ts";
 import { type Batch, readBatch } from "../../../src/client/wire/read-batch.ts";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
+import type { RunEvent } from "../../../src/contract/events.ts";
+import { EXIT_CODES } from "../../../src/contract/exit-codes.ts";
+import { WAITING_CODES } from "../../../src/contract/waiting.ts";
 import type { Http, HttpRequest } from "../../../src/http/http.ts";
 import type { JsonAnswer } from "../../../src/http/json-answer.ts";
+import { clockTime } from "../../../src/kernel/durations.ts";
+import { EMBEDDED } from "../../../src/runs/directory/service-identity.ts";
 import { type AwaitOptions, awaitBatches } from "../../../src/runs/wait/await-batches.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -16,14 +22,18 @@ interface Look {
 type Life = (
   atS: number,
   looks: number,
-) => { done: number; of?: number; status?: string; retryAfter?: number };
+) => { done: number; of?: number; status?: string; retryAfter?: number; waiting?: object | null };
 
 const running =
   (until: number): Life =>
   (atS) =>
     atS < until ? { done: 0 } : { done: 10, status: "completed" };
 
-function bench(lives: Record<string, Life>, options: Partial<AwaitOptions> = {}, ageS = 0) {
+function bench(
+  lives: Record<string, Life>,
+  options: Partial<AwaitOptions> & { identity?: string } = {},
+  ageS = 0,
+) {
   const clock = new FakeClock();
   const startMs = clock.nowMs();
   const now = () => (clock.nowMs() - startMs) / 1000;
@@ -31,9 +41,18 @@ function bench(lives: Record<string, Life>, options: Partial<AwaitOptions> = {},
   let atOnce = 0;
   let mostAtOnce = 0;
   const wire = (id: string, atS: number, count: number) => {
-    const { done, of = 10, status = "running" } = lives[id]?.(atS, count) ?? { done: 0 };
+    const { done, of = 10, status = "running", waiting } = lives[id]?.(atS, count) ?? { done: 0 };
     const created_at = Math.floor(startMs / 1000) - ageS;
-    return { id, status, item_count: of, success_count: done, fail_count: 0, created_at };
+    return {
+      id,
+      status,
+      item_count: of,
+      success_count: done,
+      fail_count: 0,
+      created_at,
+      provider: id[0],
+      waiting,
+    };
   };
   const http: Http = {
     baseUrl: "http://service.test",
@@ -52,16 +71,23 @@ function bench(lives: Record<string, Life>, options: Partial<AwaitOptions> = {},
   };
   const progress: string[] = [];
   const reporter = { note() {}, detail() {}, progress: (text: string) => void progress.push(text) };
+  const events: RunEvent[] = [];
   const batches = Object.keys(lives).map((id) => readBatch({ ...wire(id, 0, 0), status: "queued" }) as Batch);
   const service = {
     http,
-    identity: "x",
+    identity: options.identity ?? "x",
     keyFingerprint: "x",
     upstream: null,
     isLocal: false,
     isBorrowed: false,
   };
-  const waiting = awaitBatches(batches, { service, clock, random: () => 0.5, reporter, ...options });
+  const waiting = awaitBatches(batches, {
+    service,
+    clock,
+    random: () => 0.5,
+    reporter: { ...reporter, event: (event) => void events.push(event) },
+    ...options,
+  });
   /** Lets time pass as fast as everybody goes to sleep. */
   const pass = async () => {
     let ended = false;
@@ -79,7 +105,7 @@ function bench(lives: Record<string, Life>, options: Partial<AwaitOptions> = {},
     const mine = looks.filter((look) => look.id === id);
     return mine.slice(1).map(({ atS }, i) => ({ atS, gapS: atS - (mine[i]?.atS ?? 0) }));
   };
-  return { clock, looks, progress, pass, gapsOf, mostAtOnce: () => mostAtOnce };
+  return { clock, looks, progress, events, pass, gapsOf, mostAtOnce: () => mostAtOnce };
 }
 
 it("[RUN-29] a slow batch does not hold up the others: each is looked at in its own time, and one progress tells of all", async () => {
@@ -160,4 +186,76 @@ it("[HTTP-17] a fixed interval holds for each of several batches", async () => {
   const { pass, gapsOf } = bench({ a: running(3), b: running(3) }, { intervalMs: 500 });
   await pass();
   for (const { gapS } of [...gapsOf("a"), ...gapsOf("b")]) expect(gapS).toBeCloseTo(0.52, 2);
+});
+
+/** A waiting of the batch API, until so many seconds after the beginning. */
+function waitingFor(code: string, untilS: number | null) {
+  const until = untilS === null ? null : Math.floor(new FakeClock().nowMs() / 1000) + untilS;
+  return { code, message: "google: google takes no more requests now.", until };
+}
+
+/** Waits from the beginning, and ends after so many seconds. */
+const parked =
+  (waiting: object, endS = 900): Life =>
+  (atS) =>
+    atS < endS ? { done: 0, waiting } : { done: 10, status: "completed" };
+
+describe("a batch whose provider cannot be asked now", () => {
+  it("[WAIT-1] progress and events say for which provider it waits, why and until when, once for each change", async () => {
+    const waiting = waitingFor("PROVIDER_RATE_LIMITED", 90);
+    const { pass, progress, events } = bench({ a: parked(waiting, 90), b: running(40) });
+    await pass();
+    const time = clockTime(waiting.until === null ? 0 : waiting.until * 1000);
+    const text = `waiting for google: takes no more requests now, until ${time}`;
+    expect(progress.some((line) => line.endsWith(`running, 1 batch ${text}`))).toBe(true);
+    expect(progress.some((line) => line.startsWith("10/20 images") && line.endsWith(`/s, ${text}`))).toBe(
+      true,
+    );
+    const told = events.filter((event) => event.event === "progress" && event.waiting !== null);
+    expect(told).toEqual([
+      expect.objectContaining({
+        batch_id: "a",
+        waiting: { ...waiting, until: new Date((waiting.until ?? 0) * 1000).toISOString() },
+      }),
+    ]);
+  });
+
+  it.each(
+    Object.entries(WAITING_CODES).map(([code, exit]) => [
+      code as keyof typeof WAITING_CODES,
+      EXIT_CODES[exit].code,
+    ]),
+  )("[WAIT-2] %s ends a command with the embedded service with %i when it lasts", async (code, exit) => {
+    const untilS = code === "PROVIDER_RATE_LIMITED" ? 700 : null;
+    const { pass, looks } = bench({ a: parked(waitingFor(code, untilS)) }, { identity: EMBEDDED });
+    const error = await pass().catch((thrown) => thrown);
+    expect(error).toMatchObject({ code });
+    expect(exitCodeOf(error)).toBe(exit);
+    expect(error.message).toMatch(
+      untilS === null
+        ? /^a is parked until the configuration changes\. /
+        : /^a is parked until \d\d:\d\d:\d\d\. /,
+    );
+    expect(looks.length).toBe(1);
+  });
+
+  it("[WAIT-2] a batch in line behind it counts as parked; one that goes on is waited for first", async () => {
+    const stuck = parked(waitingFor("PROVIDER_BILLING", null));
+    const queued: Life = () => ({ done: 0, status: "queued" });
+    const inLine = bench({ a1: stuck, a2: queued }, { identity: EMBEDDED });
+    await expect(inLine.pass()).rejects.toMatchObject({
+      code: "PROVIDER_BILLING",
+      message: expect.stringMatching(/^2 batches are parked/),
+    });
+    const other = bench({ a: stuck, b: running(300) }, { identity: EMBEDDED });
+    await expect(other.pass()).rejects.toMatchObject({ code: "PROVIDER_BILLING" });
+    expect(other.progress.at(-1)).toMatch(/^10\/20 images/);
+  });
+
+  it("[WAIT-3] a command waits for ten minutes, and for a service elsewhere as long as it takes", async () => {
+    const soon = bench({ a: parked(waitingFor("PROVIDER_BILLING", 600), 600) }, { identity: EMBEDDED });
+    expect((await soon.pass()).map(({ status }) => status)).toEqual(["completed"]);
+    const elsewhere = bench({ a: parked(waitingFor("PROVIDER_CREDENTIAL", null)) });
+    expect((await elsewhere.pass()).map(({ status }) => status)).toEqual(["completed"]);
+  });
 });

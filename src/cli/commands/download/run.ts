@@ -7,6 +7,7 @@ import { readRunState } from "../../../runs/directory/run-state.ts";
 import { collectRun } from "../../../runs/outcome/collect-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { flagOption, type TypedOptions, textOption, wholeOption } from "../../command-line/option-values.ts";
+import { notEnded } from "../../result/judge-batches.ts";
 import { nextCommand } from "../../result/next-command.ts";
 import { describeRun } from "../../result/run-summary.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
@@ -120,5 +121,5 @@ function refuseReports(options: TypedOptions): void {
 function requireEnded(batches: readonly Batch[]): void {
   const running = batches.find((batch) => !batch.isDone);
   if (running === undefined) return;
-  throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${running.id} has not ended yet (${running.status}).`);
+  throw notEnded(running);
 }

@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import type { Config } from "../../../config/schema.ts";
 import type { Log } from "../../../kernel/log.ts";
 import { type Service, startService } from "../../../service/start-service.ts";
+import { paidRequestsNote } from "../../interruption/paid-requests.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 
 /** A service in this process, for the time of one command. */
@@ -27,6 +28,7 @@ export async function startOwnService(options: {
   graceMs: number;
   nowMs: number;
   log: Log;
+  note(line: string): void;
 }): Promise<OwnService> {
   const { config, address, graceMs, log } = options;
   const isOwn = options.dataDirectory === undefined;
@@ -46,6 +48,8 @@ export async function startOwnService(options: {
     dataDirectory,
     isOwn,
     close: async () => {
+      const note = paidRequestsNote(service.view.queue().paid, "Ctrl-C");
+      if (note !== null) options.note(note);
       await service.close(graceMs);
       if (isOwn) await rm(dataDirectory, { recursive: true, force: true, maxRetries: 3 });
     },

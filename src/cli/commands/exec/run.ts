@@ -31,6 +31,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     },
     graceMs: durationOption(options, "grace", "--grace") ?? 0,
     nowMs: clock.nowMs(),
+    note: output.note,
     log: createLog({
       level: choiceOption(options, "logLevel", "--log-level", LOG_LEVELS) ?? "warn",
       forPeople: true,

@@ -62,11 +62,15 @@ async function itemsOf(
   return [...found.values()];
 }
 
-/** The columns are id, status, number of images, error code, error message, beginning of the prompt, and batch. */
+/**
+ * The columns are id, status, number of images, error code, error message, beginning of the prompt, batch, provider, model
+ * version, seed, cost at the upstream in US dollars, and notes.
+ */
 function record(item: FoundItem): string {
-  const { customId, status, imageCount, error, promptPreview, batchId } = item;
+  const { customId, status, imageCount, error, promptPreview, batchId, facts } = item;
+  const { provider = "", model_version = "", seed = "", upstream_cost = "", notes = [] } = facts;
   const fields = [customId, status, imageCount, error?.code ?? "", error?.message ?? "", promptPreview ?? ""];
-  return recordLine([...fields, batchId]);
+  return recordLine([...fields, batchId, provider, model_version, seed, upstream_cost, notes.join("; ")]);
 }
 
 function table(items: readonly FoundItem[], columns: number): string[] {
@@ -74,14 +78,18 @@ function table(items: readonly FoundItem[], columns: number): string[] {
   const layout: Column<FoundItem>[] = [
     { title: "ITEM", of: ({ customId }) => customId },
     { title: "STATUS", of: ({ status }) => status },
+    ...(items.some(({ facts }) => facts.provider !== undefined)
+      ? [{ title: "PROVIDER", of: ({ facts }: FoundItem) => facts.provider ?? "" }]
+      : []),
   ];
   const width = widest(tableLines(layout, items));
   const maxWidth = Math.max(10, columns - width - 2);
   const last: Column<FoundItem> = {
-    title: "PROMPT OR ERROR",
+    title: "ERROR, NOTES OR PROMPT",
     maxWidth,
-    of: ({ error, promptPreview }) =>
-      error === null ? (promptPreview ?? "") : `${error.code}: ${error.message}`,
+    of: ({ error, facts: { notes = [] }, promptPreview }) =>
+      [...(error === null ? [] : [`${error.code}: ${error.message}`]), ...notes].join("; ") ||
+      (promptPreview ?? ""),
   };
   return tableLines([...layout, last], items);
 }

@@ -21,6 +21,7 @@ import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
+import { notEnded } from "../../result/judge-batches.ts";
 import { describeRun } from "../../result/run-summary.ts";
 import { createBudget } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
@@ -107,7 +108,8 @@ async function modelOf(
   service: ConnectedService,
   signal: AbortSignal,
 ): Promise<ChosenModel> {
-  if (runState.request !== null) return chooseModel(service.http, runState.request.model, signal);
+  const { request } = runState;
+  if (request !== null) return chooseModel(service.http, null, signal, request.model);
   const message =
     "This directory was made by `download` and does not have the request of its images. Submit the prompts again.";
   throw new ImgbatchError("USAGE", message);
@@ -124,8 +126,7 @@ async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOu
         "The submission was not finished: run the submit command again.",
       );
     const { batch } = await getBatch(service.http, id, { signal });
-    if (!batch.isDone)
-      throw new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${batch.status}).`);
+    if (!batch.isDone) throw notEnded(batch);
     batches.push(batch);
   }
   return collectRun({ ...work, batches, keepZip, isForgiving: true });

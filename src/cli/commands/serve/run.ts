@@ -20,6 +20,7 @@ import {
   textOption,
   wholeOption,
 } from "../../command-line/option-values.ts";
+import { paidRequestsNote } from "../../interruption/paid-requests.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 import { withSimulation } from "../../service/simulation.ts";
 import { requireKeys } from "../../service/upstream-keys.ts";
@@ -69,6 +70,12 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       if (isLive) await showService(service, stop, mayColor(process.stdout, global.color));
       else await aborted(stop);
       if (isLive) sayStopping(service, graceMs);
+      const { paid } = service.view.queue();
+      const how = context.signal.aborted ? "a second Ctrl-C" : "Ctrl-C";
+      // The live view took the first Ctrl-C as a key. The next one must end the process at once.
+      if (!context.signal.aborted) process.emit("SIGINT", "SIGINT");
+      const note = service.failed.aborted ? null : paidRequestsNote(paid, how);
+      if (note !== null) output.note(note);
       log.info("stopping", { grace_ms: service.failed.aborted ? 0 : graceMs });
     } finally {
       // After an error above, the service must not keep running.
@@ -93,9 +100,11 @@ async function showService(service: Service, signal: AbortSignal, hasColor: bool
 }
 
 function sayStopping({ view }: Service, graceMs: number): void {
-  const { running } = view.queue();
-  if (running === 0) return;
-  const what = running === 1 ? "1 image is being made" : `${running} images are being made`;
+  const { running, paid } = view.queue();
+  // Those that are paid are not stopped after the grace.
+  const free = running - paid;
+  if (free === 0) return;
+  const what = free === 1 ? "1 image is being made" : `${free} images are being made`;
   const rest = "unfinished work continues at the next start";
   process.stderr.write(`stopping: ${what}, for at most ${formatDuration(graceMs)}; ${rest}\n`);
 }

@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
+import { readRunState } from "../../../runs/directory/run-state.ts";
 import {
   type ChosenModel,
   chooseModel,
@@ -66,7 +67,9 @@ async function submit(
       "--detach needs a service that outlives this command: start `imgbatch serve`, or set --base-url.";
     throw new ImgbatchError("USAGE", message, { param: "--detach" });
   }
-  const model = await chooseModel(service.http, options.model, signal);
+  // The service's first model may be another one by now: a second payment for the same run.
+  const earlier = options.isNew ? null : await readRunState(options.dir);
+  const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
   const plan = planOf(options, model, items);
   const budget = createBudget(options, model);

@@ -7,6 +7,6 @@ export const wait: CommandSpec = {
   arguments: [targets],
   options: [timeoutOption, intervalOption],
   examples: ["imgbatch wait prompts-images --timeout 45m"],
-  exits: [...waiting, "saving"],
+  exits: [...waiting, "money", "saving"],
   load: () => import("./run.ts"),
 };

@@ -7,6 +7,6 @@ export const watch: CommandSpec = {
   arguments: [{ ...targets, name: "[id|dir...]" }],
   options: [timeoutOption, intervalOption],
   examples: ["imgbatch watch", "imgbatch watch prompts-images"],
-  exits: [...waiting, "saving"],
+  exits: [...waiting, "money", "saving"],
   load: () => import("./run.ts"),
 };

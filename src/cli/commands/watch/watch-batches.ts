@@ -5,6 +5,7 @@ import type { Batch } from "../../../client/wire/read-batch.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import type { RunService } from "../../../runs/directory/service-identity.ts";
 import { hasChanged, progressEvent } from "../../../runs/wait/await-batches.ts";
+import { parkedError } from "../../../runs/wait/parked.ts";
 import type { Output } from "../../command-line/command-context.ts";
 
 /** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
@@ -24,7 +25,7 @@ export interface WatchOptions {
   output: Output;
 }
 
-/** Polls all batches at the same time until every one has ended, and returns them. */
+/** Polls all batches at the same time until every one has ended, and returns them. Throws like `parkedError`. */
 export async function watchBatches(batches: readonly Batch[], options: WatchOptions): Promise<Batch[]> {
   const { service, clock, intervalMs, view, output } = options;
   const { http, isLocal, isBorrowed } = service;
@@ -53,6 +54,8 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
           if (hasChanged(states[index], look)) output.event(progressEvent(look));
           states[index] = look;
           view.show(states);
+          const parked = parkedError(states, service, clock.nowMs());
+          if (parked !== null) failed.abort(parked);
         },
         onFailure: ({ code, message }, delay_ms) => {
           output.event({ event: "retry", code, message, delay_ms });

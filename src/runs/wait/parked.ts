@@ -1,0 +1,47 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { isWaitingCode } from "../../contract/waiting.ts";
+import { clockTime } from "../../kernel/durations.ts";
+import { EMBEDDED, type RunService } from "../directory/service-identity.ts";
+
+/** A command waits so long for a provider that pauses. The API rounds the end of a pause up to a second. */
+const PATIENCE_MS = 10 * 60_000 + 1000;
+
+/**
+ * Returns the error that ends a command because none of its batches can go on soon; null while one can. The embedded
+ * service keeps the batches for the next command. A service elsewhere goes on by itself, so there a command keeps waiting.
+ */
+export function parkedError(
+  batches: readonly Batch[],
+  { identity, isBorrowed }: Pick<RunService, "identity" | "isBorrowed">,
+  nowMs: number,
+): ImgbatchError | null {
+  if (identity !== EMBEDDED) return null;
+  const open = batches.filter((batch) => !batch.isDone);
+  const stuck = open.flatMap(({ provider, waiting }) => {
+    const isLong = waiting?.untilMs === null || (waiting?.untilMs ?? 0) - nowMs > PATIENCE_MS;
+    return waiting && isLong ? [{ provider, waiting }] : [];
+  });
+  const providers = new Set(stuck.map(({ provider }) => provider));
+  // A batch that waits in line behind a stuck one of its provider cannot go on either.
+  const queued = open.filter(({ status, provider }) => status === "queued" && providers.has(provider));
+  const [first] = stuck.toSorted(
+    (a, b) =>
+      (a.waiting.untilMs ?? Number.POSITIVE_INFINITY) - (b.waiting.untilMs ?? Number.POSITIVE_INFINITY),
+  );
+  if (first === undefined || stuck.length + queued.length < open.length) return null;
+  const { code, message, untilMs } = first.waiting;
+  const until = untilMs === null ? "until the configuration changes" : `until ${clockTime(untilMs)}`;
+  const [one] = open;
+  const which = open.length === 1 ? `${one?.id} is` : `${open.length} batches are`;
+  const named =
+    code === "PROVIDER_NOT_CONFIGURED" && first.provider ? `${first.provider}: ${message}` : message;
+  const restart =
+    isBorrowed && untilMs === null
+      ? " The service of another process reads a change when it starts again."
+      : "";
+  return new ImgbatchError(
+    isWaitingCode(code) ? code : "PROVIDER_FAILING",
+    `${which} parked ${until}. ${named}${restart}`,
+  );
+}
