@@ -13,6 +13,8 @@ export interface RunRequest {
   mimeType: ImageMimeType;
   metadata: Record<string, string> | null;
   items: readonly PromptItem[];
+  /** The embedded service makes the images with an upstream: an earlier run with drawings is then another one. */
+  isReal?: boolean;
 }
 
 export interface PlannedItem extends PromptItem {
@@ -142,6 +144,7 @@ function exceeds(load: Load, most: Load): boolean {
 }
 
 function headOf(request: RunRequest): { [key: string]: JsonValue } {
-  const { model, name, parentId, mimeType, metadata } = request;
-  return { model, task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
+  const { model, name, parentId, mimeType, metadata, isReal = false } = request;
+  const head = { model, task_name: name, parent_batch_id: parentId, response_mime_type: mimeType, metadata };
+  return isReal ? { ...head, images: "real" } : head;
 }

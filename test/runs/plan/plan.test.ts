@@ -107,6 +107,7 @@ it("[PLAN-3] the key comes from the content: the same request gives the same key
     plan([item("a")], { parentId: "p" }),
     plan([item("a")], { mimeType: "image/webp" }),
     plan([item("a")], { metadata: { k: "v" } }),
+    plan([item("a")], { isReal: true }),
   ].map((each) => each.chunks[0]?.contentKey);
   expect(new Set([base, ...others]).size).toBe(others.length + 1);
 });

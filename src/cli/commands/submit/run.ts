@@ -71,7 +71,7 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  const plan = planOf(options, model, items);
+  const plan = planOf(options, model, items, service);
   const budget = createBudget(options, model);
   reporter.event({
     event: "run_planned",
@@ -99,9 +99,15 @@ async function submit(
   });
 }
 
-function planOf(options: SubmitOptions, model: ChosenModel, items: readonly PromptItem[]): Plan {
+function planOf(
+  options: SubmitOptions,
+  model: ChosenModel,
+  items: readonly PromptItem[],
+  { providers = [] }: ConnectedService,
+): Plan {
   const { name, parentId, mimeType, metadata, limits } = options;
-  return planRun({ model: model.id, name, parentId, mimeType, metadata, items }, limits);
+  const isReal = providers.some(({ type }) => type !== "procedural");
+  return planRun({ model: model.id, name, parentId, mimeType, metadata, items, isReal }, limits);
 }
 
 function describeDetached(
