@@ -1,27 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
-import { type ImageProvider, ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
-import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
 import { openStores } from "../../support/stores.ts";
-import { entryOf } from "../../support/upstream-adapter.ts";
 
-function upstream(): ImageProvider {
-  const takes = { maxReferences: 0, ratios: "any", tiers: "any", mimeTypes: "any", seeds: true } as const;
-  const adapter = {
-    address: "here",
-    takes,
-    generate: async () => ({ images: [], modelVersion: null }),
-    probe: async () => {},
-    close: async () => {},
-  };
-  return asItemProvider(entryOf("sdapi", {}), adapter, { clock: new FakeClock(), secret: () => null });
-}
-
-const limited = (retryAfterMs: number) =>
-  new ProviderError("PROVIDER_RATE_LIMITED", "Slow down.", { trouble: "limited", retryAfterMs });
+const limited = (retryAfterMs: number) => troubled("limited", { retryAfterMs });
 
 describe("the health of a provider in two processes", () => {
   it("[PROVIDERS-4] one process takes over that the other has forgiven a trouble, and says so once", async () => {
@@ -53,7 +38,7 @@ describe("the health of a provider in two processes", () => {
 });
 
 async function twoProcesses(stores: Stores) {
-  const provider = upstream();
+  const provider = new FakeUpstream("own");
   const deps = { stores, clock: new FakeClock(), log: silentLog };
   const other = () => ProviderHealth.load(deps, [provider]);
   return { provider, service: await other(), other };
