@@ -5,6 +5,8 @@ const accountOption: OptionSpec = {
   flags: "--account <name>",
   description: "only the movements of this account",
 };
+/** The groups of `admin usage`. */
+export const BY = ["day", "model", "provider"] as const;
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
 const accountName = { name: "<name>", description: "the name of the account" };
 
@@ -110,6 +112,24 @@ export const admin: CommandSpec = {
       ],
       examples: ["imgbatch admin ledger --batch prompts-images"],
       load: () => import("./ledger.ts"),
+    },
+    {
+      name: "usage",
+      summary: "sum up what providers were asked, what callers were billed, and what upstreams report",
+      options: [
+        { flags: "--by <group>", description: "day (UTC), model or provider", default: "day", choices: BY },
+        {
+          flags: "--from <time>",
+          description: "a day (UTC), a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h",
+        },
+        { flags: "--to <time>", description: "the same; a day counts to its end" },
+      ],
+      examples: [
+        "imgbatch admin usage --from 7d",
+        "imgbatch admin usage --by provider --from 2030-01-01 --to 2030-01-31",
+      ],
+      notes: ["Sums are kept for 5 minutes each, so --from and --to count whole 5 minutes."],
+      load: () => import("./usage.ts"),
     },
     {
       name: "check",
