@@ -44,10 +44,9 @@ export type Probe = { isOk: true } | { isOk: false; trouble: Trouble | null; mes
 export interface ProviderStatus {
   /** In the order of the configuration. */
   report(): Promise<ProviderReport[]>;
-  /**
-   * Asks each upstream for something that costs nothing, for at most 10 s. One that works is well again, also for the
-   * running service. Drawings always work. Rejects with the signal's reason.
-   */
+  /** Asks each upstream for something that costs nothing, for at most 10 s. Drawings always work. Rejects with the signal's reason. */
+  ask(signal: AbortSignal): Promise<Map<string, Probe>>;
+  /** The same; and a provider that works is well again, also for the running service. */
   probe(signal: AbortSignal): Promise<Map<string, Probe>>;
   close(): Promise<void>;
 }
@@ -70,6 +69,10 @@ export async function openProviderStatus(options: {
   const data = isThere ? await openDataDirectory(directory, clock).catch(rethrow) : null;
   const health =
     data && (await ProviderHealth.load({ stores: data.stores, clock, log: silentLog }, providers));
+  const ask = async (signal: AbortSignal) =>
+    new Map(
+      await Promise.all(providers.map(async (each) => [each.name, await probe(each, signal)] as const)),
+    );
   return {
     report: async () => {
       const fromMs = clock.nowMs() - HOUR_MS;
@@ -89,12 +92,11 @@ export async function openProviderStatus(options: {
         };
       });
     },
+    ask,
     probe: async (signal) => {
-      const probes = await Promise.all(
-        providers.map(async (provider) => [provider.name, await probe(provider, signal)] as const),
-      );
+      const probes = await ask(signal);
       for (const [name, { isOk }] of probes) if (isOk) await health?.forgive(name);
-      return new Map(probes);
+      return probes;
     },
     close: async () => {
       for (const provider of providers) await provider.close();
