@@ -1,12 +1,11 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import type { OptionSpec } from "../../command-line/option-values.ts";
+import { USAGE_GROUPS } from "./arguments.ts";
 
 const accountOption: OptionSpec = {
   flags: "--account <name>",
   description: "only the movements of this account",
 };
-/** The groups of `admin usage`. */
-export const BY = ["day", "model", "provider"] as const;
 const keyId = { name: "<id>", description: "the id of a key, as `imgbatch admin keys list` shows it" };
 const accountName = { name: "<name>", description: "the name of the account" };
 
@@ -117,7 +116,12 @@ export const admin: CommandSpec = {
       name: "usage",
       summary: "sum up what providers were asked, what callers were billed, and what upstreams report",
       options: [
-        { flags: "--by <group>", description: "day (UTC), model or provider", default: "day", choices: BY },
+        {
+          flags: "--by <group>",
+          description: "day (UTC), model or provider",
+          default: "day",
+          choices: USAGE_GROUPS,
+        },
         {
           flags: "--from <time>",
           description: "a day (UTC), a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h",

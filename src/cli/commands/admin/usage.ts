@@ -3,9 +3,8 @@ import type { UsageLine } from "../../../service/admin.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, instantOption } from "../../command-line/option-values.ts";
 import { type Column, tableLines } from "../../terminal/table.ts";
-import { wrongArgument } from "./arguments.ts";
+import { USAGE_GROUPS, wrongArgument } from "./arguments.ts";
 import { parseExpiry } from "./keys/expiry.ts";
-import { BY } from "./spec.ts";
 import { done, withAdmin } from "./with-admin.ts";
 
 const DAY_MS = 86_400_000;
@@ -13,7 +12,7 @@ const DAY_MS = 86_400_000;
 /** `imgbatch admin usage`: what providers were asked and what it cost, in groups. */
 export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin) => {
-    const by = choiceOption(context.options, "by", "--by", BY) ?? "day";
+    const by = choiceOption(context.options, "by", "--by", USAGE_GROUPS) ?? "day";
     const from = readMoment(context, "from");
     const to = readMoment(context, "to");
     const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs });
