@@ -225,6 +225,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         blobs,
         feed,
         clock,
+        health,
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         facts: {
