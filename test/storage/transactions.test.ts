@@ -1,5 +1,9 @@
-import { describe, expect, it } from "vitest";
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { openBeside } from "../support/service.ts";
 import { openBatchRecord, openStores } from "../support/stores.ts";
+import { tempDir } from "../support/temp-dir.ts";
 
 const account = (id: string) => ({ id, name: id, createdAtMs: 1 });
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -61,14 +65,38 @@ describe("transactions", () => {
 
 describe("reads of one moment", () => {
   it("[TX-4] do not see what comes meanwhile; every other read sees it at once", async () => {
-    const stores = await openStores();
+    const data = await tempDir();
+    const { stores } = await openBeside(data);
+    const other = new Sqlite(join(data, "imgbatch.db"));
+    onTestFinished(() => {
+      other.close();
+    });
     await stores.snapshot(async (now) => {
       expect(await now.accounts.list()).toEqual([]);
-      await stores.write((tx) => tx.accounts.insert(account("a")));
+      other.exec("INSERT INTO accounts (id, name, created_at_ms) VALUES ('a', 'a', 1)");
       expect(await stores.read.accounts.list()).toHaveLength(1);
       expect(await now.accounts.list()).toEqual([]);
     });
     expect(await stores.snapshot((now) => now.accounts.list())).toHaveLength(1);
+  });
+
+  it("[TX-5] that wait at the same time share a commit: one that throws is undone alone", async () => {
+    const stores = await openStores();
+    const writes = Array.from({ length: 20 }, (_, i) =>
+      stores.write(async (tx) => {
+        await tx.accounts.insert(account(`a${i}`));
+        if (i % 3 === 1) throw new Error(`on purpose ${i}`);
+        return i;
+      }),
+    );
+    const ends = await Promise.allSettled(writes);
+    expect(ends.map(({ status }) => status === "fulfilled")).toEqual(ends.map((_, i) => i % 3 !== 1));
+    const names = (await stores.read.accounts.list()).map(({ name }) => name);
+    expect(names.sort()).toEqual(
+      Array.from({ length: 20 }, (_, i) => `a${i}`)
+        .filter((_, i) => i % 3 !== 1)
+        .sort(),
+    );
   });
 });
 

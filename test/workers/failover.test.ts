@@ -259,7 +259,12 @@ describe("several upstreams", () => {
       return made(await tinyPng());
     };
     clock.advance(5 * SECOND_MS);
-    await expect.poll(() => upstream.requests.length).toBe(before + 1);
+    const asked = () => {
+      // The batch may begin to wait only now.
+      clock.advance(1);
+      return upstream.requests.length;
+    };
+    await expect.poll(asked).toBe(before + 1);
     clock.advance(SECOND_MS);
     expect(upstream.running).toBe(1);
     end(upstream.requests.at(-1) as ImageRequest);

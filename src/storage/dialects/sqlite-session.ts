@@ -35,11 +35,20 @@ export function sqliteSession(connection: Sqlite.Database, watch: Watch): SqlSes
   });
 }
 
+interface Waiting {
+  /** Runs the work inside the open transaction. Rejects with its error; its changes are undone then. */
+  run(): Promise<void>;
+  /** The transaction is durable. */
+  commit(): void;
+  fail(error: unknown): void;
+}
+
 /**
- * Runs works on a connection one after the other, each as a transaction that begins with the statement `begin`.
- * `watch` sees each error. `mayBegin` can throw before a work begins. The database returns at once, so a work that
- * yields to the event loop waits for something else while all others wait for it: it is undone, and rejects.
- * A query after the end of its transaction rejects, because it would be part of another one.
+ * Runs works on a connection one after the other. Those that wait at the same time share one transaction, which begins
+ * with the statement `begin`, because each commit waits for the disk. A work that throws is undone alone. A promise
+ * resolves when the changes are durable. `watch` sees each error. `mayBegin` can throw before a work begins. The database
+ * returns at once, so a work that yields to the event loop waits for something else while all others wait for it: it is
+ * undone, and rejects. A query after the end of its work rejects, because it would be part of another one.
  */
 export function inTransactions(
   connection: Sqlite.Database,
@@ -47,38 +56,89 @@ export function inTransactions(
   watch: Watch,
 ): <T>(work: (session: SqlSession) => Promise<T>, mayBegin?: () => void) => Promise<T> {
   const prepare = preparer(connection);
-  const run = { begin: prepare(begin), commit: prepare("COMMIT"), rollback: prepare("ROLLBACK") };
+  const statements = {
+    begin: prepare(begin),
+    commit: prepare("COMMIT"),
+    rollback: prepare("ROLLBACK"),
+    mark: prepare("SAVEPOINT work"),
+    keep: prepare("RELEASE work"),
+    undo: prepare("ROLLBACK TO work"),
+  };
+  let waiting: Waiting[] = [];
+  let isRunning = false;
 
-  async function transaction<T>(work: (session: SqlSession) => Promise<T>): Promise<T> {
+  async function runWork<T>(work: (session: SqlSession) => Promise<T>): Promise<T> {
     let hasEnded = false;
     const session = sessionOf(prepare, (query) => {
       if (hasEnded) throw new Error("a query came after the end of its transaction");
       return query();
     });
+    statements.mark.run();
     try {
-      run.begin.run();
       const result = await beforeNextTurn(work(session));
       hasEnded = true;
-      run.commit.run();
+      statements.keep.run();
       return result;
     } catch (error) {
       hasEnded = true;
-      const seen = watch(error);
-      if (connection.inTransaction) run.rollback.run();
-      throw seen;
+      // After some errors, such as a full disk, the database has undone the whole transaction by itself.
+      if (connection.inTransaction) {
+        statements.undo.run();
+        statements.keep.run();
+      }
+      throw error;
     }
   }
 
-  let last: Promise<unknown> = Promise.resolve();
-  return (work, mayBegin = () => {}) => {
-    const turn = () => {
-      mayBegin();
-      return transaction(work);
-    };
-    const done = last.then(turn, turn);
-    last = done;
-    return done;
-  };
+  /** Runs the works that wait as one transaction. */
+  async function runTogether(works: readonly Waiting[]): Promise<void> {
+    const made: Waiting[] = [];
+    try {
+      statements.begin.run();
+      for (const work of works) {
+        try {
+          await work.run();
+          made.push(work);
+        } catch (error) {
+          work.fail(watch(error));
+          if (!connection.inTransaction) throw error;
+        }
+      }
+      statements.commit.run();
+      for (const work of made) work.commit();
+    } catch (error) {
+      const seen = watch(error);
+      if (connection.inTransaction) statements.rollback.run();
+      for (const work of works) work.fail(seen);
+    }
+  }
+
+  async function runAll(): Promise<void> {
+    while (waiting.length > 0) {
+      const works = waiting;
+      waiting = [];
+      await runTogether(works);
+    }
+    isRunning = false;
+  }
+
+  return <T>(work: (session: SqlSession) => Promise<T>, mayBegin = () => {}) =>
+    new Promise<T>((resolve, reject) => {
+      let commit = () => {};
+      waiting.push({
+        run: async () => {
+          mayBegin();
+          const result = await runWork(work);
+          commit = () => resolve(result);
+        },
+        commit: () => commit(),
+        fail: reject,
+      });
+      if (isRunning) return;
+      isRunning = true;
+      // What else this turn of the event loop brings shares the transaction.
+      setImmediate(() => void runAll());
+    });
 }
 
 function beforeNextTurn<T>(work: Promise<T>): Promise<T> {

@@ -1,0 +1,81 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseConfig } from "../../dist/config/load.js";
+import { silentLog } from "../../dist/kernel/log.js";
+import { startService } from "../../dist/service/start-service.js";
+import { timed } from "./measure.mjs";
+
+const MODEL = "vendorx-3.1-flash-image";
+const BATCH = 200;
+
+/** The time of a run with an upstream against the ideal: images times latency by concurrency. */
+export async function measureUpstream({ images, latencyMs, concurrency, goal }) {
+  const upstream = spawn(process.execPath, [join(import.meta.dirname, "upstream-server.mjs"), String(latencyMs)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const data = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
+  try {
+    const [port] = await once(upstream.stdout, "data");
+    const baseUrl = `http://127.0.0.1:${String(port).trim()}`;
+    const config = parseConfig(
+      {
+        models: [{ id: MODEL, prices: { "1K": 0 } }],
+        providers: [{ name: "bench", type: "native", baseUrl, concurrency, free: true }],
+      },
+      "bench",
+    );
+    const service = await startService({
+      config,
+      dataDirectory: data,
+      address: { host: "127.0.0.1", port: 0 },
+      announceUrl: false,
+      workers: true,
+      log: silentLog,
+    });
+    const headers = {
+      authorization: `Bearer ${service.credentials.api_key}`,
+      "content-type": "application/json",
+    };
+    const left = new Set();
+    let allEnded = () => {};
+    const ended = new Promise((resolve) => {
+      allEnded = resolve;
+    });
+    service.feed.subscribe((event) => {
+      if (event.type === "batch" && event.status === "completed" && left.delete(event.batchId) && left.size === 0)
+        allEnded();
+    });
+    const create = async (first) => {
+      const count = Math.min(BATCH, images - first);
+      const items = Array.from({ length: count }, (_, i) => ({ prompt: `picture ${first + i}` }));
+      const body = JSON.stringify({ model: MODEL, items });
+      const answer = await fetch(`${service.url}/v1/images/batches`, { method: "POST", headers, body });
+      left.add((await answer.json()).id);
+    };
+    const cpuBefore = process.cpuUsage();
+    const ms = await timed(async () => {
+      for (let first = 0; first < images; first += BATCH) await create(first);
+      await ended;
+    });
+    const cpu = process.cpuUsage(cpuBefore);
+    const rss = process.memoryUsage.rss();
+    await service.close(0);
+    const idealMs = (images * latencyMs) / concurrency;
+    return {
+      name: `${images} images of an upstream of ${latencyMs} ms, ${concurrency} at once, against the ideal`,
+      ratio: ms / idealMs,
+      goal,
+      facts: {
+        "wall time": `${(ms / 1000).toFixed(1)} s, ideal ${(idealMs / 1000).toFixed(1)} s`,
+        "CPU an image": `${((cpu.user + cpu.system) / 1000 / images).toFixed(1)} ms`,
+        "memory at the end": `${(rss / 1e6).toFixed(0)} MB`,
+      },
+    };
+  } finally {
+    upstream.kill();
+    await rm(data, { recursive: true, force: true });
+  }
+}
