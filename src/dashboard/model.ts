@@ -57,6 +57,16 @@ export interface ServiceFacts {
   startedAtMs: number | null;
 }
 
+/** A provider that cannot be used now. */
+export interface TroubleRow {
+  provider: string;
+  /** The only model that it concerns, by the upstream's id; null for all. */
+  model: string | null;
+  message: string;
+  /** When it is used again; null when only a change of the configuration helps. */
+  untilMs: number | null;
+}
+
 /** Numbers of the whole service. */
 export interface Vitals {
   balanceMicroUsd: number | null;
@@ -67,6 +77,8 @@ export interface Vitals {
   /** The most images that the service makes at once. */
   concurrency: number | null;
   isPaused: boolean;
+  /** The providers that cannot be used now. */
+  troubles: readonly TroubleRow[];
 }
 
 /** An image as pixels: red, green and blue in one byte each, row by row. */

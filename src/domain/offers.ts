@@ -34,6 +34,17 @@ export function isPaid({ upstream }: ImageProvider): boolean {
   return upstream !== undefined && !upstream.isFree;
 }
 
+/** Returns the id by which a provider knows a requested model; null when it does not serve it. */
+export function providerModel(
+  provider: ImageProvider,
+  models: readonly ModelEntry[],
+  modelId: string,
+): string | null {
+  const executed = executedModel(models, modelId);
+  if (provider.upstream) return provider.upstream.modelFor(modelId, executed);
+  return provider.serves(executed) ? executed : null;
+}
+
 /**
  * Finds the providers for requests. The order is that of the configuration. Its providers are those that are used for
  * batches, or those that are used for real time.
@@ -87,14 +98,9 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   }
 
   #serving(modelId: string, needs?: Needs): Offer<P>[] {
-    const executed = executedModel(this.#models, modelId);
     return this.#providers.flatMap((provider) => {
       const { upstream } = provider;
-      const model = upstream
-        ? upstream.modelFor(modelId, executed)
-        : provider.serves(executed)
-          ? executed
-          : null;
+      const model = providerModel(provider, this.#models, modelId);
       if (model === null || (upstream && needs && !canTake(upstream.takes, needs))) return [];
       const rateMultiplier = this.#rates.get(provider.name) ?? 1;
       return [{ provider, executedModel: model, rateMultiplier }];

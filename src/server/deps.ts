@@ -2,6 +2,7 @@ import type { RequestHandler } from "express";
 import type { Limits } from "../contract/limits.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
+import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
@@ -31,6 +32,8 @@ export interface ApiDeps extends CreateBatchDeps {
   realtime: Realtime;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
+  /** The state of all configured providers. */
+  health: ProviderHealth;
   /** Why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null;
   requestLimits: RequestLimits;

@@ -4,6 +4,8 @@ import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import { DEFAULT_ACCOUNT, ensureDefaultAccount, issueKey, openAccount, topUp } from "../domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
+import { type CallSums, sumCalls } from "../domain/health/call-sums.ts";
+import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
 import { type KeyState, keyState } from "../domain/keys.ts";
 import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records.ts";
@@ -17,6 +19,9 @@ export type Account = AccountRecord;
 export type Key = ApiKeyRecord & { accountName: string; state: KeyState };
 /** An entry with the balance of its account after it. */
 export type LedgerLine = LedgerEntry & { accountName: string; balanceMicroUsd: number };
+
+/** `key`: the day as `2030-01-31`, the model, or the provider. */
+export type UsageLine = CallSums & { key: string };
 
 export interface NewKey {
   name: string;
@@ -51,6 +56,16 @@ export interface Admin {
     accountId?: string | undefined;
     batchIds?: readonly string[] | undefined;
   }): Promise<LedgerLine[]>;
+  /**
+   * What providers were asked, in the order of the keys. Sums are kept for 5 minutes each: those that hold `fromMs` and
+   * those that begin before `beforeMs` count whole.
+   */
+  usage(filter: {
+    /** A day is one of UTC. */
+    by: "day" | "model" | "provider";
+    fromMs?: number | undefined;
+    beforeMs?: number | undefined;
+  }): Promise<UsageLine[]>;
   check(): Promise<CheckReport>;
   close(): void;
 }
@@ -137,6 +152,19 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
         );
         return lines.filter(({ batchId }) => !batchIds || (batchId !== null && batchIds.includes(batchId)));
       }),
+    usage: async ({ by, fromMs = 0, beforeMs = Number.MAX_SAFE_INTEGER }) => {
+      const calls = await stores.read.providerCalls.list({
+        fromMs: fromMs - (fromMs % CALLS_EVERY_MS),
+        beforeMs,
+      });
+      const groups = new Map<string, CallSums[]>();
+      for (const call of calls) {
+        const key = by === "day" ? new Date(call.dayMs).toISOString().slice(0, 10) : call[by];
+        groups.set(key, [...(groups.get(key) ?? []), call]);
+      }
+      const lines = [...groups].map(([key, each]) => ({ key, ...sumCalls(each) }));
+      return lines.sort((a, b) => (a.key < b.key ? -1 : 1));
+    },
     check: () => checkAll(data),
     close: () => data.close(),
   };

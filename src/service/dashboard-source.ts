@@ -13,6 +13,7 @@ import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts
 import type { toPixels } from "../imaging/pixels.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatSize } from "../kernel/text.ts";
+import { type TroubleSource, troubleReporter } from "./provider-troubles.ts";
 
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
@@ -27,6 +28,7 @@ export interface DashboardSourceDeps {
   feed: Feed;
   clock: Clock;
   facts: ServiceFacts;
+  health: TroubleSource;
   freeDiskBytes(): Promise<number>;
   /** Makes a picture small. It waits in turn with all other images that the service decodes. */
   toPixels(...[bytes, box]: Parameters<typeof toPixels>): ReturnType<typeof toPixels>;
@@ -128,7 +130,9 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         if (event.type === "item" && event.status === "failed") failures.push(event);
       });
       tell({ type: "service", facts: deps.facts });
+      const reportTroubles = troubleReporter(deps.health, listener);
       const show = async () => {
+        reportTroubles();
         if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
         images = 0;
         for (const [id, shown] of atWork) if (waitingWords(deps, id) !== shown) changed.add(id);

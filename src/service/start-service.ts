@@ -45,6 +45,8 @@ import { ensureCredentials } from "./local-credentials.ts";
 
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
+/** How soon the service learns that another process has changed the state of a provider. */
+const LOOK_AT_HEALTH_MS = 2000;
 
 export interface ServiceOptions {
   config: Config;
@@ -125,6 +127,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     });
     const shared = shareProviders(providers);
     const health = await ProviderHealth.load({ stores, clock, log }, providers);
+    const looking = setInterval(() => void health.refresh(), LOOK_AT_HEALTH_MS).unref();
+    undo.push(() => clearInterval(looking));
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
     const workerDeps: WorkerDeps = {
       stores,
@@ -221,6 +225,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         blobs,
         feed,
         clock,
+        health,
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,

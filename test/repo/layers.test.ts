@@ -49,6 +49,10 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   { target: /^service\/dashboard-source\.ts$/, from: /^cli\/commands\/serve\/run\.ts$/ },
   { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin\/[a-z/-]+\.ts$/ },
   {
+    target: /^service\/provider-status\.ts$/,
+    from: /^cli\/commands\/(providers|doctor)\/[a-z-]+\.ts$/,
+  },
+  {
     target: /^service\/native-modules\.ts$/,
     from: /^cli\/(service\/ephemeral-directory|commands\/doctor\/[a-z-]+)\.ts$/,
   },

@@ -3,7 +3,9 @@ import type { Fact } from "../../src/dashboard/events.ts";
 import type { BatchRow, Vitals } from "../../src/dashboard/model.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { createDashboardSource } from "../../src/service/dashboard-source.ts";
+import { FakeClock } from "../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, startTestService, type TestService } from "../support/service.ts";
 
@@ -122,6 +124,33 @@ describe("the live view of a service", () => {
     await flush();
     expect(rows().at(-1)).toMatchObject({ id, status: "completed", successCount: 5 });
     expect(vitals()).toMatchObject({ waitingItems: 0, runningItems: 0, heldMicroUsd: 0 });
+  });
+
+  it("[PROVIDERS-7] tells which provider cannot be used, until when and why, and that it is well again", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor", { modelFor: () => "theirs" });
+    upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 90_000 }));
+    const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+    const service = await startTestService({ providers: [upstream], config, clock });
+    const { flush, vitals, of } = await attach(service);
+    expect(vitals().troubles).toBeUndefined();
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await expect.poll(async () => (await service.batch(id)).waiting).toBeTruthy();
+    const untilMs = clock.nowMs() + 90_000;
+    await flush();
+    const message = expect.stringContaining("limited");
+    expect(vitals().troubles).toEqual([{ provider: "vendor", model: "theirs", untilMs, message }]);
+    const told = of("vitals").length;
+    await flush();
+    expect(of("vitals")).toHaveLength(told);
+    upstream.answer = async () => made(await tinyPng());
+    const ended = async () => {
+      clock.advance(90_000);
+      return (await service.batch(id)).status;
+    };
+    await expect.poll(ended).toBe("completed");
+    await flush();
+    expect(vitals().troubles).toEqual([]);
   });
 
   it("[VIEW-8] tells each image that could not be made among the errors", async () => {

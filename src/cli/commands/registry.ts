@@ -11,6 +11,7 @@ import { init } from "./init/spec.ts";
 import { items } from "./items/spec.ts";
 import { list } from "./list/spec.ts";
 import { models } from "./models/spec.ts";
+import { providers } from "./providers/spec.ts";
 import { ready } from "./ready/spec.ts";
 import { retry } from "./retry/spec.ts";
 import { schema } from "./schema/spec.ts";
@@ -42,6 +43,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   ready,
   init,
   schema,
+  providers,
   doctor,
   completion(() => COMMANDS),
   admin,

@@ -104,13 +104,14 @@ function requireSameProviders(
   running: readonly ProviderIdentity[],
 ): void {
   if (isProceduralOnly(config)) return;
-  const wanted = inWords(config.providers.map(identityOf));
-  if (inWords(running) === wanted) return;
-  const message = `The service that runs on ${dataDirectory} makes images with ${inWords(running) || "drawings"}, and this command asks for ${wanted}.`;
+  const wanted = providersInWords(config.providers.map(identityOf));
+  if (providersInWords(running) === wanted) return;
+  const message = `The service that runs on ${dataDirectory} makes images with ${providersInWords(running) || "drawings"}, and this command asks for ${wanted}.`;
   throw new ImgbatchError("DATA_DIRECTORY_IN_USE", message);
 }
 
-function inWords(providers: readonly ProviderIdentity[]): string {
+/** Names providers with their types and addresses. */
+export function providersInWords(providers: readonly ProviderIdentity[]): string {
   return providers
     .map(({ name, type, address }) => `${name} (${[type, address ?? []].flat().join(", ")})`)
     .join(", ");

@@ -1,12 +1,13 @@
 import { Text } from "ink";
 import { formatDuration } from "../../kernel/durations.ts";
-import { formatSize } from "../../kernel/text.ts";
+import { escapeControls, formatSize } from "../../kernel/text.ts";
+import type { TroubleRow } from "../model.ts";
 import type { DashboardState } from "../state/state.ts";
-import { dollars } from "../text/format.ts";
+import { clockTime, dollars } from "../text/format.ts";
 import { ACCENT } from "../theme.ts";
 import { Line } from "./line.tsx";
 
-/** Two lines with the service's address and state. The most important facts stand on the left, because the end is cut off. */
+/** The service's address and state in two lines, and the providers that cannot be used in a third. The most important facts stand on the left, because the end is cut off. */
 export function Header({ state }: { state: DashboardState }) {
   const { service, vitals, nowMs } = state;
   const { balanceMicroUsd, heldMicroUsd, freeDiskBytes } = vitals;
@@ -33,8 +34,22 @@ export function Header({ state }: { state: DashboardState }) {
       <Line>
         <Text dimColor>{join(second).slice(3)}</Text>
       </Line>
+      {vitals.troubles.length > 0 && (
+        <Line>
+          <Text color={vitals.troubles.some(({ untilMs }) => untilMs === null) ? "red" : "yellow"}>
+            {`! ${vitals.troubles.map(troubleText).join(" · ")}`}
+          </Text>
+        </Line>
+      )}
     </>
   );
+}
+
+/** Such as `google (gemini-3-pro-image) cooling until 14:32: Too many requests.` */
+function troubleText({ provider, model, message, untilMs }: TroubleRow): string {
+  const who = model === null ? provider : `${provider} (${model})`;
+  const state = untilMs === null ? "disabled" : `cooling until ${clockTime(untilMs).slice(0, 5)}`;
+  return escapeControls(`${who} ${state}: ${message}`);
 }
 
 function join(parts: readonly (string | null | undefined)[]): string {

@@ -14,7 +14,7 @@ export interface Layout {
 }
 
 const WIDE_COLUMNS = 130;
-/** Two lines of header, the rule below, the column titles, the queue with its rule, and the keys. */
+/** Two lines of header without troubles, the rule below, the column titles, the queue with its rule, and the keys. */
 const FIXED_LINES = 7;
 
 /** Shares the window among the parts. The batches get the lines that the others leave. */
@@ -22,19 +22,22 @@ export function layoutOf({
   size,
   log,
   abilities,
-}: Pick<DashboardState, "size" | "log" | "abilities">): Layout {
-  const free = Math.max(0, size.rows - FIXED_LINES);
+  vitals,
+}: Pick<DashboardState, "size" | "log" | "abilities" | "vitals">): Layout {
+  const troubleLines = vitals.troubles.length === 0 ? 0 : 1;
+  const header = 2 + troubleLines;
+  const free = Math.max(0, size.rows - FIXED_LINES - troubleLines);
   const isWide = size.columns >= WIDE_COLUMNS;
   if (free < 10 || !abilities.activity)
-    return { header: 2, batchLines: free, requestLines: 0, logLines: 0, isWide };
+    return { header, batchLines: free, requestLines: 0, logLines: 0, isWide };
   const lower = Math.min(16, Math.floor(free * 0.4));
   if (isWide) {
     const lines = lower - 1;
-    return { header: 2, batchLines: free - lower, requestLines: lines, logLines: lines, isWide };
+    return { header, batchLines: free - lower, requestLines: lines, logLines: lines, isWide };
   }
   const logLines = Math.max(1, Math.min(3, log.length, Math.floor(lower / 3)));
   const requestLines = Math.max(1, lower - 2 - logLines);
-  return { header: 2, batchLines: free - requestLines - logLines - 2, requestLines, logLines, isWide };
+  return { header, batchLines: free - requestLines - logLines - 2, requestLines, logLines, isWide };
 }
 
 /** Lines for items on the detail screen, below the facts of the batch and above the keys. */

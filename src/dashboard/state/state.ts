@@ -75,6 +75,7 @@ export function initialState(start: {
       runningItems: 0,
       concurrency: null,
       isPaused: false,
+      troubles: [],
     },
     batches: new Map(),
     imagesBySecond: [],

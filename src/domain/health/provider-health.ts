@@ -27,6 +27,8 @@ export interface Ticket {
 
 interface Scope {
   record: HealthRecord;
+  /** The record as the database has it; null before it was stored. */
+  stored: HealthRecord | null;
   /** Counts changes of the state, so that a late result is recognised. */
   generation: number;
   isProbing: boolean;
@@ -51,7 +53,7 @@ export class ProviderHealth {
     this.#deps = deps;
     this.#providers = new Map(providers.map((provider) => [provider.name, provider]));
     for (const record of records)
-      this.#scopes.set(keyOf(record), { record, generation: 0, isProbing: false });
+      this.#scopes.set(keyOf(record), { record, stored: record, generation: 0, isProbing: false });
   }
 
   /** Reads what is known. Forgets providers whose configuration or credential has changed. */
@@ -73,7 +75,7 @@ export class ProviderHealth {
 
   /** Returns why a provider is not asked for a model (the upstream's id) now; null when it may be asked. */
   blockOf(provider: ImageProvider, model: string): Block | null {
-    const disabled = this.#disabledBy(provider);
+    const disabled = disabledBy(provider);
     if (disabled) return disabled;
     const blocks = [EVERY_MODEL, model].flatMap((each) => this.#blockOfScope(provider.name, each) ?? []);
     return blocks.reduce<Block | null>(
@@ -121,25 +123,31 @@ export class ProviderHealth {
       if (scope.record.provider !== name) continue;
       scope.record = healthy(scope.record);
       scope.generation++;
-      this.#save(scope.record);
+      this.#save(scope);
     }
     await this.#saving;
     this.#tell();
   }
 
+  /** Takes over what another process has changed in the database: `imgbatch providers --probe` forgives troubles. */
+  async refresh(): Promise<void> {
+    if ([...this.#scopes.values()].every(({ record }) => record.state === "ok")) return;
+    this.#saving = this.#saving
+      .then(() => this.#readAgain())
+      .catch((error) =>
+        this.#deps.log.error("the state of providers could not be read", { error: String(error) }),
+      );
+    await this.#saving;
+  }
+
   /** The troubles of a provider that are not over. */
   blocksOf(provider: ImageProvider): (Block & { model: string })[] {
-    const disabled = this.#disabledBy(provider);
+    const disabled = disabledBy(provider);
     if (disabled) return [{ ...disabled, model: EVERY_MODEL }];
     return [...this.#scopes.values()].flatMap(({ record: { provider: name, model } }) => {
       const block = name === provider.name ? this.#blockOfScope(name, model) : null;
       return block ? [{ ...block, model }] : [];
     });
-  }
-
-  #disabledBy({ name, upstream }: ImageProvider): Block | null {
-    if (!upstream || upstream.disabled === null) return null;
-    return { provider: name, trouble: "credential", message: upstream.disabled, untilMs: null };
   }
 
   #blockOfScope(provider: string, model: string): Block | null {
@@ -158,7 +166,7 @@ export class ProviderHealth {
     if (known) return known;
     const fingerprint = provider.upstream?.fingerprint ?? "";
     const record = healthy({ provider: provider.name, model, fingerprint });
-    const scope = { record, generation: 0, isProbing: false };
+    const scope = { record, stored: null, generation: 0, isProbing: false };
     this.#scopes.set(key, scope);
     return scope;
   }
@@ -176,7 +184,7 @@ export class ProviderHealth {
         this.#log(scope.record, after);
       }
       scope.record = after;
-      this.#save(after);
+      this.#save(scope);
       isChanged = true;
     }
     if (!isChanged) return;
@@ -185,11 +193,29 @@ export class ProviderHealth {
   }
 
   /** A state that could not be stored counts in this process all the same. */
-  #save(record: HealthRecord): void {
+  #save(scope: Scope): void {
     const { stores, log } = this.#deps;
+    const { record } = scope;
     this.#saving = this.#saving
       .then(() => stores.write((tx) => tx.providerHealth.put(record)))
+      .then(() => {
+        scope.stored = record;
+      })
       .catch((error) => log.error("the state of a provider could not be stored", { error: String(error) }));
+  }
+
+  async #readAgain(): Promise<void> {
+    let isChanged = false;
+    for (const row of await this.#deps.stores.read.providerHealth.list()) {
+      const scope = this.#scopes.get(keyOf(row));
+      if (!scope || scope.record.fingerprint !== row.fingerprint) continue;
+      // A newer result of this process is stored next, or the row is as this process wrote it.
+      if (scope.stored !== scope.record || isSame(row, scope.stored)) continue;
+      this.#log(scope.record, row);
+      Object.assign(scope, { record: row, stored: row, generation: scope.generation + 1 });
+      isChanged = true;
+    }
+    if (isChanged) this.#tell();
   }
 
   #log(before: HealthRecord, { provider, model, state, untilMs, trouble, message }: HealthRecord): void {
@@ -209,6 +235,12 @@ export class ProviderHealth {
   get providers(): readonly ImageProvider[] {
     return [...this.#providers.values()];
   }
+}
+
+/** Returns why the configuration itself disables a provider, such as a missing key; null when it does not. */
+export function disabledBy({ name, upstream }: ImageProvider): Block | null {
+  if (!upstream || upstream.disabled === null) return null;
+  return { provider: name, trouble: "credential", message: upstream.disabled, untilMs: null };
 }
 
 const ALWAYS_WELL: Ticket = {

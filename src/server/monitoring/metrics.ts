@@ -1,7 +1,7 @@
 import type { RequestHandler } from "express";
 import { Gauge, Registry } from "prom-client";
 import type { Feed } from "../../domain/feed.ts";
-import type { Stores } from "../../domain/ports/stores.ts";
+import { gaugeProviders, type ProviderMetricsDeps } from "./providers.ts";
 import { observeRequests } from "./requests.ts";
 import { countEvents, gaugeStores } from "./work.ts";
 
@@ -19,8 +19,7 @@ function gaugeProcess(registry: Registry): () => void {
   };
 }
 
-export interface MetricsDeps {
-  stores: Stores;
+export interface MetricsDeps extends ProviderMetricsDeps {
   feed: Feed;
   workersRunning(): boolean;
   freeDiskBytes(): Promise<number>;
@@ -35,19 +34,22 @@ export interface Metrics {
 
 /**
  * The numbers of one service, in a registry of its own. Requests and events are counted as they happen; everything
- * else is read when `/metrics` is called, so nothing runs in between. No label holds an id, a name or a key.
+ * else is read when `/metrics` is called, so nothing runs in between. No label holds an id, a key or a
+ * name of a caller; providers and models have the names of the configuration.
  */
 export function createMetrics(deps: MetricsDeps): Metrics {
   const registry = new Registry();
   const observe = observeRequests(registry);
   countEvents(registry, deps.feed);
   const readStores = gaugeStores(registry, deps.stores);
+  const readProviders = gaugeProviders(registry, deps);
   const readProcess = gaugeProcess(registry);
   const readState = gaugeState(registry, deps);
   return {
     observe,
     answer: async (_request, response) => {
       await readStores();
+      await readProviders();
       readProcess();
       await readState();
       const text = await registry.metrics();

@@ -1,6 +1,6 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import {
   checkDirectory,
   checkOwner,
@@ -9,13 +9,21 @@ import {
 import { checkNativeParts, checkNode } from "../../../src/cli/commands/doctor/check-program.ts";
 import { checkService } from "../../../src/cli/commands/doctor/check-service.ts";
 import { fail, ok, warn, worstExitCode } from "../../../src/cli/commands/doctor/finding.ts";
+import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
+import { silentLog } from "../../../src/kernel/log.ts";
+import { createOpenaiAdapter } from "../../../src/providers/openai/provider.ts";
+import { asItemProvider } from "../../../src/providers/upstream/item-provider.ts";
 import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
 import { createCli } from "../../support/cli.ts";
+import { runInProcess } from "../../support/cli-in-process.ts";
 import { FAKE_KEY, startFakeService } from "../../support/fake-service.ts";
+import { troubled } from "../../support/fake-upstream.ts";
+import { startFakeUpstream } from "../../support/openai-upstream.ts";
 import { cleanEnvironment, imgbatch } from "../../support/processes.ts";
-import { startTestService } from "../../support/service.ts";
+import { openBeside, startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import { entryOf } from "../../support/upstream-adapter.ts";
 
 const never = new AbortController().signal;
 const MIB = 1024 * 1024;
@@ -138,5 +146,88 @@ describe("imgbatch doctor", () => {
     const { code, stdout } = await imgbatch(["doctor"], { cwd: dir });
     expect(code).toBe(2);
     expect(stdout).toContain("sever");
+  });
+
+  it("[DOCTOR-5] asks each upstream for free, and names the cheapest step: the key first", async () => {
+    const dir = await tempDir();
+    const upstream = await startFakeUpstream();
+    const own = { name: "own", type: "openai", baseUrl: upstream.url, apiKeyEnv: "OWN_KEY" };
+    const configure = (...providers: object[]) =>
+      writeFile(join(dir, "imgbatch.config.json"), JSON.stringify({ providers }));
+    const doctor = async (key: string) => {
+      vi.stubEnv("OWN_KEY", key);
+      const here = runInProcess(["doctor", "--data", join(dir, "data")], { cwd: dir });
+      const { code, stdout } = await here.finally(() => vi.unstubAllEnvs());
+      const at = stdout.indexOf("\n", stdout.indexOf("data  ")) + 1;
+      return { code, text: stdout.slice(at).replaceAll(/ +/g, " ") };
+    };
+    await configure(own, { name: "drawings", type: "procedural" });
+    const missing = await doctor("");
+    expect(missing.code).toBe(3);
+    expect(missing.text).toMatch(
+      /^fail upstream own: the environment variable OWN_KEY is not set\n -> export OWN_KEY=<your key>\n/,
+    );
+    expect(upstream.requests).toEqual([]);
+
+    const key = "fake-upstream-key-0123456789";
+    const well = await doctor(key);
+    expect(well).toMatchObject({
+      code: 0,
+      text: expect.stringMatching(/^ok upstream own answers \(openai, http/),
+    });
+    upstream.refusal = { status: 401, message: "Wrong." };
+    const wrong = await doctor(key);
+    expect(wrong.code).toBe(3);
+    expect(wrong.text).toContain("-> check the key in OWN_KEY");
+    upstream.refusal = { status: 503, message: "Busy." };
+    expect(await doctor(key)).toMatchObject({
+      code: 7,
+      text: expect.stringContaining("-> wait, and try again"),
+    });
+    expect(new Set(upstream.requests)).toEqual(new Set(["GET /v1/models"]));
+
+    const other = await startFakeUpstream();
+    await configure(own, { name: "other", type: "openai", baseUrl: other.url });
+    const both = await doctor(key);
+    expect(both.code).toBe(0);
+    expect(both.text).toMatch(/^warn upstream own: [\s\S]*^ok upstream other answers/m);
+  });
+
+  it("[DOCTOR-5] reports a damaged database instead of the upstreams", async () => {
+    const dir = await tempDir();
+    const upstream = await startFakeUpstream();
+    const providers = [{ name: "own", type: "openai", baseUrl: upstream.url }];
+    await writeFile(join(dir, "imgbatch.config.json"), JSON.stringify({ providers }));
+    await writeFile(
+      join(dir, "imgbatch.db"),
+      "this is no database, and long enough for a header of one".repeat(99),
+    );
+    const { code, stdout } = await runInProcess(["doctor", "--data", dir], { cwd: dir });
+    expect(code).toBe(9);
+    expect(stdout).toMatch(/^fail +data +.*damaged/m);
+  });
+
+  it("[DOCTOR-5] reports an upstream that answers but pauses, and changes nothing", async () => {
+    const dir = await tempDir();
+    const upstream = await startFakeUpstream();
+    const own = { name: "own", type: "openai", baseUrl: upstream.url };
+    await writeFile(join(dir, "imgbatch.config.json"), JSON.stringify({ providers: [own] }));
+    const { stores } = await openBeside(join(dir, "data"));
+    const deps = { clock: systemClock, secret: () => null };
+    const provider = asItemProvider(
+      entryOf("openai", own),
+      createOpenaiAdapter(entryOf("openai", own), deps),
+      deps,
+    );
+    onTestFinished(() => provider.close());
+    const health = await ProviderHealth.load({ stores, clock: systemClock, log: silentLog }, [provider]);
+    await health.begin(provider, "m")?.failed(troubled("billing"), "1");
+    const doctor = () => runInProcess(["doctor", "--data", join(dir, "data")], { cwd: dir });
+    for (const { code, stdout } of [await doctor(), await doctor()]) {
+      expect(code).toBe(0);
+      expect(stdout).toMatch(
+        /^warn +upstream +own answers, but pauses: .*\n +-> .*imgbatch providers --probe$/m,
+      );
+    }
   });
 });

@@ -63,6 +63,20 @@ function busy(size: { columns: number; rows: number }): DashboardState {
   );
 }
 
+/** The same with an upstream that pauses for one model, and one without a key. */
+function troubled(state: DashboardState): DashboardState {
+  const at = new Date(NOW);
+  at.setHours(14, 32, 0);
+  const limited = {
+    provider: "google",
+    model: "gemini-3-pro-image",
+    message: "Too many requests.",
+    untilMs: +at,
+  };
+  const keyless = { provider: "own", model: null, message: "OWN_KEY\nis not set", untilMs: null };
+  return applied(state, { type: "vitals", vitals: { troubles: [limited, keyless] } });
+}
+
 const SIZES = [
   { columns: 80, rows: 24 },
   { columns: 160, rows: 50 },
@@ -97,6 +111,7 @@ describe("the screens", () => {
       press(main, "?").state,
       press(main, "c").state,
       press(main, "/", "x", "y").state,
+      troubled(main),
       viewOf([], size),
     ];
     for (const state of states) {
@@ -125,6 +140,20 @@ describe("the screens", () => {
     ]) {
       expect(text).toContain(words);
     }
+  });
+
+  it("[PROVIDERS-7] one line names the providers that cannot be used, and costs the batches one line", () => {
+    const well = busy({ columns: 80, rows: 24 });
+    const lines = linesOf(troubled(well));
+    expect(lines[2]).toBe("! google (gemini-3-pro-image) cooling until 14:32: Too many requests. · own dis…");
+    const batches = (shown: string[]) => shown.filter((line) => /^. (batch |emoji)/.test(line)).length;
+    expect(lines).toHaveLength(linesOf(well).length);
+    expect(lines.at(-1)).toBe(linesOf(well).at(-1));
+    const after = applied(troubled(well), { type: "vitals", vitals: { troubles: [] } });
+    expect(linesOf(after)).toEqual(linesOf(well));
+    expect(batches(lines)).toBe(batches(linesOf(well)) - 1);
+    const wide = linesOf(troubled(busy({ columns: 160, rows: 50 })))[2];
+    expect(wide).toContain("Too many requests. · own disabled: OWN_KEY\\x0ais not set");
   });
 
   it("[VIEW-7] columns stay under their titles beside wide names", () => {

@@ -6,6 +6,9 @@ import type { Admin } from "../../../service/admin.ts";
 const NAME_CHARS = 100;
 const NAMES_SHOWN = 10;
 
+/** The groups of `admin usage`. */
+export const USAGE_GROUPS = ["day", "model", "provider"] as const;
+
 /** Returns the error for a wrong argument. Its message names the argument, the typed text and a right value. */
 export function wrongArgument(argument: string, text: string, advice: string): ImgbatchError {
   const message = `${argument} ${JSON.stringify(text)}: ${advice}.`;

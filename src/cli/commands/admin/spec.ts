@@ -1,5 +1,6 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import type { OptionSpec } from "../../command-line/option-values.ts";
+import { USAGE_GROUPS } from "./arguments.ts";
 
 const accountOption: OptionSpec = {
   flags: "--account <name>",
@@ -110,6 +111,29 @@ export const admin: CommandSpec = {
       ],
       examples: ["imgbatch admin ledger --batch prompts-images"],
       load: () => import("./ledger.ts"),
+    },
+    {
+      name: "usage",
+      summary: "sum up what providers were asked, what callers were billed, and what upstreams report",
+      options: [
+        {
+          flags: "--by <group>",
+          description: "day (UTC), model or provider",
+          default: "day",
+          choices: USAGE_GROUPS,
+        },
+        {
+          flags: "--from <time>",
+          description: "a day (UTC), a time such as 2030-01-31T18:00:00Z, or how long ago such as 24h",
+        },
+        { flags: "--to <time>", description: "the same; a day counts to its end" },
+      ],
+      examples: [
+        "imgbatch admin usage --from 7d",
+        "imgbatch admin usage --by provider --from 2030-01-01 --to 2030-01-31",
+      ],
+      notes: ["Sums are kept for 5 minutes each, so --from and --to count whole 5 minutes."],
+      load: () => import("./usage.ts"),
     },
     {
       name: "check",

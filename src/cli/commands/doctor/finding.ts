@@ -1,4 +1,5 @@
 import { EXIT_CODES, type ExitName } from "../../../contract/exit-codes.ts";
+import type { Trouble } from "../../../service/provider-status.ts";
 
 /** The result of one check. */
 export interface Finding {
@@ -25,10 +26,24 @@ export function fail(check: string, exit: ExitName, message: string, advice: str
 }
 
 /** The exits in the order in which their problems must be solved. */
-const WORST_FIRST: readonly ExitName[] = ["internal", "usage", "auth", "conflict", "saving", "temporary"];
+const WORST_FIRST: readonly ExitName[] = [
+  "internal",
+  "usage",
+  "auth",
+  "money",
+  "conflict",
+  "saving",
+  "temporary",
+];
 
 /** The exit code of the worst finding; 0 if no check failed. */
-export function worstExitCode(findings: readonly Finding[]): number {
+export function worstExitCode(findings: readonly Pick<Finding, "exit">[]): number {
   const exits = new Set(findings.map(({ exit }) => exit));
   return EXIT_CODES[WORST_FIRST.find((exit) => exits.has(exit)) ?? "ok"].code;
+}
+
+/** Returns the exit of a command that meets this trouble of an upstream: all but keys, permissions and money may pass. */
+export function exitOfTrouble(trouble: Trouble | null): ExitName {
+  if (trouble === "credential" || trouble === "forbidden") return "auth";
+  return trouble === "billing" ? "money" : "temporary";
 }

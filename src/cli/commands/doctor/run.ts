@@ -9,6 +9,7 @@ import { createServiceLocator, type FoundService } from "../../service/locate-se
 import { checkDirectory, checkOwner, checkSecrecy } from "./check-directory.ts";
 import { checkNativeParts, checkNode } from "./check-program.ts";
 import { checkService } from "./check-service.ts";
+import { checkUpstreams } from "./check-upstreams.ts";
 import { type Finding, fail, ok, warn, worstExitCode } from "./finding.ts";
 
 /** `imgbatch doctor`: checks everything that a run needs, and advises how to solve each problem. */
@@ -35,6 +36,8 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
   const data = dataDirectoryOf(global.data, environment, cwd);
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
+  // Without the native modules or with a damaged directory nothing can be known of upstreams.
+  if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal)));
   const locate = await createServiceLocator(context);
   const service = await locate(signal);
   const answers = service === null ? [] : await checkService(service, signal);

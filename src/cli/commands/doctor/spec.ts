@@ -2,11 +2,11 @@ import type { CommandSpec } from "../../command-line/command-spec.ts";
 
 export const doctor: CommandSpec = {
   name: "doctor",
-  summary: "check everything a run needs: key, service, clock, disk; costs nothing",
+  summary: "check everything a run needs: keys, upstreams, service, clock, disk; costs nothing",
   examples: ["imgbatch doctor", "imgbatch doctor --json"],
   notes: [
     "If --base-url is the address in imgbatch.config.json, you agree to that address: later commands send your key there.",
   ],
-  exits: ["auth", "conflict", "temporary", "saving"],
+  exits: ["auth", "money", "conflict", "temporary", "saving"],
   load: () => import("./run.ts"),
 };

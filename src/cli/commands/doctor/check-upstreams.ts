@@ -1,0 +1,83 @@
+import type { Config } from "../../../config/schema.ts";
+import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
+import { identityOf, type ProviderEntry, secretVariables } from "../../../contract/provider-entries.ts";
+import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../../service/provider-status.ts";
+import { exitOfTrouble, type Finding, fail, ok, warn } from "./finding.ts";
+
+/**
+ * Checks each configured upstream: whether its keys are set, whether it answers a request that costs nothing, and whether
+ * it pauses. Drawings need nothing. While one upstream can be used, troubles of the others are warnings.
+ */
+export async function checkUpstreams(
+  config: Config,
+  directory: string,
+  signal: AbortSignal,
+): Promise<Finding[]> {
+  if (config.providers.every(({ type }) => type === "procedural")) return [];
+  // It needs the database library, which may not load on this system.
+  const { openProviderStatus } = await import("../../../service/provider-status.ts");
+  let status: ProviderStatus;
+  try {
+    status = await openProviderStatus({ config, directory });
+  } catch (error) {
+    if (!(error instanceof ImgbatchError)) throw error;
+    const { exit } = errorEntry(error.code);
+    return [
+      fail("data", exit, error.message, error.advice ?? "put a backup in its place, or use another --data"),
+    ];
+  }
+  try {
+    const reports = await status.report();
+    const probes = await status.ask(signal);
+    const upstreams = config.providers.filter(({ type }) => type !== "procedural");
+    const isAnyUsable = upstreams.some(({ name }) => probes.get(name)?.isOk);
+    return upstreams.map((entry) => {
+      const report = reports.find(({ name }) => name === entry.name);
+      return findingOf(entry, report, probes.get(entry.name), isAnyUsable);
+    });
+  } finally {
+    await status.close();
+  }
+}
+
+function findingOf(
+  entry: ProviderEntry,
+  report: ProviderReport | undefined,
+  probe: Probe | undefined,
+  isAnyUsable: boolean,
+): Finding {
+  const { name, type, address } = identityOf(entry);
+  if (probe && !probe.isOk) {
+    const message = `${name}: ${probe.message}`;
+    const advice = report?.disabled ? setKeys(entry) : adviceAgainst(probe.trouble, entry, address);
+    if (isAnyUsable) return warn("upstream", message, advice);
+    return fail("upstream", exitOfTrouble(probe.trouble), message, advice);
+  }
+  const [trouble] = report?.troubles ?? [];
+  if (!trouble) return ok("upstream", `${name} answers (${type}, ${address})`);
+  const state = trouble.untilMs === null ? "is disabled" : "pauses";
+  const message = `${name} answers, but ${state}: ${trouble.message}`;
+  return warn("upstream", message, "use it again at once: imgbatch providers --probe");
+}
+
+function setKeys(entry: ProviderEntry): string {
+  const keys = secretVariables(entry).map((name) => `export ${name}=<your key>`);
+  return keys.join("; ");
+}
+
+/** Returns the cheapest step that may help. */
+function adviceAgainst(trouble: Trouble | null, entry: ProviderEntry, address: string | null): string {
+  const keys = secretVariables(entry).join(" and ");
+  switch (trouble) {
+    case "credential":
+      return keys === "" ? "name the variable with its key in the configuration" : `check the key in ${keys}`;
+    case "billing":
+      return "check the credit and the limits of the account at the upstream";
+    case "forbidden":
+      return "check what the key is permitted to do, and from where";
+    case "unreachable":
+      return `check that ${address} is right and runs, the network and the proxy`;
+    default:
+      return "wait, and try again";
+  }
+}

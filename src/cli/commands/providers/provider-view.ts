@@ -1,0 +1,107 @@
+import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import {
+  type CallSums,
+  EVERY_MODEL,
+  type Probe,
+  type ProviderReport,
+  type ProviderTrouble,
+} from "../../../service/provider-status.ts";
+import { type Column, tableLines } from "../../terminal/table.ts";
+import { formatMoment, toSeconds } from "../admin/dates.ts";
+
+/** A provider in the document of `--json`. `models`: those with a trouble of their own. Times are Unix seconds. */
+export function providerView(report: ProviderReport, probe: Probe | undefined): object {
+  const { name, type, lastHour, total } = report;
+  const { ofAll, ofModels } = splitTroubles(report);
+  return {
+    name,
+    type,
+    ...stateView(ofAll),
+    models: ofModels.map((trouble) => ({ model: trouble.model, ...stateView(trouble) })),
+    last_success_at: total.lastSuccessMs === null ? null : toSeconds(total.lastSuccessMs),
+    last_hour: sumsView(lastHour),
+    total: sumsView(total),
+    ...(probe && { probe: { ok: probe.isOk, error: probe.isOk ? null : probe.message } }),
+  };
+}
+
+function splitTroubles({ troubles }: ProviderReport): {
+  ofAll: ProviderTrouble | undefined;
+  ofModels: ProviderTrouble[];
+} {
+  return {
+    ofAll: troubles.find(({ model }) => model === EVERY_MODEL),
+    ofModels: troubles.filter(({ model }) => model !== EVERY_MODEL),
+  };
+}
+
+function stateView(trouble: ProviderTrouble | undefined): object {
+  const untilMs = trouble?.untilMs ?? null;
+  const until = untilMs === null ? null : toSeconds(untilMs);
+  return { state: stateOf(trouble), until, reason: trouble?.message ?? null };
+}
+
+function stateOf(trouble: ProviderTrouble | undefined): "ok" | "cooling" | "disabled" {
+  if (!trouble) return "ok";
+  return trouble.untilMs === null ? "disabled" : "cooling";
+}
+
+function sumsView(sums: CallSums): object {
+  const { requests, images, errors, maybePaidTwice, billedMicroUsd, costMicroUsd } = sums;
+  return {
+    requests,
+    images,
+    errors,
+    may_be_paid_twice: maybePaidTwice,
+    billed: microsToNumber(billedMicroUsd),
+    upstream_cost: microsToNumber(costMicroUsd),
+  };
+}
+
+/** A line of the table: a provider, or below it a model with a trouble of its own. */
+interface Row {
+  name: string;
+  trouble: ProviderTrouble | undefined;
+  report?: ProviderReport;
+  probe?: Probe | undefined;
+}
+
+/** Counts and money are those of the last hour, a slash, and those in all. */
+export function tableOf(
+  reports: readonly ProviderReport[],
+  probes: ReadonlyMap<string, Probe> | null,
+): string[] {
+  const rows = reports.flatMap((report): Row[] => {
+    const { ofAll, ofModels } = splitTroubles(report);
+    return [
+      { name: report.name, trouble: ofAll, report, probe: probes?.get(report.name) },
+      ...ofModels.map((trouble) => ({ name: `  ${trouble.model}`, trouble })),
+    ];
+  });
+  return tableLines(probes ? [...COLUMNS, PROBE, REASON] : [...COLUMNS, REASON], rows);
+}
+
+const moment = (ms: number | null | undefined) => (ms == null ? "" : formatMoment(ms));
+const counted = (title: string, of: (sums: CallSums) => string): Column<Row> => ({
+  title,
+  align: "right",
+  of: ({ report }) => (report ? `${of(report.lastHour)}/${of(report.total)}` : ""),
+});
+const COLUMNS: readonly Column<Row>[] = [
+  { title: "provider", of: ({ name }) => name },
+  { title: "type", of: ({ report }) => report?.type ?? "" },
+  { title: "state", of: ({ trouble }) => stateOf(trouble) },
+  { title: "until", of: ({ trouble }) => moment(trouble?.untilMs) },
+  { title: "last success", of: ({ report }) => moment(report?.total.lastSuccessMs) },
+  counted("requests 1h/all", ({ requests }) => String(requests)),
+  counted("images", ({ images }) => String(images)),
+  counted("errors", ({ errors }) => String(errors)),
+  counted("billed", ({ billedMicroUsd }) => formatUsd(billedMicroUsd)),
+  // Most upstreams report no costs.
+  counted("upstream cost", ({ costMicroUsd }) => (costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd))),
+];
+const PROBE: Column<Row> = {
+  title: "probe",
+  of: ({ probe }) => (probe ? (probe.isOk ? "ok" : `failed: ${probe.message}`) : ""),
+};
+const REASON: Column<Row> = { title: "reason", of: ({ trouble }) => trouble?.message ?? "" };

@@ -1,0 +1,136 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Config } from "../config/schema.ts";
+import { DATA_FILES } from "../contract/data-directory.ts";
+import type { ProviderType } from "../contract/provider-entries.ts";
+import { type CallSums, sumCalls } from "../domain/health/call-sums.ts";
+import { type Block, disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
+import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
+import { EVERY_MODEL } from "../domain/health/transitions.ts";
+import { type ImageProvider, ProviderError, type Trouble } from "../domain/ports/image-provider.ts";
+import { poolThreads, secretOf } from "../environment.ts";
+import { Decoding } from "../imaging/decoding.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { linkSignals } from "../kernel/linked-signal.ts";
+import { silentLog } from "../kernel/log.ts";
+import { createProviders } from "../providers/registry.ts";
+import { withApiCode } from "../server/middleware/errors.ts";
+import { openDataDirectory } from "./data-directory.ts";
+
+export { type CallSums, EVERY_MODEL, type Trouble };
+
+const HOUR_MS = 3_600_000;
+const PROBE_SECONDS = 10;
+
+/** A trouble of a provider that is not over. `model`: the upstream's id, or `EVERY_MODEL`. */
+export type ProviderTrouble = Block & { model: string };
+
+/** What is known of a configured provider. */
+export interface ProviderReport {
+  name: string;
+  type: ProviderType;
+  /** Why the configuration or the environment disables it, such as a missing key; null when they do not. */
+  disabled: string | null;
+  troubles: readonly ProviderTrouble[];
+  /** Of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
+  lastHour: CallSums;
+  total: CallSums;
+}
+
+/** The result of asking an upstream for something that costs nothing. `trouble`: null when it names none. */
+export type Probe = { isOk: true } | { isOk: false; trouble: Trouble | null; message: string };
+
+/** The configured providers beside the service that may run on the data directory. */
+export interface ProviderStatus {
+  /** In the order of the configuration. */
+  report(): Promise<ProviderReport[]>;
+  /** Asks each upstream for something that costs nothing, for at most 10 s. Drawings always work. Rejects with the signal's reason. */
+  ask(signal: AbortSignal): Promise<Map<string, Probe>>;
+  /** The same; and a provider that works is well again, also for the running service. */
+  probe(signal: AbortSignal): Promise<Map<string, Probe>>;
+  close(): Promise<void>;
+}
+
+/** Opens the configured providers with what the data directory knows of them. A missing directory stays missing. */
+export async function openProviderStatus(options: {
+  config: Config;
+  directory: string;
+  /** For tests. Default: the real clock. */
+  clock?: Clock;
+}): Promise<ProviderStatus> {
+  const { config, directory, clock = systemClock } = options;
+  const providers = await createProviders(config.providers, {
+    clock,
+    simulate: config.simulate,
+    decoding: new Decoding(poolThreads()),
+    secret: (name) => secretOf(name),
+  });
+  const isThere = existsSync(join(directory, DATA_FILES.database));
+  const data = isThere ? await openDataDirectory(directory, clock).catch(rethrow) : null;
+  const health =
+    data && (await ProviderHealth.load({ stores: data.stores, clock, log: silentLog }, providers));
+  const ask = async (signal: AbortSignal) =>
+    new Map(
+      await Promise.all(providers.map(async (each) => [each.name, await probe(each, signal)] as const)),
+    );
+  return {
+    report: async () => {
+      const fromMs = clock.nowMs() - HOUR_MS;
+      const calls = data?.stores.read.providerCalls;
+      const hour = (await calls?.list({ fromMs: fromMs - (fromMs % CALLS_EVERY_MS) })) ?? [];
+      const all = (await calls?.list({})) ?? [];
+      return providers.map((provider, i) => {
+        const { name } = provider;
+        const isOwn = (each: { provider: string }) => each.provider === name;
+        return {
+          name,
+          type: config.providers[i]?.type ?? "procedural",
+          disabled: provider.upstream?.disabled ?? null,
+          troubles: troublesOf(provider, health),
+          lastHour: sumCalls(hour.filter(isOwn)),
+          total: sumCalls(all.filter(isOwn)),
+        };
+      });
+    },
+    ask,
+    probe: async (signal) => {
+      const probes = await ask(signal);
+      for (const [name, { isOk }] of probes) if (isOk) await health?.forgive(name);
+      return probes;
+    },
+    close: async () => {
+      for (const provider of providers) await provider.close();
+      data?.close();
+    },
+  };
+}
+
+function rethrow(error: unknown): never {
+  throw withApiCode(error);
+}
+
+function troublesOf(provider: ImageProvider, health: ProviderHealth | null): ProviderTrouble[] {
+  if (health) return health.blocksOf(provider);
+  const disabled = disabledBy(provider);
+  return disabled ? [{ ...disabled, model: EVERY_MODEL }] : [];
+}
+
+async function probe(provider: ImageProvider, signal: AbortSignal): Promise<Probe> {
+  const { upstream } = provider;
+  const disabled = disabledBy(provider);
+  if (disabled) return { isOk: false, trouble: disabled.trouble, message: disabled.message };
+  const late = AbortSignal.timeout(PROBE_SECONDS * 1000);
+  const linked = linkSignals(signal, late);
+  try {
+    await upstream?.probe(linked.signal);
+    return { isOk: true };
+  } catch (error) {
+    signal.throwIfAborted();
+    if (late.aborted)
+      return { isOk: false, trouble: "unreachable", message: `No answer within ${PROBE_SECONDS} s.` };
+    if (!(error instanceof ProviderError)) throw error;
+    return { isOk: false, trouble: error.trouble, message: error.message };
+  } finally {
+    linked.unlink();
+  }
+}

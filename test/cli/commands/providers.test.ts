@@ -1,0 +1,170 @@
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import { recordCall } from "../../../src/domain/health/record-call.ts";
+import { runInProcess } from "../../support/cli-in-process.ts";
+import { type FakeUpstream, startFakeUpstream } from "../../support/openai-upstream.ts";
+import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { openBeside } from "../../support/service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const KEY = "fake-upstream-key-0123456789";
+const NO_CALLS = { requests: 0, images: 0, errors: 0, may_be_paid_twice: 0, billed: 0, upstream_cost: 0 };
+const WELL = { state: "ok", until: null, reason: null, models: [] };
+
+let data: string;
+let upstream: FakeUpstream;
+beforeEach(async () => {
+  data = await tempDir();
+  upstream = await startFakeUpstream();
+  const providers = [
+    { name: "own", type: "openai", baseUrl: upstream.url, apiKeyEnv: "OWN_KEY" },
+    { name: "drawings", type: "procedural" },
+  ];
+  await writeFile(join(data, "imgbatch.config.json"), JSON.stringify({ providers }));
+});
+
+const env = () => cleanEnvironment({ OWN_KEY: KEY });
+const run = (...args: string[]) =>
+  imgbatch(["providers", "--data", data, ...args], { cwd: data, env: env() });
+const runHere = async (key: string, ...args: string[]) => {
+  vi.stubEnv("OWN_KEY", key);
+  return runInProcess(["providers", "--data", data, ...args], { cwd: data }).finally(() =>
+    vi.unstubAllEnvs(),
+  );
+};
+
+describe("imgbatch providers", () => {
+  it("[PROVIDERS-1] shows each configured provider without a data directory, and makes none", async () => {
+    const directory = join(data, "new");
+    const { code, stdout } = await runHere(KEY, "--json", "--data", directory);
+    const sums = { last_success_at: null, last_hour: NO_CALLS, total: NO_CALLS };
+    expect({ code, document: JSON.parse(stdout) }).toEqual({
+      code: 0,
+      document: [
+        { name: "own", type: "openai", ...WELL, ...sums },
+        { name: "drawings", type: "procedural", ...WELL, ...sums },
+      ],
+    });
+    expect(existsSync(directory)).toBe(false);
+    expect(upstream.requests).toEqual([]);
+  });
+
+  it("[PROVIDERS-1] shows the sums of the last hour and of all time, and the last success", async () => {
+    const { stores } = await openBeside(data);
+    const nowMs = Date.now();
+    const call = {
+      provider: "own",
+      model: "m",
+      isError: false,
+      images: 1,
+      isMaybePaidTwice: true,
+      billedMicroUsd: 40_000,
+      usage: { inputTokens: 3, outputTokens: 5, costMicroUsd: 30_000 },
+    };
+    await stores.write(async (tx) => {
+      await recordCall(tx, { ...call, images: 2 }, nowMs - 2 * 3_600_000);
+      await recordCall(tx, call, nowMs - 59 * 60_000);
+      await recordCall(tx, { ...call, images: 0, isError: true, usage: null, billedMicroUsd: 0 }, nowMs);
+    });
+    const { stdout } = await runHere(KEY, "--json");
+    expect(JSON.parse(stdout)[0]).toMatchObject({
+      last_success_at: Math.floor((nowMs - 59 * 60_000) / 1000),
+      last_hour: {
+        requests: 2,
+        images: 1,
+        errors: 1,
+        may_be_paid_twice: 2,
+        billed: 0.04,
+        upstream_cost: 0.03,
+      },
+      total: { requests: 3, images: 3, errors: 1, may_be_paid_twice: 3, billed: 0.08, upstream_cost: 0.06 },
+    });
+    const table = (await runHere(KEY)).stdout.split("\n");
+    expect(table[0]).toMatch(/^provider +type +state +until +last success +requests 1h\/all/);
+    expect(table[1]).toMatch(
+      /^own +openai +ok +\d{4}-.*Z +2\/3 +1\/3 +1\/1 +\$0\.04\/\$0\.08 +\$0\.03\/\$0\.06$/,
+    );
+    expect(table[2]).toMatch(/^drawings +procedural +ok +0\/0 +0\/0 +0\/0 +\$0\.00\/\$0\.00 +-\/-$/);
+  });
+
+  it("[PROVIDERS-2] names the variable of a missing key, and does not ask the upstream", async () => {
+    const reason = "the environment variable OWN_KEY is not set";
+    const shown = await runHere("", "--json");
+    expect(JSON.parse(shown.stdout)[0]).toMatchObject({ state: "disabled", until: null, reason });
+    expect(shown.code).toBe(0);
+    const probed = await runHere("", "--probe", "--json");
+    expect(probed.code).toBe(3);
+    expect(JSON.parse(probed.stdout)[0].probe).toEqual({ ok: false, error: reason });
+    expect(upstream.requests).toEqual([]);
+  });
+
+  it("[PROVIDERS-3] a probe asks for the models only, and exits by the worst trouble", async () => {
+    const good = await runHere(KEY, "--probe", "--json");
+    expect(JSON.parse(good.stdout)).toMatchObject([
+      { name: "own", probe: { ok: true, error: null } },
+      { name: "drawings", probe: { ok: true, error: null } },
+    ]);
+    expect(good.code).toBe(0);
+    upstream.refusal = { status: 401, message: `The key ${KEY} is wrong.` };
+    const wrong = await runHere(KEY, "--probe");
+    expect(wrong.code).toBe(3);
+    expect(wrong.stdout).toMatch(/^own .*failed: /m);
+    expect(wrong.stdout + wrong.stderr).not.toContain(KEY);
+    upstream.refusal = { status: 503, message: "Busy." };
+    expect((await runHere(KEY, "--probe")).code).toBe(7);
+    expect(new Set(upstream.requests)).toEqual(new Set(["GET /v1/models"]));
+  });
+
+  it("[PROVIDERS-4] shows what a running service has learned, and a probe that passes makes its batches go on", async () => {
+    const options = { cwd: data, env: env() };
+    await imgbatch(["admin", "accounts", "create", "default", "--balance", "5", "--data", data], options);
+    const serve = ["serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui"];
+    const { url } = JSON.parse(await startNode([BIN, ...serve], options).line());
+    const { key } = JSON.parse(
+      (await imgbatch(["admin", "keys", "create", "--data", data, "--json"], options)).stdout,
+    );
+    upstream.refusal = { status: 401, message: "Wrong key." };
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const ask = async (path: string, body?: object) => {
+      const init = body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers };
+      return (await fetch(`${url}/v1/images/batches${path}`, init)).json();
+    };
+    const request = { model: "vendorx-3.1-flash-image", items: [{ custom_id: "fox", prompt: "a red fox" }] };
+    const { id } = await ask("", request);
+    await expect.poll(() => ask(`/${id}`)).toMatchObject({ waiting: { code: "PROVIDER_CREDENTIAL" } });
+
+    const told = await run("--json");
+    expect(JSON.parse(told.stdout)[0]).toMatchObject({
+      state: "disabled",
+      until: null,
+      reason: expect.stringMatching(/./),
+      last_hour: { requests: 1, errors: 1, images: 0 },
+    });
+    const failed = await run("--probe", "--json");
+    expect(failed.code).toBe(3);
+    expect(JSON.parse(failed.stdout)[0]).toMatchObject({ state: "disabled", probe: { ok: false } });
+
+    upstream.refusal = null;
+    const passed = await run("--probe", "--json");
+    expect(passed.code).toBe(0);
+    expect(JSON.parse(passed.stdout)[0]).toMatchObject({ ...WELL, probe: { ok: true } });
+    await expect.poll(() => ask(`/${id}`), { timeout: 20_000 }).toMatchObject({ status: "completed" });
+  });
+
+  it("[PROVIDERS-5] warns when the running service has other providers, or perhaps the missing key", async () => {
+    const options = { cwd: data, env: env() };
+    await startNode(
+      [BIN, "serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui"],
+      options,
+    ).line();
+    expect((await runHere(KEY)).stderr).toBe("");
+    expect((await runHere("")).stderr).toContain("its environment may have the keys");
+    const other = await runHere(KEY, "--upstream", "ollama");
+    expect(other.stdout).toContain("ollama");
+    expect(other.stderr).toContain(
+      `has other providers, own (openai, ${upstream.url}), drawings (procedural)`,
+    );
+  });
+});

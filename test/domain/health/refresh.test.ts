@@ -1,0 +1,45 @@
+import { describe, expect, it } from "vitest";
+import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
+import { silentLog } from "../../../src/kernel/log.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { openStores } from "../../support/stores.ts";
+
+const limited = (retryAfterMs: number) => troubled("limited", { retryAfterMs });
+
+describe("the health of a provider in two processes", () => {
+  it("[PROVIDERS-4] one process takes over that the other has forgiven a trouble, and says so once", async () => {
+    const { service, other, provider } = await twoProcesses(await openStores());
+    await service.begin(provider, "m")?.failed(limited(60_000), "1");
+    const changes: string[] = [];
+    service.onChange(() => changes.push("change"));
+    await service.refresh();
+    expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+    await (await other()).forgive(provider.name);
+    expect(changes).toEqual([]);
+    await service.refresh();
+    await service.refresh();
+    expect(service.blockOf(provider, "m")).toBeNull();
+    expect(changes).toEqual(["change"]);
+  });
+
+  it("[PROVIDERS-4] a result that is being stored counts more than the other process's forgiveness", async () => {
+    const { service, other, provider } = await twoProcesses(await openStores());
+    const early = service.begin(provider, "m");
+    await service.begin(provider, "m")?.failed(limited(60_000), "1");
+    await (await other()).forgive(provider.name);
+    const storing = early?.failed(limited(600_000), "2");
+    await Promise.all([service.refresh(), storing]);
+    await service.refresh();
+    expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+    expect((await other()).blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+  });
+});
+
+async function twoProcesses(stores: Stores) {
+  const provider = new FakeUpstream("own");
+  const deps = { stores, clock: new FakeClock(), log: silentLog };
+  const other = () => ProviderHealth.load(deps, [provider]);
+  return { provider, service: await other(), other };
+}

@@ -1,0 +1,35 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { onTestFinished } from "vitest";
+import { PNG } from "./upstream-adapter.ts";
+
+/** An upstream of type `openai`: it refuses with the status and message while there is one, else it makes images. */
+export interface FakeUpstream {
+  /** The `baseUrl` of its entry. */
+  url: string;
+  refusal: { status: number; message: string } | null;
+  /** The requests that arrived, such as `GET /v1/models`. */
+  requests: string[];
+}
+
+/** Starts an upstream that works. It ends with the test. */
+export async function startFakeUpstream(): Promise<FakeUpstream> {
+  const fake: FakeUpstream = { url: "", refusal: null, requests: [] };
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => {
+      fake.requests.push(`${request.method} ${request.url}`);
+      const { refusal } = fake;
+      const data = request.method === "GET" ? [] : [{ b64_json: PNG.toString("base64") }];
+      const body = refusal ? { error: { message: refusal.message } } : { data };
+      response.writeHead(refusal?.status ?? 200, { "content-type": "application/json" });
+      response.end(JSON.stringify(body));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  fake.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  return fake;
+}
