@@ -4,11 +4,12 @@ import { type Column, tableLines } from "../../../terminal/table.ts";
 import { formatMoment, toSeconds } from "../dates.ts";
 
 /** An account in `--json`. `balance` is the amount that can be spent now, without the held amount. */
-export function accountView({ name, balanceMicroUsd, heldMicroUsd, createdAtMs }: Account): object {
+export function accountView({ name, balanceMicroUsd, heldMicroUsd, isPlay, createdAtMs }: Account): object {
   return {
     name,
     balance: microsToNumber(balanceMicroUsd),
     held: microsToNumber(heldMicroUsd),
+    ...(isPlay ? { play: true } : {}),
     created_at: toSeconds(createdAtMs),
   };
 }
@@ -17,6 +18,7 @@ const COLUMNS: readonly Column<Account>[] = [
   { title: "name", of: ({ name }) => name },
   { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
   { title: "held", align: "right", of: ({ heldMicroUsd }) => formatUsd(heldMicroUsd) },
+  { title: "money", of: ({ isPlay }) => (isPlay ? "play" : "real") },
   { title: "created", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
 ];
 
