@@ -29,10 +29,10 @@ export interface ConfigChoice {
 export function loadConfig({ upstream = null, vendor = null, ...where }: ConfigChoice): Config {
   const { value, source } = readConfigFile(where);
   if (!isObject(value)) return parseConfig(value, source);
-  const vendorOfFile = isObject(value.vendor) ? value.vendor : {};
+  const { vendor: ofFile = {} } = value;
   const chosen = {
     ...(upstream === null ? {} : upstreamConfig(upstream)),
-    ...(vendor === null ? {} : { vendor: { ...vendorOfFile, preset: vendor } }),
+    ...(vendor === null || !isObject(ofFile) ? {} : { vendor: { ...ofFile, preset: vendor } }),
   };
   return parseConfig({ ...value, ...chosen }, source);
 }

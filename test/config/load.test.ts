@@ -30,6 +30,24 @@ describe("the configuration", () => {
     expect([limits.zipItems, limits.itemsPerBatch]).toEqual([7, 200]);
   });
 
+  it("[PRESET-4] [PRESET-9] puts a named upstream and vendor in the place of the file's, and keeps the rest", async () => {
+    const cwd = await tempDir();
+    const file = { models: [{ id: "mine" }], limits: { zipItems: 7 }, vendor: { keyHeaders: ["x-mine"] } };
+    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(file));
+    const config = loadConfig({ cwd, upstream: "openai", vendor: "google" });
+    expect(config.providers.map(({ name }) => name)).toEqual(["openai"]);
+    expect(config.models.map(({ id }) => id)).not.toContain("mine");
+    expect(config).toMatchObject({
+      limits: { zipItems: 7 },
+      vendor: { preset: "google", keyHeaders: ["x-mine"] },
+      groups: [{ name: "default", batchDiscount: 1 }],
+    });
+    writeFileSync(join(cwd, "imgbatch.config.json"), '{"vendor": 5}');
+    expect(() => loadConfig({ cwd, vendor: "google" })).toThrow("vendor: ");
+    writeFileSync(join(cwd, "imgbatch.config.json"), "[]");
+    expect(() => loadConfig({ cwd, upstream: "openai" })).toThrow("imgbatch.config.json: ");
+  });
+
   it.each([
     [{ limit: {} }, 'Unrecognized key: "limit"'],
     [{ limits: { zipItem: 1 } }, 'limits: Unrecognized key: "zipItem"'],

@@ -195,7 +195,7 @@ export class World {
       log: silentLog,
       models: [],
       offers: new Offers(providers, []),
-      health: await ProviderHealth.load({ stores, clock, log: silentLog }, providers),
+      health: await ProviderHealth.load({ stores: this.stores, clock, log: silentLog }, providers),
       outageMs: 86_400_000,
       outputRetentionMs: 0,
     };

@@ -21,6 +21,7 @@ export const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
   TIMEOUT: "allow more time with --timeout, or leave it out",
   RATE_LIMITED: LATER,
   HTTP_503: LATER,
+  REALTIME_PROVIDER_PAUSES: LATER,
   REALTIME_PROVIDER_LIMITED: LATER,
   REALTIME_PROVIDER_OVERLOADED: LATER,
   REALTIME_NO_PROVIDER: LATER,

@@ -37,7 +37,8 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   const wantsImages = needs.images ?? needs.workers;
   let hasWarned = false;
   const warnOnce = (providers: readonly ProviderIdentity[]) => {
-    if (!hasWarned && providers.every(({ type }) => type === "procedural")) warnOfDrawings(embedding);
+    const isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
+    if (isDrawing && !hasWarned) warnOfDrawings(embedding);
     hasWarned = true;
   };
   // An attempt waits for the owner, too: the number of attempts says little about the time.

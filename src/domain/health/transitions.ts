@@ -86,7 +86,7 @@ export function afterResult(before: HealthRecord, event: HealthEvent, nowMs: num
   }
   const failedItems = rule.inARow ? [...new Set([...before.failedItems, itemId])] : before.failedItems;
   // A pause has just ended, so the first request after it decides.
-  const isEnough = before.state === "cooling" || failedItems.length >= (rule.inARow ?? 1);
+  const isEnough = !rule.inARow || before.state === "cooling" || failedItems.length >= rule.inARow;
   if (!isEnough) return { ...known, failedItems };
   const pauses = before.trouble === trouble || rule.inARow ? before.pauses + 1 : 1;
   const ownMs = Math.min(rule.capMs, rule.baseMs * 2 ** (pauses - 1));

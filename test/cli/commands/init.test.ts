@@ -87,9 +87,7 @@ describe("imgbatch init", () => {
   it("[PRESET-3] --upstream keeps a configuration that is there, and refuses an unknown name", async () => {
     const dir = await tempDir();
     await writeFile(join(dir, "imgbatch.config.json"), "{}");
-    expect((await init(dir, "--upstream", "google")).stderr).toContain(
-      "imgbatch.config.json is there already",
-    );
+    expect((await init(dir, "--upstream", "google")).stderr).toContain("imgbatch.config.json exists already");
     expect(await read(dir, "imgbatch.config.json")).toBe("{}");
     const typo = await init(dir, "--upstream", "gogle");
     expect(typo.code).toBe(2);

@@ -253,7 +253,7 @@ describe("an answer in the form of OpenAI Images", () => {
     const made = await provider.generate(imageRequest(), never);
     expect(made.images).toEqual([PNG]);
     expect(made.notes).toEqual([
-      "the prompt was rewritten: a crimson fox\\x0a[API key]",
+      "the prompt was rewritten: a crimson fox | [API key]",
       "images that could not be fetched: 1",
     ]);
   });

@@ -22,7 +22,7 @@ describe("an upstream's words", () => {
   });
 
   it("[UPSTREAM-3] are one line of at most 500 characters", () => {
-    expect(upstreamWords("a\nb\u001b[2J\u202e")).toBe("a\\x0ab\\x1b[2J\\u202e");
+    expect(upstreamWords("a\nb\u001b[2J\u202e")).toBe("a | b\\x1b[2J\\u202e");
     expect([...upstreamWords("😀".repeat(5000))]).toHaveLength(501);
     expect(upstreamWords(`${"/".repeat(1e5)}models/${"a/".repeat(1e5)}`)).toHaveLength(501);
   });

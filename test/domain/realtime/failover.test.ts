@@ -1,0 +1,51 @@
+import { describe, expect, it } from "vitest";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { content, errorOf, generate } from "../../support/realtime.ts";
+import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+
+describe("a real-time request", () => {
+  it.each(["limited", "failing", "unreachable", "credential"] as const)(
+    "[FAILOVER-5] goes to the next provider when the first has made nothing (%s)",
+    async (trouble) => {
+      const first = new FakeUpstream("first");
+      const second = new FakeUpstream("second");
+      first.answer = () => Promise.reject(troubled(trouble));
+      const service = await startTestService({ providers: [first, second], config });
+      expect((await generate(service, content("a fox"))).status).toBe(200);
+      expect([first.requests.length, second.requests.length]).toEqual([1, 1]);
+      const { stores } = await openBeside(service.data);
+      expect(await stores.read.usage.list({})).toMatchObject([{ provider: "second" }]);
+      expect(await stores.read.providerCalls.list({})).toMatchObject([
+        { provider: "first", requests: 1, images: 0, errors: 1 },
+        { provider: "second", requests: 1, images: 1, errors: 0 },
+      ]);
+    },
+  );
+
+  it("[FAILOVER-5] ends when the first may have made an image", async () => {
+    const first = new FakeUpstream("first");
+    const second = new FakeUpstream("second");
+    first.answer = () => Promise.reject(troubled("ambiguous"));
+    const service = await startTestService({ providers: [first, second], config });
+    expect((await generate(service, content("a fox"))).status).toBe(504);
+    expect(second.requests).toEqual([]);
+  });
+
+  it("[FAILOVER-5] is refused with the time to wait while every provider pauses, and nothing is held", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 40_000 }));
+    const service = await startTestService({ providers: [upstream], config, clock });
+    expect((await generate(service, content("a fox"))).status).toBe(429);
+    clock.advance(10_000);
+    const refused = await generate(service, content("a fox"));
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "30"]);
+    expect(await errorOf(refused)).toMatchObject({ status: "UNAVAILABLE" });
+    expect(upstream.requests).toHaveLength(1);
+    const { stores } = await openBeside(service.data);
+    await expect.poll(() => stores.read.realtimeHolds.list()).toEqual([]);
+  });
+});

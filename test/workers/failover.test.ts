@@ -1,0 +1,269 @@
+import { describe, expect, it } from "vitest";
+import type { ItemObject } from "../../src/contract/batch-api/items.ts";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import { type ImageRequest, ProviderError } from "../../src/domain/ports/image-provider.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
+import { items, MODEL, openBeside, startTestService, type TestService } from "../support/service.ts";
+
+const SECOND_MS = 1000;
+const HOUR_MS = 3_600_000;
+const MARK = "may be paid twice";
+
+const MODELS = [{ id: MODEL, prices: { "1K": 0 } }];
+
+/** A service whose images cost nothing, so that no account needs money. */
+function start(
+  providers: readonly FakeProvider[],
+  options: { clock?: FakeClock; data?: string; outageHours?: number } = {},
+) {
+  const { outageHours = 24, ...rest } = options;
+  return startTestService({ providers, config: { models: MODELS, limits: { outageHours } }, ...rest });
+}
+
+async function itemsOf(service: TestService, id: string): Promise<ItemObject[]> {
+  return ((await (await service.ask(`/${id}/items?limit=200`)).json()) as { data: ItemObject[] }).data;
+}
+
+/** Lets time pass until the batch has ended. */
+async function untilEnded(service: TestService, id: string, clock: FakeClock) {
+  await expect
+    .poll(
+      async () => {
+        clock.advance(SECOND_MS);
+        return (await service.batch(id)).status;
+      },
+      { interval: 5 },
+    )
+    .toBe("completed");
+  return service.batch(id);
+}
+
+async function expectBooks(service: TestService) {
+  const { stores, blobs } = await openBeside(service.data);
+  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+}
+
+describe("an upstream that cannot be used", () => {
+  it("[HEALTH-4] items wait, lose no try, and the batch says why and until when", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: 90 * SECOND_MS }));
+    const service = await start([upstream], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    const until = Math.ceil(clock.nowMs() / SECOND_MS) + 90;
+    await expect
+      .poll(async () => (await service.batch(id)).waiting)
+      .toMatchObject({ code: "PROVIDER_RATE_LIMITED", until, message: expect.stringContaining("vendor") });
+    const soFar = upstream.requests.length;
+    clock.advance(89 * SECOND_MS);
+    upstream.answer = async () => made(await tinyPng());
+    expect(upstream.requests).toHaveLength(soFar);
+    const ended = await untilEnded(service, id, clock);
+    expect(ended).toMatchObject({ success_count: 3, waiting: null });
+    await expectBooks(service);
+  });
+
+  it.each([
+    ["failing", 0],
+    ["unreachable", 0],
+    ["ambiguous", 8],
+  ] as const)("[HEALTH-5] an outage (%s) costs no item", async (trouble, mostMarked) => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor", { concurrency: 4 });
+    const wellAtMs = clock.nowMs() + 60 * SECOND_MS;
+    upstream.answer = async () => {
+      if (clock.nowMs() < wellAtMs) throw troubled(trouble);
+      return made(await tinyPng());
+    };
+    const service = await start([upstream], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(40) });
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 40, fail_count: 0 });
+    const marked = (await itemsOf(service, id)).filter(({ notes }) =>
+      notes.some((note) => note.startsWith(MARK)),
+    );
+    expect(marked.length).toBeLessThanOrEqual(mostMarked);
+    if (trouble === "ambiguous") {
+      const askedTwice = Object.values(upstream.asked).filter((count) => count > 1);
+      expect(askedTwice).toHaveLength(marked.length);
+      expect(Math.max(...askedTwice)).toBe(2);
+    }
+    expect(upstream.requests.length).toBeLessThan(60);
+  });
+
+  it("[HEALTH-6] a second unknown outcome ends the item, which is marked", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(troubled("ambiguous"));
+    const service = await start([upstream], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    expect(await untilEnded(service, id, clock)).toMatchObject({ fail_count: 1 });
+    expect(upstream.requests).toHaveLength(2);
+    expect((await itemsOf(service, id))[0]?.notes).toEqual([expect.stringContaining(MARK)]);
+  });
+
+  it("[HEALTH-6] a refusal is final, and never given to another provider", async () => {
+    const first = new FakeUpstream("first");
+    const second = new FakeUpstream("second");
+    first.answer = () => Promise.reject(new ProviderError("SAFETY_BLOCKED", "no"));
+    const service = await start([first, second]);
+    const { id } = await service.submit({ model: MODEL, items: items(6) });
+    expect(await service.until(id)).toMatchObject({ fail_count: 6 });
+    expect([first.requests.length, second.requests.length]).toEqual([6, 0]);
+  });
+
+  it("[HEALTH-7] after the longest wait the items fail with the reason", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(troubled("credential"));
+    const service = await start([upstream], { clock, outageHours: 2 });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await expect.poll(async () => (await service.batch(id)).waiting).toMatchObject({ until: null });
+    clock.advance(HOUR_MS);
+    expect(await service.batch(id)).toMatchObject({ status: "running" });
+    clock.advance(HOUR_MS + 1);
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 0, fail_count: 2 });
+    const [item] = await itemsOf(service, id);
+    expect(item?.error).toMatchObject({ source: "provider", message: expect.stringContaining("credential") });
+    await expectBooks(service);
+  });
+
+  it("[HEALTH-8] the state outlives a restart, and is forgotten with another key", async () => {
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(troubled("credential"));
+    const first = await start([upstream]);
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await expect.poll(async () => (await first.batch(id)).waiting?.code).toBe("PROVIDER_CREDENTIAL");
+    await first.close(0);
+    const same = new FakeUpstream("vendor");
+    const second = await start([same], { data: first.data });
+    await expect.poll(async () => (await second.batch(id)).waiting?.code).toBe("PROVIDER_CREDENTIAL");
+    expect(same.requests).toEqual([]);
+    const refused = await second.create({ model: MODEL, items: items(1) });
+    expect(await refused.json()).toMatchObject({ error: { code: "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE" } });
+    await second.close(0);
+    const other = new FakeUpstream("vendor", { fingerprint: "another key" });
+    const third = await start([other], { data: first.data });
+    expect(await third.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+  });
+
+  it("[HEALTH-9] a killed process leaves an item that may be paid: it is asked for once more, marked, then fails", async () => {
+    const upstream = new FakeUpstream("vendor");
+    upstream.answer = () => Promise.reject(troubled("limited", { retryAfterMs: HOUR_MS }));
+    const first = await start([upstream], { clock: new FakeClock() });
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await expect.poll(async () => (await first.batch(id)).waiting?.code).toBe("PROVIDER_RATE_LIMITED");
+    await first.close(0);
+    const { stores } = await openBeside(first.data);
+    const leave = () =>
+      stores.write((tx) =>
+        tx.items.claim(id, {
+          token: "killed",
+          nowMs: Number.MAX_SAFE_INTEGER,
+          provider: "vendor",
+          isPaid: true,
+          which: "any",
+          mostSwitches: 2,
+        }),
+      );
+    expect((await leave())?.maybePaid).toBe("no");
+    const waiting = await start([upstream], { data: first.data, clock: new FakeClock() });
+    await waiting.close(0);
+    await leave();
+    expect((await leave())?.maybePaid).toBe("twice");
+    const well = new FakeUpstream("vendor", { fingerprint: "forgets the pause" });
+    const last = await start([well], { data: first.data });
+    expect(await last.until(id)).toMatchObject({ success_count: 1, fail_count: 1 });
+    const all = await itemsOf(last, id);
+    expect(all.map(({ notes }) => notes.filter((note) => note.startsWith(MARK)).length)).toEqual([1, 1]);
+    expect(all.find(({ status }) => status === "failed")?.error?.message).toContain("no outcome is known");
+  });
+});
+
+describe("several upstreams", () => {
+  it.each(["limited", "credential", "billing", "forbidden", "failing", "no-model"] as const)(
+    "[FAILOVER-1] the second makes what the first cannot (%s), and no item is asked for twice with a mark",
+    async (trouble) => {
+      const first = new FakeUpstream("first");
+      const second = new FakeUpstream("second");
+      first.answer = () => Promise.reject(troubled(trouble));
+      const clock = new FakeClock();
+      const service = await start([first, second], { clock });
+      const { id } = await service.submit({ model: MODEL, items: items(3) });
+      expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 3, provider: "first" });
+      const all = await itemsOf(service, id);
+      expect(
+        all.map(({ provider, notes }) => [provider, notes.filter((note) => note.startsWith(MARK))]),
+      ).toEqual(Array.from({ length: 3 }, () => ["second", []]));
+    },
+  );
+
+  it("[FAILOVER-1] a first one that answers nothing readable is left after one request an item, with the mark", async () => {
+    const first = new FakeUpstream("first");
+    const second = new FakeUpstream("second");
+    first.answer = async () => made(Buffer.from("no image"));
+    const clock = new FakeClock();
+    const service = await start([first, second], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 3 });
+    expect(Object.values(first.asked).every((count) => count === 1)).toBe(true);
+    const all = await itemsOf(service, id);
+    for (const { custom_id, provider, notes } of all) {
+      const wasAskedTwice = first.asked[`picture ${custom_id.slice(1)}`] === 1;
+      expect(provider).toBe("second");
+      expect(notes.some((note) => note.startsWith(MARK))).toBe(wasAskedTwice);
+    }
+  });
+
+  it("[FAILOVER-2] drawings never take over from an upstream, nor a paid upstream from a free one", async () => {
+    const free = new FakeUpstream("free", { isFree: true });
+    const paid = new FakeUpstream("paid");
+    const drawings = new FakeProvider({ name: "drawings" });
+    free.answer = () => Promise.reject(troubled("limited", { retryAfterMs: HOUR_MS }));
+    const service = await start([free, paid, drawings], { clock: new FakeClock() });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("PROVIDER_RATE_LIMITED");
+    expect([paid.requests.length, drawings.requests.length]).toEqual([0, 0]);
+  });
+
+  it("[FAILOVER-3] only a provider that takes the references is asked", async () => {
+    const none = { maxReferences: 0, ratios: "any", tiers: "any", mimeTypes: "any", seeds: false } as const;
+    const blind = new FakeUpstream("blind", { takes: none });
+    const able = new FakeUpstream("able");
+    const service = await start([blind, able]);
+    const reference = { mime_type: "image/png", data: (await tinyPng()).toString("base64") };
+    const { id } = await service.submit({
+      model: MODEL,
+      items: [{ prompt: "a", reference_images: [reference] }],
+    });
+    expect(await service.until(id)).toMatchObject({ success_count: 1, provider: "able" });
+    expect(blind.requests).toEqual([]);
+  });
+
+  it("[FAILOVER-4] after a pause one item goes first", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor", { concurrency: 4 });
+    upstream.answer = () => Promise.reject(troubled("limited"));
+    const service = await start([upstream], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(8) });
+    await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("PROVIDER_RATE_LIMITED");
+    await expect.poll(() => upstream.running).toBe(0);
+    const before = upstream.requests.length;
+    let end: (request: ImageRequest) => void = () => {};
+    const probe = new Promise<ImageRequest>((resolve) => {
+      end = resolve;
+    });
+    upstream.answer = async () => {
+      await probe;
+      return made(await tinyPng());
+    };
+    clock.advance(5 * SECOND_MS);
+    await expect.poll(() => upstream.requests.length).toBe(before + 1);
+    clock.advance(SECOND_MS);
+    expect(upstream.running).toBe(1);
+    end(upstream.requests.at(-1) as ImageRequest);
+    await expect.poll(() => upstream.maxRunning).toBe(4);
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 8 });
+  });
+});
