@@ -44,8 +44,8 @@ export interface Admin {
   createAccount(account: { name: string; balanceMicroUsd: number }): Promise<Account | null>;
   /**
    * Returns null for an unknown account. If the new balance could not be counted exactly, it changes nothing and
-   * returns the largest possible amount. With `isReal`, the money goes to the account for real money: another one, if this
-   * one has play money.
+   * returns the largest possible amount. The money goes to the real account of an account with play money, with `isReal` or
+   * when there is one already.
    */
   topUp(
     name: string,
@@ -111,7 +111,8 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
       write(async (tx) => {
         const named = await tx.accounts.byName(name);
         if (!named) return null;
-        const account = isReal ? await openRealAccount(tx, deps, named.id) : named;
+        const account =
+          isReal || named.realAccountId !== null ? await openRealAccount(tx, deps, named.id) : named;
         const mostMicroUsd = mostToAdd(account);
         if (amountMicroUsd > mostMicroUsd) return { mostMicroUsd };
         await topUp(tx, deps, account.id, amountMicroUsd);

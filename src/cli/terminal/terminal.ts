@@ -75,9 +75,14 @@ export function askOn(
     if (known !== undefined) return known;
     stderr.write(safeLine(question));
     let text = "";
-    for await (const chunk of chunksOf(stdin, signal)) {
-      text += Buffer.from(chunk).toString();
-      if (text.includes("\n")) break;
+    try {
+      for await (const chunk of chunksOf(stdin, signal)) {
+        text += Buffer.from(chunk).toString();
+        if (text.includes("\n")) break;
+      }
+    } catch (error) {
+      // A standard input that was read to its end gives no answer.
+      if (signal.aborted) throw error;
     }
     const answer = (text.split("\n", 1)[0] ?? "").trim();
     answers.set(question, answer);

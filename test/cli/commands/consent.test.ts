@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { runCli } from "../../../src/cli/run-cli.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
-import { UpstreamProvider } from "../../support/paid-provider.ts";
+import { FakeUpstream } from "../../support/fake-upstream.ts";
 import { BIN, cleanEnvironment, imgbatch } from "../../support/processes.ts";
 import { openBeside, startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -171,7 +171,7 @@ describe("consent to real money", () => {
     expect((await books()).moved.every(([, amount]) => amount === 0)).toBe(true);
     useProgram();
     const config = JSON.parse(readFileSync(join(cwd, "imgbatch.config.json"), "utf8"));
-    const service = await startTestService({ data, config, providers: [new UpstreamProvider()] });
+    const service = await startTestService({ data, config, providers: [new FakeUpstream("program")] });
     const other = ["submit", "p.jsonl", "-o", "other", "--new"];
     expect((await run(...other)).code).toBe(8);
     expect((await run(...other, "--max-cost", "1")).code).toBe(0);

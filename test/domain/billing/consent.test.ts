@@ -6,8 +6,9 @@ import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { openHold, releaseDeadHolds } from "../../../src/domain/realtime/holds.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
+import { openAdmin } from "../../../src/service/admin.ts";
 import { FakeProvider } from "../../support/fake-provider.ts";
-import { UpstreamProvider } from "../../support/paid-provider.ts";
+import { FakeUpstream } from "../../support/fake-upstream.ts";
 import { answerOf, content, errorOf, generate } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
@@ -37,7 +38,7 @@ async function moneyOf({ data }: TestService) {
 
 /** A service with one account of play money, whose images cost real money. */
 async function paidService(answer?: FakeProvider["answer"]) {
-  const provider = new UpstreamProvider();
+  const provider = new FakeUpstream("paid");
   if (answer) provider.answer = answer;
   const service = await startTestService({ providers: [provider] });
   return { service, provider, money: await moneyOf(service) };
@@ -59,11 +60,18 @@ describe("play money", () => {
     expect((await errorOf(single)).message).toContain("imgbatch admin accounts top-up");
     expect(await money.balances()).toEqual({ default: PLAY, "default (real)": 0 });
     expect([provider.requests, await money.moved(), await money.problems()]).toEqual([[], [], []]);
+    const admin = await openAdmin({ directory: service.data });
+    await admin.topUp("default", 2 * HOLD);
+    admin.close();
+    expect((await service.create({ model: MODEL, items: items(2) })).status).toBe(200);
   });
 
   it("[CONSENT-1] pays for drawings beside an upstream; real money never does", async () => {
     const models = ["drawn", "bought"].map((id) => ({ id, prices: { "1K": 1 } }));
-    const providers = [new FakeProvider({ model: "drawn" }), new UpstreamProvider({ model: "bought" })];
+    const providers = [
+      new FakeProvider({ model: "drawn" }),
+      new FakeUpstream("paid", { modelFor: (id) => (id === "bought" ? id : null) }),
+    ];
     const service = await startTestService({ providers, config: { models } });
     const money = await moneyOf(service);
     const key = await money.stores.write(async (tx) => {
@@ -92,7 +100,7 @@ describe("play money", () => {
   });
 
   it("[CONSENT-2] images of a free upstream cost nothing", async () => {
-    const service = await startTestService({ providers: [new UpstreamProvider({ isFree: true })] });
+    const service = await startTestService({ providers: [new FakeUpstream("free", { isFree: true })] });
     const money = await moneyOf(service);
     const batch = await service.submit({ model: MODEL, items: items(2) });
     expect(batch).toMatchObject({ estimated_cost: 0, hold_amount: 0 });

@@ -18,7 +18,6 @@ const COLUMNS: readonly Column<Account>[] = [
   { title: "name", of: ({ name }) => name },
   { title: "balance", align: "right", of: ({ balanceMicroUsd }) => formatUsd(balanceMicroUsd) },
   { title: "held", align: "right", of: ({ heldMicroUsd }) => formatUsd(heldMicroUsd) },
-  { title: "money", of: ({ isPlay }) => (isPlay ? "play" : "real") },
   { title: "created", of: ({ createdAtMs }) => formatMoment(createdAtMs) },
 ];
 

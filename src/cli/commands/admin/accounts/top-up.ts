@@ -7,7 +7,8 @@ import { accountLines, accountView } from "./account-view.ts";
 
 /**
  * `imgbatch admin accounts top-up`: adds money to an account. Running it again adds the amount again. With an upstream in
- * the configuration the money is real: it goes to the real account of an account with play money.
+ * the configuration, or once an upstream was asked for, the money is real: it goes to the real account of an account with
+ * play money.
  */
 export const run: RunCommand = async (context) => {
   const [name = "", usd = ""] = context.arguments;
