@@ -158,7 +158,7 @@ async function work(
     results,
     stdin: (signal = watch.signal) => chunksOf(terminal.stdin, signal),
     readStdin: (signal = watch.signal) => readAll(terminal.stdin, signal),
-    ask: askOn(terminal, watch.signal),
+    ask: askOn(terminal),
     connect: async (needs, signal = watch.signal) => {
       const { connect } = await import("./service/connect.ts");
       const connection = await connect(global, needs, {

@@ -26,10 +26,10 @@ export interface CommandContext {
   /** All of standard input. The signal is the same. */
   readStdin(signal?: AbortSignal): Promise<Uint8Array>;
   /**
-   * Asks a question on the terminal and returns the typed line. Null when nobody can answer: standard input or stderr is no
-   * terminal.
+   * Asks a question on the terminal and returns the typed line; throws the signal's reason. Null when nobody can answer:
+   * standard input or stderr is no terminal.
    */
-  ask: ((question: string) => Promise<string>) | null;
+  ask: ((question: string, signal: AbortSignal) => Promise<string>) | null;
   /** Finds or starts the service; the signal (default: the command's) stops that. Call `close` at the end. */
   connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ServiceConnection>;
 }

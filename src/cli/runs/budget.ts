@@ -25,7 +25,7 @@ export interface Budget {
 
 /** The parts of a model that a budget needs. */
 type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid">;
-type Surroundings = Pick<CommandContext, "typed" | "ask" | "output">;
+type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
 
 /**
  * Throws `USAGE` if there is a limit but no price. Consent is for the embedded service alone: any other service has
@@ -81,11 +81,11 @@ async function requireYes(
   images: number,
   price: number,
 ): Promise<void> {
-  const { ask, output } = context;
+  const { ask, output, signal } = context;
   const cost = price * images;
-  const facts = `${counted(images, "image")} with ${model} cost real money: up to ${formatUsd(price)} each, ${formatUsd(cost)} in all.`;
+  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: up to ${formatUsd(price)} each, ${formatUsd(cost)} in all.`;
   output.settle();
-  const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `));
+  const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
   if (isAgreed) return;
   const advice = `to agree: ${withMaxCost(context, cost)}`;
   throw new ImgbatchError("COST_LIMIT", `${facts} Nothing was sent.`, { advice });

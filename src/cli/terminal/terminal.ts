@@ -64,13 +64,13 @@ export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSi
  * Returns a function that asks a question on stderr and reads a line. It remembers the answers: a question is asked once.
  * Null unless standard input and stderr are terminals.
  */
-export function askOn(
-  { stdin, stderr }: Pick<Terminal, "stdin" | "stderr">,
-  signal: AbortSignal,
-): ((question: string) => Promise<string>) | null {
+export function askOn({
+  stdin,
+  stderr,
+}: Pick<Terminal, "stdin" | "stderr">): ((question: string, signal: AbortSignal) => Promise<string>) | null {
   if (stdin.isTTY !== true || stderr.isTTY !== true) return null;
   const answers = new Map<string, string>();
-  return async (question) => {
+  return async (question, signal) => {
     const known = answers.get(question);
     if (known !== undefined) return known;
     stderr.write(safeLine(question));
