@@ -12,7 +12,7 @@ import { type EventLog, openEventLog } from "./terminal/event-log.ts";
 import { createOutput } from "./terminal/output.ts";
 import { type SignalWatch, watchSignals } from "./terminal/signals.ts";
 import { guardStreams } from "./terminal/standard-streams.ts";
-import { chunksOf, readAll, type Terminal } from "./terminal/terminal.ts";
+import { askOn, chunksOf, readAll, type Terminal } from "./terminal/terminal.ts";
 import { readVersion } from "./version.ts";
 
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
@@ -55,7 +55,7 @@ async function runArguments(
   }
   eventsOnStdout = invocation.global.events === "-";
   try {
-    return { finish, code: await runCommand(invocation, terminal, finish, closed) };
+    return { finish, code: await runCommand(invocation, { argv, terminal }, finish, closed) };
   } catch (error) {
     return { finish, code: finish.fail(error, styleOf(invocation)) };
   }
@@ -78,7 +78,7 @@ function guessStyle(argv: readonly string[]): ErrorStyle {
 
 async function runCommand(
   invocation: CommandInvocation,
-  terminal: Terminal,
+  { argv, terminal }: { argv: readonly string[]; terminal: Terminal },
   finish: Finish,
   closed: AbortSignal,
 ): Promise<number> {
@@ -109,7 +109,7 @@ async function runCommand(
   events.write({ event: "run_started", command: invocation.path, version: readVersion() });
   try {
     const results = resultsOf(terminal, global, closed);
-    const result = await work(invocation, { terminal, clock, output, results, watch });
+    const result = await work(invocation, { argv, terminal, clock, output, results, watch });
     lines.settle();
     const error = errorOf(result);
     writeRunEnd(events, result.exitCode, error);
@@ -128,11 +128,18 @@ async function runCommand(
 
 async function work(
   { spec, options, global, arguments: args }: CommandInvocation,
-  process: { terminal: Terminal; clock: Clock; output: Output; results: Results; watch: SignalWatch },
+  process: {
+    argv: readonly string[];
+    terminal: Terminal;
+    clock: Clock;
+    output: Output;
+    results: Results;
+    watch: SignalWatch;
+  },
 ): Promise<CommandResult> {
   if (spec.load === undefined)
     throw new ImgbatchError("INTERNAL", `The command ${spec.name} has no implementation.`);
-  const { terminal, clock, output, results, watch } = process;
+  const { argv, terminal, clock, output, results, watch } = process;
   const { run } = await spec.load();
   if (options.junit !== undefined || options.markdown !== undefined) {
     const { requireReportPaths } = await import("./runs/check-report-paths.ts");
@@ -142,6 +149,7 @@ async function work(
     global,
     options,
     arguments: args,
+    typed: argv,
     cwd: terminal.cwd,
     clock,
     signal: watch.signal,
@@ -150,6 +158,7 @@ async function work(
     results,
     stdin: (signal = watch.signal) => chunksOf(terminal.stdin, signal),
     readStdin: (signal = watch.signal) => readAll(terminal.stdin, signal),
+    ask: askOn(terminal),
     connect: async (needs, signal = watch.signal) => {
       const { connect } = await import("./service/connect.ts");
       const connection = await connect(global, needs, {

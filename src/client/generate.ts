@@ -1,8 +1,9 @@
 import type { SizeTier } from "../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { GenerateContentBody } from "../contract/native-api/generate-content.ts";
-import { routes } from "../contract/routes.ts";
+import { MAX_COST_HEADER, routes } from "../contract/routes.ts";
 import type { Http, HttpRequest } from "../http/http.ts";
+import { microsToDecimal } from "../kernel/money.ts";
 import { type ReadImage, readGenerated } from "./wire/read-generated.ts";
 
 /** One image to make at once. */
@@ -21,6 +22,8 @@ export interface GenerateOptions {
   signal?: AbortSignal | undefined;
   /** The most further attempts. Default, and upper bound: the number of the retry policy. */
   maxRetries?: number | undefined;
+  /** The most that the image may cost, in micro-dollars, with the caller's consent to pay it. Default: null, none. */
+  consentMicroUsd?: number | null;
   /** Awaited before each attempt, repeated ones too, so that requests leave at a limited rate. */
   awaitTurnToSend?: (signal?: AbortSignal) => Promise<void>;
 }
@@ -53,10 +56,12 @@ export async function generateImage(
 ): Promise<GeneratedImage> {
   let attempts = 0;
   let wasEmpty = false;
+  const { consentMicroUsd = null } = options;
   const call: HttpRequest = {
     method: "POST",
     path: routes.generateContent(request.model),
     body: JSON.stringify(toBody(request)),
+    ...(consentMicroUsd === null ? {} : { headers: { [MAX_COST_HEADER]: microsToDecimal(consentMicroUsd) } }),
     timeoutMs: REALTIME_TIMEOUTS_MS[request.size ?? "1K"],
     signal: options.signal,
     bills: true,

@@ -18,7 +18,10 @@ const modelSchema = z.looseObject({
   imageSizes: texts,
   maxInputImages: z.int().nullish().catch(null),
   pricing: z
-    .looseObject({ images: z.record(z.string(), usd.min(0)) })
+    .looseObject({
+      images: z.record(z.string(), usd.min(0)),
+      paid: z.boolean().nullish().catch(null),
+    })
     .nullish()
     .catch(null),
 });
@@ -36,6 +39,8 @@ export interface RealtimeModel {
   maxInputImages: number | null;
   /** The price of one image in micro-dollars, by size. */
   costsMicroUsd: Readonly<Record<string, number>> | null;
+  /** Whether the service reports that its images cost real money. */
+  isPaid: boolean;
   raw: Record<string, unknown>;
 }
 
@@ -75,6 +80,7 @@ function readModel(value: unknown): RealtimeModel[] {
       costsMicroUsd: wire.pricing
         ? Object.fromEntries(prices.map(([size, usd]) => [size, numberToMicros(usd)]))
         : null,
+      isPaid: wire.pricing?.paid === true,
       raw: value as Record<string, unknown>,
     },
   ];

@@ -50,5 +50,10 @@ function fill(path: string, ...values: string[]): string {
 /** Every response carries it. The service takes it from the request when it is well formed. */
 export const REQUEST_ID_HEADER = "x-request-id";
 export const IDEMPOTENCY_KEY_HEADER = "idempotency-key";
+/**
+ * The most that a request may cost, in US dollars, when the person at the service's machine pays for it: it counts for
+ * the local key only.
+ */
+export const MAX_COST_HEADER = "x-imgbatch-max-cost";
 /** `true` when a create request returned an earlier batch. */
 export const IDEMPOTENCY_REPLAYED_HEADER = "idempotency-replayed";

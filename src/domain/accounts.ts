@@ -16,30 +16,48 @@ interface Deps {
   ids: Ids;
 }
 
-/** Opens an account with a first balance, in micro-dollars. */
+/** Opens an account with a first balance, in micro-dollars. Its money is real unless it is said to be play money. */
 export async function openAccount(
   tx: Repositories,
   deps: Deps,
-  account: { name: string; balanceMicroUsd: number },
+  account: { name: string; balanceMicroUsd: number; isPlay?: boolean },
 ): Promise<AccountRecord> {
   const id = deps.ids.recordId("acct");
   const createdAtMs = deps.clock.nowMs();
-  await tx.accounts.insert({ id, name: account.name, createdAtMs });
-  if (account.balanceMicroUsd > 0) await topUp(tx, deps, id, account.balanceMicroUsd);
-  const { name, balanceMicroUsd } = account;
-  return { id, name, balanceMicroUsd, heldMicroUsd: 0, createdAtMs };
+  const { name, balanceMicroUsd, isPlay = false } = account;
+  await tx.accounts.insert({ id, name, createdAtMs, isPlay });
+  if (balanceMicroUsd > 0) await topUp(tx, deps, id, balanceMicroUsd);
+  return { id, name, balanceMicroUsd, heldMicroUsd: 0, createdAtMs, isPlay, realAccountId: null };
+}
+
+/** Returns the account with the real money of an account: itself, unless it has play money. Makes it when it is missing. */
+export async function openRealAccount(
+  tx: Repositories,
+  deps: Deps,
+  accountId: string,
+): Promise<AccountRecord> {
+  const account = await tx.accounts.byId(accountId);
+  if (!account) throw new Error(`there is no account ${accountId}`);
+  if (!account.isPlay) return account;
+  const known = account.realAccountId === null ? null : await tx.accounts.byId(account.realAccountId);
+  if (known) return known;
+  let name = `${account.name} (real)`;
+  for (let n = 2; await tx.accounts.byName(name); n++) name = `${account.name} (real ${n})`;
+  const real = await openAccount(tx, deps, { name, balanceMicroUsd: 0 });
+  await tx.accounts.setRealAccount(accountId, real.id);
+  return real;
 }
 
 /** Returns the account `default`. Makes it when it is missing, with or without play money as its first balance. */
 export async function ensureDefaultAccount(
   tx: Repositories,
   deps: Deps,
-  isPlayMoney: boolean,
+  isPlay: boolean,
 ): Promise<AccountRecord> {
-  const balanceMicroUsd = isPlayMoney ? PLAY_MONEY_MICRO_USD : 0;
+  const balanceMicroUsd = isPlay ? PLAY_MONEY_MICRO_USD : 0;
   return (
     (await tx.accounts.byName(DEFAULT_ACCOUNT)) ??
-    (await openAccount(tx, deps, { name: DEFAULT_ACCOUNT, balanceMicroUsd }))
+    (await openAccount(tx, deps, { name: DEFAULT_ACCOUNT, balanceMicroUsd, isPlay }))
   );
 }
 

@@ -68,11 +68,15 @@ async function moneyProblems(repositories: Repositories, batch: BatchRecord): Pr
   const sumOf = (kind: string) =>
     entries.filter((entry) => entry.kind === kind).reduce((sum, entry) => sum + entry.amountMicroUsd, 0);
   const [hold, capture, release] = [sumOf("hold"), sumOf("capture"), sumOf("release")];
+  const [granted, takenBack] = [sumOf("grant"), sumOf("take_back")];
   const problems: string[] = [];
   const expect = (isRight: boolean, what: string) => {
     if (!isRight) problems.push(`batch ${batch.id}: ${what}`);
   };
   expect(hold === batch.holdMicroUsd, `held ${hold}, should be ${batch.holdMicroUsd}`);
+  expect(granted === 0 || granted === hold, `granted ${granted}, should be ${hold} or nothing`);
+  const rest = granted === 0 ? 0 : release;
+  expect(takenBack === rest, `taken back ${takenBack}, should be ${rest}`);
   if (isTerminal(batch.status)) {
     expect(hold === capture + release, `hold ${hold} is not capture ${capture} + release ${release}`);
     expect(capture === batch.actualMicroUsd, `captured ${capture}, the batch says ${batch.actualMicroUsd}`);

@@ -11,6 +11,8 @@ export interface Offer<P extends ImageProvider = ImageProvider> {
   executedModel: string;
   /** The operator's factor on the provider's price. */
   rateMultiplier: number;
+  /** Whether the service has upstreams, too. Drawings cost no real money then. */
+  isBesideUpstreams: boolean;
 }
 
 /** What a request asks of a provider, besides the model. */
@@ -54,18 +56,24 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   readonly #models: readonly ModelEntry[];
   readonly #rates: ReadonlyMap<string, number>;
   readonly #health: Pick<ProviderHealth, "isDisabled"> | undefined;
+  readonly #hasUpstreams: boolean;
 
-  /** A provider without a rate multiplier has the factor 1. Without `health`, none is disabled. */
+  /**
+   * A provider without a rate multiplier has the factor 1. Without `health`, none is disabled. `hasUpstreams` is about all
+   * providers of the service; it defaults to these.
+   */
   constructor(
     providers: readonly P[],
     models: readonly ModelEntry[],
     rates: ReadonlyMap<string, number> = new Map(),
     health?: Pick<ProviderHealth, "isDisabled">,
+    hasUpstreams: boolean = providers.some(({ upstream }) => upstream !== undefined),
   ) {
     this.#providers = providers;
     this.#models = models;
     this.#rates = rates;
     this.#health = health;
+    this.#hasUpstreams = hasUpstreams;
   }
 
   /**
@@ -103,7 +111,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
       const model = providerModel(provider, this.#models, modelId);
       if (model === null || (upstream && needs && !canTake(upstream.takes, needs))) return [];
       const rateMultiplier = this.#rates.get(provider.name) ?? 1;
-      return [{ provider, executedModel: model, rateMultiplier }];
+      return [{ provider, executedModel: model, rateMultiplier, isBesideUpstreams: this.#hasUpstreams }];
     });
   }
 }

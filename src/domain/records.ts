@@ -14,6 +14,10 @@ export interface AccountRecord {
   /** The sum of the open holds: of batches that are not settled, and of real-time requests at work. */
   heldMicroUsd: number;
   createdAtMs: number;
+  /** Whether its money is play money, which buys drawings only. */
+  isPlay: boolean;
+  /** The account that pays for images of upstreams in the place of this one; null until it is needed. */
+  realAccountId: string | null;
 }
 
 export interface ApiKeyRecord {
@@ -28,7 +32,7 @@ export interface ApiKeyRecord {
   disabledAtMs: number | null;
 }
 
-export type LedgerKind = "top_up" | "hold" | "capture" | "release" | "charge";
+export type LedgerKind = "top_up" | "hold" | "capture" | "release" | "charge" | "grant" | "take_back";
 
 /** A movement of money. Entries are only ever added. */
 export interface LedgerEntry {

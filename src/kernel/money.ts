@@ -24,10 +24,13 @@ export function parseUsd(text: string): number | null {
 
 /** `$6.70`, `$0.0335`: at least two decimals, at most six, no trailing zeros beyond the cents. */
 export function formatUsd(micros: number): string {
-  const sign = micros < 0 ? "-" : "";
-  const digits = String(Math.abs(micros)).padStart(7, "0");
-  const fraction = digits.slice(-6).replace(/0{1,4}$/, "");
-  return `${sign}$${digits.slice(0, -6)}.${fraction}`;
+  return `${micros < 0 ? "-" : ""}$${microsToDecimal(Math.abs(micros))}`;
+}
+
+/** The same without a sign, for an amount that is not negative: `6.70`. `parseUsd` reads it. */
+export function microsToDecimal(micros: number): string {
+  const digits = String(micros).padStart(7, "0");
+  return `${digits.slice(0, -6)}.${digits.slice(-6).replace(/0{1,4}$/, "")}`;
 }
 
 /**

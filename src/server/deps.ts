@@ -26,6 +26,8 @@ export interface ApiDeps extends CreateBatchDeps {
   storageUriPrefixes: readonly string[];
   models: readonly ModelEntry[];
   groups: readonly GroupEntry[];
+  /** Whether a key is the one for clients on this machine: it can carry the consent of the person there. */
+  isLocalKey(keyId: string): boolean;
   features: { batchImages: boolean; strictImageConfig: boolean };
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];

@@ -2,7 +2,14 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
-import { DEFAULT_ACCOUNT, ensureDefaultAccount, issueKey, openAccount, topUp } from "../domain/accounts.ts";
+import {
+  DEFAULT_ACCOUNT,
+  ensureDefaultAccount,
+  issueKey,
+  openAccount,
+  openRealAccount,
+  topUp,
+} from "../domain/accounts.ts";
 import { type CheckReport, checkInvariants } from "../domain/check-invariants.ts";
 import { type CallSums, sumCalls } from "../domain/health/call-sums.ts";
 import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
@@ -42,9 +49,14 @@ export interface Admin {
   createAccount(account: { name: string; balanceMicroUsd: number }): Promise<Account | null>;
   /**
    * Returns null for an unknown account. If the new balance could not be counted exactly, it changes nothing and
-   * returns the largest possible amount.
+   * returns the largest possible amount. The money goes to the real account of an account with play money, with `isReal` or
+   * when there is one already.
    */
-  topUp(name: string, amountMicroUsd: number): Promise<Account | { mostMicroUsd: number } | null>;
+  topUp(
+    name: string,
+    amountMicroUsd: number,
+    options?: { isReal?: boolean },
+  ): Promise<Account | { mostMicroUsd: number } | null>;
   keys(): Promise<Key[]>;
   /** Makes the missing account `default` for its first key, as the first start would. */
   createKey(key: NewKey): Promise<(Key & { key: string }) | null>;
@@ -110,10 +122,12 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
       write(async (tx) =>
         (await tx.accounts.byName(account.name)) ? null : await openAccount(tx, deps, account),
       ),
-    topUp: (name, amountMicroUsd) =>
+    topUp: (name, amountMicroUsd, { isReal = false } = {}) =>
       write(async (tx) => {
-        const account = await tx.accounts.byName(name);
-        if (!account) return null;
+        const named = await tx.accounts.byName(name);
+        if (!named) return null;
+        const account =
+          isReal || named.realAccountId !== null ? await openRealAccount(tx, deps, named.id) : named;
         const mostMicroUsd = mostToAdd(account);
         if (amountMicroUsd > mostMicroUsd) return { mostMicroUsd };
         await topUp(tx, deps, account.id, amountMicroUsd);

@@ -251,7 +251,8 @@ function toRow(batch: BatchRecord, waiting: string | null): BatchRow {
 }
 
 async function moneyOf(stores: Stores): Promise<{ balanceMicroUsd: number; heldMicroUsd: number }> {
-  const accounts = await stores.read.accounts.list();
+  // Once there is real money, its sum must not hide behind play money.
+  const accounts = (await stores.read.accounts.list()).filter(({ realAccountId }) => realAccountId === null);
   const sum = (pick: (account: (typeof accounts)[number]) => number) =>
     accounts.reduce((total, account) => total + pick(account), 0);
   return { balanceMicroUsd: sum((a) => a.balanceMicroUsd), heldMicroUsd: sum((a) => a.heldMicroUsd) };

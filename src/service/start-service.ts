@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES, type ServerFile } from "../contract/data-directory.ts";
 import { identityOf } from "../contract/provider-entries.ts";
+import { openRealAccount, topUp } from "../domain/accounts.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -20,7 +21,7 @@ import { toPixels } from "../imaging/pixels.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles, writeFileDurably } from "../kernel/files/durable-file.ts";
-import { type Ids, randomIds } from "../kernel/ids.ts";
+import { type Ids, randomIds, sha256Hex } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { createProviders } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
@@ -57,6 +58,11 @@ export interface ServiceOptions {
   announceUrl: boolean;
   /** Without workers the service shows and serves existing batches, and takes none. */
   workers: boolean;
+  /**
+   * Real money that the local account gets for this start, in micro-dollars. Consent in requests does not count then. Default:
+   * none, and consent counts.
+   */
+  budgetMicroUsd?: number;
   /** `feed`: log lines go to the feed alone, for a live view. */
   log: Log | "feed";
   /** For tests. Defaults: the real clock, ids, random numbers, configured providers and a new feed. */
@@ -129,6 +135,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const health = await ProviderHealth.load({ stores, clock, log }, providers);
     const looking = setInterval(() => void health.refresh(), LOOK_AT_HEALTH_MS).unref();
     undo.push(() => clearInterval(looking));
+    const hasUpstreams = providers.some(({ upstream }) => upstream !== undefined);
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
     const workerDeps: WorkerDeps = {
       stores,
@@ -136,7 +143,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       inspector: sharpInspector(decoding),
       models: config.models,
       providers: shared.forBatches,
-      offers: new Offers(shared.forBatches, config.models, rates, health),
+      offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
       health,
       outageMs: config.limits.outageHours * HOUR_MS,
       clock,
@@ -147,7 +154,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       outputRetentionMs: config.retention.outputHours * HOUR_MS,
     };
     const scheduler = new Scheduler(workerDeps);
-    const realtimeOffers = new Offers(shared.forRealtime, config.models, rates, health);
+    const realtimeOffers = new Offers(shared.forRealtime, config.models, rates, health, hasUpstreams);
     const realtime = new Realtime({
       ...workerDeps,
       offers: realtimeOffers,
@@ -160,12 +167,14 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
     };
+    let localKeyId: string | null = null;
     const apiDeps: ApiDeps = {
       ...workerDeps,
       limits: config.limits,
       server: { ...config.server, host: options.address.host },
       storageUriPrefixes: config.storageUriPrefixes,
       groups: config.groups,
+      isLocalKey: (keyId) => keyId === localKeyId,
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       realtime,
@@ -206,6 +215,15 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
     );
+    const localKey = await stores.read.keys.bySha256(sha256Hex(credentials.api_key));
+    const { budgetMicroUsd } = options;
+    if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
+    else if (localKey && budgetMicroUsd) {
+      await stores.write(async (tx) => {
+        const { id } = await openRealAccount(tx, { clock, ids }, localKey.accountId);
+        await topUp(tx, { clock, ids }, id, budgetMicroUsd);
+      });
+    }
     const facts = {
       url: listening.url,
       workers: withWorkers,

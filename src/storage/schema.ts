@@ -29,6 +29,9 @@ interface AccountsTable {
   balance_micro_usd: Generated<number>;
   held_micro_usd: Generated<number>;
   created_at_ms: number;
+  /** 0 or 1. */
+  is_play: Generated<number>;
+  real_account_id: Generated<string | null>;
 }
 
 interface ApiKeysTable {

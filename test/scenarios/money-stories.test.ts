@@ -23,6 +23,7 @@ const step = fc.oneof(
       model: fc.constantFrom(...MODELS),
       images: fc.integer({ min: 1, max: 5 }),
       key: fc.option(fc.constantFrom("k1", "k2")),
+      consent: fc.option(fc.constantFrom(0, 20_000, 500_000)),
     }),
   },
   {
@@ -52,7 +53,7 @@ type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 function begin(world: World, now: Step, all: readonly BatchRecord[]): Promise<unknown> | null {
   const batch = "which" in now ? all[now.which % Math.max(1, all.length)] : undefined;
   if (now.do === "create") {
-    return world.create(now.model, Array(now.images).fill("a picture"), now.key);
+    return world.create(now.model, Array(now.images).fill("a picture"), now.key, now.consent);
   }
   if (now.do === "top up") return world.topUp(now.amount);
   if (now.do === "new price") world.priceUsd = now.usd;

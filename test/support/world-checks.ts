@@ -26,6 +26,8 @@ export async function checkEnd(world: World): Promise<void> {
     expect(await sum("hold")).toEqual([batch.holdMicroUsd]);
     expect(await sum("capture")).toEqual(cost > 0 ? [cost] : []);
     expect(await sum("release")).toEqual(batch.holdMicroUsd > cost ? [batch.holdMicroUsd - cost] : []);
+    const granted = await sum("grant");
+    expect(await sum("take_back")).toEqual(granted.length === 0 ? [] : await sum("release"));
     const named = (await outputs.ofBatch(batch.id)).map((output) => output.blobKey);
     const kept = [...world.files.keys()].filter(
       (key) => key.startsWith(`outputs/${batch.id}/`) && !world.damaged.has(itemOf(key)),

@@ -21,6 +21,7 @@ import { silentLog } from "../../src/kernel/log.ts";
 import { type OpenData, openDataDirectory } from "../../src/service/data-directory.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
+import { FakeUpstream } from "./fake-upstream.ts";
 import { SeededTurns, seededRandom } from "./seeded-turns.ts";
 
 const IMAGE = Buffer.from("an image");
@@ -105,7 +106,13 @@ export class World {
     await rm(this.#directory, { recursive: true, force: true });
   }
 
-  create(model: WorldModel, prompts: readonly string[], idempotencyKey: string | null) {
+  /** With a consent, what `as-a-job` makes is granted: it costs real money. */
+  create(
+    model: WorldModel,
+    prompts: readonly string[],
+    idempotencyKey: string | null,
+    consentMicroUsd: number | null = null,
+  ) {
     const entry: ModelEntry = {
       id: model,
       family: "native",
@@ -127,13 +134,15 @@ export class World {
     const { scheduler } = this;
     const deps = {
       ...this.#deps,
-      offers: new Offers(this.#deps.providers, []),
+      offers: new Offers(this.#deps.providers, [], new Map(), undefined, false),
       workersRunning: () => true,
     };
-    return createBatch(deps, { key: this.key, group }, request, idempotencyKey).then((created) => {
-      if (!created.replayed) scheduler.wake(created.batch.id);
-      return created;
-    });
+    return createBatch(deps, { key: this.key, group, consentMicroUsd }, request, idempotencyKey).then(
+      (created) => {
+        if (!created.replayed) scheduler.wake(created.batch.id);
+        return created;
+      },
+    );
   }
 
   cancel(batchId: string): Promise<void> {
@@ -313,6 +322,7 @@ export class World {
         ...base,
         kind: "job",
         name: "jobs",
+        upstream: new FakeUpstream("jobs").upstream,
         pollMs: 1000,
         serves: (model) => model === "as-a-job",
         submit: async (jobId, requests, signal) => {

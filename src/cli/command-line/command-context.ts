@@ -9,6 +9,8 @@ export interface CommandContext {
   /** The parsed options of this command, by camel-case name. */
   options: Readonly<Record<string, unknown>>;
   arguments: readonly string[];
+  /** The command line as typed, without the name of the program. */
+  typed: readonly string[];
   /** The working directory, for relative paths. */
   cwd: string;
   /** Time for everything that the command records, shows or waits for. */
@@ -23,6 +25,11 @@ export interface CommandContext {
   stdin(signal?: AbortSignal): AsyncIterable<Uint8Array>;
   /** All of standard input. The signal is the same. */
   readStdin(signal?: AbortSignal): Promise<Uint8Array>;
+  /**
+   * Asks a question on the terminal and returns the typed line; throws the signal's reason. Null when nobody can answer:
+   * standard input or stderr is no terminal.
+   */
+  ask: ((question: string, signal: AbortSignal) => Promise<string>) | null;
   /** Finds or starts the service; the signal (default: the command's) stops that. Call `close` at the end. */
   connect(needs: ServiceNeeds, signal?: AbortSignal): Promise<ServiceConnection>;
 }

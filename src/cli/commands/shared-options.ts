@@ -41,11 +41,15 @@ export const timeoutOption: OptionSpec = {
   flags: "--timeout <time>",
   description: "stop waiting after this time, such as 45m; the batch goes on",
 };
+export const maxCostOption: OptionSpec = {
+  flags: "--max-cost <usd>",
+  description: "refuse to send what may cost more; with a paid upstream: agree to pay up to this",
+};
 /** The options that `submit` and `retry` share. `readRunOptions` reads them. */
 export const runOptions: readonly OptionSpec[] = [
   timeoutOption,
   intervalOption,
-  { flags: "--max-cost <usd>", description: "refuse to send a run that may cost more" },
+  maxCostOption,
   { flags: "--unit-cost <usd>", description: "price of an image, if the service does not publish it" },
   {
     flags: "--allow-failures <n|p%>",

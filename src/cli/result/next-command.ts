@@ -1,5 +1,5 @@
 import { basename, extname } from "node:path";
-import { shellWord } from "../../runs/reports/run-report.ts";
+import { quoted, shellWord } from "../../runs/reports/run-report.ts";
 import type { GlobalOptions } from "../command-line/global-options.ts";
 
 /** The options that select the service and the key. The next command needs the same ones. */
@@ -24,6 +24,17 @@ export function nextCommand(where: Whereabouts, ...words: readonly (string | Fla
     ...given({ flag: "--config" }, config),
   ];
   return ["imgbatch", ...words, ...options].map(commandWord).join(" ");
+}
+
+/** Writes a typed command line again, with another value of an option. Words behind `--` are no options. */
+export function commandAgain(typed: readonly string[], flag: Flag["flag"], value: string): string {
+  const end = typed.indexOf("--");
+  const head = end < 0 ? typed : typed.slice(0, end);
+  const kept = head.filter(
+    (word, i) => word !== flag && head[i - 1] !== flag && !word.startsWith(`${flag}=`),
+  );
+  const words = [...kept, flag, value, ...(end < 0 ? [] : typed.slice(end))];
+  return ["imgbatch", ...words].map(quoted).join(" ");
 }
 
 /** A lone `-` is standard input. */

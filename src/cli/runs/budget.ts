@@ -1,8 +1,11 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { formatUsd } from "../../kernel/money.ts";
+import { formatUsd, microsToDecimal } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
 import type { ChosenModel } from "../../runs/plan/choose-model.ts";
 import type { Chunk } from "../../runs/plan/plan.ts";
+import type { CommandContext } from "../command-line/command-context.ts";
+import { commandAgain } from "../result/next-command.ts";
+import type { ConnectedService } from "../service/with-service.ts";
 import type { RunOptions } from "./run-options.ts";
 
 /** The price and the cost limit of a run. Amounts are micro-dollars. */
@@ -13,35 +16,81 @@ export interface Budget {
   /** Throws `COST_LIMIT` if these batches would cost more than `--max-cost`. */
   approve(chunks: readonly Chunk[]): void;
   approveImages(images: number): void;
+  /**
+   * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
+   * Returns the consent for one image; null if none is needed. Throws `COST_LIMIT` without consent.
+   */
+  consent(images: number): Promise<number | null>;
 }
 
-/** Throws `USAGE` if there is a limit but no price. */
+/** The parts of a model that a budget needs. */
+type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicroUsd" | "isPaid">;
+type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
+
+/**
+ * Throws `USAGE` if there is a limit but no price. Consent is for the embedded service alone: any other service has
+ * accounts of its own.
+ */
 export function createBudget(
   options: Pick<RunOptions, "maxCostMicroUsd" | "unitCostMicroUsd">,
-  model: ChosenModel,
+  model: PricedModel,
+  service: Pick<ConnectedService, "kind">,
+  context: Surroundings,
 ): Budget {
   const unit = options.unitCostMicroUsd ?? model.imageCostMicroUsd;
   const max = options.maxCostMicroUsd;
-  if (max !== undefined && unit === null) {
+  const needsConsent = model.isPaid && service.kind !== "remote";
+  // The hold is the most that an image can cost.
+  const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
+  if (max !== undefined && limited === null) {
     const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
     throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
   }
   const estimateImages = (images: number) => (unit === null ? null : unit * images);
   const approveImages = (images: number) => {
-    const cost = estimateImages(images);
-    if (max === undefined || cost === null || cost <= max) return;
+    if (max === undefined || limited === null || limited * images <= max) return;
+    const cost = limited * images;
     const message = `${counted(images, "image")} would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
-    throw new ImgbatchError("COST_LIMIT", message);
+    const advice = needsConsent ? `to agree: ${withMaxCost(context, cost)}` : undefined;
+    throw new ImgbatchError("COST_LIMIT", message, { advice });
+  };
+  const consent = async (images: number) => {
+    approveImages(images);
+    if (!needsConsent || images === 0) return null;
+    const price = limited ?? 0;
+    if (max === undefined) await requireYes(context, model.id, images, price);
+    return price;
   };
   return {
     estimateImages,
     approveImages,
     estimate: (chunks) => estimateImages(imagesOf(chunks)),
     approve: (chunks) => approveImages(imagesOf(chunks)),
+    consent,
   };
 }
 
 /** Returns the number of images that these batches make. */
 export function imagesOf(chunks: readonly Chunk[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+}
+
+async function requireYes(
+  context: Surroundings,
+  model: string,
+  images: number,
+  price: number,
+): Promise<void> {
+  const { ask, output, signal } = context;
+  const cost = price * images;
+  const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: up to ${formatUsd(price)} each, ${formatUsd(cost)} in all.`;
+  output.settle();
+  const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));
+  if (isAgreed) return;
+  const advice = `to agree: ${withMaxCost(context, cost)}`;
+  throw new ImgbatchError("COST_LIMIT", `${facts} Nothing was sent.`, { advice });
+}
+
+function withMaxCost({ typed }: Surroundings, costMicroUsd: number): string {
+  return commandAgain(typed, "--max-cost", microsToDecimal(costMicroUsd));
 }

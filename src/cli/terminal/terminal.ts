@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
+import { safeLine } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
 
 /** The surroundings of the command line: streams, directory, signals. Normally those of the process. */
@@ -57,6 +58,36 @@ export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSi
   const chunks: Uint8Array[] = [];
   for await (const piece of chunksOf(stream, signal)) chunks.push(piece);
   return Buffer.concat(chunks);
+}
+
+/**
+ * Returns a function that asks a question on stderr and reads a line. It remembers the answers: a question is asked once.
+ * Null unless standard input and stderr are terminals.
+ */
+export function askOn({
+  stdin,
+  stderr,
+}: Pick<Terminal, "stdin" | "stderr">): ((question: string, signal: AbortSignal) => Promise<string>) | null {
+  if (stdin.isTTY !== true || stderr.isTTY !== true) return null;
+  const answers = new Map<string, string>();
+  return async (question, signal) => {
+    const known = answers.get(question);
+    if (known !== undefined) return known;
+    stderr.write(safeLine(question));
+    let text = "";
+    try {
+      for await (const chunk of chunksOf(stdin, signal)) {
+        text += Buffer.from(chunk).toString();
+        if (text.includes("\n")) break;
+      }
+    } catch (error) {
+      // A standard input that was read to its end gives no answer.
+      if (signal.aborted) throw error;
+    }
+    const answer = (text.split("\n", 1)[0] ?? "").trim();
+    answers.set(question, answer);
+    return answer;
+  };
 }
 
 function explainTimeout(reason: unknown): unknown {

@@ -1,8 +1,14 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER, routes } from "../../contract/routes.ts";
+import {
+  IDEMPOTENCY_KEY_HEADER,
+  IDEMPOTENCY_REPLAYED_HEADER,
+  MAX_COST_HEADER,
+  routes,
+} from "../../contract/routes.ts";
 import type { Http } from "../../http/http.ts";
 import type { JsonAnswer } from "../../http/json-answer.ts";
 import type { StreamedBody } from "../../http/streamed-body.ts";
+import { microsToDecimal } from "../../kernel/money.ts";
 import { type Batch, readBatch } from "../wire/read-batch.ts";
 
 /** A create body can be as large as 192 MiB of text. */
@@ -18,17 +24,26 @@ export interface CreatedBatch {
  * Makes a batch. `body` is the JSON text of the request, `key` its idempotency key: sending twice makes one batch.
  * Throws `SUBMISSION_UNKNOWN` when the request may have arrived without an answer: ask again with the same key. After
  * `signal` no further attempt leaves. The attempt under way ends with `answerSignal` if given, else with `signal`.
+ * `consentMicroUsd` is the most that the batch may hold, with the caller's consent to pay it; null, the default, is none.
  */
 export async function createBatch(
   http: Http,
   body: string | StreamedBody,
   key: string,
-  signals: { signal?: AbortSignal | undefined; answerSignal?: AbortSignal | undefined } = {},
+  options: {
+    signal?: AbortSignal | undefined;
+    answerSignal?: AbortSignal | undefined;
+    consentMicroUsd?: number | null;
+  } = {},
 ): Promise<CreatedBatch> {
+  const { consentMicroUsd = null, ...signals } = options;
   const answer = await http.json({
     method: "POST",
     path: routes.batches,
-    headers: { [IDEMPOTENCY_KEY_HEADER]: key },
+    headers: {
+      [IDEMPOTENCY_KEY_HEADER]: key,
+      ...(consentMicroUsd === null ? {} : { [MAX_COST_HEADER]: microsToDecimal(consentMicroUsd) }),
+    },
     body,
     timeoutMs: CREATE_TIMEOUT_MS,
     submits: true,

@@ -85,7 +85,11 @@ const modelSchema = z.looseObject({
   id: z.string().min(1),
   max_reference_images: z.int().nullish().catch(null),
   pricing: z
-    .looseObject({ batch_image: usd.min(0) })
+    .looseObject({
+      batch_image: usd.min(0),
+      batch_hold: usd.min(0).nullish().catch(null),
+      paid: z.boolean().nullish().catch(null),
+    })
     .nullish()
     .catch(null),
 });
@@ -96,6 +100,10 @@ export interface ListedModel {
   maxReferenceImages: number | null;
   /** The price of one image of a batch; null when the service does not report it. */
   imageCostMicroUsd: number | null;
+  /** The amount that is held for one image; null when the service does not report it. */
+  imageHoldMicroUsd: number | null;
+  /** Whether the service reports that its images cost real money. */
+  isPaid: boolean;
   raw: Record<string, unknown>;
 }
 
@@ -108,6 +116,8 @@ export function readModel(value: unknown): ListedModel | null {
     id,
     maxReferenceImages: max_reference_images ?? null,
     imageCostMicroUsd: pricing ? numberToMicros(pricing.batch_image) : null,
+    imageHoldMicroUsd: pricing?.batch_hold != null ? numberToMicros(pricing.batch_hold) : null,
+    isPaid: pricing?.paid === true,
     raw: value as Record<string, unknown>,
   };
 }

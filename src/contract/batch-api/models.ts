@@ -10,6 +10,10 @@ export const batchModelSchema = z.object({
     currency: z.literal("usd"),
     batch_image: z.number().describe("what one image of a batch costs"),
     batch_hold: z.number().describe("what is held for one image until the batch is settled"),
+    paid: z
+      .literal(true)
+      .optional()
+      .describe("the images cost real money: an upstream makes them, and it is not free"),
   }),
 });
 export type BatchModel = z.infer<typeof batchModelSchema>;

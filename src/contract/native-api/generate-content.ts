@@ -191,6 +191,10 @@ export const nativeModelSchema = z.looseObject({
     currency: z.literal("usd"),
     /** The price of one image, by size. */
     images: z.record(z.string(), z.number()),
+    paid: z
+      .literal(true)
+      .optional()
+      .describe("the images cost real money: an upstream makes them, and it is not free"),
   }),
 });
 export type NativeModel = z.infer<typeof nativeModelSchema>;

@@ -1,9 +1,9 @@
 import { Text } from "ink";
-import { formatDuration } from "../../kernel/durations.ts";
+import { clockTime, formatDuration } from "../../kernel/durations.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
 import type { TroubleRow } from "../model.ts";
 import type { DashboardState } from "../state/state.ts";
-import { clockTime, dollars } from "../text/format.ts";
+import { dollars } from "../text/format.ts";
 import { ACCENT } from "../theme.ts";
 import { Line } from "./line.tsx";
 

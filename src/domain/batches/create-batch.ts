@@ -3,13 +3,14 @@ import { DEFAULT_RATIO } from "../../contract/images/image-sizes.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
+import { cannotPay, type Payer, type PayingCaller, payerOf } from "../billing/payer.ts";
 import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry } from "../models.ts";
 import { identityOf, type Offers } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
-import type { ApiKeyRecord, BatchRecord, NewItem, NewReference } from "../records.ts";
+import type { BatchRecord, NewItem, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./checked-request.ts";
 import { openBatch } from "./lifecycle.ts";
 
@@ -23,8 +24,7 @@ export interface CreateBatchDeps {
   workersRunning(): boolean;
 }
 
-export interface Caller {
-  key: ApiKeyRecord;
+export interface Caller extends PayingCaller {
   group: GroupEntry;
 }
 
@@ -53,9 +53,10 @@ export async function createBatch(
     ratio: DEFAULT_RATIO,
     tier: "1K",
   });
-  const price = priceBatchImage(request.model, caller.group, offer?.rateMultiplier ?? 1);
+  const payer = offer && (await payerOf(deps, caller, offer));
+  const price = priceBatchImage(request.model, caller.group, payer?.rateMultiplier ?? 1);
   if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
-  if (!offer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
+  if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
   if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
 
   const id = deps.ids.batchId();
@@ -64,7 +65,7 @@ export async function createBatch(
   const batch: BatchRecord = {
     id,
     apiKeyId: caller.key.id,
-    accountId: caller.key.accountId,
+    accountId: payer.account.id,
     taskName: request.taskName ?? generatedTaskName(nowMs),
     status: "queued",
     model: request.model.id,
@@ -94,11 +95,12 @@ export async function createBatch(
     upstream: identityOf(offer.provider),
     waitingSinceMs: null,
   };
-  if (!(await isAffordable(deps.stores.read, batch))) {
+  const refusal = refusalOf(payer, batch);
+  if (refusal !== null) {
     // Another process may have just made the batch of this request, and its hold lowered the balance.
     const winner = await replay(deps.stores.read, caller, request, idempotencyKey);
     if (winner) return { batch: winner, replayed: true };
-    throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE");
+    throw refusal;
   }
   const hasFiles = request.items.some((item) => item.references.some(({ image }) => image !== null));
   try {
@@ -106,7 +108,7 @@ export async function createBatch(
     const created = await deps.stores.write(async (tx) => {
       const winner = await replay(tx, caller, request, idempotencyKey);
       if (winner) return { batch: winner, replayed: true };
-      await openBatch(tx, batch, nowMs);
+      await openBatch(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null });
       await tx.items.insertMany(id, items);
       await tx.references.insertMany(id, references);
       if (idempotencyKey !== null) {
@@ -195,9 +197,14 @@ async function findParent(
 }
 
 /** Avoids storing references for a batch that cannot be paid. The ledger makes the binding decision. */
-async function isAffordable(repositories: Repositories, batch: BatchRecord): Promise<boolean> {
-  const balance = (await repositories.accounts.byId(batch.accountId))?.balanceMicroUsd ?? 0;
-  return balance >= batch.holdMicroUsd;
+function refusalOf(
+  { account, isUpstream, consentMicroUsd }: Payer,
+  { holdMicroUsd }: BatchRecord,
+): ImgbatchError | null {
+  if (holdMicroUsd <= (consentMicroUsd ?? account.balanceMicroUsd)) return null;
+  const code = "BATCH_IMAGE_INSUFFICIENT_BALANCE";
+  if (!isUpstream) return new ImgbatchError(code);
+  return cannotPay(code, "The batch", holdMicroUsd, consentMicroUsd === null ? account : { consentMicroUsd });
 }
 
 /** The next start removes references that no batch names, so a failure here does not matter. */

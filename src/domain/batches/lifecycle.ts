@@ -1,5 +1,5 @@
 import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
-import { placeHold, settleHold } from "../billing/ledger.ts";
+import { grant, placeHold, settleHold } from "../billing/ledger.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
@@ -39,10 +39,16 @@ export interface BatchEnd {
   outputsExpireAtMs: number | null;
 }
 
-/** Writes a new batch as `queued`, with its hold and the first line of its history. */
-export async function openBatch(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
+/** Writes a new batch as `queued`, with its hold, granted or not, and the first line of its history. */
+export async function openBatch(
+  tx: Repositories,
+  batch: BatchRecord,
+  nowMs: number,
+  { isGranted = false }: { isGranted?: boolean } = {},
+): Promise<void> {
   await tx.batches.insert({ ...batch, status: "queued" });
   await tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
+  if (isGranted) await grant(tx, batch, batch.id, batch.holdMicroUsd, nowMs);
   await placeHold(tx, batch, nowMs);
 }
 

@@ -18,6 +18,8 @@ const EFFECTS: Record<LedgerKind, { balance: 1 | 0 | -1; held: 1 | 0 | -1 }> = {
   capture: { balance: 0, held: -1 },
   release: { balance: 1, held: -1 },
   charge: { balance: -1, held: 0 },
+  grant: { balance: 1, held: 0 },
+  take_back: { balance: -1, held: 0 },
 };
 
 /** Makes the error for a balance, in micro-dollars, that is too low. */
@@ -53,6 +55,43 @@ export async function moveMoney(
   throw refuse((await tx.accounts.byId(accountId))?.balanceMicroUsd ?? 0);
 }
 
+/** Who has a hold: a batch, or a real-time request. */
+interface Holder {
+  id: string;
+  accountId: string;
+}
+
+/**
+ * Gives an account the money for one hold, because the person at this machine agreed to pay it. Call it in the hold's
+ * transaction, before the hold.
+ */
+export async function grant(
+  tx: Repositories,
+  holder: Holder,
+  batchId: string | null,
+  amountMicroUsd: number,
+  nowMs: number,
+): Promise<void> {
+  const { id, accountId } = holder;
+  if (amountMicroUsd === 0) return;
+  const movement = { requestId: `grant:${id}`, accountId, batchId, kind: "grant" as const, amountMicroUsd };
+  await moveMoney(tx, movement, nowMs);
+}
+
+/** Takes back what a hold released, when the hold had been granted. Call it in the same transaction, after the release. */
+export async function takeBack(
+  tx: Repositories,
+  { id }: Holder,
+  amountMicroUsd: number,
+  nowMs: number,
+): Promise<void> {
+  const granted = await tx.ledger.byRequestId(`grant:${id}`);
+  if (granted === null || amountMicroUsd === 0) return;
+  const { accountId, batchId } = granted;
+  const kind = "take_back" as const;
+  await moveMoney(tx, { requestId: `${kind}:${id}`, accountId, batchId, kind, amountMicroUsd }, nowMs);
+}
+
 /** Takes the hold of a new batch out of its account's balance. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
 export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
   const amountMicroUsd = batch.holdMicroUsd;
@@ -63,7 +102,8 @@ export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: num
 }
 
 /**
- * Ends the hold of a batch: the price of its successful images is captured, the rest goes back to the balance.
+ * Ends the hold of a batch: the price of its successful images is captured, the rest goes back to the balance, and from
+ * there to whoever granted it.
  * Returns the captured amount. Never captures more than was held.
  */
 export async function settleHold(
@@ -79,6 +119,7 @@ export async function settleHold(
   const rest = batch.holdMicroUsd - actual;
   if (actual > 0) await moveMoney(tx, { ...movementOf(batch, "capture"), amountMicroUsd: actual }, nowMs);
   if (rest > 0) await moveMoney(tx, { ...movementOf(batch, "release"), amountMicroUsd: rest }, nowMs);
+  await takeBack(tx, batch, rest, nowMs);
   return actual;
 }
 

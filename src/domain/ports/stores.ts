@@ -57,7 +57,9 @@ export interface Repositories {
 }
 
 export interface AccountRepository {
-  insert(account: { id: string; name: string; createdAtMs: number }): Promise<void>;
+  /** `isPlay` defaults to false. */
+  insert(account: { id: string; name: string; createdAtMs: number; isPlay?: boolean }): Promise<void>;
+  setRealAccount(id: string, realAccountId: string): Promise<void>;
   byId(id: string): Promise<AccountRecord | null>;
   byName(name: string): Promise<AccountRecord | null>;
   list(): Promise<AccountRecord[]>;
@@ -79,6 +81,7 @@ export interface KeyRepository {
 export interface LedgerRepository {
   /** `isNew` is false when an entry with this request id exists already; then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
+  byRequestId(requestId: string): Promise<LedgerEntry | null>;
   list(filter: { accountId?: string; batchId?: string }): Promise<LedgerEntry[]>;
 }
 

@@ -1,7 +1,9 @@
 import type { Repositories } from "../ports/stores.ts";
 import type { AccountRecord, LedgerEntry } from "../records.ts";
 
-const MOVEMENTS = ["hold", "capture", "release"] as const;
+const MOVEMENTS = ["hold", "capture", "release", "grant", "take_back"] as const;
+type Sums = Record<(typeof MOVEMENTS)[number], number>;
+const NOTHING: Sums = { hold: 0, capture: 0, release: 0, grant: 0, take_back: 0 };
 
 /** Returns the sum of the open holds for real-time requests of an account, in micro-dollars. */
 export async function realtimeHeld(now: Repositories, accountId: string): Promise<number> {
@@ -11,7 +13,8 @@ export async function realtimeHeld(now: Repositories, accountId: string): Promis
 
 /**
  * Checks that every hold of a real-time request is open with its record, or was captured or released in full, and that
- * the captured amounts are those of the usage records. Returns a line for each problem.
+ * the captured amounts are those of the usage records. A granted hold is taken back as far as it was released. Returns a
+ * line for each problem.
  */
 export async function realtimeMoneyProblems(now: Repositories, account: AccountRecord): Promise<string[]> {
   const moved = sumByRequest(await now.ledger.list({ accountId: account.id }));
@@ -29,13 +32,16 @@ export async function realtimeMoneyProblems(now: Repositories, account: AccountR
     const expect = (isRight: boolean, what: string) => {
       if (!isRight) problems.push(`real-time request ${id}: ${what}`);
     };
-    const { hold, capture, release } = moved.get(id) ?? { hold: 0, capture: 0, release: 0 };
+    const { hold, capture, release, grant, take_back: takenBack } = moved.get(id) ?? NOTHING;
     const waiting = open.get(id);
     const openMicroUsd = waiting?.amountMicroUsd ?? 0;
     expect(
       hold === capture + release + openMicroUsd,
       `hold ${hold} is not capture ${capture} + release ${release} + open ${openMicroUsd}`,
     );
+    expect(grant === 0 || grant === hold, `granted ${grant}, should be ${hold} or nothing`);
+    const rest = grant === 0 ? 0 : release;
+    expect(takenBack === rest, `taken back ${takenBack}, should be ${rest}`);
     const usage = used.get(id) ?? 0;
     expect(capture === usage, `captured ${capture}, its usage records say ${usage}`);
     expect(waiting === undefined || !used.has(id), "has images and its hold is open");
@@ -44,12 +50,12 @@ export async function realtimeMoneyProblems(now: Repositories, account: AccountR
 }
 
 function sumByRequest(entries: readonly LedgerEntry[]) {
-  const sums = new Map<string, Record<(typeof MOVEMENTS)[number], number>>();
+  const sums = new Map<string, Sums>();
   for (const { batchId, requestId, amountMicroUsd } of entries) {
     const kind = MOVEMENTS.find((movement) => requestId.startsWith(`${movement}:`));
     if (batchId !== null || kind === undefined) continue;
     const id = requestId.slice(kind.length + 1);
-    const sum = sums.get(id) ?? { hold: 0, capture: 0, release: 0 };
+    const sum = sums.get(id) ?? { ...NOTHING };
     sum[kind] += amountMicroUsd;
     sums.set(id, sum);
   }

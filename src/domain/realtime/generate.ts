@@ -5,6 +5,7 @@ import { type Ids, seedOf } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Caller } from "../batches/create-batch.ts";
+import { payerOf } from "../billing/payer.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import type { Call } from "../health/record-call.ts";
@@ -92,16 +93,17 @@ export class Realtime {
     const offers = this.#deps.offers.all(model.id, { references: images.length, ratio, tier });
     const first = offers[0];
     if (!first) throw new ImgbatchError("REALTIME_NO_PROVIDER");
-    const price = priceRealtimeImage(model, tier, caller.group, first.rateMultiplier);
+    const payer = await payerOf(this.#deps, caller, first);
+    const price = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
     if (price === null) throw new Error(`${model.id} has no price at ${tier}`);
     const hold: RealtimeHoldRecord = {
       id: ids.recordId("gen"),
       apiKeyId: caller.key.id,
-      accountId: caller.key.accountId,
+      accountId: payer.account.id,
       amountMicroUsd: price,
       createdAtMs: clock.nowMs(),
     };
-    await openHold(stores, hold);
+    await openHold(stores, hold, payer);
     const calls: Call[] = [];
     try {
       const made = await this.#makeInTime(offers, request, hold, gone, calls);

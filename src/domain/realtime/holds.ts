@@ -1,17 +1,30 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatUsd } from "../../kernel/money.ts";
-import { moveMoney } from "../billing/ledger.ts";
+import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
+import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCall } from "../health/record-call.ts";
-import type { Stores } from "../ports/stores.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
 import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts";
 
+const DRAWN = { consentMicroUsd: null, isUpstream: false };
+
 /**
- * Takes the price of a request out of the balance before anything is made. Throws `REALTIME_INSUFFICIENT_BALANCE`.
+ * Takes the price of a request out of the balance before anything is made. The money may be granted for it, at most as
+ * much as the consent allows. Throws `REALTIME_INSUFFICIENT_BALANCE`.
  */
-export function openHold(stores: Stores, hold: RealtimeHoldRecord): Promise<void> {
+export function openHold(
+  stores: Stores,
+  hold: RealtimeHoldRecord,
+  { consentMicroUsd, isUpstream }: Pick<Payer, "consentMicroUsd" | "isUpstream"> = DRAWN,
+): Promise<void> {
+  const refuse = (limit: Parameters<typeof cannotPay>[3]) =>
+    cannotPay("REALTIME_INSUFFICIENT_BALANCE", "The image", hold.amountMicroUsd, limit);
   return stores.write(async (tx) => {
+    if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     await tx.realtimeHolds.insert(hold);
+    if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
     await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, (balance) => {
+      if (isUpstream) return refuse({ balanceMicroUsd: balance });
       const message = `The image costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
       return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
     });
@@ -32,7 +45,8 @@ export function endHold(
   return stores.write(async (tx) => {
     const hold = await tx.realtimeHolds.remove(id);
     if (!hold) return;
-    await moveMoney(tx, movementOf(hold, usage.length > 0 ? "capture" : "release"), nowMs);
+    if (usage.length > 0) await moveMoney(tx, movementOf(hold, "capture"), nowMs);
+    else await release(tx, hold, nowMs);
     await tx.usage.insertMany(usage);
     for (const call of calls) await recordCall(tx, call, nowMs);
   });
@@ -47,10 +61,15 @@ export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number>
     const dead = await tx.realtimeHolds.list();
     for (const { id } of dead) {
       const hold = await tx.realtimeHolds.remove(id);
-      if (hold) await moveMoney(tx, movementOf(hold, "release"), nowMs);
+      if (hold) await release(tx, hold, nowMs);
     }
     return dead.length;
   });
+}
+
+async function release(tx: Repositories, hold: RealtimeHoldRecord, nowMs: number): Promise<void> {
+  await moveMoney(tx, movementOf(hold, "release"), nowMs);
+  await takeBack(tx, hold, hold.amountMicroUsd, nowMs);
 }
 
 function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind: LedgerKind) {

@@ -12,21 +12,37 @@ export interface Wish {
   inputImages: number;
 }
 
+/** The model that makes the images. */
+export interface ChosenRealtimeModel {
+  id: string;
+  /** The price of one image of the wanted size in micro-dollars. Null when the service does not say. */
+  imageCostMicroUsd: number | null;
+  /** Whether the service says that its images cost real money. */
+  isPaid: boolean;
+}
+
+const USUAL_SIZE = "1K";
+
 /**
  * Chooses the model for real-time images: the wanted one, else the first of the service's list with `image` in its name,
  * else the first. The demands are checked against the list before anything is sent. A service without a list gets the
  * wanted model unchecked. Throws `REALTIME_MODEL_NOT_FOUND` and `USAGE`.
  */
-export async function chooseRealtimeModel(http: Http, wish: Wish, signal?: AbortSignal): Promise<string> {
+export async function chooseRealtimeModel(
+  http: Http,
+  wish: Wish,
+  signal?: AbortSignal,
+): Promise<ChosenRealtimeModel> {
   const models = await listOrNull(http, wish.model !== null, signal);
-  if (models === null) return wish.model ?? "";
+  if (models === null) return { id: wish.model ?? "", imageCostMicroUsd: null, isPaid: false };
   const model =
     wish.model === null
       ? (models.find(({ id }) => id.includes("image")) ?? models[0])
       : models.find(({ id }) => id === wish.model);
   if (model === undefined) throw notListed(wish.model, models);
   requireFits(model, wish);
-  return model.id;
+  const { id, costsMicroUsd, isPaid } = model;
+  return { id, imageCostMicroUsd: costsMicroUsd?.[wish.size ?? USUAL_SIZE] ?? null, isPaid };
 }
 
 async function listOrNull(

@@ -18,7 +18,7 @@ import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
 import { factsOf } from "./save-image.ts";
 
 /** No service keeps the images of real-time requests. */
-const WITHOUT_RUN_STATE =
+export const WITHOUT_RUN_STATE =
   "run the same command with another directory in --output: it makes and bills all images again";
 
 /** A line of `results.jsonl` of a real-time run: one for each image that was asked for, in the order of the input. */

@@ -10,7 +10,7 @@ import { IMAGES_FOLDER } from "../directory/claim.ts";
 import { readRunInput } from "../directory/input-file.ts";
 import { readReference } from "../directory/references.ts";
 import { writeResults } from "../directory/results-file.ts";
-import { writeRunState } from "../directory/run-state.ts";
+import { readRunState, writeRunState } from "../directory/run-state.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { writeVerified } from "../files/write-verified.ts";
 import { textOf } from "../prompts/spool.ts";
@@ -20,6 +20,7 @@ import {
   findFinished,
   openRealtimeDirectory,
   type RealtimeLine,
+  WITHOUT_RUN_STATE,
 } from "./realtime-directory.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
 import { factsOf } from "./save-image.ts";
@@ -32,6 +33,11 @@ export interface RealtimeRunOptions extends GenerateOptions {
   concurrency: number;
   clock: Clock;
   reporter: RunReporter;
+  /**
+   * Called before anything is sent, with the number of images that are missing; may throw to refuse. Returns the consent for
+   * one image; null if none is needed.
+   */
+  approve?: (images: number) => Promise<number | null>;
 }
 
 export interface RealtimeOutcome {
@@ -58,9 +64,14 @@ const OF_ONE_PROMPT = ["IMAGE_REFUSED", "NO_IMAGES", "REALTIME_INVALID_ARGUMENT"
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
   const { plan, dir, service, clock, reporter, signal } = options;
+  const approve = async (images: number) => (await options.approve?.(images)) ?? null;
+  // A refused run that is new leaves nothing behind.
+  const isNew = (await readRunState(dir, WITHOUT_RUN_STATE)) === null;
+  const early = isNew ? await approve(plan.images.length) : null;
   const runState = await openRealtimeDirectory(dir, plan, service, clock);
   const lines = await findFinished(dir, plan.images);
   const keptCount = lines.size;
+  const consentMicroUsd = isNew ? early : await approve(plan.images.length - keptCount);
   const queue = new PQueue({ concurrency: options.concurrency });
   const run = { stop: null as ImgbatchError | null, failuresInARow: 0, abandonedCount: 0 };
   const reportProgress = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
@@ -81,7 +92,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       isSent = true;
     };
     try {
-      const line = await make({ ...options, awaitTurnToSend }, image);
+      const line = await make({ ...options, consentMicroUsd, awaitTurnToSend }, image);
       lines.set(image.customId, line);
       run.failuresInARow = 0;
       await appendResult(dir, line);

@@ -10,6 +10,10 @@ export interface ChosenModel {
   id: string;
   /** The price of one image. Null when the service does not say. */
   imageCostMicroUsd: number | null;
+  /** The amount that is held for one image. Null when the service does not say. */
+  imageHoldMicroUsd: number | null;
+  /** Whether the service says that its images cost real money. */
+  isPaid: boolean;
   maxReferenceImages: number;
 }
 
@@ -56,7 +60,8 @@ async function listOrNull(
 
 function describe(id: string, listed: ListedModel | undefined): ChosenModel {
   const maxReferenceImages = listed?.maxReferenceImages ?? referenceLimitByName(id);
-  return { id, imageCostMicroUsd: listed?.imageCostMicroUsd ?? null, maxReferenceImages };
+  const { imageCostMicroUsd = null, imageHoldMicroUsd = null, isPaid = false } = listed ?? {};
+  return { id, imageCostMicroUsd, imageHoldMicroUsd, isPaid, maxReferenceImages };
 }
 
 /** The smallest limit of the usual models. */

@@ -118,7 +118,11 @@ function costOf({ batches }: RunState): number | null {
  * an option.
  */
 export function shellWord(name: string): string {
-  const text = name.startsWith("-") ? `./${name}` : name;
+  return quoted(name.startsWith("-") ? `./${name}` : name);
+}
+
+/** A word that a POSIX shell reads back as it is. */
+export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 

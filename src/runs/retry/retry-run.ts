@@ -23,6 +23,8 @@ export interface RetryOptions {
   signal?: AbortSignal | undefined;
   /** Records what becomes of the batches. */
   submissions?: Submissions | undefined;
+  /** See `SubmitBatchOptions`. */
+  imageConsentMicroUsd?: number | null;
 }
 
 /** Whether a retry was begun and is not finished. Single images that could not be fetched do not keep it open. */

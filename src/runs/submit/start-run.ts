@@ -34,8 +34,11 @@ export interface StartOptions {
   signal?: AbortSignal | undefined;
   /** Records what becomes of the batches. */
   submissions?: Submissions | undefined;
-  /** Called before anything is sent, with the chunks that have no batch yet; may throw to refuse. */
-  approve?: (chunks: readonly Chunk[]) => void;
+  /**
+   * Called before anything is sent, with the chunks that have no batch yet; may throw to refuse. Returns the consent for one
+   * image; null if none is needed.
+   */
+  approve?: (chunks: readonly Chunk[]) => Promise<number | null>;
 }
 
 export interface StartedRun {
@@ -56,7 +59,8 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256: plan.inputSha256 });
   const runState = prepareRunState(options, earlier);
   if (options.submissions !== undefined) noteOpen(options.submissions, runState, earlier);
-  options.approve?.(plan.chunks.filter((chunk) => runState.batches[chunk.index]?.state !== "created"));
+  const unsent = plan.chunks.filter((chunk) => runState.batches[chunk.index]?.state !== "created");
+  const imageConsentMicroUsd = (await options.approve?.(unsent)) ?? null;
   await writeRunState(dir, runState);
   await removeLeftovers(dir);
   await storeReferences(
@@ -75,8 +79,9 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
       throw new ImgbatchError("INTERNAL", "A batch of the run is missing from its run state.");
     if (entry.state !== "created")
       options.reporter.progress(submittingText(made, { imageCount, batch: chunk.index + 1, batchCount }));
-    const one = await submitBatch({ ...options, request: plan.request, chunk, state: runState, entry }).catch(
-      (error: unknown) => Promise.reject(locateInInput(error, chunk)),
+    const batch = { request: plan.request, chunk, state: runState, entry, imageConsentMicroUsd };
+    const one = await submitBatch({ ...options, ...batch }).catch((error: unknown) =>
+      Promise.reject(locateInInput(error, chunk)),
     );
     made.push(one.batch);
     return one;

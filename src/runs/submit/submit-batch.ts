@@ -23,6 +23,8 @@ export interface SubmitBatchOptions {
   reporter: RunReporter;
   signal?: AbortSignal | undefined;
   submissions?: Submissions | undefined;
+  /** The most that one image may hold, in micro-dollars, with the consent to pay it. Default: null, none. */
+  imageConsentMicroUsd?: number | null;
 }
 
 /** Makes one batch of a run, or finds the one that an earlier attempt made, and writes it into the run state. */
@@ -55,8 +57,12 @@ async function createOrFind(options: SubmitBatchOptions): Promise<{ batch: Batch
   const wasOpen = submissions?.open.has(entry) ?? false;
   submissions?.open.add(entry);
   try {
-    const signals = { signal, answerSignal: submissions?.answerSignal };
-    const made = await createBatch(service.http, body, entry.idempotency_key, signals);
+    const { imageConsentMicroUsd = null } = options;
+    const made = await createBatch(service.http, body, entry.idempotency_key, {
+      signal,
+      answerSignal: submissions?.answerSignal,
+      consentMicroUsd: imageConsentMicroUsd === null ? null : imageConsentMicroUsd * chunk.imageCount,
+    });
     submissions?.open.delete(entry);
     submissions?.known.set(made.batch.id, made.batch);
     const created = { ...made, replayed: made.replayed || made.batch.id === entry.id };

@@ -5,8 +5,8 @@ import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER } from "../../contr
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
 import { holdsApiKey } from "../../kernel/api-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../middleware/authenticate.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { batchView } from "./batch-view.ts";
@@ -20,7 +20,7 @@ const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
 /** `POST /v1/images/batches`: accepts a batch, or returns the one that the same idempotency key made. */
 export function create(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
-    const caller = callerOf(response);
+    const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
     const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
     const options = { ...deps, maxBytes: deps.limits.createBodyBytes, images };
     const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {

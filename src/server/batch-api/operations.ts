@@ -78,7 +78,7 @@ const OPERATIONS: readonly Operation[] = [
     method: "post",
     path: PATHS.batches,
     summary: "Create a batch",
-    parameters: ["IdempotencyKey"],
+    parameters: ["IdempotencyKey", "MaxCost"],
     body: "CreateBatch",
     answers: {
       200: {

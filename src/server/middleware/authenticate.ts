@@ -2,6 +2,7 @@ import type { Request, RequestHandler, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { authenticate as authenticateKey } from "../../domain/keys.ts";
+import type { AccountRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
 
@@ -61,6 +62,14 @@ export function requireBatchGroup(deps: ApiDeps): RequestHandler {
 /** The caller of a request; only behind `authenticate` and `requireBatchGroup`. */
 export function callerOf(response: Response): Caller {
   return { key: response.locals.key, group: response.locals.group };
+}
+
+/** Returns the account of the caller. */
+export async function accountOf({ stores }: ApiDeps, response: Response): Promise<AccountRecord> {
+  const { accountId } = callerOf(response).key;
+  const account = await stores.read.accounts.byId(accountId);
+  if (account) return account;
+  throw new Error(`there is no account ${accountId}`);
 }
 
 /** The token of the header; null when there is none. Throws `INVALID_API_KEY` for any other scheme, and for two headers. */

@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { goneSignal, onEnded } from "../connections/exchange.ts";
+import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../middleware/authenticate.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { findModel } from "./models.ts";
@@ -21,7 +21,7 @@ const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
  */
 export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
-    const caller = callerOf(response);
+    const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
     const ended = deps.requestLimits.begin(caller.key.id);
     onEnded(response, () => ended());
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));

@@ -1,10 +1,13 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { NativeModelList, SharedModelList } from "../../contract/native-api/generate-content.ts";
+import { rateFor } from "../../domain/billing/payer.ts";
 import type { ModelEntry } from "../../domain/models.ts";
+import { isPaid } from "../../domain/offers.ts";
 import { realtimeModelsOf } from "../../domain/realtime/models.ts";
+import type { AccountRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
-import { callerOf } from "../middleware/authenticate.ts";
+import { accountOf, callerOf } from "../middleware/authenticate.ts";
 import { modelParameter } from "./model-path.ts";
 import { type Page, pageOf } from "./paging.ts";
 import { nativeModelView, sharedModelView } from "./response/model-view.ts";
@@ -14,17 +17,22 @@ const SHARED_PAGE = 1000;
 
 /** `GET /v1beta/models`: the models that this key can use, page by page. */
 export function nativeModels(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
+  return async (request: Request, response: Response): Promise<void> => {
+    const account = await accountOf(deps, response);
     const { entries, next } = page(deps, request, response, NATIVE_PAGE);
-    const list: NativeModelList = { models: entries.map((model) => view(deps, response, model)), ...next };
+    const list: NativeModelList = {
+      models: entries.map((model) => view(deps, response, account, model)),
+      ...next,
+    };
     response.json(list);
   };
 }
 
 /** `GET /v1beta/models/{model}`: one model of the list. */
 export function nativeModel(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
-    response.json(view(deps, response, findAmong(listed(deps, response), request)));
+  return async (request: Request, response: Response): Promise<void> => {
+    const account = await accountOf(deps, response);
+    response.json(view(deps, response, account, findAmong(listed(deps, response), request)));
   };
 }
 
@@ -32,10 +40,11 @@ export function nativeModel(deps: ApiDeps) {
  * `GET /v1/models`: one response for two kinds of clients. OpenAI clients do not page, so the first page has all models.
  */
 export function sharedModels(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
+  return async (request: Request, response: Response): Promise<void> => {
+    const account = await accountOf(deps, response);
     const { entries, next } = page(deps, request, response, SHARED_PAGE);
-    const data = entries.map((model) => sharedModelView(model, view(deps, response, model)));
-    const models = entries.map((model) => view(deps, response, model));
+    const data = entries.map((model) => sharedModelView(model, view(deps, response, account, model)));
+    const models = entries.map((model) => view(deps, response, account, model));
     const list: SharedModelList = { object: "list", data, models, ...next };
     response.json(list);
   };
@@ -43,9 +52,10 @@ export function sharedModels(deps: ApiDeps) {
 
 /** `GET /v1/models/{model}`. */
 export function sharedModel(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
+  return async (request: Request, response: Response): Promise<void> => {
+    const account = await accountOf(deps, response);
     const model = findAmong(listed(deps, response), request);
-    response.json(sharedModelView(model, view(deps, response, model)));
+    response.json(sharedModelView(model, view(deps, response, account, model)));
   };
 }
 
@@ -75,7 +85,11 @@ function page(deps: ApiDeps, request: Request, response: Response, size: number)
   return pageOf(listed(deps, response), request, size);
 }
 
-function view(deps: ApiDeps, response: Response, model: ModelEntry) {
-  const rateMultiplier = deps.realtimeOffers.first(model.id)?.rateMultiplier ?? 1;
-  return nativeModelView(model, callerOf(response).group, rateMultiplier);
+function view(deps: ApiDeps, response: Response, account: AccountRecord, model: ModelEntry) {
+  const offer = deps.realtimeOffers.first(model.id);
+  const rateMultiplier = offer === null ? 1 : rateFor(offer, account);
+  return nativeModelView(model, callerOf(response).group, {
+    rateMultiplier,
+    isPaid: offer !== null && isPaid(offer.provider),
+  });
 }

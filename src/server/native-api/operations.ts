@@ -34,7 +34,7 @@ function verbs(model: string, suffix: string): Operation[] {
       id: `generateContent${suffix}`,
       path: `${model}:generateContent`,
       summary: "Make or edit an image and wait for it",
-      parameters: ["Model"],
+      parameters: ["Model", "MaxCost"],
       answers: {
         200: {
           description: "The image. A response without an `inlineData` part has none, and costs nothing.",
@@ -49,7 +49,7 @@ function verbs(model: string, suffix: string): Operation[] {
       id: `streamGenerateContent${suffix}`,
       path: `${model}:streamGenerateContent`,
       summary: "The same as a stream",
-      parameters: ["Model", "Alt"],
+      parameters: ["Model", "Alt", "MaxCost"],
       answers: {
         200: {
           description:

@@ -34,6 +34,11 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       "Printable ASCII, one for each batch: the same request with the same key is answered with the same batch.",
       text({ minLength: 1, maxLength: idempotencyKeyChars, pattern: "^[\\x20-\\x7e]+$" }),
     ),
+    MaxCost: header(
+      "x-imgbatch-max-cost",
+      "The most that the request may cost, in US dollars with at most 6 decimals. For the local key and an upstream that costs money: the account is granted what the request holds, or the request is refused. For other keys it has no effect.",
+      text({ pattern: "^[0-9]+(\\.[0-9]{1,6})?$", examples: ["1.25"] }),
+    ),
     BatchId: path("id", "Id of a batch that this key made.", text()),
     CustomId: path("custom_id", "Id of an item, as the item list has it.", text()),
     BatchStatus: query("status", "Only batches of this status.", choice(["all", ...BATCH_STATUSES])),

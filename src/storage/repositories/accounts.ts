@@ -7,8 +7,12 @@ import type { Database } from "../schema.ts";
 export function accountRepository({ build, first, all, run }: SqlSession): AccountRepository {
   const accounts = () => build.selectFrom("accounts").selectAll();
   return {
-    insert: async ({ id, name, createdAtMs }) => {
-      await run(build.insertInto("accounts").values({ id, name, created_at_ms: createdAtMs }));
+    insert: async ({ id, name, createdAtMs, isPlay = false }) => {
+      const row = { id, name, created_at_ms: createdAtMs, is_play: isPlay ? 1 : 0 };
+      await run(build.insertInto("accounts").values(row));
+    },
+    setRealAccount: async (id, realAccountId) => {
+      await run(build.updateTable("accounts").set({ real_account_id: realAccountId }).where("id", "=", id));
     },
     byId: async (id) => toRecordOrNull(await first(accounts().where("id", "=", id))),
     byName: async (name) => toRecordOrNull(await first(accounts().where("name", "=", name))),
@@ -38,5 +42,7 @@ function toRecord(row: Row): AccountRecord {
     balanceMicroUsd: row.balance_micro_usd,
     heldMicroUsd: row.held_micro_usd,
     createdAtMs: row.created_at_ms,
+    isPlay: row.is_play === 1,
+    realAccountId: row.real_account_id,
   };
 }

@@ -4,7 +4,7 @@ import type { LedgerEntry, LedgerKind } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
 
-export function ledgerRepository({ build, all, run }: SqlSession): LedgerRepository {
+export function ledgerRepository({ build, first, all, run }: SqlSession): LedgerRepository {
   const entries = () => build.selectFrom("ledger_entries").selectAll();
   return {
     append: async (entry) => {
@@ -22,6 +22,10 @@ export function ledgerRepository({ build, all, run }: SqlSession): LedgerReposit
         })
         .onConflict((conflict) => conflict.column("request_id").doNothing());
       return { isNew: (await run(insert)) === 1 };
+    },
+    byRequestId: async (requestId) => {
+      const row = await first(entries().where("request_id", "=", requestId));
+      return row && toRecord(row);
     },
     list: async ({ accountId, batchId }) => {
       let query = entries().orderBy("seq");

@@ -45,6 +45,29 @@ async function serve() {
 const REQUEST = { model: "vendorx-3.1-flash-image", items: [{ custom_id: "fox", prompt: "a red fox" }] };
 
 describe("imgbatch admin accounts", () => {
+  it("[CONSENT-12] with an upstream, tops up the real account of an account with play money", async () => {
+    await ask("keys", "create");
+    const config = join(data, "imgbatch.config.json");
+    const provider = { name: "mine", type: "command", argv: ["true"] };
+    const models = [{ id: "m", prices: { "1K": 1 } }];
+    await writeFile(config, JSON.stringify({ models, providers: [provider] }));
+    const { code, stdout, stderr } = await admin("accounts", "top-up", "default", "5", "--json");
+    expect({ code, account: JSON.parse(stdout) }).toMatchObject({
+      code: 0,
+      account: { name: "default (real)", balance: 5 },
+    });
+    expect(stderr).toContain(
+      "default has play money, which buys drawings only: default (real) pays for upstreams",
+    );
+    await ask("accounts", "top-up", "default", "1");
+    expect(await ask("accounts", "list")).toMatchObject([
+      { name: "default", balance: 1000, play: true },
+      { name: "default (real)", balance: 6 },
+    ]);
+    expect((await admin("accounts", "list")).stdout).toMatch(/default \(real\) +\$6\.00 /);
+    expect((await admin("check")).code).toBe(0);
+  });
+
   it("[ADMIN-1] creates, tops up and lists, in dollars, as JSON and for people", async () => {
     const created = await ask("accounts", "create", "team", "--balance", "12.5");
     const facts = { name: "team", balance: 12.5, held: 0, created_at: expect.any(Number) };

@@ -3,7 +3,7 @@ import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts"
 import { readCommandLine } from "../../../src/cli/command-line/parse.ts";
 import { COMMANDS } from "../../../src/cli/commands/registry.ts";
 import { adviceFor, type Typed } from "../../../src/cli/result/advice.ts";
-import { nextCommand } from "../../../src/cli/result/next-command.ts";
+import { commandAgain, nextCommand } from "../../../src/cli/result/next-command.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
 
 const typed = (path: string, words: string[] = [], more: Partial<Typed> = {}): Typed => ({
@@ -58,6 +58,10 @@ it("[CLI-1] a command to type next goes to the same service with the same key, a
   const where = { baseUrl: "https://host/path", apiKeyFile: "my key", data: "d" };
   expect(nextCommand(where, "wait", "out")).toBe(
     "imgbatch wait out --base-url https://host/path --api-key-file 'my key' --data d",
+  );
+  const typed = ["generate", "--max-cost=1", "--max-cost", "2", "--", "-a fox", "--max-cost"];
+  expect(commandAgain(typed, "--max-cost", "3")).toBe(
+    "imgbatch generate --max-cost 3 -- '-a fox' --max-cost",
   );
   expect(nextCommand({ baseUrl: "https://me:secret@host" }, "list")).toBe("imgbatch list");
 });

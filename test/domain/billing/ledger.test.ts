@@ -44,7 +44,7 @@ describe("the ledger", () => {
     const account = await stores.read.accounts.byName("test");
     const accountId = account?.id ?? "";
     const movement = fc.record({
-      kind: fc.constantFrom("top_up", "hold", "capture", "release", "charge"),
+      kind: fc.constantFrom("top_up", "hold", "capture", "release", "charge", "grant", "take_back"),
       amountMicroUsd: fc.integer({ min: 0, max: 400 }),
       requestId: fc.integer({ min: 0, max: 40 }).map(String),
     });

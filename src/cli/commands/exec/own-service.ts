@@ -24,20 +24,30 @@ export interface OwnService {
 export async function startOwnService(options: {
   config: Config;
   dataDirectory: string | undefined;
+  /** See `ServiceOptions`. */
+  budgetMicroUsd: number;
   address: { host: string; port: number };
   graceMs: number;
   nowMs: number;
   log: Log;
   note(line: string): void;
 }): Promise<OwnService> {
-  const { config, address, graceMs, log } = options;
+  const { config, address, graceMs, log, budgetMicroUsd } = options;
   const isOwn = options.dataDirectory === undefined;
   const dataDirectory = resolve(
     options.dataDirectory ?? (await makeEphemeralDirectory("exec", options.nowMs)),
   );
   let service: Service;
   try {
-    service = await startService({ config, dataDirectory, address, log, workers: true, announceUrl: true });
+    service = await startService({
+      config,
+      dataDirectory,
+      address,
+      log,
+      workers: true,
+      announceUrl: true,
+      budgetMicroUsd,
+    });
   } catch (error) {
     if (isOwn) await rm(dataDirectory, { recursive: true, force: true });
     throw error;

@@ -2,12 +2,19 @@ import { randomUUID } from "node:crypto";
 import { loadConfig } from "../../../config/load.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { VENDOR_NAMES } from "../../../config/vendors.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
 import { environmentWith } from "../../../environment.ts";
 import { MARK } from "../../../processes/end-descendants.ts";
 import { startGuard } from "../../../processes/guard.ts";
 import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
-import { choiceOption, durationOption, textOption, wholeOption } from "../../command-line/option-values.ts";
+import {
+  choiceOption,
+  durationOption,
+  textOption,
+  usdOption,
+  wholeOption,
+} from "../../command-line/option-values.ts";
 import { withSimulation } from "../../service/simulation.ts";
 import { requireKeys } from "../../service/upstream-keys.ts";
 import { serviceVariables } from "./child-environment.ts";
@@ -21,9 +28,16 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
+  const budgetMicroUsd = usdOption(options, "maxCost", "--max-cost");
+  if (budgetMicroUsd !== undefined && global.data !== undefined) {
+    const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;
+    const advice = "imgbatch admin accounts top-up, or leave out --data";
+    throw new ImgbatchError("USAGE", message, { param: "--max-cost", advice });
+  }
   requireKeys(config);
   const service = await startOwnService({
     config,
+    budgetMicroUsd: budgetMicroUsd ?? 0,
     dataDirectory: global.data,
     address: {
       host: textOption(options, "host") ?? "127.0.0.1",

@@ -11,6 +11,11 @@ export const exec: CommandSpec = {
     upstreamOption,
     vendorOption,
     {
+      flags: "--max-cost <usd>",
+      description: "with a paid upstream: all that the command may spend",
+      default: "0",
+    },
+    {
       flags: "--simulate <spec>",
       description: "slow down or fail drawings, for example latency=2s,fail=0.1,seed=7",
     },
@@ -26,7 +31,14 @@ export const exec: CommandSpec = {
       choices: ["debug", "info", "warn", "error"],
     },
   ],
-  examples: ["imgbatch exec -- npm test", "imgbatch exec --simulate fail=0.1,seed=7 -- ./nightly.sh"],
+  examples: [
+    "imgbatch exec -- npm test",
+    "imgbatch exec --upstream google --max-cost 2 -- npm test",
+    "imgbatch exec --simulate fail=0.1,seed=7 -- ./nightly.sh",
+  ],
+  notes: [
+    "Images of a paid upstream cost real money: without --max-cost the command gets none of them. With --data, the account of that directory pays, which `imgbatch admin accounts top-up` fills.",
+  ],
   json: false,
   exits: ["auth", "conflict"],
   load: () => import("./run.ts"),

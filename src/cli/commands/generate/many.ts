@@ -24,6 +24,7 @@ import { failureLines } from "../../result/run-summary.ts";
 import { readReportFlags, writeRunReports } from "../../runs/reports.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
+import { realtimeBudget } from "./budget.ts";
 import type { GenerateOptions } from "./options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
@@ -50,11 +51,12 @@ export async function generateMany(
     const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
     const wish = { model: options.model, aspectRatio, size, inputImages };
     const model = await chooseRealtimeModel(service.http, wish, signal);
-    const plan = planRealtimeRun({ model, aspectRatio, size }, prompts);
+    const plan = planRealtimeRun({ model: model.id, aspectRatio, size }, prompts);
+    const budget = realtimeBudget(options, model, service, context);
     reporter.event({
       event: "run_planned",
       directory: shownDir,
-      model,
+      model: model.id,
       item_count: plan.items.length,
       image_count: plan.images.length,
       batch_count: 0,
@@ -69,6 +71,7 @@ export async function generateMany(
       signal,
       awaitTurnToSend: rateLimiter,
       maxRetries: retries,
+      approve: budget.consent,
     };
     // Without the lock, two commands in one directory would both pay for the missing images.
     const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
@@ -82,7 +85,7 @@ export async function generateMany(
       await writeRunReports(context, {
         outcome: { ...outcome, dir },
         shownDir,
-        model,
+        model: model.id,
         name: null,
         flags,
         retryCommand,

@@ -13,6 +13,7 @@ import type { CommandContext, CommandResult } from "../../command-line/command-c
 import { stopReason } from "../../interruption/stop-reason.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
+import { realtimeBudget } from "./budget.ts";
 import type { GenerateOptions } from "./options.ts";
 
 const TICK_MS = 1000;
@@ -27,15 +28,18 @@ export async function generateOne(
   const target = await chooseTarget(options.output, prompt, { cwd, mayReplace: options.mayReplace });
   const { signal } = context;
   const upstream = await chooseUpstream(context, null);
-  return withService(context, { workers: true, upstream }, async ({ http }) => {
+  return withService(context, { workers: true, upstream }, async (service) => {
+    const { http } = service;
     const { aspectRatio, size, retries, images } = options;
     const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
-    const model = await chooseRealtimeModel(http, wish, signal);
+    const chosen = await chooseRealtimeModel(http, wish, signal);
+    const model = chosen.id;
     const inputs = await Promise.all(images.map(readInput));
     signal.throwIfAborted();
+    const consentMicroUsd = await realtimeBudget(options, chosen, service, context).consent(1);
     const request = { model, prompt, images: inputs, aspectRatio, size };
     const image = await whileTelling(context, model, () =>
-      generateImage(http, request, { signal, maxRetries: retries }).catch((error) => {
+      generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
         throw explainLoss(error);
       }),
     );

@@ -27,6 +27,7 @@ export interface GenerateOptions {
   rpm: number | undefined;
   count: number;
   retries: number | undefined;
+  maxCostMicroUsd: number | undefined;
 }
 
 const MOST_JOBS = 256;
@@ -65,6 +66,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     count:
       read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
     retries: read.wholeOption(options, "retries", "--retries", { min: 0, max: MOST_RETRIES }),
+    maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
   };
 }
 

@@ -1,6 +1,6 @@
 import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { asking, reportOptions, upstreamOption } from "../shared-options.ts";
+import { asking, maxCostOption, reportOptions, upstreamOption } from "../shared-options.ts";
 
 export const generate: CommandSpec = {
   name: "generate",
@@ -32,6 +32,7 @@ export const generate: CommandSpec = {
       default: "1K",
       choices: SIZE_TIERS,
     },
+    maxCostOption,
     { flags: "--force", description: "replace an existing file" },
     {
       flags: "--file <file>",

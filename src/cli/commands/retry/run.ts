@@ -23,7 +23,7 @@ import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { notEnded } from "../../result/judge-batches.ts";
 import { describeRun } from "../../result/run-summary.ts";
-import { createBudget } from "../../runs/budget.ts";
+import { type Budget, createBudget } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { requireReachable, resolveTarget } from "../../runs/targets.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
@@ -82,24 +82,27 @@ async function retry(
   );
   const run = { dir, shownDir, allowance, intervalMs, keepZip, isForgiving: true };
   const images = unsentImages(runState);
+  const budget = createBudget(options, model, service, context);
   if (isRetryOpen(runState)) {
-    if (dryRun) return describeDry(options, model, { images, batches: 0, refused: 0 });
-    createBudget(options, model).approveImages(images);
+    if (dryRun) return describeDry(options, model, budget, { images, batches: 0, refused: 0 });
+    const imageConsentMicroUsd = await budget.consent(images);
     reporter.note("an earlier retry is not finished: continuing it");
-    const started = await resumeRetry(work);
+    const started = await resumeRetry({ ...work, imageConsentMicroUsd });
     return finishRun(context, service, { ...started, ...run });
   }
   const outcome = await collectEnded(work, keepZip);
   const include = { refused: options.withRefused, lost: options.withLost };
   const plan = await planRetry(work, outcome.lines, include);
   const count = plan.parts.reduce((sum, part) => sum + part.ids.length, 0);
-  if (dryRun)
-    return describeDry(options, model, { images: count, batches: plan.parts.length, refused: plan.refused });
+  if (dryRun) {
+    const counts = { images: count, batches: plan.parts.length, refused: plan.refused };
+    return describeDry(options, model, budget, counts);
+  }
   if (count === 0) return describeNothing(context, options, outcome, plan);
   if (plan.refused > 0) reporter.note(refusedNote(plan.refused));
   if (plan.missing > 0) reporter.note(missingNote(plan.missing));
-  createBudget(options, model).approveImages(count);
-  const started = await startRetry(work, plan.parts);
+  const imageConsentMicroUsd = await budget.consent(count);
+  const started = await startRetry({ ...work, imageConsentMicroUsd }, plan.parts);
   return finishRun(context, service, { ...started, ...run });
 }
 
@@ -159,9 +162,9 @@ function describeNothing(
 function describeDry(
   options: RetryCommandOptions,
   model: ChosenModel,
+  budget: Budget,
   count: { images: number; batches: number; refused: number },
 ): CommandResult {
-  const budget = createBudget(options, model);
   budget.approveImages(count.images);
   const cost = budget.estimateImages(count.images);
   const { images, batches, refused } = count;

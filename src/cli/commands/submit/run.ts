@@ -8,7 +8,7 @@ import {
   requireReferencesFit,
   usualReferences,
 } from "../../../runs/plan/choose-model.ts";
-import { type Plan, planRun } from "../../../runs/plan/plan.ts";
+import { type Chunk, type Plan, planRun } from "../../../runs/plan/plan.ts";
 import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
@@ -17,7 +17,7 @@ import type { CommandContext, CommandResult, RunCommand } from "../../command-li
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { nextCommand } from "../../result/next-command.ts";
-import { createBudget } from "../../runs/budget.ts";
+import { createBudget, imagesOf } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
@@ -72,13 +72,13 @@ async function submit(
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
   const plan = planOf(options, model, items, service);
-  const budget = createBudget(options, model);
+  const budget = createBudget(options, model, service, context);
   reporter.event({
     event: "run_planned",
     directory: options.shownDir,
     model: model.id,
     item_count: plan.items.length,
-    image_count: plan.chunks.reduce((sum, chunk) => sum + chunk.imageCount, 0),
+    image_count: imagesOf(plan.chunks),
     batch_count: plan.chunks.length,
   });
   if (options.dryRun) {
@@ -87,7 +87,7 @@ async function submit(
   }
   const { dir, shownDir, keepZip, allowance, intervalMs } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
-  const { approve } = budget;
+  const approve = (chunks: readonly Chunk[]) => budget.consent(imagesOf(chunks));
   return withRunLock(dir, { clock, signal }, async () => {
     const run = { plan, dir, service, keys, clock, reporter, signal, submissions, approve };
     const started = await startRun(run);

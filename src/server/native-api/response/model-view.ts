@@ -8,7 +8,11 @@ const INPUT_TOKENS = 131_072;
 const OUTPUT_TOKENS = 32_768;
 
 /** A model as the native API describes it, with what an image costs this group now. */
-export function nativeModelView(model: ModelEntry, group: GroupEntry, rateMultiplier: number): NativeModel {
+export function nativeModelView(
+  model: ModelEntry,
+  group: GroupEntry,
+  { rateMultiplier, isPaid }: { rateMultiplier: number; isPaid: boolean },
+): NativeModel {
   const sizes = pricedSizes(model);
   const images = sizes.map((size) => [
     size,
@@ -25,7 +29,7 @@ export function nativeModelView(model: ModelEntry, group: GroupEntry, rateMultip
     aspectRatios: [...ratiosOf(model)],
     imageSizes: sizes,
     maxInputImages: MAX_INPUT_IMAGES,
-    pricing: { currency: "usd", images: Object.fromEntries(images) },
+    pricing: { currency: "usd", images: Object.fromEntries(images), ...(isPaid ? { paid: true } : {}) },
   };
 }
 

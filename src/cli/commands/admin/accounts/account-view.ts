@@ -4,11 +4,12 @@ import { type Column, tableLines } from "../../../terminal/table.ts";
 import { formatMoment, toSeconds } from "../dates.ts";
 
 /** An account in `--json`. `balance` is the amount that can be spent now, without the held amount. */
-export function accountView({ name, balanceMicroUsd, heldMicroUsd, createdAtMs }: Account): object {
+export function accountView({ name, balanceMicroUsd, heldMicroUsd, isPlay, createdAtMs }: Account): object {
   return {
     name,
     balance: microsToNumber(balanceMicroUsd),
     held: microsToNumber(heldMicroUsd),
+    ...(isPlay ? { play: true } : {}),
     created_at: toSeconds(createdAtMs),
   };
 }

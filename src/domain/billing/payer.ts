@@ -1,0 +1,87 @@
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Ids } from "../../kernel/ids.ts";
+import { formatUsd } from "../../kernel/money.ts";
+import { openRealAccount } from "../accounts.ts";
+import { isPaid, type Offer } from "../offers.ts";
+import type { Stores } from "../ports/stores.ts";
+import type { AccountRecord, ApiKeyRecord } from "../records.ts";
+
+/** The parts of a caller that decide who pays. */
+export interface PayingCaller {
+  key: ApiKeyRecord;
+  /**
+   * The most that the person at this machine agrees to pay for the request, in micro-dollars. Default: null, no agreement.
+   * Then the account pays.
+   */
+  consentMicroUsd?: number | null;
+}
+
+/** The account that pays for the images of an offer. */
+export interface Payer {
+  account: AccountRecord;
+  /** The factor on the price of the images: see `rateFor`. */
+  rateMultiplier: number;
+  /** Whether an upstream makes the images: no play money pays for them. */
+  isUpstream: boolean;
+  /**
+   * The most that the person at this machine agrees to pay. The hold is then granted in the transaction that places it. Null:
+   * the account pays.
+   */
+  consentMicroUsd: number | null;
+}
+
+/**
+ * Returns the factor on the price of an offer for an account. Free upstreams cost nothing. Beside upstreams, drawings cost
+ * play money only.
+ */
+export function rateFor(
+  { provider, rateMultiplier, isBesideUpstreams }: Offer,
+  { isPlay }: Pick<AccountRecord, "isPlay">,
+): number {
+  const isFree = provider.upstream ? !isPaid(provider) : isBesideUpstreams && !isPlay;
+  return isFree ? 0 : rateMultiplier;
+}
+
+/**
+ * Returns who pays for the images of an offer. Upstreams are never paid with play money: such an account has another one
+ * for them, which is made when it is missing. A consent counts for images that cost real money.
+ */
+export async function payerOf(
+  deps: { stores: Stores; clock: Clock; ids: Ids },
+  { key: { accountId }, consentMicroUsd = null }: PayingCaller,
+  offer: Offer,
+): Promise<Payer> {
+  const { stores } = deps;
+  const own = await stores.read.accounts.byId(accountId);
+  if (!own) throw new Error(`there is no account ${accountId}`);
+  const needsReal = offer.provider.upstream !== undefined && own.isPlay;
+  const account = needsReal
+    ? ((own.realAccountId === null ? null : await stores.read.accounts.byId(own.realAccountId)) ??
+      (await stores.write((tx) => openRealAccount(tx, deps, accountId))))
+    : own;
+  return {
+    account,
+    rateMultiplier: rateFor(offer, own),
+    isUpstream: offer.provider.upstream !== undefined,
+    consentMicroUsd: isPaid(offer.provider) ? consentMicroUsd : null,
+  };
+}
+
+/**
+ * Returns the error for a payer that cannot cover a hold. `what` names the work as the subject of a sentence: `The batch`.
+ */
+export function cannotPay(
+  code: ServiceErrorCode,
+  what: string,
+  holdMicroUsd: number,
+  limit: { balanceMicroUsd: number } | { consentMicroUsd: number },
+): ImgbatchError {
+  const needs = `${what} needs ${formatUsd(holdMicroUsd)} on hold`;
+  if ("consentMicroUsd" in limit) {
+    const message = `${needs}, more than the ${formatUsd(limit.consentMicroUsd)} that the request agrees to; nothing was made.`;
+    return new ImgbatchError(code, message);
+  }
+  const message = `${needs}, and the balance of real money is ${formatUsd(limit.balanceMicroUsd)}; nothing was made. \`imgbatch admin accounts top-up\` adds real money to an account.`;
+  return new ImgbatchError(code, message);
+}
