@@ -63,7 +63,10 @@ export class SeededTurns {
   }
 }
 
+/** Turns of the event loop in which a write gathers others, runs and is reported. */
+const LOOP_TURNS = 3;
+
 /** Everything that waits for nothing but the processor has run. */
 async function quiet(): Promise<void> {
-  await new Promise((resolve) => setImmediate(resolve));
+  for (let turn = 0; turn < LOOP_TURNS; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
