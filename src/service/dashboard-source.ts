@@ -4,7 +4,6 @@ import type { Fact } from "../dashboard/events.ts";
 import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
 import { openFolder } from "../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../dashboard/source.ts";
-import { readIntact } from "../domain/downloads/read-intact.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
@@ -12,8 +11,8 @@ import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
 import type { toPixels } from "../imaging/pixels.ts";
 import type { Clock } from "../kernel/clock.ts";
-import { formatSize } from "../kernel/text.ts";
 import { type TroubleSource, troubleReporter } from "./provider-troubles.ts";
+import { showPicture } from "./show-picture.ts";
 
 /** Batches of earlier times that are shown when the view opens. */
 const FIRST_ROWS = 500;
@@ -285,20 +284,4 @@ function toItemRow(item: ItemRecord, outputs: readonly OutputRecord[], imageMicr
     sizeBytes: outputs.length === 0 ? null : sizeBytes,
     costMicroUsd: item.status === "success" ? imageMicroUsd : null,
   };
-}
-
-async function showPicture(
-  { stores, blobs, toPixels }: DashboardSourceDeps,
-  intent: Extract<Intent, { type: "show-picture" }>,
-  tell: (fact: Fact) => void,
-): Promise<void> {
-  const { batchId, customId, box } = intent;
-  const item = await stores.read.items.byCustomId(batchId, customId);
-  const [output] = item === null ? [] : await stores.read.outputs.ofItem(item.id);
-  if (output === undefined) throw new Error(`${customId} has no image any more.`);
-  const bytes = await readIntact(blobs, output);
-  const pixels = await toPixels(bytes, box);
-  const { widthPx, heightPx, mimeType, sizeBytes } = output;
-  const caption = `${widthPx}×${heightPx} ${mimeType} ${formatSize(sizeBytes)}`;
-  tell({ type: "picture", picture: { batchId, customId, ...pixels, caption } });
 }

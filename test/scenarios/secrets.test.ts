@@ -385,7 +385,12 @@ describe("the tests themselves", () => {
     const makers = readdirSync(test, { recursive: true, encoding: "utf8" })
       .filter((name) => /\.(ts|mjs)$/.test(name) && !/^(bench|soak|sdk\/node_modules)\//.test(name))
       .filter((name) => /\bmkdtemp(Sync)?\(/.test(readFileSync(join(test, name), "utf8")));
-    const searched = ["sdk/service.ts", "support/global-setup.ts", "support/temp-dir.ts"];
+    const searched = [
+      "sdk/service.ts",
+      "support/global-setup.ts",
+      "support/temp-dir.ts",
+      "support/upstreams/chain.ts",
+    ];
     expect(makers.filter((name) => name !== "scenarios/secrets.test.ts").sort()).toEqual(searched);
   });
 

@@ -1,11 +1,10 @@
-import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import type { Waiting } from "../../domain/health/waiting.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
-import type { ItemClaim } from "../../domain/ports/stores.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { type ActiveBatch, activeBatch } from "./active-batch.ts";
+import { claimWork } from "./claim-work.ts";
 import { ProviderSlots } from "./provider-slots.ts";
 import { type ItemAttempt, type ItemWork, makeItem, recordItem } from "./run-item.ts";
 import { offersFor, waitForProvider, wellOffers } from "./wait-for-provider.ts";
@@ -13,9 +12,6 @@ import { offersFor, waitForProvider, wellOffers } from "./wait-for-provider.ts";
 const TROUBLE_DELAY_MS = 1000;
 /** No item waits longer for its next try: a later time was written before the clock was set back. */
 const LONGEST_PAUSE_MS = 3_600_000;
-/** An item changes the provider so often, then it stays. */
-const MOST_SWITCHES = 2;
-
 /**
  * Makes the items of batches, never more at once with a provider than it takes. Keys take turns, and the batches of a
  * key do, an item each, so that neither a large batch nor a caller with many holds up others. A batch goes to the first
@@ -193,47 +189,36 @@ export class ItemPool implements WorkerPool {
     }
   }
 
+  /** Claims as many items at once as slots are free, because their transactions share a commit. */
   async #fillSlots(slots: ProviderSlots): Promise<void> {
-    while (!this.#isPaused && !this.#stopping.signal.aborted && slots.isFree) {
-      const active = slots.roundRobin.next();
-      if (!active) return;
-      const well = wellOffers(this.#deps, active);
-      const offer = well.find(({ provider }) => provider === slots.provider);
-      const ticket = offer && this.#deps.health.begin(offer.provider, offer.executedModel);
-      if (!offer || !ticket) {
-        this.#dequeue(active);
-        this.#enqueue(active);
-        continue;
+    for (;;) {
+      const claims: { active: ActiveBatch; claimed: Promise<ItemWork | null> }[] = [];
+      while (!this.#isPaused && !this.#stopping.signal.aborted && claims.length < slots.free) {
+        const active = slots.roundRobin.next();
+        if (!active) break;
+        const claim = claimWork(this.#deps, active, slots);
+        if (claim) claims.push({ active, ...claim });
+        else {
+          // Its provider cannot be asked now: the batch goes to another one, or waits.
+          this.#dequeue(active);
+          this.#enqueue(active);
+        }
       }
-      let item: LeasedItem | null = null;
-      try {
-        const which = well.length === 1 ? "any" : offer === well[0] ? "not-failed-here" : "failed-elsewhere";
-        item = await this.#claim(active, slots, which);
-      } finally {
-        if (item === null) ticket.dropped();
+      if (claims.length === 0) return;
+      const works = await Promise.allSettled(claims.map(({ claimed }) => claimed));
+      const without = new Set<ActiveBatch>();
+      for (const [at, { active }] of claims.entries()) {
+        const work = works[at];
+        if (work?.status === "fulfilled" && work.value) this.#start(active, slots, work.value);
+        else without.add(active);
       }
-      if (item) this.#start(active, slots, { batch: active.batch, item, offer, ticket });
-      else {
+      const failure = works.find((work) => work.status === "rejected");
+      if (failure) throw failure.reason;
+      for (const active of without) {
         slots.roundRobin.delete(active.batch.apiKeyId, active.batch.id);
         await this.#rest(active);
       }
     }
-  }
-
-  #claim(
-    { batch: { id: batchId }, waitedForMs }: ActiveBatch,
-    { provider, isPaid }: ProviderSlots,
-    which: ItemClaim["which"],
-  ): Promise<LeasedItem | null> {
-    const nowMs = Math.max(this.#deps.clock.nowMs(), waitedForMs);
-    const token = this.#deps.ids.leaseToken();
-    const claim = { token, nowMs, provider: provider.name, isPaid, which, mostSwitches: MOST_SWITCHES };
-    return this.#deps.stores.write(async (tx) => {
-      // Read inside the transaction: a batch that was just cancelled starts no item.
-      if ((await tx.batches.byId(batchId))?.status !== "running") return null;
-      const item = await tx.items.claim(batchId, claim);
-      return item && { ...item, leaseToken: token };
-    });
   }
 
   #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {
@@ -245,7 +230,9 @@ export class ItemPool implements WorkerPool {
     const controller = new AbortController();
     active.running.set(controller, slots);
     void slots.queue.add(async () => {
-      const attempt = await makeItem(this.#deps, work, controller.signal);
+      const attempt = this.#mayBegin(work)
+        ? await makeItem(this.#deps, work, controller.signal)
+        : ({ aborted: true, isSent: false } as const);
       const recorded = this.#record(work, attempt, controller.signal).finally(() => {
         active.running.delete(controller);
         slots.recording.delete(recorded);
@@ -253,6 +240,12 @@ export class ItemPool implements WorkerPool {
       });
       slots.recording.add(recorded);
     });
+  }
+
+  /** An item that was claimed ahead is not sent when the service stops, or its provider pauses, before its turn. */
+  #mayBegin({ offer, ticket }: ItemWork): boolean {
+    if (this.#stopping.signal.aborted) return false;
+    return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
   }
 
   async #record(work: ItemWork, attempt: ItemAttempt, signal: AbortSignal): Promise<void> {

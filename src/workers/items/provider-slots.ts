@@ -21,11 +21,17 @@ export class ProviderSlots {
     this.queue = new PQueue({ concurrency: provider.concurrency });
   }
 
-  get isFree(): boolean {
-    const busy = this.queue.size + this.queue.pending;
+  /** How many more items may be claimed. */
+  get free(): number {
     const { concurrency } = this.provider;
     // Storing is bounded too: images wait in memory for it.
-    return busy < concurrency && this.recording.size <= concurrency;
+    if (this.recording.size > concurrency) return 0;
+    return concurrency + this.#ahead - this.queue.size - this.queue.pending;
+  }
+
+  /** Items that are claimed ahead, so that a slot of a fast upstream does not wait for the disk. */
+  get #ahead(): number {
+    return this.provider.upstream ? Math.floor(this.provider.concurrency / 4) : 0;
   }
 
   async idle(): Promise<void> {

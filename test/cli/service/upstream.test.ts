@@ -175,7 +175,7 @@ it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 
   for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
     const { code, stderr } = await run(...args);
     expect([args, code]).toEqual([args, 3]);
-    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
+    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card /);
     expect(stderr).toContain(
       "next: set a key that the upstream takes in the variable of the provider, then run",
     );

@@ -69,6 +69,7 @@ describe("the description of the API", () => {
 
   it("[OPS-2] names exactly the routes that the service has", () => {
     const app = buildExpressApp({
+      health: { providers: [], onChange: () => () => {} },
       limits: DEFAULT_LIMITS,
       server: parseConfig({}, "test").server,
       feed: { subscribe() {} },
