@@ -11,6 +11,7 @@ import { requireAgreed } from "./agreed-addresses.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { connectEmbedded } from "./embedded.ts";
 import { findRunning } from "./running-service.ts";
+import { requireNamedAddresses } from "./upstream-keys.ts";
 
 /** The parts of the context that connecting needs. The signal stops it. */
 interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
@@ -35,7 +36,10 @@ export async function connect(
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
   const chosen = global.baseUrl ?? environment.baseUrl;
   const named = chosen ?? config.baseUrl;
-  if (named === null) return connectEmbedded({ config, dataDirectory, needs, output, signal });
+  if (named === null) {
+    if (global.config === undefined && (needs.images ?? needs.workers)) requireNamedAddresses(config);
+    return connectEmbedded({ config, dataDirectory, needs, output, signal });
+  }
 
   const baseUrl = checkedUrl(named);
   if (upstream?.isTyped) {

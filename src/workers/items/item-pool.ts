@@ -242,7 +242,7 @@ export class ItemPool implements WorkerPool {
     });
   }
 
-  /** An item that was claimed ahead is not sent when the service stops, or its provider pauses, before its turn. */
+  /** An item is not sent when the service stops, or its provider pauses, between the claim and its turn. */
   #mayBegin({ offer, ticket }: ItemWork): boolean {
     if (this.#stopping.signal.aborted) return false;
     return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);

@@ -26,12 +26,7 @@ export class ProviderSlots {
     const { concurrency } = this.provider;
     // Storing is bounded too: images wait in memory for it.
     if (this.recording.size > concurrency) return 0;
-    return concurrency + this.#ahead - this.queue.size - this.queue.pending;
-  }
-
-  /** Items that are claimed ahead, so that a slot of a fast upstream does not wait for the disk. */
-  get #ahead(): number {
-    return this.provider.upstream ? Math.floor(this.provider.concurrency / 4) : 0;
+    return concurrency - this.queue.size - this.queue.pending;
   }
 
   async idle(): Promise<void> {

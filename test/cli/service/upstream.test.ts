@@ -184,3 +184,23 @@ it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 
   const { code, stderr } = await run(...SUBMIT);
   expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
 });
+
+describe("an upstream of the working directory's configuration", () => {
+  const entry = (baseUrl: string, apiKeyEnv: string | null) => ({
+    ...{ name: "vendor", type: "openai", baseUrl, apiKeyEnv },
+  });
+
+  it.each([
+    ["another address", entry("https://images.example.com/v1", "OPENAI_API_KEY")],
+    ["a known address with another secret", entry("https://api.openai.com/v1", "AWS_SECRET_ACCESS_KEY")],
+  ])("[PRESET-10] gets no secret before the user names the file: %s", async (_, provider) => {
+    const { cwd, data, run } = await workplace();
+    vi.stubEnv(provider.apiKeyEnv ?? "", "a-secret-value");
+    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [provider] }));
+    const { code, stderr } = await run(...SUBMIT, "--max-cost", "1");
+    expect(code).toBe(3);
+    expect(stderr).toContain(`No secret is sent to ${provider.baseUrl}`);
+    expect(stderr).toContain("--config imgbatch.config.json");
+    expect(existsSync(data)).toBe(false);
+  });
+});

@@ -16,7 +16,7 @@ import {
   wholeOption,
 } from "../../command-line/option-values.ts";
 import { withSimulation } from "../../service/simulation.ts";
-import { requireKeys } from "../../service/upstream-keys.ts";
+import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { serviceVariables } from "./child-environment.ts";
 import { startOwnService } from "./own-service.ts";
 import { type Child, runChild } from "./run-child.ts";
@@ -28,6 +28,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
+  if (choice.file === undefined) requireNamedAddresses(config);
   const budgetMicroUsd = usdOption(options, "maxCost", "--max-cost");
   if (budgetMicroUsd !== undefined && global.data !== undefined) {
     const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;

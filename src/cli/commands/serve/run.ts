@@ -23,7 +23,7 @@ import {
 import { paidRequestsNote } from "../../interruption/paid-requests.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 import { withSimulation } from "../../service/simulation.ts";
-import { requireKeys } from "../../service/upstream-keys.ts";
+import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { mayShowDashboard } from "../../terminal/dashboard.ts";
 import { mayColor } from "../../terminal/terminal.ts";
 import { explainPortInUse } from "./explain-port-in-use.ts";
@@ -37,6 +37,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
+  if (choice.file === undefined) requireNamedAddresses(config);
   // A service whose providers stand in a file starts without their keys, and says so.
   if (upstream !== null) requireKeys(config);
   const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
