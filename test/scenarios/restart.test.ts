@@ -36,6 +36,7 @@ describe("a restart", () => {
     provider.answer = () => held.promise.then(() => made());
     const first = await startTestService({ providers: [provider] });
     const { id } = await first.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => provider.running).toBe(1);
     held.fail(new Error("stopped"));
     await first.close(0);
     const outputs = join(first.data, "blobs", "outputs", id);
