@@ -1,5 +1,5 @@
 import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
-import { isPaid } from "../domain/offers.ts";
+import { DRAWINGS, isPaid } from "../domain/offers.ts";
 import type { WorkerDeps } from "./deps.ts";
 import { UNKNOWN_OUTCOME } from "./items/run-item.ts";
 
@@ -15,6 +15,10 @@ export async function recover(deps: WorkerDeps): Promise<void> {
   const leases = await dropLeases(deps);
   const begun = await deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
   const stopped = await deps.stores.read.batches.stoppedSince(deps.clock.nowMs() - STOPPED_LATELY_MS);
+  // The time in which nothing ran is no outage.
+  const waiting = begun.filter(({ waitingSinceMs }) => waitingSinceMs !== null);
+  for (const { id } of waiting)
+    await deps.stores.write((tx) => tx.batches.update(id, { waitingSinceMs: null }));
   let orphans = 0;
   for (const { id } of [...begun, ...stopped]) {
     const known = new Set((await deps.stores.read.outputs.ofBatch(id)).map((output) => output.blobKey));
@@ -36,13 +40,15 @@ export async function recover(deps: WorkerDeps): Promise<void> {
  * one more is allowed, and marked.
  */
 async function dropLeases({ stores, providers, clock }: WorkerDeps): Promise<number> {
-  const paid = new Set(providers.filter(isPaid).map(({ name }) => name));
+  const free = new Set(providers.filter((provider) => !isPaid(provider)).map(({ name }) => name));
   return stores.write(async (tx) => {
     for (const item of await tx.items.leased()) {
       const { id, attempts, failedAt, maybePaid, leaseToken, batchId } = item;
-      if (leaseToken === null || item.provider === null || !paid.has(item.provider)) continue;
+      const batch = await tx.batches.byId(batchId);
+      // A provider that is not configured any more may have been paid.
+      const isFree = item.provider === null || free.has(item.provider) || batch?.upstream === DRAWINGS;
+      if (leaseToken === null || isFree) continue;
       if (maybePaid === "twice") {
-        const batch = await tx.batches.byId(batchId);
         if (batch) await failLeased(tx, batch, { ...item, leaseToken }, UNKNOWN_OUTCOME, clock.nowMs());
       } else
         await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid: "once" });

@@ -130,6 +130,28 @@ describe("an upstream that cannot be used", () => {
     await expectBooks(service);
   });
 
+  it("[HEALTH-7] the wait begins anew after a success", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeUpstream("vendor", { concurrency: 1 });
+    const limited = () => Promise.reject(troubled("limited", { retryAfterMs: 10 * SECOND_MS }));
+    const hold = gate();
+    upstream.answer = async () => {
+      if (upstream.requests.length === 1) return limited();
+      if (upstream.requests.length === 4) await hold.promise;
+      return upstream.requests.length === 5 ? limited() : made(await tinyPng());
+    };
+    const service = await start([upstream], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(6) });
+    const asked = () => {
+      clock.advance(SECOND_MS);
+      return upstream.requests.length;
+    };
+    await expect.poll(asked).toBe(4);
+    clock.advance(25 * HOUR_MS);
+    hold.open();
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 6, fail_count: 0 });
+  });
+
   it("[HEALTH-8] the state outlives a restart, and is forgotten with another key", async () => {
     const upstream = new FakeUpstream("vendor");
     upstream.answer = () => Promise.reject(troubled("credential"));
@@ -215,6 +237,23 @@ describe("several upstreams", () => {
       expect(provider).toBe("second");
       expect(notes.some((note) => note.startsWith(MARK))).toBe(wasAskedTwice);
     }
+  });
+
+  it("[FAILOVER-1] an item that has changed the provider twice stays with the last one, and is made there", async () => {
+    const first = new FakeUpstream("first");
+    const second = new FakeUpstream("second");
+    const answer = async () => {
+      if (first.requests.length + second.requests.length < 4) throw troubled("unreachable");
+      return made(await tinyPng());
+    };
+    first.answer = answer;
+    second.answer = answer;
+    const clock = new FakeClock();
+    const service = await start([first, second], { clock });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await expect.poll(async () => (await service.batch(id)).waiting?.code).toBe("PROVIDER_UNREACHABLE");
+    expect(await untilEnded(service, id, clock)).toMatchObject({ success_count: 1 });
+    expect(first.requests.length + second.requests.length).toBe(4);
   });
 
   it("[FAILOVER-2] drawings never take over from an upstream, nor a paid upstream from a free one", async () => {

@@ -179,7 +179,7 @@ export class ProviderHealth {
       const nowMs = this.#deps.clock.nowMs();
       const after = (isLate ? lateResult : afterResult)(scope.record, event, nowMs);
       if (isSame(scope.record, after)) continue;
-      if (after.state !== scope.record.state || after.untilMs !== scope.record.untilMs) {
+      if (isOther(scope.record, after)) {
         scope.generation++;
         this.#log(scope.record, after);
       }
@@ -255,5 +255,9 @@ const keyOf = ({ provider, model }: { provider: string; model: string }) => JSON
 const concernsAll = ({ trouble }: { trouble: Trouble }) => RULES[trouble].scope === "credential";
 
 const isLater = (a: Block, b: Block) => a.untilMs === null || (b.untilMs !== null && a.untilMs >= b.untilMs);
+
+/** Whether requests of the state before are late in the state after. */
+const isOther = (before: HealthRecord, after: HealthRecord) =>
+  after.state !== before.state || (after.state === "cooling" && after.untilMs !== before.untilMs);
 
 const isSame = (a: HealthRecord, b: HealthRecord) => JSON.stringify(a) === JSON.stringify(b);

@@ -90,8 +90,10 @@ export function afterResult(before: HealthRecord, event: HealthEvent, nowMs: num
   if (!isEnough) return { ...known, failedItems };
   const pauses = before.trouble === trouble || rule.inARow ? before.pauses + 1 : 1;
   const ownMs = Math.min(rule.capMs, rule.baseMs * 2 ** (pauses - 1));
+  // An announced pause of nothing would hammer the upstream.
+  const announcedMs = retryAfterMs !== null && retryAfterMs >= SECOND_MS ? retryAfterMs : null;
   const pauseMs =
-    trouble === "limited" && retryAfterMs !== null ? retryAfterMs : Math.max(ownMs, retryAfterMs ?? 0);
+    trouble === "limited" && announcedMs !== null ? announcedMs : Math.max(ownMs, announcedMs ?? 0);
   const untilMs = Math.max(before.untilMs ?? 0, nowMs + pauseMs);
   return { ...known, state: "cooling", untilMs, trouble, message, pauses, failedItems: [] };
 }
@@ -102,6 +104,8 @@ export function afterResult(before: HealthRecord, event: HealthEvent, nowMs: num
  */
 export function lateResult(before: HealthRecord, event: HealthEvent, nowMs: number): HealthRecord {
   if (event.type === "success" || before.state === "disabled") return before;
+  // The pause is over by now: a failure counts like any other.
+  if (before.state === "ok") return afterResult(before, event, nowMs);
   const { trouble, message, retryAfterMs } = event;
   if (!Number.isFinite(RULES[trouble].baseMs)) return afterResult(before, event, nowMs);
   const untilMs = nowMs + (retryAfterMs ?? 0);

@@ -107,8 +107,13 @@ export function inTransactions(
       statements.commit.run();
       for (const work of made) work.commit();
     } catch (error) {
-      const seen = watch(error);
-      if (connection.inTransaction) statements.rollback.run();
+      let seen = error;
+      try {
+        seen = watch(error);
+        if (connection.inTransaction) statements.rollback.run();
+      } catch (second) {
+        seen = second;
+      }
       for (const work of works) work.fail(seen);
     }
   }

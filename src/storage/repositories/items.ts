@@ -59,7 +59,12 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       const free = {
         any: due,
         "not-failed-here": due.where((eb) =>
-          eb.or([eb("failed_at", "is", null), eb("failed_at", "!=", provider)]),
+          eb.or([
+            eb("failed_at", "is", null),
+            eb("failed_at", "!=", provider),
+            // It may not change the provider any more.
+            eb("switches", ">=", mostSwitches),
+          ]),
         ),
         "failed-elsewhere": due.where("failed_at", "is not", null).where("failed_at", "!=", provider),
       }[which];

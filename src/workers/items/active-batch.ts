@@ -16,6 +16,8 @@ export interface ActiveBatch {
   waitedForMs: number;
   /** While it is held, none of its items is started. */
   isHeld: boolean;
+  /** Why the last request could not be sent; null when it could. */
+  unreachable: string | null;
   /** Why none of its items can be made now; null while they can. */
   waiting: Waiting | null;
 }
@@ -29,5 +31,6 @@ export function activeBatch(batch: BatchRecord): ActiveBatch {
     waitedForMs: 0,
     isHeld: false,
     waiting: null,
+    unreachable: null,
   };
 }

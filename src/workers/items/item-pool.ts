@@ -1,5 +1,5 @@
 import type { Waiting } from "../../domain/health/waiting.ts";
-import type { ItemProvider } from "../../domain/ports/image-provider.ts";
+import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
@@ -141,7 +141,10 @@ export class ItemPool implements WorkerPool {
       this.#dequeue(active);
       const againMs = await waitForProvider(this.#deps, active);
       if (againMs === null) return await this.#rest(active);
-      if (active.waiting !== null) this.#pause(active, againMs);
+      if (active.waiting !== null) {
+        // The end of a first request after a pause is reported. Until then a look now and then is enough.
+        this.#pause(active, Math.max(againMs, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS));
+      }
     } catch (error) {
       this.#deps.log.error("a waiting batch could not be looked at; trying again", { error: String(error) });
       this.#pause(active, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS);
@@ -233,6 +236,8 @@ export class ItemPool implements WorkerPool {
       const attempt = this.#mayBegin(work)
         ? await makeItem(this.#deps, work, controller.signal)
         : ({ aborted: true, isSent: false } as const);
+      if (attempt instanceof ProviderError)
+        active.unreachable = attempt.trouble === "unreachable" ? attempt.message : null;
       const recorded = this.#record(work, attempt, controller.signal).finally(() => {
         active.running.delete(controller);
         slots.recording.delete(recorded);
@@ -265,6 +270,9 @@ export class ItemPool implements WorkerPool {
     if (this.#stopping.signal.aborted || !this.#isActive(active)) return;
     // An item that is due, but not here, waits for another provider.
     const againMs = this.#deps.clock.nowMs() + TROUBLE_DELAY_MS;
+    if (dueMs !== null && active.unreachable !== null && active.running.size === 0) {
+      active.waiting = { code: "PROVIDER_UNREACHABLE", message: active.unreachable, untilMs: dueMs };
+    }
     if (dueMs !== null)
       return this.#pause(active, this.#slots.length > 1 ? Math.max(dueMs, againMs) : dueMs, dueMs);
     if (active.running.size > 0) return;

@@ -81,7 +81,9 @@ export async function recordItem(
       isTold = true;
       if ("aborted" in result) return await recordAbort(deps, work, result.isSent);
       if (result instanceof ProviderError) return await recordFailure(deps, work, result);
-      return (await finishItem(deps, batch, item, result, () => deps.clock.nowMs())) ?? "lost";
+      const status = await finishItem(deps, batch, item, result, () => deps.clock.nowMs());
+      if (status === "success") batch.waitingSinceMs = null;
+      return status ?? "lost";
     } catch (error) {
       const facts = { batch: item.batchId, item: item.id, error: String(error) };
       deps.log.error("item could not be recorded; trying again", facts);
@@ -153,7 +155,8 @@ function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, att
   const isCounted = trouble === null || trouble === "failing" || trouble === "ambiguous";
   // Else the provider pauses, and the item goes on with the next one at once.
   if (!isCounted) return 0;
-  return retryAfterMs ?? backoffMs(Math.max(1, attempts), RETRY_BACKOFF, deps.random);
+  const ownMs = backoffMs(Math.max(1, attempts), RETRY_BACKOFF, deps.random);
+  return trouble === null ? (retryAfterMs ?? ownMs) : Math.min(retryAfterMs ?? ownMs, RETRY_BACKOFF.capMs);
 }
 
 /** A stop may leave a request behind that is paid. The item is then asked for once more at most, and marked. */

@@ -39,7 +39,9 @@ export async function waitForProvider(
   const nowMs = clock.nowMs();
   const waitingSinceMs = batch.waitingSinceMs ?? nowMs;
   const giveUpMs = waitingSinceMs + outageMs;
-  if (nowMs >= giveUpMs && active.running.size === 0) {
+  // Its images may be paid already: a batch waits for its provider to be configured again, however long.
+  const mayGiveUp = waiting.code !== "PROVIDER_NOT_CONFIGURED";
+  if (mayGiveUp && nowMs >= giveUpMs && active.running.size === 0) {
     const message = `The upstream could not be used for too long. ${waiting.message}`;
     const error = { code: "PROVIDER_ITEM_FAILED", message, source: "provider" } as const;
     await stores.write((tx) => failPending(tx, batch, error, nowMs));
@@ -52,5 +54,8 @@ export async function waitForProvider(
     });
     batch.waitingSinceMs = waitingSinceMs;
   }
-  return Math.min(giveUpMs, waiting.untilMs ?? Number.POSITIVE_INFINITY);
+  return Math.min(
+    mayGiveUp ? giveUpMs : Number.POSITIVE_INFINITY,
+    waiting.untilMs ?? Number.POSITIVE_INFINITY,
+  );
 }

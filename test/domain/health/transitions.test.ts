@@ -108,6 +108,16 @@ describe("the health of a provider", () => {
     expect(lateResult(paused, event("credential"), NOW + 1).state).toBe("disabled");
   });
 
+  it("[HEALTH-3] failures of requests from before a recovery count like others", () => {
+    let record: HealthRecord = WELL;
+    for (const item of ["1", "2", "3", "4", "5"]) record = lateResult(record, event("failing", item), NOW);
+    expect(record).toMatchObject({ state: "cooling", untilMs: NOW + 30 * SECOND });
+  });
+
+  it("[HEALTH-3] an announced pause of nothing is none", () => {
+    expect(afterResult(WELL, event("limited", "1", 0), NOW).untilMs).toBe(NOW + 5 * SECOND);
+  });
+
   it("[HEALTH-3] a new time never shortens an old one", () => {
     const long = afterResult(WELL, event("limited", "1", HOUR), NOW);
     expect(afterResult(long, event("limited", "1", SECOND), NOW + MINUTE).untilMs).toBe(NOW + HOUR);
