@@ -195,7 +195,7 @@ export interface ProviderCalls {
   costMicroUsd: number;
   inputTokens: number;
   outputTokens: number;
-  /** Null without an image. */
+  /** When the last image came; null when none has come. */
   lastSuccessMs: number | null;
 }
 

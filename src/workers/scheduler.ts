@@ -1,8 +1,7 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
-import { executedModel } from "../domain/models.ts";
-import { identityOf } from "../domain/offers.ts";
+import { identityOf, providerModel } from "../domain/offers.ts";
 import type { BatchQueue } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { Admission } from "./admission.ts";
@@ -210,11 +209,9 @@ export class Scheduler {
    */
   async #handOver(batch: BatchRecord): Promise<void> {
     const { providers, models, log, stores } = this.#deps;
-    const executed = executedModel(models, batch.model);
     const heir = providers.find(
       (provider) =>
-        identityOf(provider) === batch.upstream &&
-        (provider.upstream ? provider.upstream.modelFor(batch.model, executed) : provider.serves(executed)),
+        identityOf(provider) === batch.upstream && providerModel(provider, models, batch.model) !== null,
     );
     const facts = { batch: batch.id, from: batch.provider, to: heir?.name };
     if (!heir) return log.warn("the provider of a batch is not configured any more; the batch waits", facts);

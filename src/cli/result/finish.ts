@@ -15,7 +15,7 @@ export interface Finish {
   fail(thrown: unknown, style?: ErrorStyle): number;
 }
 
-/** The way to write an error. */
+/** How an error is written. */
 export interface ErrorStyle {
   verbose: boolean;
   /** No advice. */

@@ -15,7 +15,7 @@ export interface WorkFolder {
   promptFile: string;
   /** The directory that the program writes its images to. */
   output: string;
-  /** A file in there, with the extension of the type that is asked for. For programs that take one path. */
+  /** The path of a file in the output directory, with the extension of the requested type. For programs that take one path. */
   outputFile: string;
   references: { path: string; mime_type: string }[];
   /** Writes the prompt and the reference images. */

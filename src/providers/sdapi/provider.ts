@@ -96,7 +96,7 @@ function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest): obj
   return {
     batch_size: 1,
     n_iter: 1,
-    // Else the server would load its earlier checkpoint again after each image.
+    // Otherwise the server loads its earlier checkpoint again after each image.
     ...(Array.isArray(models) ? {} : { override_settings_restore_afterwards: false }),
     ...extra,
     prompt: joinTurns(request.earlier ?? "", request.prompt),
