@@ -4,6 +4,7 @@ import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
+import { loadFont } from "./page/font.ts";
 import { layOutPage, pageSize, pageSvg } from "./page/layout.ts";
 import { pictureSeed, planScene } from "./prompt/plan-scene.ts";
 import { createRandom } from "./random.ts";
@@ -69,6 +70,7 @@ export async function documentOf(
 ): Promise<string> {
   const { size, text, model } = drawing;
   const factor = TIER_FACTORS[drawing.tier];
+  await loadFont();
   const plan = planScene(text, seed);
   const random = createRandom(seed);
   const palette = createPalette(plan, random.fork("palette"));

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { setImmediate } from "node:timers/promises";
 import type { Font, PathCommand } from "opentype.js";
 
 const require = createRequire(import.meta.url);
@@ -8,15 +9,30 @@ const FONT_FILE = "dejavu-fonts-ttf/ttf/DejaVuSans-Bold.ttf";
 let loaded: Font | null = null;
 const advances = new Map<string, number>();
 
-/** Returns the packaged font. Parsing it takes about 80 ms, so that happens once, at the first caption. */
+/** Reads the packaged font in short steps, so that the first caption does not hold up other work for their sum. */
+export async function loadFont(): Promise<void> {
+  if (loaded !== null) return;
+  await setImmediate();
+  opentype();
+  await setImmediate();
+  font();
+  await setImmediate();
+}
+
+/** Returns the packaged font. It is parsed once, at the first caption. */
 function font(): Font {
   if (loaded === null) {
-    // `require` works with every release of opentype.js; whether a module can import its names differs between them.
-    const { parse } = require("opentype.js") as typeof import("opentype.js");
     const bytes = readFileSync(require.resolve(FONT_FILE));
-    loaded = parse(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+    const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+    // `lowMemory` reads a glyph when it is first drawn. All glyphs at once would take 70 ms more.
+    loaded = opentype().parse(buffer, { lowMemory: true });
   }
   return loaded;
+}
+
+/** `require` works with every release of opentype.js; whether a module can import its names differs between them. */
+function opentype(): typeof import("opentype.js") {
+  return require("opentype.js");
 }
 
 /** Whether the packaged font has a glyph for the character, and the character needs no shaping. */
