@@ -1,7 +1,8 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { counted } from "../../kernel/text.ts";
+import { clockTime } from "../../kernel/durations.ts";
+import { counted, lowerFirst } from "../../kernel/text.ts";
 
 /**
  * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running`. The
@@ -31,8 +32,13 @@ export function progressOf(
   };
 }
 
+/** Describes a service that cannot be asked now: `no answer from http://… (connection refused); trying until 21:46:00`. */
+export function outageText({ message }: Error, untilMs: number): string {
+  return `${lowerFirst(message).replace(/\.$/, "")}; trying until ${clockTime(untilMs)}`;
+}
+
 /**
- * The same while batches are still being submitted: `0/10000 images, submitting batch 3 of 50`. `imageCount` is that of
+ * The same as `progressOf` while batches are still being submitted: `0/10000 images, submitting batch 3 of 50`. `imageCount` is that of
  * the whole run.
  */
 export function submittingText(
