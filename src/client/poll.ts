@@ -4,6 +4,7 @@ import { isFromElsewhere } from "../http/network-errors.ts";
 import { mayPass } from "../http/retry-policy.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { formatDuration } from "../kernel/durations.ts";
 import { getBatch } from "./batches/get.ts";
 import type { PollLimiter } from "./poll-limiter.ts";
 import type { Batch } from "./wire/read-batch.ts";
@@ -117,7 +118,7 @@ export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; 
   const over = new AbortController();
   const stopped = new AbortController();
   clock.sleep(limitMs, stopped.signal).then(
-    () => over.abort(new ImgbatchError("TIMEOUT")),
+    () => over.abort(new ImgbatchError("TIMEOUT", `Timed out after ${formatDuration(limitMs)}.`)),
     () => {},
   );
   return { signal: over.signal, stop: () => stopped.abort() };

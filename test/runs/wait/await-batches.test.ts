@@ -133,7 +133,7 @@ it("[RUN-29] a slow batch does not hold up the others: each is looked at in its 
 });
 
 it("[RUN-34] the progress reports an outage, its reason, and until when it is waited out", async () => {
-  const life: Life = (atS) => ({ ...running(300)(atS), isDown: atS > 60 && atS < 200 });
+  const life: Life = (atS) => ({ ...running(300)(atS, 0), isDown: atS > 60 && atS < 200 });
   const { clock, progress, pass } = bench({ a: life });
   const startMs = clock.nowMs();
   expect((await pass())[0]?.status).toBe("completed");
