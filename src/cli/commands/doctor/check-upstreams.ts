@@ -1,6 +1,7 @@
 import type { Config } from "../../../config/schema.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { identityOf, type ProviderEntry, secretVariables } from "../../../contract/provider-entries.ts";
+import { named, unnamed } from "../../../contract/waiting.ts";
 import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../../service/provider-status.ts";
 import { exitOfTrouble, type Finding, fail, ok, warn } from "./finding.ts";
 
@@ -48,7 +49,7 @@ function findingOf(
 ): Finding {
   const { name, type, address } = identityOf(entry);
   if (probe && !probe.isOk) {
-    const message = `${name}: ${probe.message}`;
+    const message = named(name, probe.message);
     const advice = report?.disabled ? setKeys(entry) : adviceAgainst(probe.trouble, entry, address);
     if (isAnyUsable) return warn("upstream", message, advice);
     return fail("upstream", exitOfTrouble(probe.trouble), message, advice);
@@ -56,7 +57,7 @@ function findingOf(
   const [trouble] = report?.troubles ?? [];
   if (!trouble) return ok("upstream", `${name} answers (${type}, ${address})`);
   const state = trouble.untilMs === null ? "is disabled" : "pauses";
-  const message = `${name} answers, but ${state}: ${trouble.message}`;
+  const message = `${name} answers, but ${state}: ${unnamed(name, trouble.message)}`;
   return warn("upstream", message, "use it again at once: imgbatch providers --probe");
 }
 
@@ -77,6 +78,8 @@ function adviceAgainst(trouble: Trouble | null, entry: ProviderEntry, address: s
       return "check what the key is permitted to do, and from where";
     case "unreachable":
       return `check that ${address} is right and runs, the network and the proxy`;
+    case "no-model":
+      return `check that ${address} and the models of the configuration are right`;
     default:
       return "wait, and try again";
   }
