@@ -25,7 +25,7 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       const body = jsonBody(generateContentBody(request));
       const asked = joinTurns(request.earlier ?? "", request.prompt);
       const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, onSent);
-      return readContent(name, answer);
+      return { ...readContent(name, answer), seed: request.seed };
     },
     async probe(signal) {
       await http.json({ method: "GET", path: `/${apiVersion}/models?pageSize=1`, headers }, signal);

@@ -105,7 +105,7 @@ describe("the native protocol", () => {
     expect(server.seen).toHaveLength(0);
   });
 
-  it("[UPSTREAM-10] keeps every image but interim ones, with version and tokens", async () => {
+  it("[UPSTREAM-10] keeps every image but interim ones, with version, seed and tokens", async () => {
     const server = await scriptedServer(
       json({
         ...content(
@@ -122,13 +122,14 @@ describe("the native protocol", () => {
     expect(made).toEqual({
       images: [PNG, JPEG],
       modelVersion: "image-model-002",
+      seed: 4711,
       usage: { inputTokens: 7, outputTokens: 1200, costMicroUsd: null },
     });
     server.reply = json({
       candidates: [{ content: { parts: [{ inline_data: { data: PNG.toString("base64") } }] } }],
     });
     const bare = await connect(server.url).generate(imageRequest(), never, () => {});
-    expect(bare).toEqual({ images: [PNG], modelVersion: null, usage: null });
+    expect(bare).toEqual({ images: [PNG], modelVersion: null, seed: 4711, usage: null });
   });
 
   it.each<[string, object, string]>([
