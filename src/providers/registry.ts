@@ -51,7 +51,7 @@ export function createProviders(
   return Promise.all(entries.map((entry) => create(entry, deps)));
 }
 
-/** The facts by which other processes recognise these providers, and which of them cannot be used for want of a key. */
+/** The facts by which other processes recognise these providers, and know their state. */
 export function identitiesOf(
   entries: readonly ProviderEntry[],
   providers: readonly ImageProvider[],
@@ -59,6 +59,7 @@ export function identitiesOf(
   return entries.map((entry, at) => ({
     ...identityOf(entry),
     disabled: providers[at]?.upstream?.disabled ?? undefined,
+    fingerprint: providers[at]?.upstream?.fingerprint,
   }));
 }
 

@@ -196,6 +196,25 @@ describe("imgbatch doctor", () => {
     expect(both.text).toMatch(/^warn upstream own: [\s\S]*^ok upstream other answers/m);
   });
 
+  it("[DOCTOR-5] checks the upstream of --upstream, without a file, and only for the service inside", async () => {
+    const dir = await tempDir();
+    const named = ["doctor", "--data", join(dir, "data"), "--upstream", "xai"];
+    vi.stubEnv("XAI_API_KEY", "");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const { code, stdout } = await runInProcess(named, { cwd: dir });
+    expect([code, stdout]).toEqual([
+      3,
+      expect.stringContaining("xai: the environment variable XAI_API_KEY is not set"),
+    ]);
+    const elsewhere = await runInProcess([...named, "--base-url", "https://images.example.com"], {
+      cwd: dir,
+    });
+    expect([elsewhere.code, elsewhere.stderr]).toEqual([
+      2,
+      expect.stringContaining("--upstream is for the service inside imgbatch"),
+    ]);
+  });
+
   it("[DOCTOR-5] reports a damaged database instead of the upstreams", async () => {
     const dir = await tempDir();
     const upstream = await startFakeUpstream();
