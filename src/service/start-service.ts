@@ -3,7 +3,6 @@ import { readFile, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES, type ServerFile } from "../contract/data-directory.ts";
-import { identityOf } from "../contract/provider-entries.ts";
 import { openRealAccount, topUp } from "../domain/accounts.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
@@ -23,7 +22,7 @@ import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles, writeFileDurably } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds, sha256Hex } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
-import { createProviders } from "../providers/registry.ts";
+import { createProviders, identitiesOf } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
 import { withPathTargets } from "../server/connections/path-targets.ts";
 import type { ApiDeps } from "../server/deps.ts";
@@ -227,7 +226,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const facts = {
       url: listening.url,
       workers: withWorkers,
-      providers: config.providers.map(identityOf),
+      providers: identitiesOf(config.providers, providers),
       secret,
     };
     await writeServerFile(dataDirectory, facts, clock);

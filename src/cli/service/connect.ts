@@ -42,10 +42,7 @@ export async function connect(
   }
 
   const baseUrl = checkedUrl(named);
-  if (upstream?.isTyped) {
-    const message = `--upstream is for the service inside imgbatch, and this command talks to ${baseUrl}: leave out --upstream, or the base URL (--base-url, IMGBATCH_BASE_URL, or baseUrl in the configuration).`;
-    throw new ImgbatchError("USAGE", message, { param: "--upstream" });
-  }
+  if (upstream?.isTyped) throw upstreamElsewhere(baseUrl);
   const running = await findRunning(dataDirectory);
   const own = running?.url === baseUrl ? running : null;
   if (own === null && chosen === undefined && global.config === undefined) await requireAgreed(baseUrl);
@@ -57,6 +54,12 @@ export async function connect(
     isLocal: isLoopback(new URL(baseUrl).hostname),
     close: async () => {},
   };
+}
+
+/** The error of `--upstream` together with the address of a service. */
+export function upstreamElsewhere(baseUrl: string): ImgbatchError {
+  const message = `--upstream is for the service inside imgbatch, and this command talks to ${baseUrl}: leave out --upstream, or the base URL (--base-url, IMGBATCH_BASE_URL, or baseUrl in the configuration).`;
+  return new ImgbatchError("USAGE", message, { param: "--upstream" });
 }
 
 /**
