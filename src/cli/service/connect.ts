@@ -37,7 +37,8 @@ export async function connect(
   const chosen = global.baseUrl ?? environment.baseUrl;
   const named = chosen ?? config.baseUrl;
   if (named === null) {
-    if (global.config === undefined && (needs.images ?? needs.workers)) requireNamedAddresses(config);
+    const asksUpstreams = needs.workers || needs.images === true;
+    if (global.config === undefined && asksUpstreams) requireNamedAddresses(config);
     return connectEmbedded({ config, dataDirectory, needs, output, signal });
   }
 

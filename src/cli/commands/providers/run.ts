@@ -9,6 +9,7 @@ import type { CommandContext, RunCommand } from "../../command-line/command-cont
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { providersInWords } from "../../service/embedded.ts";
 import { findRunning } from "../../service/running-service.ts";
+import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { exitOfTrouble, worstExitCode } from "../doctor/finding.ts";
 import { providerView, tableOf } from "./provider-view.ts";
 
@@ -19,6 +20,7 @@ export const run: RunCommand = async (context) => {
   const config = loadConfig({ file: global.config, cwd, upstream });
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   output.detail(`data directory: ${directory}`);
+  if (flagOption(options, "probe") && global.config === undefined) requireNamedAddresses(config);
   const running = await runningProviders(context, config, directory);
   const status = await openProviderStatus({ config, directory, running });
   try {
