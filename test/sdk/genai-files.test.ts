@@ -66,8 +66,12 @@ for (const library of ["genai-2", "genai-3"] as const) {
       const { value } = await sdk.call<SdkFile>("files.upload", { file });
       const contents = [{ text: "bluer" }, { fileData: { fileUri: value.uri, mimeType: value.mimeType } }];
       const made = await sdk.call<Answer>("models.generateContent", { model: MODEL, contents });
-      const data = made.value.candidates?.[0]?.content?.parts.find((part) => part.inlineData)?.inlineData?.data;
-      expect(readImageHeader(Buffer.from(data ?? "", "base64"))).toMatchObject({ widthPx: 848, heightPx: 1264 });
+      const data = made.value.candidates?.[0]?.content?.parts.find((part) => part.inlineData)?.inlineData
+        ?.data;
+      expect(readImageHeader(Buffer.from(data ?? "", "base64"))).toMatchObject({
+        widthPx: 848,
+        heightPx: 1264,
+      });
     });
 
     it("[SDK-7] gets typed errors for a file that is missing, and for a name that is taken", async () => {
