@@ -208,8 +208,8 @@ export class Upload {
   }
 
   #refuseOther(chunk: Chunk): void {
-    this.#refuseEnded();
     if (this.#chunk !== chunk) throw new ImgbatchError("FILE_UPLOAD_TAKEN_OVER");
+    this.#refuseEnded();
   }
 
   async #end(): Promise<void> {
