@@ -1,4 +1,5 @@
 import type { Feed } from "../domain/feed.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
@@ -31,4 +32,6 @@ export interface WorkerDeps {
   log: Log;
   /** How long outputs are kept after a batch has ended, in ms; 0 keeps them. */
   outputRetentionMs: number;
+  /** Files on their way into the service. */
+  uploads: Uploads;
 }

@@ -1,4 +1,4 @@
-import type { ImgbatchError } from "../errors.ts";
+import type { ErrorCode, ImgbatchError } from "../errors.ts";
 import { NATIVE_DETAILS, type NativeErrorBody, type NativeStatus } from "./generate-content.ts";
 
 const STATUSES: Record<number, NativeStatus> = {
@@ -6,12 +6,16 @@ const STATUSES: Record<number, NativeStatus> = {
   402: "FAILED_PRECONDITION",
   403: "PERMISSION_DENIED",
   404: "NOT_FOUND",
+  409: "ABORTED",
   429: "RESOURCE_EXHAUSTED",
   499: "CANCELLED",
   502: "UNAVAILABLE",
   503: "UNAVAILABLE",
   504: "DEADLINE_EXCEEDED",
 };
+
+/** Codes whose `status` is not that of their HTTP status. */
+const STATUSES_OF_CODES: { [code in ErrorCode]?: NativeStatus } = { FILE_NAME_TAKEN: "ALREADY_EXISTS" };
 
 /** The `status` that belongs to an HTTP status. */
 export function nativeStatus(httpStatus: number): NativeStatus {
@@ -35,5 +39,6 @@ export function nativeErrorBody({
     add(NATIVE_DETAILS.retryInfo, { retryDelay: `${Math.ceil(retryAfterMs / 1000)}s` });
   }
   add(NATIVE_DETAILS.errorInfo, { reason: code, domain: "imgbatch" });
-  return { error: { code: httpStatus, message, status: nativeStatus(httpStatus), details } };
+  const status = STATUSES_OF_CODES[code] ?? nativeStatus(httpStatus);
+  return { error: { code: httpStatus, message, status, details } };
 }

@@ -18,6 +18,7 @@ import type {
   UpstreamJobRecord,
   UsageRecord,
 } from "../records.ts";
+import type { FileRepository } from "./files.ts";
 
 /**
  * The database as the domain needs it. Repositories move rows and decide nothing. A yes or no is returned inside an
@@ -52,6 +53,7 @@ export interface Repositories {
   retentionTime: RetentionTimeRepository;
   providerHealth: ProviderHealthRepository;
   providerCalls: ProviderCallsRepository;
+  files: FileRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }

@@ -1,5 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { fileImagesOf } from "../../domain/files/files.ts";
 import { goneSignal, onEnded } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -31,14 +32,18 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
     await withJsonBody(request, response, options, async ({ value, sent }) => {
       const { strictImageConfig } = deps.features;
-      const content = await checkContent(value, model, { ...deps, strictImageConfig, sent });
+      const files = fileImagesOf(deps, caller.key.id);
       try {
+        const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
+        const content = await checkContent(value, model, rules);
         const work = deps.realtime.generate(caller, content, gone).then(contentView);
         if (framing) await answerStream(deps, framing, response, work);
         else response.json(await work);
       } catch (error) {
         // The caller is gone: no response can reach it.
         if (!gone.aborted) throw error;
+      } finally {
+        await files.release();
       }
     });
   };

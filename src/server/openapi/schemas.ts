@@ -10,6 +10,12 @@ import { batchModelSchema } from "../../contract/batch-api/models.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import {
+  nativeFileListSchema,
+  nativeFileSchema,
+  startUploadSchema,
+  uploadedFileSchema,
+} from "../../contract/native-api/files.ts";
+import {
   generateContentResponseSchema,
   generateContentSchema,
   nativeErrorBodySchema,
@@ -74,6 +80,11 @@ const COMPONENTS: Record<string, z.ZodType> = {
   NativeModelList: nativeModelListSchema,
   SharedModel: sharedModelSchema,
   SharedModelList: sharedModelListSchema,
+  StartUpload: startUploadSchema,
+  UploadedFile: uploadedFileSchema,
+  NativeFile: nativeFileSchema,
+  NativeFileList: nativeFileListSchema,
+  Empty: z.object({}),
   NativeError: nativeErrorBodySchema,
   Health: healthSchema,
   Readiness: readinessSchema,

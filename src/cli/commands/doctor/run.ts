@@ -9,6 +9,7 @@ import { choiceOption } from "../../command-line/option-values.ts";
 import { agreeTo } from "../../service/agreed-addresses.ts";
 import { checkedUrl, upstreamElsewhere } from "../../service/connect.ts";
 import { createServiceLocator, type FoundService } from "../../service/locate-service.ts";
+import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { checkDirectory, checkOwner, checkSecrecy } from "./check-directory.ts";
 import { checkNativeParts, checkNode } from "./check-program.ts";
 import { checkService } from "./check-service.ts";
@@ -42,6 +43,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
   const data = dataDirectoryOf(global.data, environment, cwd);
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
+  if (global.config === undefined) findings.push(...checkAddresses(config));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
   if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal)));
   const locate = await createServiceLocator(context);
@@ -68,6 +70,17 @@ async function agree(
   } catch (error) {
     const message = `the agreement to ${baseUrl} cannot be stored (${(error as NodeJS.ErrnoException).code})`;
     return [warn("address", message, "set IMGBATCH_BASE_URL instead")];
+  }
+}
+
+/** Reports an upstream that gets no secret, since only the configuration file of the working directory names it. */
+function checkAddresses(config: Config): Finding[] {
+  try {
+    requireNamedAddresses(config);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ImgbatchError)) throw error;
+    return [fail("upstream", errorEntry(error.code).exit, error.message, error.advice ?? "")];
   }
 }
 
