@@ -196,6 +196,10 @@ export class Chain {
 
   #spawn(args: readonly string[]): ChildProcess {
     const { env } = this;
-    return spawn(process.execPath, [BIN, ...args, ...this.where], { cwd: this.directory, env, stdio: "pipe" });
+    return spawn(process.execPath, [BIN, ...args, ...this.where], {
+      cwd: this.directory,
+      env,
+      stdio: "pipe",
+    });
   }
 }
