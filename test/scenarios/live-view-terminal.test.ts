@@ -102,7 +102,6 @@ describe("the live view on a real terminal", () => {
 
   it.each([
     ["a dumb terminal", { TERM: "dumb" }, []],
-    ["a CI system", { CI: "1" }, []],
     ["--no-ui", {}, ["--no-ui"]],
   ] as const)("[VIEW-1] is left out for %s: lines of log instead", async (_where, env, more) => {
     const terminal = await serve(env, ...more);
