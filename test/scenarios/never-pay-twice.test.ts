@@ -17,7 +17,7 @@ it("[RUN-23] a submit that is killed at any moment and run again makes each batc
     code: 0,
     problems: [],
   });
-});
+}, 300_000);
 
 it("[RUN-3] on a machine without the directory the same batch is found, and that is said", async () => {
   const cli = await createCli();
