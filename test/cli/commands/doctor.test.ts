@@ -34,9 +34,8 @@ describe("imgbatch doctor", () => {
     const env = cleanEnvironment({ IMGBATCH_DATA: join(dir, "data") });
     const plain = await imgbatch(["doctor"], { cwd: dir, env });
     expect({ code: plain.code, failed: /^fail/m.test(plain.stdout) }).toEqual({ code: 0, failed: false });
-    const { findings, exit_code } = JSON.parse(
-      (await imgbatch(["doctor", "--json"], { cwd: dir, env })).stdout,
-    );
+    const { stdout } = await runInProcess(["doctor", "--json", "--data", join(dir, "data")], { cwd: dir });
+    const { findings, exit_code } = JSON.parse(stdout);
     expect(exit_code).toBe(0);
     const checks = ["node", "better-sqlite3", "sharp", "config", "output", "data", "service"];
     expect(findings.map(({ check }: { check: string }) => check)).toEqual(checks);
@@ -103,8 +102,7 @@ describe("imgbatch doctor", () => {
     expect(await stateOf(500 * MIB)).toMatchObject({ state: "warn" });
     expect(await stateOf(50_000 * MIB)).toMatchObject({ state: "ok" });
     await writeFile(join(dir, "file"), "");
-    const env = cleanEnvironment({ IMGBATCH_DATA: join(dir, "file") });
-    const { code, stdout } = await imgbatch(["doctor"], { cwd: dir, env });
+    const { code, stdout } = await runInProcess(["doctor", "--data", join(dir, "file")], { cwd: dir });
     expect(code).toBe(9);
     expect(stdout).toContain("it is a file");
   });
@@ -116,7 +114,7 @@ describe("imgbatch doctor", () => {
     try {
       expect(await checkOwner(data, false)).toMatchObject([{ state: "fail", exit: "conflict" }]);
       expect(await checkOwner(data, true)).toEqual([]);
-      const { code } = await imgbatch(["doctor"], { env: cleanEnvironment({ IMGBATCH_DATA: data }) });
+      const { code } = await runInProcess(["doctor", "--data", data], { cwd: data });
       expect(code).toBe(6);
     } finally {
       release();
@@ -143,7 +141,7 @@ describe("imgbatch doctor", () => {
     const dir = await tempDir();
     await mkdir(join(dir, "data"));
     await writeFile(join(dir, "imgbatch.config.json"), '{"sever": {}}');
-    const { code, stdout } = await imgbatch(["doctor"], { cwd: dir });
+    const { code, stdout } = await runInProcess(["doctor"], { cwd: dir });
     expect(code).toBe(2);
     expect(stdout).toContain("sever");
   });

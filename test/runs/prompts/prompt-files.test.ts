@@ -10,6 +10,7 @@ import type { PromptItem } from "../../../src/runs/prompts/prompt-item.ts";
 import { repeatedKeys } from "../../../src/runs/prompts/repeated-keys.ts";
 import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
 import { png } from "../../support/fake-service.ts";
+import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 type Files = Record<string, string | Uint8Array>;
@@ -255,7 +256,7 @@ it("[FILE-17] of any object, exactly the keys that stand twice at its top are fo
       const expected = new Set(keys.filter((key, i) => keys.indexOf(key) < i));
       expect(new Set(repeatedKeys(`{${members.join(",")}}`))).toEqual(expected);
     }),
-    { numRuns: 500 },
+    { numRuns: fuzzRuns(500) },
   );
 });
 
@@ -399,6 +400,6 @@ it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one 
         for (const line of (error as ImgbatchError).details ?? []) expect(line).toMatch(/^\d+\.\w+(:\d+)?: /);
       }
     }),
-    { numRuns: 300 },
+    { numRuns: fuzzRuns(300) },
   );
 });
