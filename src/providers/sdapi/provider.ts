@@ -46,8 +46,8 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
       try {
         const path = pathOf(request.references.length === 0 ? "txt2img" : "img2img");
         const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, () => {
-          isSent = true;
           onSent();
+          isSent = true;
         });
         const unused = request.references.length - 1;
         const notes = unused > 0 ? ["Only the first reference image was used."] : [];
