@@ -1,5 +1,6 @@
 import type { Feed } from "../domain/feed.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
+import type { TakeInDeps } from "../domain/lines/take-in.ts";
 import type { ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
@@ -11,7 +12,7 @@ import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
 /** Everything that the workers use. */
-export interface WorkerDeps {
+export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   stores: Stores;
   blobs: BlobStore;
   inspector: ImageInspector;

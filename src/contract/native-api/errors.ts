@@ -1,4 +1,4 @@
-import type { ImgbatchError } from "../errors.ts";
+import type { ErrorCode, ImgbatchError } from "../errors.ts";
 import { NATIVE_DETAILS, type NativeErrorBody, type NativeStatus } from "./generate-content.ts";
 
 const STATUSES: Record<number, NativeStatus> = {
@@ -18,6 +18,23 @@ export function nativeStatus(httpStatus: number): NativeStatus {
   return STATUSES[httpStatus] ?? (httpStatus < 500 ? "INVALID_ARGUMENT" : "INTERNAL");
 }
 
+/** Codes of HTTP 400 that concern the state of the service, and not the request alone. */
+const PRECONDITIONS: ReadonlySet<string> = new Set<ErrorCode>(["JOB_FILE_UNUSABLE", "JOB_NOT_ENDED"]);
+
+/** The numbers of the statuses, in errors of jobs and of their lines (google.rpc.Code). */
+export const RPC_CODES: Record<NativeStatus, number> = {
+  CANCELLED: 1,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  UNAUTHENTICATED: 16,
+};
+
 /** The JSON body of an error of the native API. */
 export function nativeErrorBody({
   code,
@@ -35,5 +52,6 @@ export function nativeErrorBody({
     add(NATIVE_DETAILS.retryInfo, { retryDelay: `${Math.ceil(retryAfterMs / 1000)}s` });
   }
   add(NATIVE_DETAILS.errorInfo, { reason: code, domain: "imgbatch" });
-  return { error: { code: httpStatus, message, status: nativeStatus(httpStatus), details } };
+  const status = PRECONDITIONS.has(code) ? "FAILED_PRECONDITION" : nativeStatus(httpStatus);
+  return { error: { code: httpStatus, message, status, details } };
 }

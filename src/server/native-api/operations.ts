@@ -4,6 +4,7 @@ import type { Credential, Operation, Surface } from "../operation.ts";
 import { authenticateNative } from "./authenticate.ts";
 import { nativeErrorStyles } from "./error-style.ts";
 import { generate } from "./generate.ts";
+import { createJobOperation, jobOperations } from "./jobs/operations.ts";
 import { screenModelPath } from "./model-path.ts";
 import { nativeModel, nativeModels, sharedModel, sharedModels } from "./models.ts";
 
@@ -60,6 +61,7 @@ function verbs(model: string, suffix: string): Operation[] {
       errors: generateErrors,
       handler: (deps) => generate(deps, { isStream: true }),
     },
+    createJobOperation(model, suffix),
   ];
 }
 
@@ -114,6 +116,7 @@ export const nativeApi: Surface = {
       answers: { 200: { description: "The model.", schema: "NativeModel" } },
       handler: nativeModel,
     },
+    ...jobOperations(PATHS.nativeJobs, PATHS.nativeJob, ""),
   ],
   credential: headerOrQuery,
   screen: screenModelPath(headerOrQuery.authenticate),

@@ -22,7 +22,10 @@ export function pageOf<T>(all: readonly T[], request: Request, defaultSize: numb
   return { entries: all.slice(start, end), next: end < all.length ? { nextPageToken: String(end) } : {} };
 }
 
-function wholeNumber(request: Request, name: string, otherName: string): number {
+/**
+ * A query parameter that is a whole number, under either name; 0 when it is absent. Throws `REALTIME_INVALID_ARGUMENT`.
+ */
+export function wholeNumber(request: Request, name: string, otherName: string): number {
   const text = request.query[name] ?? request.query[otherName];
   if (text === undefined || text === "") return 0;
   if (typeof text !== "string" || !/^\d{1,9}$/.test(text)) throw invalid(name, "must be one whole number");

@@ -9,6 +9,7 @@ import { itemObjectSchema } from "../../contract/batch-api/items.ts";
 import { batchModelSchema } from "../../contract/batch-api/models.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
+import { createJobSchema, jobListSchema, jobSchema } from "../../contract/native-api/batch-jobs.ts";
 import {
   generateContentResponseSchema,
   generateContentSchema,
@@ -74,6 +75,10 @@ const COMPONENTS: Record<string, z.ZodType> = {
   NativeModelList: nativeModelListSchema,
   SharedModel: sharedModelSchema,
   SharedModelList: sharedModelListSchema,
+  CreateJob: createJobSchema,
+  Job: jobSchema,
+  JobList: jobListSchema,
+  Nothing: z.looseObject({}),
   NativeError: nativeErrorBodySchema,
   Health: healthSchema,
   Readiness: readinessSchema,

@@ -27,6 +27,14 @@ export function referenceRepository({ build, all, first, run }: SqlSession): Ref
         .groupBy("source_index");
       return (await first(counts.orderBy("count", "desc").limit(1)))?.count ?? 0;
     },
+    countBySource: async (batchId) => {
+      const counts = build
+        .selectFrom("reference_images")
+        .select(["source_index", (eb) => eb.fn.countAll<number>().as("count")])
+        .where("batch_id", "=", batchId)
+        .groupBy("source_index");
+      return new Map((await all(counts)).map(({ source_index, count }) => [source_index, count]));
+    },
     ofSource: async (batchId, sourceIndex) => {
       const query = build
         .selectFrom("reference_images")
