@@ -96,6 +96,11 @@ export const SERVICE_ERRORS = {
   REALTIME_TIMEOUT: retryable(504, "temporary", "The image was not made in time."),
   REALTIME_CANCELLED: e(499, "temporary", "The request was cancelled."),
   REALTIME_STOPPING: retryable(503, "temporary", "The service is stopping; nothing was made or billed."),
+  FILE_NOT_FOUND: e(404, "gone", "No such file of this key."),
+  FILE_NAME_TAKEN: e(409, "conflict", "This key has a file of this name."),
+  FILE_QUOTA_EXCEEDED: e(429, "temporary", "The files of this key take too much space."),
+  FILE_UPLOAD_NOT_FOUND: e(404, "gone", "No such upload: it has ended, or the service was restarted."),
+  FILE_UPLOAD_TAKEN_OVER: e(409, "conflict", "Another request has continued this upload."),
   MALFORMED_REQUEST: e(400, "usage", "This is not HTTP as the service speaks it."),
   MISDIRECTED_REQUEST: e(
     421,

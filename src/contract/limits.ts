@@ -84,4 +84,16 @@ export const FIXED_LIMITS = {
   batchPageMax: 100,
   itemPageDefault: 100,
   itemPageMax: 500,
+  /** Of one uploaded file. */
+  fileBytes: 2048 * MIB,
+  /** Of all uploaded files of a key, with the bytes of unfinished uploads. */
+  fileBytesPerKey: 20_480 * MIB,
+  openUploadsPerKey: 16,
+  /** An uploaded file is deleted after so many hours. */
+  fileHours: 48,
+  fileNameChars: 40,
+  fileDisplayNameChars: 512,
+  fileTypeChars: 255,
+  filePageDefault: 10,
+  filePageMax: 100,
 } as const;

@@ -12,6 +12,10 @@ export const PATHS = {
   nativeModel: "/v1beta/models/{model}",
   nativeJobs: "/v1beta/batches",
   nativeJob: "/v1beta/batches/{id}",
+  files: "/v1beta/files",
+  file: "/v1beta/files/{file}",
+  fileDownload: "/v1beta/files/{file}:download",
+  uploads: "/upload/v1beta/files",
   sharedModels: "/v1/models",
   sharedModel: "/v1/models/{model}",
   ready: "/readyz",
@@ -22,6 +26,8 @@ export const PATHS = {
 
 /** The operations of a model: the last part of the path, behind a colon. */
 export const MODEL_VERBS = ["generateContent", "streamGenerateContent", "batchGenerateContent"] as const;
+/** The operations of a file, behind a colon, too. */
+export const FILE_VERBS = ["download"] as const;
 
 /** The paths that a client calls, with the variable parts filled in. */
 export const routes = {

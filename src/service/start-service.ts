@@ -10,6 +10,7 @@ import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
+import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
 import { Offers } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
@@ -33,6 +34,7 @@ import { RequestLimits } from "../server/limits/request-limits.ts";
 import { lineReaders } from "../server/line-readers.ts";
 import { listen } from "../server/listen.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
+import { resultFile } from "../server/native-api/jobs/result-file.ts";
 import { BodyBudgets } from "../server/request-body/body-reservation.ts";
 import { JsonParser } from "../server/request-body/parse-json.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
@@ -145,12 +147,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       blobs,
       inspector,
       limits: config.limits,
-      lineReaders: lineReaders({ ...config, blobs, inspector }),
+      lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),
       models: config.models,
       providers: shared.forBatches,
       offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
       health,
       outageMs: config.limits.outageHours * HOUR_MS,
+      uploads: new Uploads({ stores, blobs, clock }),
       clock,
       ids,
       random: options.random ?? Math.random,
@@ -199,6 +202,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
+      findGeneratedFile: (keyId, id) => resultFile({ stores, blobs }, keyId, id),
     };
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;

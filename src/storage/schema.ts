@@ -20,6 +20,7 @@ export interface Database {
   retention_time: RetentionTimeTable;
   provider_health: ProviderHealthTable;
   provider_calls: ProviderCallsTable;
+  files: FilesTable;
   schema_migrations: { name: string };
 }
 
@@ -211,6 +212,19 @@ export interface ProviderCallsTable {
   input_tokens: Generated<number>;
   output_tokens: Generated<number>;
   last_success_ms: Generated<number | null>;
+}
+
+interface FilesTable {
+  seq: Generated<number>;
+  api_key_id: string;
+  id: string;
+  display_name: string | null;
+  mime_type: string;
+  size_bytes: number;
+  sha256: string;
+  blob_key: string;
+  created_at_ms: number;
+  expires_at_ms: number;
 }
 
 interface RetentionTimeTable {

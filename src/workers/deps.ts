@@ -1,4 +1,5 @@
 import type { Feed } from "../domain/feed.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { TakeInDeps } from "../domain/lines/take-in.ts";
 import type { ModelEntry } from "../domain/models.ts";
@@ -32,4 +33,6 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   log: Log;
   /** How long outputs are kept after a batch has ended, in ms; 0 keeps them. */
   outputRetentionMs: number;
+  /** Files on their way into the service. */
+  uploads: Uploads;
 }

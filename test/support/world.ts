@@ -8,6 +8,7 @@ import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
+import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
 import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
 import { Offers } from "../../src/domain/offers.ts";
@@ -210,6 +211,7 @@ export class World {
       limits: DEFAULT_LIMITS,
       lineReaders: {},
       outputRetentionMs: 0,
+      uploads: new Uploads({ stores, blobs: this.#filesOf(turn), clock }),
     };
     this.scheduler = new Scheduler(this.#deps);
   }
@@ -244,11 +246,13 @@ export class World {
         const bytes = files.get(key);
         return bytes ? work(bytes) : null;
       },
-      open: async () => null,
       draft: () => {
         throw new Error("no large body is sent here");
       },
       removeDrafts: async () => {},
+      open: async () => {
+        throw new Error("nothing is streamed here");
+      },
       sizeOf: async (key) => files.get(key)?.length ?? null,
       list: async (prefix) => {
         await turn();

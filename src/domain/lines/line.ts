@@ -12,7 +12,12 @@ export type Line = {
  * Reads the lines of a job from its input, one at a time. What a line holds can be used until the next one is asked for.
  * Rejects with `StorageUnavailable` when the disk refuses its images.
  */
-export type LineReader = (model: ModelEntry, input: AsyncIterable<Buffer>) => AsyncIterable<Line>;
+export type LineReader = (
+  model: ModelEntry,
+  input: AsyncIterable<Buffer>,
+  /** Whose files the lines can name. */
+  apiKeyId: string,
+) => AsyncIterable<Line>;
 
 /** The readers of the surfaces that take batch jobs. */
 export type LineReaders = Partial<Record<BatchSource, LineReader>>;

@@ -65,7 +65,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const draft: Draft = { items: [], references: [], holdMicroUsd: 0, priceMicroUsd: 0, textChars: 0 };
   const stored = new Set<string>();
   try {
-    for await (const line of read(model, bytes)) {
+    for await (const line of read(model, bytes, batch.apiKeyId)) {
       if (isOver()) return null;
       if (draft.items.length === deps.limits.linesPerJob) {
         throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);
@@ -94,15 +94,16 @@ async function addLine(
   const position = draft.items.length;
   const place = { position, sourceIndex: position, outputIndex: 0, customId: lineId(position) };
   const clientKey = line.key;
-  const problem = "problem" in line ? line.problem : refusalOf(deps, batch, line.content);
+  const checked = "problem" in line ? line : await storeImages(deps, batch, line.content, position, stored);
   draft.textChars += clientKey?.length ?? 0;
-  if (problem !== null || "problem" in line) {
-    const error = { code: "INVALID_ARGUMENT", message: problem ?? "", source: "service" } as const;
+  if ("problem" in checked || "problem" in line) {
+    const message = "problem" in checked ? checked.problem : "";
+    const error = { code: "INVALID_ARGUMENT", message, source: "service" } as const;
     const terms = { ...NOTHING, clientKey };
     draft.items.push({ ...place, prompt: "", terms, failed: { error, atMs: deps.clock.nowMs() } });
     return;
   }
-  const { prompt, earlier, size: tier, ratio, mimeType: askedMimeType, images } = line.content;
+  const { prompt, earlier, size: tier, ratio, mimeType: askedMimeType } = line.content;
   const modelPriceUsd = model.prices[tier] ?? batch.price.basis.modelPriceUsd;
   const price = priceOf({ ...batch.price.basis, modelPriceUsd });
   const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = price;
@@ -114,14 +115,34 @@ async function addLine(
   draft.priceMicroUsd += priceMicroUsd;
   draft.holdMicroUsd += holdMicroUsd;
   draft.textChars += prompt.length + earlier.length;
-  for (const [ordinal, image] of images.entries()) {
+  draft.references.push(...checked.references);
+}
+
+/** Stores the images of a line that can be made. A file that it names may be gone meanwhile: that is the line's problem. */
+async function storeImages(
+  deps: TakeInDeps,
+  batch: BatchRecord,
+  content: CheckedContent,
+  sourceIndex: number,
+  stored: Set<string>,
+): Promise<{ references: NewReference[] } | { problem: string }> {
+  const problem = refusalOf(deps, batch, content);
+  if (problem !== null) return { problem };
+  const references: NewReference[] = [];
+  for (const [ordinal, image] of content.images.entries()) {
     const { sha256, mimeType } = image;
     const blobKey = `${inputsPrefix(batch.id)}${sha256}`;
-    if (!stored.has(blobKey)) await image.keepAs(deps.blobs, blobKey);
+    try {
+      if (!stored.has(blobKey)) await image.keepAs(deps.blobs, blobKey);
+    } catch (error) {
+      if (error instanceof ImgbatchError) return { problem: error.message };
+      throw error;
+    }
     stored.add(blobKey);
     const facts = { referenceId: null, type: null, storageUri: null };
-    draft.references.push({ sourceIndex: position, ordinal, mimeType, blobKey, sha256, ...facts });
+    references.push({ sourceIndex, ordinal, mimeType, blobKey, sha256, ...facts });
   }
+  return { references };
 }
 
 /** The terms of a line that is not made: it costs nothing. */

@@ -14,7 +14,7 @@ export interface BlobFacts {
 export interface BlobDraft {
   /** Appends; the bytes must not change until this resolves. */
   write(bytes: Uint8Array): Promise<void>;
-  /** Ends the writing and frees the resources that only writing needs. */
+  /** Frees the resources that only writing needs. A later `write` appends all the same. */
   finish(): Promise<void>;
   read(): Promise<Buffer>;
   /** Lends the bytes until the work has ended: their memory is used again. Few drafts are lent at once. */

@@ -14,6 +14,7 @@ import type {
   RetentionTime,
   UpstreamJobRecord,
 } from "../records.ts";
+import type { FileRepository } from "./files.ts";
 import type { ItemRepository } from "./item-repository.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "./realtime-records.ts";
 
@@ -50,6 +51,7 @@ export interface Repositories {
   retentionTime: RetentionTimeRepository;
   providerHealth: ProviderHealthRepository;
   providerCalls: ProviderCallsRepository;
+  files: FileRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }

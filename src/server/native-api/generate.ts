@@ -1,5 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { fileImagesOf } from "../../domain/files/files.ts";
 import { goneSignal, onEnded } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -32,7 +33,9 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
     await withJsonBody(request, response, options, async ({ value, sent }) => {
       const { strictImageConfig } = deps.features;
-      const content = await checkContent(value, model, { ...deps, strictImageConfig, sent });
+      const findFileImage = fileImagesOf(deps, caller.key.id);
+      const rules = { ...deps, strictImageConfig, sent, findFileImage };
+      const content = await checkContent(value, model, rules);
       try {
         const work = deps.realtime.generate(caller, content, gone).then(contentView);
         if (framing) await answerStream(deps, framing, response, work);

@@ -11,6 +11,12 @@ import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract
 import type { Limits } from "../../contract/limits.ts";
 import { createJobSchema, jobListSchema, jobSchema } from "../../contract/native-api/batch-jobs.ts";
 import {
+  nativeFileListSchema,
+  nativeFileSchema,
+  startUploadSchema,
+  uploadedFileSchema,
+} from "../../contract/native-api/files.ts";
+import {
   generateContentResponseSchema,
   generateContentSchema,
   nativeErrorBodySchema,
@@ -78,7 +84,11 @@ const COMPONENTS: Record<string, z.ZodType> = {
   CreateJob: createJobSchema,
   Job: jobSchema,
   JobList: jobListSchema,
-  Nothing: z.looseObject({}),
+  StartUpload: startUploadSchema,
+  UploadedFile: uploadedFileSchema,
+  NativeFile: nativeFileSchema,
+  NativeFileList: nativeFileListSchema,
+  Empty: z.object({}),
   NativeError: nativeErrorBodySchema,
   Health: healthSchema,
   Readiness: readinessSchema,

@@ -74,7 +74,7 @@ export function fileBlobs(root: string): BlobStore {
       return result;
     },
     open: async (key, range) => {
-      const file = await orNull(open(path(key), "r"), [...ABSENT, ...UNREADABLE]);
+      const file = await orNull(open(path(key)), [...ABSENT, ...UNREADABLE]);
       return file?.createReadStream(range ?? {}) ?? null;
     },
     sizeOf: async (key) => {

@@ -12,7 +12,7 @@ import { goneSignal } from "../../connections/exchange.ts";
 import type { ApiDeps } from "../../deps.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { pagingBy } from "../../query/cursor.ts";
-import { wholeNumber } from "../paging.ts";
+import { pageSizeOf } from "../paging.ts";
 import { endedAs, findJob, hasResults } from "./find-job.ts";
 import { resultFileId } from "./job-id.ts";
 import { jobView } from "./job-view.ts";
@@ -26,8 +26,7 @@ export function listJobs(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const { key } = callerOf(response);
     const { jobPageDefault, jobPageMax } = FIXED_LIMITS;
-    const asked = wholeNumber(request, "pageSize", "page_size") || jobPageDefault;
-    const limit = Math.min(asked, jobPageMax);
+    const limit = pageSizeOf(request, jobPageDefault, jobPageMax);
     const filter = { apiKeyId: key.id, source: "native", ...paging.start(request) } as const;
     const found = await deps.stores.read.batches.page({ ...filter, limit: limit + 1 });
     const { data, next_cursor: next } = paging.page(found, limit, (batch) => batch);

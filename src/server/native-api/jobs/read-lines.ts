@@ -1,9 +1,12 @@
 import { ImgbatchError } from "../../../contract/errors.ts";
 import type { Limits } from "../../../contract/limits.ts";
+import { type FindFileImage, fileImagesOf } from "../../../domain/files/files.ts";
 import type { Line, LineReader } from "../../../domain/lines/line.ts";
 import type { ModelEntry } from "../../../domain/models.ts";
 import type { BlobStore } from "../../../domain/ports/blob-store.ts";
 import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
+import type { Stores } from "../../../domain/ports/stores.ts";
+import type { Clock } from "../../../kernel/clock.ts";
 import { formatBytes } from "../../../kernel/text.ts";
 import { BodyBudgets, BodyReservation } from "../../request-body/body-reservation.ts";
 import { ImageExtraction } from "../../request-body/image-extraction.ts";
@@ -12,6 +15,8 @@ import { contentImages } from "../generate.ts";
 import { checkContent } from "../request/check-content.ts";
 
 export interface LineRules {
+  stores: Stores;
+  clock: Clock;
   limits: Limits;
   features: { strictImageConfig: boolean };
   inspector: ImageInspector;
@@ -30,8 +35,9 @@ const BLANK = new Set([0x20, 0x09, 0x0d]);
  */
 export function nativeLines(rules: LineRules): LineReader {
   const shared = { rules, budgets: new BodyBudgets(), parser: new JsonParser() };
-  return async function* (model, input) {
-    let line = new LineInput(shared, model);
+  return async function* (model, input, apiKeyId) {
+    const asked = { model, findFileImage: fileImagesOf(rules, apiKeyId) };
+    let line = new LineInput(shared, asked);
     try {
       for await (const chunk of input) {
         let from = 0;
@@ -41,7 +47,7 @@ export function nativeLines(rules: LineRules): LineReader {
           if (line.isBlank) continue;
           yield await line.end();
           await line.discard();
-          line = new LineInput(shared, model);
+          line = new LineInput(shared, asked);
         }
         await line.add(chunk.subarray(from));
       }
@@ -50,6 +56,12 @@ export function nativeLines(rules: LineRules): LineReader {
       await line.discard();
     }
   };
+}
+
+/** What a line is checked for. */
+interface Asked {
+  model: ModelEntry;
+  findFileImage: FindFileImage;
 }
 
 interface Shared {
@@ -61,14 +73,14 @@ interface Shared {
 /** One line as it arrives. */
 class LineInput {
   readonly #shared: Shared;
-  readonly #model: ModelEntry;
+  readonly #asked: Asked;
   readonly #extraction: ImageExtraction;
   #sizeBytes = 0;
   isBlank = true;
 
-  constructor(shared: Shared, model: ModelEntry) {
+  constructor(shared: Shared, asked: Asked) {
     this.#shared = shared;
-    this.#model = model;
+    this.#asked = asked;
     const { limits, blobs } = shared.rules;
     const { path, base64 } = contentImages;
     const images = { path: [["request"], ...path], base64, maxBytes: limits.referenceImageBytes, blobs };
@@ -106,7 +118,9 @@ class LineInput {
       const { strictImageConfig } = rules.features;
       const request = line.request === undefined ? value : line.request;
       if (!isObject(request)) return { key, problem: "request: must be an object" };
-      const content = await checkContent(request, this.#model, { ...rules, strictImageConfig, sent });
+      const { model, findFileImage } = this.#asked;
+      const options = { ...rules, strictImageConfig, sent, findFileImage };
+      const content = await checkContent(request, model, options);
       return { key, content };
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;

@@ -1,9 +1,9 @@
 import { Readable } from "node:stream";
+import type { GeneratedFile } from "../../../domain/files/generated.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
 import type { ApiDeps } from "../../deps.ts";
-import type { Download } from "../../downloads/send-download.ts";
 import { hasResults, jobBatch } from "./find-job.ts";
-import { batchOfResultFile, resultFileId } from "./job-id.ts";
+import { batchOfResultFile } from "./job-id.ts";
 import { pieceBytes, pieceStream } from "./piece-stream.ts";
 import { resultLines } from "./result-lines.ts";
 
@@ -15,7 +15,7 @@ export async function resultFile(
   deps: Pick<ApiDeps, "stores" | "blobs">,
   keyId: string,
   fileId: string,
-): Promise<Download | null> {
+): Promise<GeneratedFile | null> {
   const batchId = batchOfResultFile(fileId);
   const batch = batchId && (await jobBatch(deps.stores, keyId, batchId));
   if (!batch || !hasResults(batch) || batch.input?.fileName == null) return null;
@@ -27,7 +27,6 @@ export async function resultFile(
     // What has ended does not change.
     etag: sha256Hex(`${batch.id} ${batch.endedAtMs} ${sizeBytes}`).slice(0, 32),
     mimeType: "application/jsonl",
-    fileName: `${resultFileId(batch.id)}.jsonl`,
     open: (range) => Readable.from(pieceStream(deps.blobs, pieces, range), { objectMode: false }),
   };
 }

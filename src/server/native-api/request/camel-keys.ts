@@ -3,6 +3,8 @@ const CAMEL = Object.fromEntries(
   [
     "inlineData",
     "mimeType",
+    "displayName",
+    "sizeBytes",
     "fileData",
     "fileUri",
     "generationConfig",

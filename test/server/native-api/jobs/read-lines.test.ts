@@ -3,11 +3,11 @@ import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
 import type { Line } from "../../../../src/domain/lines/line.ts";
 import { Decoding } from "../../../../src/imaging/decoding.ts";
 import { sharpInspector } from "../../../../src/imaging/sharp-inspector.ts";
+import { systemClock } from "../../../../src/kernel/clock.ts";
 import { sha256Hex } from "../../../../src/kernel/ids.ts";
 import { nativeLines } from "../../../../src/server/native-api/jobs/read-lines.ts";
-import { fileBlobs } from "../../../../src/storage/blobs/file-blobs.ts";
 import { content, imagePart, picture } from "../../../support/realtime.ts";
-import { MODEL } from "../../../support/service.ts";
+import { MODEL, openBeside } from "../../../support/service.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const model = {
@@ -24,15 +24,21 @@ type Seen = { key: string | null } & ({ prompt: string; images: string[] } | { p
 
 /** Reads an input that arrives in chunks of this size. */
 async function read(text: string | Buffer, chunkBytes = 1000, limits: object = {}): Promise<Seen[]> {
-  const blobs = fileBlobs(await tempDir());
-  const rules = { limits: { ...DEFAULT_LIMITS, ...limits }, features: { strictImageConfig: false }, blobs };
+  const { stores, blobs } = await openBeside(await tempDir());
+  const rules = {
+    stores,
+    clock: systemClock,
+    limits: { ...DEFAULT_LIMITS, ...limits },
+    features: { strictImageConfig: false },
+    blobs,
+  };
   const lines = nativeLines({ ...rules, inspector: sharpInspector(new Decoding()) });
   const bytes = Buffer.from(text);
   async function* chunks() {
     for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
   }
   const seen: Seen[] = [];
-  for await (const line of lines(model, chunks())) seen.push(await shown(line));
+  for await (const line of lines(model, chunks(), "key")) seen.push(await shown(line));
   expect(await blobs.list("drafts/")).toEqual([]);
   return seen;
 }

@@ -189,7 +189,7 @@ describe("a real-time request", () => {
     [
       "a file elsewhere",
       parts({ text: "x" }, { file_data: { file_uri: "https://x/y.png" } }),
-      "contents[0].parts[1].fileData",
+      "contents[0].parts[1].fileData.fileUri",
     ],
     ["no generationConfig", { contents: [{ parts: [{ text: "x" }] }] }, "generationConfig"],
     ["no modalities", config({ imageConfig: {} }), "generationConfig.responseModalities"],
@@ -346,7 +346,9 @@ describe("an input image", () => {
     const checked = await check(parts({ text: "x" }, ...Array(14).fill(part)));
     expect(checked.images).toHaveLength(14);
     await expect(check(parts({ text: "x" }, ...Array(15).fill(part)))).rejects.toThrow("at most 14");
-    await expect(check(parts({ text: "x", ...part }))).rejects.toThrow("either text or inlineData");
+    await expect(check(parts({ text: "x", ...part }))).rejects.toThrow(
+      "one of text, inlineData and fileData",
+    );
   });
 
   it.each([
