@@ -5,6 +5,7 @@ import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { startUploadSchema } from "../../../contract/native-api/files.ts";
 import { inWords } from "../../../contract/schema-words.ts";
 import type { FileFacts } from "../../../domain/files/upload.ts";
+import { jsonExcess } from "../../../kernel/json/json-shape.ts";
 import { hasUnstorableText, isLongerThan } from "../../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../../request-problems.ts";
 import { camelKeys } from "../request/camel-keys.ts";
@@ -35,6 +36,9 @@ export function readFileFacts(text: string, mimeType: string | undefined): FileF
 
 /** Examples in the vendor's guide write the JSON of curl with single quotes. */
 function parseLeniently(text: string): unknown {
+  const { jsonDepth: maxDepth, jsonElements: maxElements } = FIXED_LIMITS;
+  const excess = jsonExcess(Buffer.from(text), { maxDepth, maxElements });
+  if (excess !== null) throw new ImgbatchError("INVALID_JSON");
   for (const json of [text, text.replaceAll("'", '"')]) {
     try {
       return JSON.parse(json);

@@ -1,4 +1,5 @@
 import type { Request, Response } from "express";
+import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import type { ApiDeps } from "../../deps.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { fieldError } from "../../request-problems.ts";
@@ -8,6 +9,9 @@ import { answerFile, showUpload, streamBody } from "./upload-protocol.ts";
 
 /** RFC 2046, section 5.1.1. */
 const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
+
+/** Of a body: the largest file with everything around it. */
+const MOST_BYTES = FIXED_LIMITS.fileBytes + 1024 * 1024;
 
 /**
  * Takes a file in one body: `multipart/related` has the JSON that describes it as its first part, `multipart/form-data` as
@@ -24,7 +28,7 @@ export async function uploadMultipart(deps: ApiDeps, request: Request, response:
     const chunk = await upload.open(0, 0);
     try {
       const form = readForm(boundary, chunk);
-      await streamBody(request, response, form);
+      await streamBody(request, response, { maxBytes: MOST_BYTES, add: form.add });
       const { metadata, fileType } = await form.end();
       upload.facts = readFileFacts(metadata, fileType);
       await chunk.finish();

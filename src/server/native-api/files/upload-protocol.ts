@@ -3,7 +3,7 @@ import type { UploadedFile } from "../../../contract/native-api/files.ts";
 import type { Upload } from "../../../domain/files/upload.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";
-import { BODY_RATE, readBody } from "../../request-body/read-body.ts";
+import { BODY_RATE, readBody, tooLarge } from "../../request-body/read-body.ts";
 import { mayContinue, refuseEncodings } from "../../request-body/with-json-body.ts";
 import { fileView } from "./file-view.ts";
 
@@ -43,6 +43,7 @@ export async function streamBody(
 ): Promise<void> {
   const { maxBytes = Number.POSITIVE_INFINITY, add } = options;
   refuseEncodings(request);
+  if (announcedLength(request) > maxBytes) throw tooLarge(maxBytes);
   mayContinue(request, response);
   await readBody(request, { maxBytes, rate: BODY_RATE, add });
 }

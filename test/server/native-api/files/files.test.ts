@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../../src/contract/limits.ts";
 import { issueKey } from "../../../../src/domain/accounts.ts";
+import { checkInvariants } from "../../../../src/domain/check-invariants.ts";
 import { systemClock } from "../../../../src/kernel/clock.ts";
 import { randomIds } from "../../../../src/kernel/ids.ts";
 import { buildOpenApi } from "../../../../src/server/openapi/document.ts";
@@ -94,7 +95,10 @@ describe("an uploaded file", () => {
   it("[FILES-5] whose bytes are gone is an error, not a short answer", async () => {
     const service = await serve();
     const { name } = await upload(service, "x");
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
     await rm(join(service.data, "blobs/files"), { recursive: true });
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([expect.stringContaining("is missing")]);
     expect((await ask(service, `/v1beta/${name}:download`)).status).toBe(500);
     expect((await ask(service, `/v1beta/${name}`)).status).toBe(200);
   });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { exchange, requestText } from "../../../support/raw-http.ts";
 import { refusalOf } from "../../../support/realtime.ts";
 import { startTestService, type TestService } from "../../../support/service.ts";
 import { ask, fileOf } from "../../../support/uploads.ts";
@@ -82,6 +83,13 @@ describe("a multipart upload", () => {
       expect(answer.headers.get("x-goog-upload-status")).toBe("cancelled");
       expect(await refusalOf(answer)).toEqual([400, "INVALID_ARGUMENT", field]);
     }
+    const large = requestText("POST", PATH, [
+      ["x-vendorx-api-key", service.credentials.api_key],
+      ["content-type", "multipart/related; boundary=b"],
+      ["content-length", String(3 * 1024 ** 3)],
+      ["expect", "100-continue"],
+    ]);
+    expect((await exchange(service.url, large))?.status).toBe(413);
     const headers = { "content-type": "multipart/related" };
     const bare = await ask(service, PATH, { method: "POST", headers, body: "x" });
     expect(await refusalOf(bare)).toEqual([400, "INVALID_ARGUMENT", "Content-Type"]);
