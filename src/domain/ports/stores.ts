@@ -160,7 +160,7 @@ export interface OutputRepository {
   ofBatch(batchId: string): Promise<OutputRecord[]>;
   ofItem(itemId: number): Promise<OutputRecord[]>;
   removeOfItem(itemId: number): Promise<void>;
-  setEntryName(itemId: number, imageIndex: number, entryName: string): Promise<void>;
+  setEntryNames(names: readonly { itemId: number; imageIndex: number; entryName: string }[]): Promise<void>;
 }
 
 export interface ReferenceRepository {

@@ -7,9 +7,10 @@ import { BATCH_TERMS, type ItemTerms } from "../../domain/ports/item-terms.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
-import { inStatements } from "./rows.ts";
+import { insertRows } from "./rows.ts";
 
-export function itemRepository({ build, first, all, run }: SqlSession): ItemRepository {
+export function itemRepository(session: SqlSession): ItemRepository {
+  const { build, first, all, run } = session;
   const items = () => build.selectFrom("items").selectAll();
   /** Only who holds the lease may change a pending item. */
   const held = (id: number, leaseToken: string) =>
@@ -21,7 +22,7 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
   return {
     insertMany: async (batchId, newItems) => {
       const rows = newItems.map((item) => toRow(batchId, item));
-      for (const some of inStatements(rows)) await run(build.insertInto("items").values(some));
+      await insertRows(session, "items", rows);
     },
     byCustomId: async (batchId, customId) =>
       toRecordOrNull(await first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
