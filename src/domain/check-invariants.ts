@@ -92,6 +92,7 @@ async function countProblems(repositories: Repositories, batch: BatchRecord): Pr
   const total = counts.pending + counts.success + counts.failed;
   if (total !== batch.itemCount)
     problems.push(`batch ${batch.id}: ${total} items, should be ${batch.itemCount}`);
+  else problems.push(...(await sumProblems(repositories, batch)));
   if (counts.success !== batch.successCount || counts.failed !== batch.failCount) {
     problems.push(`batch ${batch.id}: its counts of successes and failures are wrong`);
   }
@@ -99,6 +100,18 @@ async function countProblems(repositories: Repositories, batch: BatchRecord): Pr
     problems.push(`batch ${batch.id}: ended with ${counts.pending} pending items`);
   }
   return problems;
+}
+
+/** The amounts of a batch are the sums over its items. */
+async function sumProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
+  const sums = await repositories.items.sums(batch.id, batch.price);
+  const compare = (what: string, is: number | null, should: number) =>
+    is === should ? [] : [`batch ${batch.id}: ${what} is ${is}, its items make ${should}`];
+  return [
+    ...compare("its hold", batch.holdMicroUsd, sums.holdMicroUsd),
+    ...compare("its estimate", batch.estimatedMicroUsd, sums.priceMicroUsd),
+    ...(isTerminal(batch.status) ? compare("its cost", batch.actualMicroUsd, sums.earnedMicroUsd) : []),
+  ];
 }
 
 /** The history begins with `queued`, every step is an allowed one, and it ends where the batch is. */

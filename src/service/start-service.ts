@@ -30,8 +30,10 @@ import type { ApiDeps } from "../server/deps.ts";
 import { DownloadSlots } from "../server/limits/download-slots.ts";
 import { FailedAuthLimit } from "../server/limits/failed-auth-limit.ts";
 import { RequestLimits } from "../server/limits/request-limits.ts";
+import { lineReaders } from "../server/line-readers.ts";
 import { listen } from "../server/listen.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
+import { resultFile } from "../server/native-api/jobs/result-file.ts";
 import { BodyBudgets } from "../server/request-body/body-reservation.ts";
 import { JsonParser } from "../server/request-body/parse-json.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
@@ -138,10 +140,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(() => clearInterval(looking));
     const hasUpstreams = providers.some(({ upstream }) => upstream !== undefined);
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
+    const inspector = sharpInspector(decoding);
     const workerDeps: WorkerDeps = {
       stores,
       blobs,
-      inspector: sharpInspector(decoding),
+      inspector,
+      limits: config.limits,
+      lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),
       models: config.models,
       providers: shared.forBatches,
       offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
@@ -196,7 +201,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
-      findGeneratedFile: async () => null,
+      findGeneratedFile: (keyId, id) => resultFile({ stores, blobs }, keyId, id),
     };
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;

@@ -93,6 +93,9 @@ export interface BatchesTable {
   error: string | null;
   upstream: Generated<string>;
   waiting_since_ms: Generated<number | null>;
+  source: Generated<string>;
+  input: Generated<string | null>;
+  input_read_at_ms: Generated<number | null>;
 }
 
 interface BatchEventsTable {
@@ -127,6 +130,13 @@ export interface ItemsTable {
   seed: Generated<number | null>;
   notes: Generated<string | null>;
   usage: Generated<string | null>;
+  tier: Generated<string | null>;
+  ratio: Generated<string | null>;
+  asked_mime_type: Generated<string | null>;
+  earlier: Generated<string | null>;
+  price_micro_usd: Generated<number | null>;
+  hold_micro_usd: Generated<number | null>;
+  client_key: Generated<string | null>;
 }
 
 export interface OutputsTable {

@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
@@ -207,6 +208,8 @@ export class World {
       offers: new Offers(providers, []),
       health: await ProviderHealth.load({ stores: this.stores, clock, log: silentLog }, providers),
       outageMs: 86_400_000,
+      limits: DEFAULT_LIMITS,
+      lineReaders: {},
       outputRetentionMs: 0,
       uploads: new Uploads({ stores, blobs: this.#filesOf(turn), clock }),
     };

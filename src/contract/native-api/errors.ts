@@ -15,12 +15,32 @@ const STATUSES: Record<number, NativeStatus> = {
 };
 
 /** Codes whose `status` is not that of their HTTP status. */
-const STATUSES_OF_CODES: { [code in ErrorCode]?: NativeStatus } = { FILE_NAME_TAKEN: "ALREADY_EXISTS" };
+const STATUSES_OF_CODES: { [code in ErrorCode]?: NativeStatus } = {
+  FILE_NAME_TAKEN: "ALREADY_EXISTS",
+  JOB_FILE_UNUSABLE: "FAILED_PRECONDITION",
+  JOB_NOT_ENDED: "FAILED_PRECONDITION",
+};
 
 /** The `status` that belongs to an HTTP status. */
 export function nativeStatus(httpStatus: number): NativeStatus {
   return STATUSES[httpStatus] ?? (httpStatus < 500 ? "INVALID_ARGUMENT" : "INTERNAL");
 }
+
+/** The numbers of the statuses, in errors of jobs and of their lines (google.rpc.Code). */
+export const RPC_CODES: Record<NativeStatus, number> = {
+  CANCELLED: 1,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  ABORTED: 10,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  UNAUTHENTICATED: 16,
+};
 
 /** The JSON body of an error of the native API. */
 export function nativeErrorBody({

@@ -48,8 +48,8 @@ export interface BlobStore {
   read(key: string): Promise<Buffer | null>;
   /** Returns the result of the work, or null as with `read`. See `BlobDraft.lend`. */
   lend<T>(key: string, work: (bytes: Buffer) => Promise<T>): Promise<T | null>;
-  /** The bytes `start` to `end`, inclusive, as a stream; null when there is no such blob. */
-  open(key: string, range: { start: number; end: number }): Promise<Readable | null>;
+  /** Bytes `start` to `end`, inclusive; all of them by default. Null as with `read`. The caller reads or destroys the stream. */
+  open(key: string, range?: { start: number; end: number }): Promise<Readable | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
   /** Returns the keys below a prefix that ends with `/`, including files that a killed process left half written. */

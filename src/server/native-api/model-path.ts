@@ -4,7 +4,8 @@ import { FILE_VERBS, MODEL_VERBS } from "../../contract/routes.ts";
 import type { MakeHandler } from "../operation.ts";
 import { fieldError } from "../request-problems.ts";
 
-const ENCODED_COLON = /^((?:\/download)?\/v1(?:beta)?\/(?:models|files)\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
+const ENCODED_COLON =
+  /^((?:\/download)?\/v1(?:beta)?\/(?:models|files|batches)\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
 const VERBS: readonly string[] = [...MODEL_VERBS, ...FILE_VERBS];
 const MODEL_PATH = /^\/v1(?:beta)?\/models\/(.+)$/;
 

@@ -4,6 +4,7 @@ import type { Surface } from "../operation.ts";
 import { headerKey, headerOrQueryKey } from "./credentials.ts";
 import { nativeErrorStyles } from "./error-style.ts";
 import { generate } from "./generate.ts";
+import { createJobOperation, jobOperations } from "./jobs/operations.ts";
 import { screenModelPath } from "./model-path.ts";
 import { nativeModel, nativeModels, sharedModel, sharedModels } from "./models.ts";
 
@@ -72,6 +73,7 @@ export const nativeApi: Surface = {
       },
       handler: (deps) => generate(deps, { isStream: true }),
     },
+    createJobOperation,
     {
       ...list,
       id: "listNativeModels",
@@ -87,6 +89,7 @@ export const nativeApi: Surface = {
       answers: { 200: { description: "The model.", schema: "NativeModel" } },
       handler: nativeModel,
     },
+    ...jobOperations,
   ],
   credential: headerOrQueryKey,
   screen: screenModelPath(headerOrQueryKey.authenticate),

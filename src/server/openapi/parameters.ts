@@ -22,7 +22,15 @@ const header = at("header");
 
 /** The parameters of all operations, by the name that the operations give them. */
 export function componentParameters(limits: Limits): Record<string, Described> {
-  const { batchPageDefault, batchPageMax, itemPageDefault, itemPageMax, idempotencyKeyChars } = FIXED_LIMITS;
+  const {
+    batchPageDefault,
+    batchPageMax,
+    itemPageDefault,
+    itemPageMax,
+    idempotencyKeyChars,
+    jobPageDefault,
+    jobPageMax,
+  } = FIXED_LIMITS;
   const time = text({ examples: ["2030-01-31", "2030-01-31T12:00:00Z", "1896048000"] });
   const { zipItems } = limits;
   return {
@@ -101,6 +109,10 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     }),
     UploadFileType: header("X-Goog-Upload-Header-Content-Type", "Of `start`: the type of the file.", text()),
     PageToken: query("pageToken", "`nextPageToken` of the page before.", text()),
+    JobId: path("id", "Id of a batch job that this key made, behind `batches/` in its name.", text()),
+    JobPageSize: query("pageSize", "Jobs on a page; a larger number counts as the maximum.", {
+      ...count({ minimum: 0, maximum: jobPageMax, default: jobPageDefault }),
+    }),
     Alt: query("alt", "`sse` for events; else one JSON array.", choice(["sse", "json"])),
     IfNoneMatch: header("If-None-Match", "Nothing if the ETag still is this one.", text()),
   };

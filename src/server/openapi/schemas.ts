@@ -9,6 +9,7 @@ import { itemObjectSchema } from "../../contract/batch-api/items.ts";
 import { batchModelSchema } from "../../contract/batch-api/models.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
+import { createJobSchema, jobListSchema, jobSchema } from "../../contract/native-api/batch-jobs.ts";
 import {
   nativeFileListSchema,
   nativeFileSchema,
@@ -80,6 +81,9 @@ const COMPONENTS: Record<string, z.ZodType> = {
   NativeModelList: nativeModelListSchema,
   SharedModel: sharedModelSchema,
   SharedModelList: sharedModelListSchema,
+  CreateJob: createJobSchema,
+  Job: jobSchema,
+  JobList: jobListSchema,
   StartUpload: startUploadSchema,
   UploadedFile: uploadedFileSchema,
   NativeFile: nativeFileSchema,

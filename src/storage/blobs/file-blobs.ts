@@ -87,7 +87,7 @@ export function fileBlobs(root: string): BlobStore {
     },
     open: async (key, range) => {
       const file = await orNull(open(path(key)), [...ABSENT, ...UNREADABLE]);
-      return file?.createReadStream(range) ?? null;
+      return file?.createReadStream(range ?? {}) ?? null;
     },
     sizeOf: async (key) => {
       const facts = await orNull(stat(path(key)), [...ABSENT, ...UNREADABLE]);

@@ -2,7 +2,7 @@ import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { isPaid, type Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
-import type { ItemClaim } from "../../domain/ports/stores.ts";
+import type { ItemClaim } from "../../domain/ports/item-repository.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { ActiveBatch } from "./active-batch.ts";
 import type { ItemWork } from "./run-item.ts";

@@ -17,7 +17,7 @@ describe("the models for real time", () => {
     const { body } = await get(service, `/v1beta/models/${PRO}`);
     expect(body).toMatchObject({
       name: `models/${PRO}`,
-      supportedGenerationMethods: ["generateContent", "streamGenerateContent"],
+      supportedGenerationMethods: ["generateContent", "streamGenerateContent", "batchGenerateContent"],
       imageSizes: ["1K", "2K", "4K"],
       maxInputImages: 14,
       pricing: { currency: "usd", images: { "1K": 0.268, "2K": 0.268, "4K": 0.48 } },

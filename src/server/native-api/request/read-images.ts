@@ -8,7 +8,7 @@ import { receiveImage } from "../../../domain/images/base64-image.ts";
 import { type InputImageProblem, InputImages } from "../../../domain/images/input-images.ts";
 import type { SentImage, SentTexts } from "../../../domain/images/sent-image.ts";
 import type { ImageFacts, ImageInspector } from "../../../domain/ports/image-inspector.ts";
-import type { ReferenceImage } from "../../../domain/ports/image-provider.ts";
+import type { CheckedImage } from "../../../domain/realtime/checked-content.ts";
 import { MAX_INPUT_IMAGES } from "../../../domain/realtime/models.ts";
 import { formatBytes } from "../../../kernel/text.ts";
 import { fieldError } from "../../request-problems.ts";
@@ -29,7 +29,7 @@ interface Rules {
 export async function readImages(
   contents: GenerateContentRequest["contents"],
   rules: Rules,
-): Promise<{ images: ReferenceImage[]; first: SizePx | null }> {
+): Promise<{ images: CheckedImage[]; first: SizePx | null }> {
   const found = contents.flatMap(({ parts }, i) =>
     (parts ?? []).flatMap((part, j) => {
       const at = `contents[${i}].parts[${j}]`;
@@ -45,14 +45,20 @@ export async function readImages(
     throw invalid("contents", problem);
   }
   const checker = new InputImages(rules.inspector);
-  const images: ReferenceImage[] = [];
+  const images: CheckedImage[] = [];
   let first: SizePx | null = null;
   for (const part of found) {
     const { image, declared, fields } = await receive(part, rules);
     const facts = await checker.check(image, declared);
     if ("problem" in facts) throw invalid(fields[facts.about], facts.problem);
     const { mimeType: type } = facts;
-    images.push({ read: () => image.read(), lend: (work) => image.lend(work), mimeType: type });
+    images.push({
+      read: () => image.read(),
+      lend: (work) => image.lend(work),
+      keepAs: (blobs, key) => image.keepAs(blobs, key),
+      sha256: image.sha256,
+      mimeType: type,
+    });
     first ??= shownSize(facts);
   }
   return { images, first };

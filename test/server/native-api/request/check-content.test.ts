@@ -51,7 +51,15 @@ describe("a real-time request", () => {
       model: FLASH,
       prompt: "fox",
       earlier: "",
-      images: [{ read: expect.any(Function), lend: expect.any(Function), mimeType: "image/png" }],
+      images: [
+        {
+          read: expect.any(Function),
+          lend: expect.any(Function),
+          keepAs: expect.any(Function),
+          sha256: expect.any(String),
+          mimeType: "image/png",
+        },
+      ],
       ratio: "16:9",
       size: "2K",
       mimeType: "image/webp",
