@@ -1,6 +1,8 @@
 import { expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { Feed } from "../../../src/domain/feed.ts";
+import { Uploads } from "../../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
 import { Offers } from "../../../src/domain/offers.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
@@ -61,7 +63,8 @@ async function poolOf(itemCount: number, concurrency: number) {
     {
       ...{ stores, blobs, inspector: sharpInspector(new Decoding()), models: [], providers: [provider] },
       ...{ offers: new Offers([provider], []), outageMs: 1, clock, ids: randomIds, random: () => 0.5 },
-      ...{ feed: new Feed(), log: silentLog, outputRetentionMs: 0 },
+      ...{ feed: new Feed(), log: silentLog, outputRetentionMs: 0, limits: DEFAULT_LIMITS, lineReaders: {} },
+      uploads: new Uploads({ stores, blobs, clock }),
       health: await ProviderHealth.load({ stores, clock, log: silentLog }, [provider]),
     },
     [provider],
