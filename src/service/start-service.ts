@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, statfs } from "node:fs/promises";
+import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
@@ -42,7 +42,7 @@ import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { shareProviders } from "../workers/shared-concurrency.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
-import { openDataDirectory } from "./data-directory.ts";
+import { makeDataDirectory, openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
 import { removeServerFile, writeServerFile } from "./server-file.ts";
 
@@ -113,7 +113,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     for (const step of undo.reverse()) await step();
   };
   try {
-    await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
+    await makeDataDirectory(dataDirectory);
     undo.push(await acquireDataLockPatiently(dataDirectory, systemClock));
     await removePartialFiles(dataDirectory);
     const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
