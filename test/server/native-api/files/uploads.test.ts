@@ -83,6 +83,8 @@ describe("a resumable upload", () => {
     expect(stateOf(gap)).toEqual([400, "active", "4"]);
     expect(await refusalOf(gap)).toEqual([400, "INVALID_ARGUMENT", "X-Goog-Upload-Offset"]);
     expect(stateOf(await send(url, "upload", 2, "d fo"))).toEqual([200, "active", "6"]);
+    const shorter = await send(url, "upload, finalize", 0, "red");
+    expect(await refusalOf(shorter)).toEqual([400, "INVALID_ARGUMENT", "X-Goog-Upload-Offset"]);
     const file = await fileOf(await send(url, "upload, finalize", 6, "x"));
     expect(file.sha256Hash).toBe(Buffer.from(hashOf("red fox")).toString("base64"));
     const again = await send(url, "upload, finalize", 6, "x");
