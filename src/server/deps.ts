@@ -2,6 +2,8 @@ import type { RequestHandler } from "express";
 import type { Limits } from "../contract/limits.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
+import type { FindGeneratedFile } from "../domain/files/generated.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
@@ -39,6 +41,8 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null;
   requestLimits: RequestLimits;
+  uploads: Uploads;
+  findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
   slots: DownloadSlots;
   bodyBudgets: BodyBudgets;

@@ -237,6 +237,7 @@ function toRow(batch: BatchRecord, waiting: string | null): BatchRow {
     status: batch.status,
     model: batch.model,
     provider: batch.provider,
+    source: batch.source,
     itemCount: batch.itemCount,
     successCount: batch.successCount,
     failCount: batch.failCount,
@@ -282,6 +283,6 @@ function toItemRow(item: ItemRecord, outputs: readonly OutputRecord[], imageMicr
     prompt: item.prompt,
     error: item.error === null ? null : `${item.error.code}: ${item.error.message}`,
     sizeBytes: outputs.length === 0 ? null : sizeBytes,
-    costMicroUsd: item.status === "success" ? imageMicroUsd : null,
+    costMicroUsd: item.status === "success" ? (item.priceMicroUsd ?? imageMicroUsd) : null,
   };
 }

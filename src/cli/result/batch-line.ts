@@ -2,7 +2,10 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import { formatUsd } from "../../kernel/money.ts";
 
-/** Describes a batch in one line: id, status, counts, cost, name, the reason why it waits, and error, separated by two spaces. */
+/**
+ * Describes a batch in one line: id, status, counts, cost, name, its API when that is not the batch API, the
+ * reason why it waits, and error, separated by two spaces.
+ */
 export function batchLine(batch: Batch): string {
   const cost = batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
   const fields = [
@@ -12,6 +15,7 @@ export function batchLine(batch: Batch): string {
     `${batch.hasCounts ? batch.failCount : "?"} failed`,
     cost === null ? "" : `${batch.actualCostMicroUsd === null ? "about " : ""}${formatUsd(cost)}`,
     batch.name ?? "",
+    batch.source === null || batch.source === "batch" ? "" : `(${batch.source} job)`,
     batch.waiting === null ? "" : waitingText(batch.waiting),
     batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,
   ];

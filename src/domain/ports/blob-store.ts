@@ -1,3 +1,5 @@
+import type { Readable } from "node:stream";
+
 export interface BlobFacts {
   sizeBytes: number;
   /** Lower-case hexadecimal. */
@@ -12,7 +14,7 @@ export interface BlobFacts {
 export interface BlobDraft {
   /** Appends; the bytes must not change until this resolves. */
   write(bytes: Uint8Array): Promise<void>;
-  /** Ends the writing and frees the resources that only writing needs. */
+  /** Frees the resources that only writing needs. A later `write` appends all the same. */
   finish(): Promise<void>;
   read(): Promise<Buffer>;
   /** Lends the bytes until the work has ended: their memory is used again. Few drafts are lent at once. */
@@ -23,6 +25,9 @@ export interface BlobDraft {
   discard(): Promise<void>;
 }
 
+/** A draft that takes no more bytes. */
+export type LentDraft = Omit<BlobDraft, "write" | "finish">;
+
 /** Keeps bytes under keys like `outputs/<batch>/<name>`. Keys are made by the service, never by a caller. */
 export interface BlobStore {
   /**
@@ -32,12 +37,19 @@ export interface BlobStore {
   put(key: string, bytes: Buffer): Promise<BlobFacts>;
   /** Begins a blob whose key is not known yet. The caller must keep or discard it. */
   draft(): BlobDraft;
+  /**
+   * A draft with the bytes of a blob, which it keeps even when the blob is deleted. The caller must keep or discard it.
+   * Null when there is no such blob.
+   */
+  borrow(key: string): Promise<LentDraft | null>;
   /** Removes the drafts of an earlier process. */
   removeDrafts(): Promise<void>;
   /** Null when there is no such blob, or when its file cannot be read (a bad sector, say). */
   read(key: string): Promise<Buffer | null>;
   /** Returns the result of the work, or null as with `read`. See `BlobDraft.lend`. */
   lend<T>(key: string, work: (bytes: Buffer) => Promise<T>): Promise<T | null>;
+  /** Bytes `start` to `end`, inclusive; all of them by default. Null as with `read`. The caller reads or destroys the stream. */
+  open(key: string, range?: { start: number; end: number }): Promise<Readable | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
   /** Returns the keys below a prefix that ends with `/`, including files that a killed process left half written. */

@@ -1,5 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { fileImagesOf } from "../../domain/files/files.ts";
 import { goneSignal, onEnded } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -10,7 +11,8 @@ import { checkContent } from "./request/check-content.ts";
 import { contentView } from "./response/content-view.ts";
 import { answerStream, framingOf } from "./stream.ts";
 
-const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
+/** Where the images of a request are. */
+export const contentImages: Pick<ImageTexts, "path" | "base64"> = {
   path: [["contents"], "*", ["parts"], "*", ["inlineData", "inline_data"], ["data"]],
   base64: "lenient",
 };
@@ -27,18 +29,22 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
-    const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
+    const images = { ...contentImages, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
     const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
     await withJsonBody(request, response, options, async ({ value, sent }) => {
       const { strictImageConfig } = deps.features;
-      const content = await checkContent(value, model, { ...deps, strictImageConfig, sent });
+      const files = fileImagesOf(deps, caller.key.id);
       try {
+        const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
+        const content = await checkContent(value, model, rules);
         const work = deps.realtime.generate(caller, content, gone).then(contentView);
         if (framing) await answerStream(deps, framing, response, work);
         else response.json(await work);
       } catch (error) {
         // The caller is gone: no response can reach it.
         if (!gone.aborted) throw error;
+      } finally {
+        await files.release();
       }
     });
   };

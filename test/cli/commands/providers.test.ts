@@ -150,14 +150,39 @@ describe("imgbatch providers", () => {
     await expect.poll(() => ask(`/${id}`), { timeout: 20_000 }).toMatchObject({ status: "completed" });
   });
 
-  it("[PROVIDERS-5] warns when the running service has other providers, or perhaps the missing key", async () => {
+  it("[PROVIDERS-5] believes the running service about keys, and warns when it has other providers", async () => {
     const options = { cwd: data, env: env() };
     await startNode(
       [BIN, "serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui"],
       options,
     ).line();
     expect((await runHere(KEY)).stderr).toBe("");
-    expect((await runHere("")).stderr).toContain("its environment may have the keys");
+    const keyless = await runHere("", "--json");
+    expect(keyless.stderr).toBe("");
+    expect(JSON.parse(keyless.stdout)[0]).toMatchObject({ ...WELL });
+    const probed = await runHere("", "--probe", "--json");
+    expect(probed.code).toBe(3);
+    expect(JSON.parse(probed.stdout)[0]).toMatchObject({
+      ...{
+        ...WELL,
+        probe: {
+          ok: false,
+          error: expect.stringContaining("OWN_KEY is not set here, and the running service has it"),
+        },
+      },
+    });
+    vi.stubEnv("OWN_KEY", "");
+    const doctor = await runInProcess(["doctor", "--data", data], { cwd: data }).finally(() =>
+      vi.unstubAllEnvs(),
+    );
+    expect([doctor.code, doctor.stdout]).toEqual([
+      0,
+      expect.stringMatching(
+        /^ok +upstream +own was not asked, because only the running service has its key \(openai, /m,
+      ),
+    ]);
+    upstream.refusal = { status: 401, message: "Wrong." };
+    expect(JSON.parse((await runHere("another-key-0123456789", "--json")).stdout)[0]).toMatchObject(WELL);
     const other = await runHere(KEY, "--upstream", "ollama");
     expect(other.stdout).toContain("ollama");
     expect(other.stderr).toContain(

@@ -256,7 +256,11 @@ describe("stopping while requests run that are paid", () => {
   it("[EMBED-7] the second one abandons them; the next command asks once more, and marks the image", async () => {
     const { cwd, upstream, running, again } = await interrupted();
     running.child.kill("SIGINT");
-    expect((await running.exited).code).toBe(130);
+    const ended = await running.exited;
+    expect(ended.code).toBe(130);
+    const advice = ended.stderr.slice(ended.stderr.indexOf("next:"));
+    expect(advice).toContain("It sends the abandoned request once more, and that image may be paid twice");
+    expect(advice).not.toContain("nothing is paid twice");
     upstream.open();
     const { code, stderr } = await again();
     expect([code, stderr]).toEqual([

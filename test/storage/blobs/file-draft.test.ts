@@ -29,6 +29,33 @@ describe("a blob without a key", () => {
     expect(await files()).toHaveLength(1);
   });
 
+  it("[DISK-7] a draft continues after a pause, and is streamed in part once it is a blob", async () => {
+    const { blobs } = await store();
+    const draft = blobs.draft();
+    for (const part of ["red ", "fo", "x"]) {
+      await draft.write(Buffer.from(part));
+      await draft.finish();
+    }
+    await draft.keepAs("files/a");
+    const part = await blobs.open("files/a", { start: 2, end: 5 });
+    expect(String(Buffer.concat((await part?.toArray()) ?? []))).toBe("d fo");
+    expect(await blobs.open("files/b", { start: 0, end: 0 })).toBeNull();
+  });
+
+  it("[DISK-7] a draft that borrows a blob keeps its bytes when the blob is deleted, and may become a blob", async () => {
+    const { blobs, files } = await store();
+    await blobs.put("files/a", Buffer.from("red fox"));
+    const [kept, dropped] = [await blobs.borrow("files/a"), await blobs.borrow("files/a")];
+    await blobs.delete("files/a");
+    expect(await blobs.borrow("files/a")).toBeNull();
+    expect(String(await kept?.read())).toBe("red fox");
+    expect(await dropped?.lend(async (bytes) => String(bytes))).toBe("red fox");
+    await kept?.keepAs("inputs/b");
+    await Promise.all([kept?.discard(), dropped?.discard()]);
+    expect(String(await blobs.read("inputs/b"))).toBe("red fox");
+    expect(await files()).toHaveLength(1);
+  });
+
   it("[DISK-7] a draft makes its directory again when the directory was deleted", async () => {
     const { root, blobs } = await store();
     for (const name of ["first", "second"]) {
