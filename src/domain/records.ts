@@ -153,6 +153,8 @@ export interface ItemRecord {
   /** Differences that a person should know. */
   notes: readonly string[];
   usage: UpstreamUsage | null;
+  /** The job upstream that it belongs to; null while it belongs to none. */
+  jobId: string | null;
 }
 
 /** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
@@ -238,18 +240,6 @@ export interface IdempotencyRecord {
   requestHash: string;
   batchId: string;
   createdAtMs: number;
-}
-
-/** A job that an upstream works on for a batch. */
-export interface UpstreamJobRecord {
-  batchId: string;
-  /** Chosen by us and stored before the upstream hears of it. */
-  jobId: string;
-  /** The upstream's own name; null while it is not known whether the job arrived. */
-  upstreamName: string | null;
-  createdAtMs: number;
-  /** When the job had ended, was cancelled, or was found unknown upstream; null while it may run. */
-  closedAtMs: number | null;
 }
 
 /** The hold of a real-time request at work. The record is removed when the hold ends. */

@@ -132,7 +132,11 @@ export class Scheduler {
 
   /** Returns why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null {
-    return this.#items.waitingOf(batchId);
+    for (const pool of this.#pools) {
+      const waiting = pool.waitingOf(batchId);
+      if (waiting) return waiting;
+    }
+    return null;
   }
 
   /**

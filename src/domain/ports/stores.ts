@@ -8,6 +8,7 @@ import type {
   IdempotencyRecord,
   ItemRecord,
   LedgerEntry,
+  MaybePaid,
   NewItem,
   NewReference,
   OutputRecord,
@@ -15,9 +16,9 @@ import type {
   RealtimeHoldRecord,
   ReferenceRecord,
   RetentionTime,
-  UpstreamJobRecord,
   UsageRecord,
 } from "../records.ts";
+import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 
 /**
  * The database as the domain needs it. Repositories move rows and decide nothing. A yes or no is returned inside an
@@ -212,6 +213,18 @@ export interface ItemRepository {
     leaseToken: string,
     change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
   ): Promise<{ isOurs: boolean }>;
+  /** Gives a job the next pending items of the batch without one, at most `limit`. Returns how many. */
+  assignToJob(batchId: string, job: { jobId: string; provider: string; limit: number }): Promise<number>;
+  /** Takes pending items from their job again. */
+  releaseFromJob(ids: readonly number[]): Promise<void>;
+  /** The pending items of a job, in request order. */
+  ofJob(jobId: string): Promise<ItemRecord[]>;
+  /** Leases the pending items of a job, also those with a lease. Returns them in request order. */
+  leaseJob(jobId: string, token: string): Promise<ItemRecord[]>;
+  /** Sets the mark of the pending items of a job. */
+  markJob(jobId: string, maybePaid: MaybePaid): Promise<void>;
+  /** Returns how many pending items of the batch belong to no job. */
+  countWithoutJob(batchId: string): Promise<number>;
   /** Lets the pending items of a batch change the provider again: they have waited. */
   resetSwitches(batchId: string): Promise<void>;
   /** Turns a successful item into a failure. */
@@ -244,18 +257,6 @@ export interface IdempotencyRepository {
   insert(record: IdempotencyRecord): Promise<void>;
   /** Removes the keys of batches whose records were deleted before the time. Returns how many. */
   removeOfRecordsDeletedBefore(ms: number): Promise<number>;
-}
-
-export interface UpstreamJobRepository {
-  ofBatch(batchId: string): Promise<UpstreamJobRecord | null>;
-  insert(job: Omit<UpstreamJobRecord, "closedAtMs">): Promise<void>;
-  setUpstreamName(batchId: string, name: string): Promise<void>;
-  /** Jobs that may still run although their batches have ended, oldest first. */
-  openOfEnded(): Promise<UpstreamJobRecord[]>;
-  /** Records that the job does not run any more, or never arrived. */
-  close(batchId: string, atMs: number): Promise<void>;
-  /** Forgets the job: the batch goes to another provider. */
-  remove(batchId: string): Promise<void>;
 }
 
 export interface RealtimeHoldRepository {

@@ -6,6 +6,7 @@ import { realtime } from "./003-realtime.ts";
 import { retentionTime } from "./004-retention-time.ts";
 import { modelVersion } from "./005-model-version.ts";
 import { upstreams } from "./006-upstreams.ts";
+import { jobs } from "./009-jobs.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -15,6 +16,7 @@ const MIGRATIONS: readonly Migration[] = [
   retentionTime,
   modelVersion,
   upstreams,
+  jobs,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
