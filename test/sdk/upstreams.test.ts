@@ -3,8 +3,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { tempDir } from "../support/temp-dir.ts";
-import { lookAt, showsPrompt } from "../support/upstreams/images.ts";
+import { imageOf, lookAt, showsPrompt } from "../support/upstreams/images.ts";
 import { BATCH_MODEL, startNativeBatch } from "../support/upstreams/native-batch.ts";
+import { startOpenaiBatch } from "../support/upstreams/openai-batch.ts";
 import { areInstalled, startSdk } from "./sdk.ts";
 
 interface NativeJob {
@@ -93,6 +94,63 @@ for (const library of ["genai-2", "genai-3"] as const) {
         "JOB_STATE_CANCELLED",
       );
       expect((await sdk.call("batches.get", { name: "batches/none" })).error?.status).toBe(404);
+    });
+  });
+}
+
+for (const library of ["openai", "openai-7"] as const) {
+  describe.skipIf(!areInstalled)(`the fake of batch jobs under the OpenAI library, ${library}`, () => {
+    it("[SDK-7] uploads, makes jobs of images and edits, lists, cancels, reads results and deletes", async () => {
+      const fake = await startOpenaiBatch();
+      onTestFinished(() => fake.close());
+      const sdk = startSdk(library, { apiKey: fake.settings.key, baseURL: `${fake.url}/v1`, maxRetries: 0 });
+      onTestFinished(() => sdk.close());
+      const directory = await tempDir();
+      const write = async (name: string, bytes: string | Buffer) => {
+        await writeFile(join(directory, name), bytes);
+        return { stream: join(directory, name) };
+      };
+      const picture = await write("in.png", await imageOf("a picture", { width: 64, height: 64 }));
+      const { value: reference } = await sdk.call<Loose>("files.create", {
+        file: picture,
+        purpose: "vision",
+      });
+      const jobOf = async (url: string, more: object) => {
+        const body = { model: "gpt-image-2", prompt: "a hill", ...more };
+        const file = await write("in.jsonl", JSON.stringify({ custom_id: "a", method: "POST", url, body }));
+        const expiry = { anchor: "created_at", seconds: 3600 };
+        const upload = { file, purpose: "batch", expires_after: expiry };
+        const { value: input } = await sdk.call<Loose>("files.create", upload);
+        const create = {
+          input_file_id: input.id,
+          endpoint: url,
+          completion_window: "24h",
+          metadata: { job: "1" },
+        };
+        const { value } = await sdk.call<Loose>("batches.create", create);
+        expect(value).toMatchObject({ status: "validating", metadata: { job: "1" } });
+        return value.id as string;
+      };
+      for (const [url, more] of [
+        ["/v1/images/generations", { size: "1024x1024" }],
+        ["/v1/images/edits", { images: [{ file_id: reference.id }] }],
+      ] as const) {
+        const { value: job } = await sdk.call<Loose>("batches.retrieve", await jobOf(url, more));
+        expect([job.status, job.request_counts]).toEqual([
+          "completed",
+          { total: 1, completed: 1, failed: 0 },
+        ]);
+        const row = JSON.parse((await sdk.call<string>("files.content", job.output_file_id)).value);
+        const image = Buffer.from(row.response.body.data[0].b64_json, "base64");
+        expect([row.custom_id, await showsPrompt(image, "a hill")]).toEqual(["a", true]);
+        expect((await sdk.call("files.delete", job.input_file_id)).value).toMatchObject({ deleted: true });
+      }
+      fake.book.plan = () => ({ runningMs: Number.POSITIVE_INFINITY, cancelMs: Number.POSITIVE_INFINITY });
+      const last = await jobOf("/v1/images/generations", {});
+      expect((await sdk.call("batches.cancel", last)).value).toMatchObject({ status: "cancelling" });
+      const { value: jobs } = await sdk.call<Loose[]>("batches.list", { limit: 1 });
+      expect([jobs.length, jobs[0].id]).toEqual([3, last]);
+      expect((await sdk.call("batches.retrieve", "batch_none")).error?.classes).toContain("NotFoundError");
     });
   });
 }

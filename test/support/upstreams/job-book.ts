@@ -1,3 +1,5 @@
+import type { Answer } from "./fake-upstream.ts";
+
 /** One line of a job: one request for an image. */
 export interface JobLine {
   /** As the caller sent it; null when it sent none. */
@@ -253,8 +255,18 @@ export async function resultFile(
   return Buffer.from(texts.map((text) => `${text}\n`).join(""));
 }
 
+/** An error as it is, or with the caller's key in its message. */
+export function repeatingKey(answer: Answer, key: string | null): Answer {
+  if (answer.status < 400 || answer.body === "" || key === null) return answer;
+  const { error } = JSON.parse(String(answer.body));
+  return {
+    ...answer,
+    body: JSON.stringify({ error: { ...error, message: `${error.message} (key ${key})` } }),
+  };
+}
+
 /** The part of a file that a `Range` header asks for: status, headers and bytes. */
-export function rangeOf(bytes: Buffer, header: string | undefined) {
+export function rangeOf(bytes: Buffer, header: string | undefined): Answer {
   const type = { "content-type": "application/octet-stream", "accept-ranges": "bytes" };
   const [, from, to] = /^bytes=(\d+)-(\d*)$/.exec(header ?? "") ?? [];
   if (from === undefined) return { status: 200, headers: type, body: bytes };

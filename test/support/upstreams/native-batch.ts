@@ -6,7 +6,7 @@ import {
   startUpstream,
   type UpstreamRequest,
 } from "./fake-upstream.ts";
-import { type Job, JobBook } from "./job-book.ts";
+import { type Job, JobBook, repeatingKey } from "./job-book.ts";
 import { listed, NATIVE_KEY, nativeErrors } from "./native.ts";
 import { json, NativeFiles, page } from "./native-files.ts";
 import { type NativeBatchSettings, NativeJobs, newId } from "./native-jobs.ts";
@@ -82,12 +82,7 @@ export async function startNativeBatch(
   const service: ImageService = {
     kindOf: (method, path) => routeOf(method, path).kind,
     promptOf: () => null,
-    answer: async (request) => {
-      const answer = await routed(request);
-      if (answer.status < 400 || !settings.echoesKey || answer.status === 416) return answer;
-      const { error } = JSON.parse(String(answer.body));
-      return { ...answer, body: JSON.stringify({ error: { ...error, message: jobs.said(error.message) } }) };
-    },
+    answer: async (request) => repeatingKey(await routed(request), settings.echoesKey ? settings.key : null),
   };
   const upstream = await startUpstream(service);
   const addForeign = (label: string, prompts: readonly string[]) => {

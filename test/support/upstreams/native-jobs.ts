@@ -120,7 +120,7 @@ export class NativeJobs {
         ? this.#settings.outputs !== "metadata" && {
             response: { "@type": `${TYPE}.GenerateContentBatchOutput`, ...output },
           }
-        : end && phase !== "succeeded" && { error: { code, message: this.said(reason) } }),
+        : end && phase !== "succeeded" && { error: { code, message: this.#said(reason) } }),
     };
   }
 
@@ -153,7 +153,7 @@ export class NativeJobs {
   }
 
   /** A message as the service writes it. */
-  said(message: string): string {
+  #said(message: string): string {
     return this.#settings.echoesKey ? `${message} (key ${this.#settings.key})` : message;
   }
 
@@ -178,7 +178,7 @@ export class NativeJobs {
   /** The line of a result file. */
   async #draw(job: Job, line: JobLine, fault: LineFault | null, copy: number): Promise<object> {
     const key = line.key === null ? {} : { key: line.key };
-    const message = this.said(line.problem ?? "The request could not be completed.");
+    const message = this.#said(line.problem ?? "The request could not be completed.");
     if (line.problem !== null) return { ...key, error: { code: 3, message } };
     if (fault === "error") return { ...key, error: { code: 13, message } };
     if (fault === "statusError") return { ...key, error: { status: "INTERNAL", message } };
