@@ -51,13 +51,19 @@ export function resetAfter({ made }: { made: boolean }): Behaviour {
   };
 }
 
+/** Breaks the connection after so many bytes of a good answer's body; without a number in its middle. */
+export function cutAt(bytes?: number): Behaviour {
+  return async (exchange) => {
+    const { status: code, body, headers } = await exchange.make();
+    const whole = Buffer.from(body);
+    const type = { "content-type": "application/json", "content-length": whole.length };
+    exchange.response.writeHead(code, { ...type, ...headers });
+    exchange.response.write(whole.subarray(0, bytes ?? whole.length >> 1), () => breakOff(exchange));
+  };
+}
+
 /** Breaks the connection in the middle of a good answer. */
-export const resetMidway: Behaviour = async (exchange) => {
-  const { status: code, body } = await exchange.make();
-  const length = Buffer.byteLength(body);
-  exchange.response.writeHead(code, { "content-type": "application/json", "content-length": length });
-  exchange.response.write(Buffer.from(body).subarray(0, length >> 1), () => breakOff(exchange));
-};
+export const resetMidway: Behaviour = cutAt();
 
 /** A whole answer of HTTP that is half a JSON document. */
 export const halfJson: Behaviour = async (exchange) => {
