@@ -33,6 +33,16 @@ type Piece = { text: string } | { image: ReferenceImage; as: "base64" | "bytes" 
 
 /** Writes a value as JSON. It may hold `ReferenceText` anywhere. */
 export function jsonBody(value: unknown): RequestBody {
+  return bodyOf("application/json", jsonPieces(value));
+}
+
+/** Writes values as JSON, one in each line. They may hold `ReferenceText` anywhere. */
+export function jsonLinesBody(values: readonly unknown[]): RequestBody {
+  const pieces = values.flatMap((value) => [...jsonPieces(value), { text: "\n" }]);
+  return bodyOf("application/jsonl", pieces);
+}
+
+function jsonPieces(value: unknown): Piece[] {
   const images: ReferenceImage[] = [];
   // No text of a caller holds it.
   const mark = randomUUID();
@@ -41,17 +51,26 @@ export function jsonBody(value: unknown): RequestBody {
     images.push(each.image);
     return each.before + mark;
   });
-  const pieces = json.split(mark).flatMap((text, i): Piece[] => {
+  return json.split(mark).flatMap((text, i): Piece[] => {
     const image = images[i - 1];
     return image === undefined ? [{ text }] : [{ image, as: "base64" }, { text }];
   });
-  return bodyOf("application/json", pieces);
 }
 
 export interface FormFile {
   field: string;
   fileName: string;
   image: ReferenceImage;
+}
+
+/** A body of these bytes. */
+export function bytesBody(contentType: string, bytes: Buffer): RequestBody {
+  return {
+    contentType,
+    length: async () => bytes.length,
+    stream: () => Readable.from([bytes]),
+    failure: () => null,
+  };
 }
 
 /** Writes `multipart/form-data` (RFC 7578): the fields, then the files. */

@@ -1,12 +1,12 @@
-import { REFUSING_FINISH_REASONS } from "../../contract/native-api/generate-content.ts";
+import { REFUSING_FINISH_REASONS } from "../../../contract/native-api/generate-content.ts";
 import {
   type GeneratedImages,
   ProviderError,
   type UpstreamUsage,
-} from "../../domain/ports/image-provider.ts";
-import { ambiguous } from "../upstream/classify.ts";
-import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
-import { upstreamWords } from "../upstream/words.ts";
+} from "../../../domain/ports/image-provider.ts";
+import { ambiguous } from "../classify.ts";
+import { countAt, listAt, textAt, valueAt } from "../read-json.ts";
+import { upstreamWords } from "../words.ts";
 
 const REFUSING: ReadonlySet<string> = new Set(REFUSING_FINISH_REASONS);
 /** An answer of this protocol has at least one of these. */
