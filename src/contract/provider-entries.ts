@@ -119,6 +119,14 @@ const openaiSchema = z.strictObject({
   extra,
 });
 
+/** OpenAI's batch jobs for images. */
+const openaiBatchSchema = z.strictObject({
+  type: z.literal("openai-batch"),
+  ...jobs,
+  auth: header.default("bearer").describe('"bearer", or the name of the header that carries the key'),
+  extra,
+});
+
 /** A1111, Forge, SD.Next, sd-server: an image server on the own graphics card. */
 const sdapiSchema = z.strictObject({
   type: z.literal("sdapi"),
@@ -143,6 +151,7 @@ export const providerEntrySchema = z.discriminatedUnion("type", [
   nativeSchema,
   nativeBatchSchema,
   openaiSchema,
+  openaiBatchSchema,
   sdapiSchema,
   commandSchema,
 ]);
@@ -155,7 +164,7 @@ export type EntryOf<Type extends ProviderType> = Extract<ProviderEntry, { type: 
 export type UpstreamEntry = Exclude<ProviderEntry, EntryOf<"procedural">>;
 
 /** The entry of a provider whose upstream makes many images as a job. */
-export type JobEntry = EntryOf<"native-batch">;
+export type JobEntry = EntryOf<"native-batch" | "openai-batch">;
 
 /** The environment variables that must be set for an entry. */
 export function secretVariables(entry: ProviderEntry): string[] {

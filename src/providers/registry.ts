@@ -32,6 +32,10 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     const { createOpenaiAdapter } = await import("./openai/provider.ts");
     return asItemProvider(entry, createOpenaiAdapter(entry, deps), deps);
   },
+  "openai-batch": async (entry, deps) => {
+    const { createOpenaiBatchAdapter } = await import("./openai-batch/provider.ts");
+    return asJobProvider(entry, createOpenaiBatchAdapter(entry, deps), deps);
+  },
   sdapi: async (entry, deps) => {
     const { createSdapiAdapter } = await import("./sdapi/provider.ts");
     return asItemProvider(entry, createSdapiAdapter(entry, deps), deps);

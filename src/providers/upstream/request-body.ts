@@ -87,6 +87,33 @@ export function formBody(fields: Readonly<Record<string, string>>, files: readon
   return bodyOf(`multipart/form-data; boundary=${boundary}`, [...pieces, { text: `--${boundary}--\r\n` }]);
 }
 
+/** Writes `multipart/form-data` with fields and one file whose content is a body of its own. */
+export function fileFormBody(
+  fields: Readonly<Record<string, string>>,
+  file: { field: string; fileName: string; body: RequestBody },
+): RequestBody {
+  const boundary = `imgbatch-${randomUUID()}`;
+  const { field, fileName, body } = file;
+  const parts = Object.entries(fields).map(
+    ([name, value]) =>
+      `--${boundary}\r\ncontent-disposition: form-data; name="${quoted(name)}"\r\n\r\n${value}\r\n`,
+  );
+  const disposition = `form-data; name="${quoted(field)}"; filename="${quoted(fileName)}"`;
+  const head = `${parts.join("")}--${boundary}\r\ncontent-disposition: ${disposition}\r\ncontent-type: ${body.contentType}\r\n\r\n`;
+  const tail = `\r\n--${boundary}--\r\n`;
+  async function* bytes(): AsyncGenerator<Buffer> {
+    yield Buffer.from(head);
+    yield* body.stream() as AsyncIterable<Buffer>;
+    yield Buffer.from(tail);
+  }
+  return {
+    contentType: `multipart/form-data; boundary=${boundary}`,
+    length: async () => Buffer.byteLength(head + tail) + (await body.length()),
+    stream: () => Readable.from(bytes(), { objectMode: false, highWaterMark: 64 * 1024 }),
+    failure: () => body.failure(),
+  };
+}
+
 /** As browsers do it (HTML, "multipart form data"). */
 function quoted(name: string): string {
   return name.replaceAll("\r", "%0D").replaceAll("\n", "%0A").replaceAll('"', "%22");

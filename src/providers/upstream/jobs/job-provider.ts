@@ -1,5 +1,6 @@
 import type { JobEntry } from "../../../contract/provider-entries.ts";
 import {
+  type JobItem,
   type JobProvider,
   type JobResult,
   ProviderError,
@@ -8,11 +9,13 @@ import {
 import { hideUsedKeys } from "../../../kernel/api-keys.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../adapter.ts";
 import { modelFor, upstreamFacts, withoutSecrets } from "../item-provider.ts";
+import { nearestSize } from "../nearest-size.ts";
 import { RequestRate } from "../request-rate.ts";
 import { withTimeLimit } from "../time-limit.ts";
 
-/** The time limit of a call, unless the entry has its own. Uploads and results take as long as they need. */
+/** The time limit of a call, unless the entry has its own. Results take as long as something comes. */
 const CALL_SECONDS = 60;
+const UPLOAD_SECONDS = 3600;
 
 /** No account has so many pages of jobs. A list that never ends is broken. */
 const MOST_PAGES = 1000;
@@ -43,17 +46,28 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
   const { clock } = deps;
   const rate = new RequestRate(entry.requestsPerMinute, clock);
   const seconds = entry.timeoutSeconds ?? CALL_SECONDS;
-  const late = () =>
-    new ProviderError("PROVIDER_TIMEOUT", `${name} did not answer within ${seconds} s.`, {
+  const lateAfter = (limit: number) => () =>
+    new ProviderError("PROVIDER_TIMEOUT", `${name} did not answer within ${limit} s.`, {
       trouble: "ambiguous",
     });
-  /** One short call: within the rate and the time limit. */
-  const call = async <T>(signal: AbortSignal, send: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+  /** One call: within the rate and the time limit. */
+  const call = async <T>(
+    signal: AbortSignal,
+    send: (signal: AbortSignal) => Promise<T>,
+    limit = seconds,
+  ): Promise<T> => {
     await rate.wait(signal);
-    return withTimeLimit({ clock, ms: seconds * 1000, late }, signal, send).catch((error) => {
+    const time = { clock, ms: limit * 1000, late: lateAfter(limit) };
+    return withTimeLimit(time, signal, send).catch((error) => {
       signal.throwIfAborted();
       throw withoutSecrets(error);
     });
+  };
+  const sized = (item: JobItem): JobItem => {
+    const { request } = item;
+    return entry.sizes === null
+      ? item
+      : { ...item, request: { ...request, size: nearestSize(entry.sizes, request.size) } };
   };
   return {
     kind: "job",
@@ -68,12 +82,10 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     },
     splitsReferences: adapter.splitsReferences,
     serves: (model) => modelFor(entry, model, model) !== null,
-    lineBytes: (item) => adapter.lineBytes(item),
-    upload: async (jobId, items, signal) => {
-      await rate.wait(signal);
-      return adapter.upload(jobId, items, signal).catch((error) => {
-        throw withoutSecrets(error);
-      });
+    lineBytes: (item) => adapter.lineBytes(sized(item)),
+    upload: (jobId, items, signal) => {
+      const lines = items.map(sized);
+      return call(signal, (inTime) => adapter.upload(jobId, lines, inTime), UPLOAD_SECONDS);
     },
     create: (job, signal) => call(signal, (inTime) => adapter.create(job, inTime)),
     async *list(signal) {

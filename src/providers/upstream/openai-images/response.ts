@@ -2,13 +2,13 @@ import {
   type GeneratedImages,
   ProviderError,
   type UpstreamUsage,
-} from "../../domain/ports/image-provider.ts";
-import { multiplyToMicros } from "../../kernel/money.ts";
-import { ambiguous } from "../upstream/classify.ts";
-import type { UpstreamHttp } from "../upstream/http.ts";
-import { decodeDataUrl, fetchImage } from "../upstream/image-address.ts";
-import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
-import { upstreamWords } from "../upstream/words.ts";
+} from "../../../domain/ports/image-provider.ts";
+import { multiplyToMicros } from "../../../kernel/money.ts";
+import { ambiguous } from "../classify.ts";
+import type { UpstreamHttp } from "../http.ts";
+import { decodeDataUrl, fetchImage } from "../image-address.ts";
+import { countAt, listAt, textAt, valueAt } from "../read-json.ts";
+import { upstreamWords } from "../words.ts";
 
 /**
  * Reads a success of the Images API, and fetches images that it has by address. Throws `ProviderError` for a silent
