@@ -40,7 +40,7 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   let hasWarned = false;
   const warnOnce = (providers: readonly ProviderIdentity[]) => {
     const isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
-    if (isDrawing && !hasWarned) warnOfDrawings(embedding);
+    if (isDrawing && wantsImages && !hasWarned) warnOfDrawings(embedding);
     hasWarned = true;
   };
   // An attempt waits for the owner, too: the number of attempts says little about the time.

@@ -55,8 +55,9 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     onRetry: (error, delayMs, maybePaid) => {
       const { code, message } = error;
       output.event({ event: "retry", code, message, delay_ms: delayMs });
-      const say = maybePaid ? output.warn : output.detail;
-      say(`${message} Trying again in ${formatDuration(delayMs)}.`);
+      const again = `${message.replace(/\.?$/, ".")} Trying again in ${formatDuration(delayMs)}.`;
+      if (maybePaid) output.warn(again);
+      else output.progress(again);
     },
   });
   const identity = kind === "remote" ? baseUrl : EMBEDDED;

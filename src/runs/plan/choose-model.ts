@@ -3,6 +3,7 @@ import type { ListedModel } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/text-rules.ts";
 import type { Http } from "../../http/http.ts";
+import { counted } from "../../kernel/text.ts";
 import { Problems } from "../prompts/problems.ts";
 import type { PromptItem } from "../prompts/prompt-item.ts";
 
@@ -80,7 +81,7 @@ export function requireReferencesFit(items: readonly PromptItem[], model: Chosen
   const problems = new Problems();
   for (const { fileLine, references } of items) {
     if (references.length <= max) continue;
-    const message = `has ${references.length} images; ${model.id} takes at most ${max}`;
+    const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;
     problems.add(fileLine, "reference_images", message);
   }
   problems.throwIfAny();

@@ -75,6 +75,7 @@ it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and 
     [["models", "--progress", "plian"], /Did you mean plain\?/],
     [["submit"], /missing required argument/],
     [["status"], /missing required argument/],
+    [["exec", "bash", "-c", "true"], /unknown option .-c.; put -- before the command/],
     [["models", "extra"], /too many arguments/],
     [["submit", "x", "--model"], /argument missing/],
     [["download", "a", "--index", "1"], /--index works only with --item/],

@@ -157,7 +157,7 @@ const WRONG: [string[], RegExp][] = [
     ["x", "--model", "none"],
     /There is no model "none" .*; there is vendorx-3.1-flash-image, vendorx-3-pro-image/,
   ],
-  [["--file", "none.jsonl"], /this file does not exist/],
+  [["--file", "none.jsonl"], /no such file/],
   [["x", "y"], /too many arguments/],
 ];
 it("[GEN-6] whatever is wrong with the command line is exit 2, and no image is asked for", async () => {
@@ -250,7 +250,9 @@ it("[GEN-4] --timeout ends everything with 124, and says that the request may be
   cli.fake.always(/./, { silent: true });
   const { code, stderr } = await cli.run([...FOX, "--timeout", "2s"]);
   expect(code).toBe(124);
-  expect(stderr).toContain("Time is up: no image was saved; the request was sent and may be billed.");
+  expect(stderr).toContain(
+    "Timed out after 2 s: no image was saved; the request was sent and may be billed.",
+  );
   expect(cli.list()).toEqual([]);
 });
 

@@ -65,7 +65,7 @@ describe("the embedded service", () => {
     const service = await connectEmbedded({
       config: parseConfig(config, "test"),
       dataDirectory: await tempDir(),
-      needs: { workers: false },
+      needs: { workers: false, images: true },
       output: { warn: (line) => said.push(line), note: () => {} },
       signal: new AbortController().signal,
     });

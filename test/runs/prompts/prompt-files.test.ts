@@ -352,8 +352,15 @@ it("[FILE-9] quotes that go wrong are said with the line where the row begins", 
 });
 
 it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
-  expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl:1: this file does not exist"]);
-  expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl:1: holds no prompts"]);
+  expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl: no such file"]);
+  expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl: holds no prompts"]);
+});
+
+it("[FILE-10] a JSON array instead of lines is one problem, which names the way to lines", async () => {
+  const text = JSON.stringify([{ prompt: "a fox" }, { prompt: "an owl" }], null, 2);
+  const [problem, ...others] = await problems({ "p.jsonl": text });
+  expect(problem).toMatch(/^p\.jsonl: is a JSON array; write one object a line.*jq -c '\.\[\]'/);
+  expect(others).toEqual([]);
 });
 
 it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one error with lines", async () => {
@@ -389,7 +396,7 @@ it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one 
         expect(items.length).toBeGreaterThan(0);
       } catch (error) {
         expect(error).toMatchObject({ code: "INVALID_INPUT" });
-        for (const line of (error as ImgbatchError).details ?? []) expect(line).toMatch(/^\d+\.\w+:\d+: /);
+        for (const line of (error as ImgbatchError).details ?? []) expect(line).toMatch(/^\d+\.\w+(:\d+)?: /);
       }
     }),
     { numRuns: 300 },

@@ -2,6 +2,7 @@ import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
 import type { Config } from "../../../config/schema.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
+import { counted } from "../../../kernel/text.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { agreeTo } from "../../service/agreed-addresses.ts";
 import { checkedUrl } from "../../service/connect.ts";
@@ -17,7 +18,7 @@ export const run: RunCommand = async (context) => {
   const findings = await examine(context);
   const exitCode = worstExitCode(findings);
   const bad = findings.filter(({ state }) => state === "fail").length;
-  context.output.note(bad === 0 ? "nothing keeps runs from working" : `${bad} to mend`);
+  context.output.note(bad === 0 ? "No problems found" : counted(bad, "problem"));
   return { exitCode, json: { findings: findings.map(toJson) }, lines: findings.flatMap(linesOf) };
 };
 

@@ -70,7 +70,7 @@ async function watch(
     ? named
     : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));
   const say = global.json || global.events === "-" ? output.note : results.line;
-  const plain = createPlainView(global.progress === "none" ? () => {} : say, clock);
+  const plain = createPlainView(global.progress === "none" ? () => {} : say, clock, output);
   try {
     const options = { service, clock, intervalMs, output };
     const ended = mayShowDashboard(context)
