@@ -1,4 +1,5 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import type { ShownJob } from "../contract/upstream-jobs.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import { identityOf, providerModel } from "../domain/offers.ts";
@@ -27,7 +28,7 @@ export class Scheduler {
   readonly #pools: ReadonlySet<WorkerPool>;
   readonly #items: WorkerPool;
   /** The pools of job providers by their names. */
-  readonly #jobs: ReadonlyMap<string, WorkerPool>;
+  readonly #jobs: ReadonlyMap<string, JobPool>;
   readonly #admission: Admission;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
   readonly #advancing = new Map<string, { again: boolean }>();
@@ -137,6 +138,11 @@ export class Scheduler {
       if (waiting) return waiting;
     }
     return null;
+  }
+
+  /** Returns the jobs of a batch that are at work at an upstream. */
+  jobsOf(batchId: string): ShownJob[] {
+    return [...this.#jobs.values()].flatMap((pool) => pool.jobsOf(batchId));
   }
 
   /**

@@ -41,6 +41,7 @@ const batch: BatchObject = {
   expires_at: 1896307242,
   error: null,
   waiting: null,
+  upstream_jobs: [],
 };
 
 const fox: ItemObject = {

@@ -68,8 +68,10 @@ async function tell({ deps, provider, jobId, signal }: JobWork, name: string): P
   }
 }
 
-function record({ deps, jobId }: JobWork, { state, said }: UpstreamJob, polledAtMs: number): Promise<void> {
+function record(work: JobWork, { state, said }: UpstreamJob, polledAtMs: number): Promise<void> {
+  const { deps, jobId } = work;
   const seen = { state, said, polledAtMs };
+  if (work.job) work.job = { ...work.job, ...seen };
   const end = state === "running" ? {} : ({ step: "ended", endedAtMs: polledAtMs } as const);
   return deps.stores.write((tx) => tx.upstreamJobs.update(jobId, { ...seen, ...end }));
 }

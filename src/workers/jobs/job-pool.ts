@@ -1,5 +1,6 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import { failBatch } from "../../domain/batches/fail-batch.ts";
 import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { type Waiting, waitingFor } from "../../domain/health/waiting.ts";
@@ -13,15 +14,15 @@ import type { WorkerDeps } from "../deps.ts";
 import { reportEnded } from "../report-ended.ts";
 import { RoundRobin } from "../round-robin.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
-import { findForeignJobs } from "./find-foreign-jobs.ts";
+import { ForeignJobs } from "./foreign-jobs.ts";
 import { JobCloser } from "./job-closer.ts";
 import { JobWatch } from "./job-watch.ts";
 import type { JobWork } from "./job-work.ts";
 import { makeJob } from "./make-job.ts";
 import { runJob } from "./run-job.ts";
+import { showJob } from "./show-job.ts";
 
 const TROUBLE_DELAY_MS = 5000;
-const LOOK_FOR_FOREIGN_MS = 3_600_000;
 /** Uploads and results at once. Each has an image or two in memory. */
 const TRANSFERS = 2;
 
@@ -49,9 +50,9 @@ export class JobPool implements WorkerPool {
   readonly #abandoning = new AbortController();
   readonly #watch: JobWatch;
   readonly #closer: JobCloser;
+  readonly #foreign: ForeignJobs;
   readonly #tasks = new Set<Promise<void>>();
   #running = 0;
-  #lookedMs = Number.NEGATIVE_INFINITY;
   #filling: Promise<void> | null = null;
   #fillAgain = false;
   #isPaused = false;
@@ -62,6 +63,7 @@ export class JobPool implements WorkerPool {
     this.#onBatchIdle = onBatchIdle;
     this.#watch = new JobWatch(deps, provider, this.#stopping.signal);
     this.#closer = new JobCloser(deps, provider, this.#stopping.signal);
+    this.#foreign = new ForeignJobs(deps, provider, this.#stopping.signal);
   }
 
   /** A stop waits for requests that create a job, not for the jobs: these go on upstream. */
@@ -78,7 +80,7 @@ export class JobPool implements WorkerPool {
   async start(): Promise<void> {
     for (const { id, batchId } of await this.#deps.stores.read.upstreamJobs.toClose())
       if (await this.#isOurs(batchId)) this.#closer.close(id);
-    this.#track(this.#lookForForeignJobs());
+    this.#track(this.#foreign.look());
   }
 
   add(batch: BatchRecord): void {
@@ -133,6 +135,12 @@ export class JobPool implements WorkerPool {
     if (works.length > 0 && block) return waitingFor([block]);
     const [first] = works;
     return first && works.every(({ waiting }) => waiting !== null) ? first.waiting : null;
+  }
+
+  jobsOf(batchId: string): ShownJob[] {
+    return [...(this.#active.get(batchId)?.works.values() ?? [])].flatMap(({ job }) =>
+      job ? showJob(job) : [],
+    );
   }
 
   /** Jobs go on upstream; the next start finds them by their names. */
@@ -241,6 +249,7 @@ export class JobPool implements WorkerPool {
       signal: active.controller.signal,
       abandoned: this.#abandoning.signal,
       waiting: null,
+      job: null,
       isCreating: false,
     };
     active.works.set(jobId, work);
@@ -266,7 +275,7 @@ export class JobPool implements WorkerPool {
     if (this.#stopping.signal.aborted) return;
     // The batch may have ended while its job was being created.
     this.#closer.close(jobId);
-    this.#track(this.#lookForForeignJobs());
+    this.#track(this.#foreign.look());
     this.#line(active);
   }
 
@@ -283,17 +292,5 @@ export class JobPool implements WorkerPool {
     if (!this.#isActive(active) || active.works.size > 0) return;
     this.#active.delete(id);
     this.#onBatchIdle(id);
-  }
-
-  /** A failure does not matter: it is tried again when another job has ended, an hour later at the earliest. */
-  async #lookForForeignJobs(): Promise<void> {
-    const { clock, log, health } = this.#deps;
-    const { signal } = this.#stopping;
-    const nowMs = clock.nowMs();
-    if (nowMs - this.#lookedMs < LOOK_FOR_FOREIGN_MS || health.blockOf(this.provider, EVERY_MODEL)) return;
-    this.#lookedMs = nowMs;
-    await findForeignJobs(this.#deps, this.provider, signal).catch((error) => {
-      if (!signal.aborted) log.debug("the jobs of an upstream could not be listed", { error: String(error) });
-    });
   }
 }

@@ -1,6 +1,7 @@
 import type PQueue from "p-queue";
 import type { Waiting } from "../../domain/health/waiting.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { JobWatch } from "./job-watch.ts";
@@ -22,6 +23,8 @@ export interface JobWork {
   abandoned: AbortSignal;
   /** Why it cannot go on now; null when it can. */
   waiting: Waiting | null;
+  /** The record as it was read or written last; null before. */
+  job: UpstreamJobRecord | null;
   /** A request to create it is under way. */
   isCreating: boolean;
 }

@@ -27,6 +27,7 @@ export async function runJob(work: JobWork): Promise<void> {
   for (;;) {
     const job = await stores.read.upstreamJobs.byId(jobId);
     signal.throwIfAborted();
+    work.job = job;
     if (!job || !isAtWork(job) || (await stores.read.batches.byId(batch.id))?.status !== "running") return;
     try {
       await STEPS[job.step as keyof typeof STEPS](work, job);

@@ -39,6 +39,7 @@ describe("creating a batch", () => {
       expires_at: null,
       error: null,
       waiting: null,
+      upstream_jobs: [],
     });
     const list = (await (await service.ask(`/${batch.id}/items`)).json()) as {
       data: { custom_id: string }[];

@@ -463,6 +463,27 @@ describe("a job that takes too long", () => {
 });
 
 describe("jobs at an upstream", () => {
+  it("[JOB-11] are shown with their batch: name, state, age and what the upstream said", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ images: 1 });
+    upstream.status = () => ({ state: "running", said: "PENDING" });
+    const service = await startTestService({ providers: [upstream], clock });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const job = (name: string) => ({
+      id: expect.stringMatching(/^imgbatch-[0-9a-f]{12}-job_/),
+      name,
+      state: "PENDING",
+      said: "PENDING",
+      created_at: Math.floor(clock.nowMs() / 1000),
+    });
+    await expect
+      .poll(async () => (await service.batch(id)).upstream_jobs)
+      .toEqual(expect.arrayContaining([job("upstream/1"), job("upstream/2")]));
+    upstream.status = () => ({ state: "succeeded" });
+    await passUntil(clock, 10_000, hasEnded(service, id));
+    expect((await service.until(id)).upstream_jobs).toEqual([]);
+  });
+
   it("[JOB-8] are polled more seldom as they get older, and many of them with one list", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ images: 1, concurrency: 10 });
