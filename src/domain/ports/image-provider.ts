@@ -174,7 +174,10 @@ export interface JobProvider extends ProviderBase {
   /** The jobs of the credential, newest first. */
   list(signal: AbortSignal): AsyncIterable<UpstreamJob>;
   poll(name: string, signal: AbortSignal): Promise<UpstreamJob>;
-  /** Yields the results of an ended job in any order, one at a time, because they can be gigabytes. */
+  /**
+   * Yields the results of an ended job in any order, one at a time, because they can be gigabytes. The bytes of an image
+   * are valid until the next result is asked for.
+   */
   results(name: string, signal: AbortSignal): AsyncIterable<JobResult>;
   /** Asks the upstream to stop a job. Rejects when the upstream refuses, as it may for a job that has ended. */
   cancel(name: string, signal: AbortSignal): Promise<void>;

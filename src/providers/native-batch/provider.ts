@@ -67,7 +67,7 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
     async *read(file, signal) {
       const path = `${at(file)}:download?alt=media`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))
-        yield "unreadable" in line ? line : readResult(name, line.value, deps.clock.nowMs());
+        yield "unreadable" in line ? line : readResult(name, line, deps.clock.nowMs());
     },
     async cancel(resource, signal) {
       const request = { method: "POST", path: `${at(resource)}:cancel`, headers } as const;

@@ -1,6 +1,7 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
 import { answerError } from "../upstream/classify.ts";
 import { readContent } from "../upstream/generate-content/response.ts";
+import type { LongJson } from "../upstream/jobs/line-memory.ts";
 import { textAt, valueAt } from "../upstream/read-json.ts";
 
 /** The HTTP statuses of the codes of `google.rpc.Status`, as the vendor's API maps them. */
@@ -18,13 +19,13 @@ const HTTP_STATUSES: Readonly<Record<number, number>> = {
 };
 
 /** Reads a line of a result file: a response or an error for a key. */
-export function readResult(name: string, line: unknown, nowMs: number): JobResult {
+export function readResult(name: string, { value: line, decode }: LongJson, nowMs: number): JobResult {
   const key = textAt(line, "key") ?? textAt(line, "metadata", "key");
   if (key === null) return { unreadable: "a line without a key" };
   const error = valueAt(line, "error");
   if (error !== undefined && error !== null) return { key, error: lineError(name, error, nowMs) };
   try {
-    return { key, output: readContent(name, valueAt(line, "response") ?? line) };
+    return { key, output: readContent(name, valueAt(line, "response") ?? line, decode) };
   } catch (failure) {
     if (!(failure instanceof ProviderError)) throw failure;
     return { key, error: failure };

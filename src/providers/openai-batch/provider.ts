@@ -84,7 +84,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
     async *read(file, signal) {
       const path = `${at("files", file)}/content`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))
-        yield "unreadable" in line ? line : await readResult(http, line.value, signal, deps.clock.nowMs());
+        yield "unreadable" in line ? line : await readResult(http, line, signal, deps.clock.nowMs());
     },
     async cancel(id, signal) {
       const request = { method: "POST", path: `${at("batches", id)}/cancel`, headers } as const;

@@ -1,6 +1,7 @@
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
 import { answerError } from "../upstream/classify.ts";
 import type { UpstreamHttp } from "../upstream/http.ts";
+import type { LongJson } from "../upstream/jobs/line-memory.ts";
 import { readImages } from "../upstream/openai-images/response.ts";
 import { countAt, textAt, valueAt } from "../upstream/read-json.ts";
 import { upstreamWords } from "../upstream/words.ts";
@@ -8,7 +9,7 @@ import { upstreamWords } from "../upstream/words.ts";
 /** Reads a line of a result file: a response with its status, or an error of the job, for a key. */
 export async function readResult(
   http: UpstreamHttp,
-  line: unknown,
+  { value: line, decode }: LongJson,
   signal: AbortSignal,
   nowMs: number,
 ): Promise<JobResult> {
@@ -21,7 +22,7 @@ export async function readResult(
     if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
       throw answerError(http.name, { status, headers: new Headers(), body, isHtml: false }, nowMs);
     // An address in a result needs no key of ours.
-    return { key, output: await readImages(http, body, {}, signal) };
+    return { key, output: await readImages(http, body, {}, signal, decode) };
   } catch (failure) {
     if (!(failure instanceof ProviderError)) throw failure;
     return { key, error: failure };

@@ -23,8 +23,6 @@ import { runJob } from "./run-job.ts";
 import { showJob } from "./show-job.ts";
 
 const TROUBLE_DELAY_MS = 5000;
-/** Uploads and results at once. Each has an image or two in memory. */
-const TRANSFERS = 2;
 
 interface ActiveBatch {
   batch: BatchRecord;
@@ -45,7 +43,8 @@ export class JobPool implements WorkerPool {
   readonly #active = new Map<string, ActiveBatch>();
   /** Batches that may have items without a job. */
   readonly #roundRobin = new RoundRobin<ActiveBatch>();
-  readonly #transfers = new PQueue({ concurrency: TRANSFERS });
+  readonly #uploads = new PQueue({ concurrency: 1 });
+  readonly #downloads = new PQueue({ concurrency: 1 });
   readonly #stopping = new AbortController();
   readonly #abandoning = new AbortController();
   readonly #watch: JobWatch;
@@ -245,7 +244,8 @@ export class JobPool implements WorkerPool {
       jobId,
       model: providerModel(provider, deps.models, batch.model) ?? batch.model,
       watch: this.#watch,
-      transfers: this.#transfers,
+      uploads: this.#uploads,
+      downloads: this.#downloads,
       signal: active.controller.signal,
       abandoned: this.#abandoning.signal,
       waiting: null,

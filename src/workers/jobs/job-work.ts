@@ -15,8 +15,9 @@ export interface JobWork {
   /** The model that the upstream runs. */
   model: string;
   watch: JobWatch;
-  /** Uploads and results, of which few run at once: each holds parts of images in memory. */
-  transfers: PQueue;
+  /** Of each, one runs at once: it holds parts of images in memory. */
+  uploads: PQueue;
+  downloads: PQueue;
   /** Ends the work on the job here. The job itself goes on upstream. */
   signal: AbortSignal;
   /** Ends a request that creates a job. Its answer is lost then. */

@@ -15,13 +15,13 @@ import { waitAfter } from "./wait-for-upstream.ts";
  * fails. After a restart it goes on with the items that have no outcome.
  */
 export async function recordResults(work: JobWork, job: UpstreamJobRecord): Promise<void> {
-  const { deps, transfers, jobId } = work;
+  const { deps, downloads, jobId } = work;
   const { stores, clock } = deps;
   const name = job.upstreamName ?? "";
   let gone: string | null = null;
   for (let tries = 1; ; tries++) {
     try {
-      await transfers.add(() => fetchResults(work, job));
+      await downloads.add(() => fetchResults(work, job));
       break;
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;

@@ -22,7 +22,7 @@ const LOST =
  * their batch. Rejects with `ProviderError` when the upstream refuses the input.
  */
 export async function uploadInput(work: JobWork, job: UpstreamJobRecord): Promise<void> {
-  const { deps, provider, jobId, signal, transfers } = work;
+  const { deps, provider, jobId, signal, uploads } = work;
   const { stores, clock } = deps;
   const items = await buildItems(work);
   const hasReferences = hasAny(items[0]);
@@ -33,7 +33,7 @@ export async function uploadInput(work: JobWork, job: UpstreamJobRecord): Promis
   for (let tries = 1; ; tries++) {
     const ticket = await ticketFor(work);
     try {
-      const input = await transfers.add(() => provider.upload(jobId, items, signal));
+      const input = await uploads.add(() => provider.upload(jobId, items, signal));
       await ticket.succeeded();
       const uploadedAtMs = clock.nowMs();
       await stores.write((tx) =>

@@ -2,6 +2,7 @@ import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
 import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
+import { LineMemory, type LongJson } from "./line-memory.ts";
 
 /** An image has at most 64 MiB, 86 MiB as Base64. */
 const MAX_LINE_BYTES = 90 * 1024 * 1024;
@@ -12,10 +13,10 @@ const MOST_BREAKS = 3;
 const AGAIN_MS = 1000;
 
 /** A line of JSON, or why it is none. */
-export type ResultLine = { value: unknown } | { unreadable: string };
+export type ResultLine = LongJson | { unreadable: string };
 
 /**
- * Downloads a file and yields its lines as JSON. One line is in memory at a time. After a broken connection it goes on
+ * Downloads a file and yields its lines as JSON. One line is in memory at a time: it is valid until the next. After a broken connection it goes on
  * where it was, with `Range` (RFC 9110, section 14) if the upstream takes it. Rejects with `ProviderError` when it cannot
  * be had now.
  */
@@ -70,33 +71,34 @@ async function* bytesFrom(
   }
 }
 
-/** The pieces of a line that has not ended. */
+/** Appends to a line. Of one that is too long nothing is kept. */
 class Line {
-  #pieces: Buffer[] = [];
+  readonly #memory = new LineMemory();
   #bytes = 0;
 
-  /** Of a line that is too long nothing is kept. */
   add(piece: Buffer): void {
-    if (piece.length === 0) return;
     this.#bytes += piece.length;
-    if (this.#bytes > MAX_LINE_BYTES) this.#pieces = [];
-    else this.#pieces.push(piece);
+    if (this.#bytes <= MAX_LINE_BYTES) this.#memory.add(piece);
   }
 
   /** Ends the line. Null when it is empty. */
   take(): ResultLine | null {
-    const [pieces, bytes] = [this.#pieces, this.#bytes];
-    this.#pieces = [];
+    const read = this.#read();
+    this.#memory.clear();
     this.#bytes = 0;
-    if (bytes > MAX_LINE_BYTES) return { unreadable: `a line of ${bytes} bytes` };
-    const whole = Buffer.concat(pieces, bytes);
-    if (bytes === 0 || (bytes < 100 && whole.toString().trim() === "")) return null;
-    if (jsonExcess(whole, BOUNDS) !== null)
+    return read;
+  }
+
+  #read(): ResultLine | null {
+    const { bytes } = this.#memory;
+    if (this.#bytes > MAX_LINE_BYTES) return { unreadable: `a line of ${this.#bytes} bytes` };
+    if (bytes.length < 100 && bytes.toString().trim() === "") return null;
+    if (jsonExcess(bytes, BOUNDS) !== null)
       return { unreadable: "a line whose JSON is too deep or too long" };
     try {
-      return { value: JSON.parse(whole.toString("utf8")) };
+      return this.#memory.parse();
     } catch {
-      return { unreadable: `a line of ${bytes} bytes that is no JSON` };
+      return { unreadable: `a line of ${bytes.length} bytes that is no JSON` };
     }
   }
 }

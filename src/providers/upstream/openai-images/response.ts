@@ -19,6 +19,7 @@ export async function readImages(
   answer: unknown,
   headers: Readonly<Record<string, string>>,
   signal: AbortSignal,
+  decode = decodeDataUrl,
 ): Promise<GeneratedImages> {
   const { name } = http;
   if (!Array.isArray(valueAt(answer, "data"))) throw ambiguous(name, "HTTP 200 with other JSON", 200);
@@ -29,7 +30,7 @@ export async function readImages(
   const failures: unknown[] = [];
   for (const entry of kept) {
     const [base64, url] = [textAt(entry, "b64_json") ?? textAt(entry, "b64"), textAt(entry, "url")];
-    if (base64 !== null) images.push(decodeDataUrl(base64));
+    if (base64 !== null) images.push(decode(base64));
     else if (url !== null) {
       await fetchImage(http, url, headers, signal).then(
         (image) => images.push(image),
