@@ -80,6 +80,8 @@ export interface BatchInput {
   blobKey: string;
   /** The most that the person at this machine agreed to pay, in micro-dollars; null when the account pays. */
   consentMicroUsd: number | null;
+  /** How the job ends because a directive in its prompts asks for it; null or left out when it ends by itself. */
+  simulatedEnd?: "failed" | "expired" | null;
 }
 
 export interface BatchRecord {

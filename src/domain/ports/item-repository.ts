@@ -4,10 +4,14 @@ import type { ItemStatus } from "../../contract/statuses.ts";
 import type { ItemRecord, PriceSnapshot } from "../records.ts";
 import type { ItemTerms } from "./item-terms.ts";
 
-/** `terms` defaults to those of the batch. An item with an error has failed before anything was asked. */
+/**
+ * `terms` defaults to those of the batch. An item with an error has failed before anything was asked. `notBeforeMs`: when
+ * it may be tried first; default: at once.
+ */
 export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt"> & {
   terms?: ItemTerms;
   failed?: { error: ItemError; atMs: number };
+  notBeforeMs?: number;
 };
 
 /** What the items of a batch cost together, in micro-dollars. */

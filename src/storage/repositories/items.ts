@@ -166,7 +166,8 @@ function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
   const error = failed ? JSON.stringify(failed.error) : null;
   const outcome = { status: failed ? "failed" : "pending", error, finished_at_ms: failed?.atMs ?? null };
-  return { ...place, custom_id: customId, prompt, ...outcome, ...toTermColumns(terms) };
+  const due = { not_before_ms: item.notBeforeMs ?? 0 };
+  return { ...place, custom_id: customId, prompt, ...outcome, ...due, ...toTermColumns(terms) };
 }
 
 function toTermColumns(terms: ItemTerms) {
