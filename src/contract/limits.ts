@@ -2,6 +2,8 @@
 export interface Limits {
   itemsPerBatch: number;
   outputImagesPerBatch: number;
+  /** Of a batch job of the native API. */
+  linesPerJob: number;
   outputCountPerItem: number;
   promptChars: number;
   referenceImageBytes: number;
@@ -25,6 +27,7 @@ const MIB = 1024 * 1024;
 export const DEFAULT_LIMITS: Limits = {
   itemsPerBatch: 200,
   outputImagesPerBatch: 200,
+  linesPerJob: 10_000,
   outputCountPerItem: 4,
   promptChars: 8000,
   referenceImageBytes: 10 * MIB,
@@ -66,10 +69,31 @@ export const FIXED_LIMITS = {
   promptPreviewChars: 120,
   /** Of each list of a real-time body; the parts of all messages count as one. */
   realtimeEntries: 1000,
+  /** Lines of a batch job that come with its request, and the bytes of that request. */
+  inlineLines: 100,
+  inlineBodyBytes: 20 * MIB,
+  /** Prompts, earlier turns and keys of all lines of a job: they are in memory together when its items are written. */
+  jobTextChars: 96 * MIB,
+  /** Jobs of one key that have not ended. */
+  runningJobsPerKey: 100,
+  jobPageDefault: 20,
+  jobPageMax: 100,
   jsonDepth: 64,
   jsonElements: 200_000,
   batchPageDefault: 20,
   batchPageMax: 100,
   itemPageDefault: 100,
   itemPageMax: 500,
+  /** Of one uploaded file. */
+  fileBytes: 2048 * MIB,
+  /** Of all uploaded files of a key, with the bytes of unfinished uploads. */
+  fileBytesPerKey: 20_480 * MIB,
+  openUploadsPerKey: 16,
+  /** An uploaded file is deleted after so many hours. */
+  fileHours: 48,
+  fileNameChars: 40,
+  fileDisplayNameChars: 512,
+  fileTypeChars: 255,
+  filePageDefault: 10,
+  filePageMax: 100,
 } as const;

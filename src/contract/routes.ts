@@ -10,6 +10,12 @@ export const PATHS = {
   download: "/v1/images/batches/{id}/download",
   nativeModels: "/v1beta/models",
   nativeModel: "/v1beta/models/{model}",
+  nativeJobs: "/v1beta/batches",
+  nativeJob: "/v1beta/batches/{id}",
+  files: "/v1beta/files",
+  file: "/v1beta/files/{file}",
+  fileDownload: "/v1beta/files/{file}:download",
+  uploads: "/upload/v1beta/files",
   sharedModels: "/v1/models",
   sharedModel: "/v1/models/{model}",
   ready: "/readyz",
@@ -19,7 +25,9 @@ export const PATHS = {
 } as const;
 
 /** The operations of a model: the last part of the path, behind a colon. */
-export const MODEL_VERBS = ["generateContent", "streamGenerateContent"] as const;
+export const MODEL_VERBS = ["generateContent", "streamGenerateContent", "batchGenerateContent"] as const;
+/** The operations of a file, behind a colon, too. */
+export const FILE_VERBS = ["download"] as const;
 
 /** The paths that a client calls, with the variable parts filled in. */
 export const routes = {

@@ -1,3 +1,7 @@
+/** The API that a batch was made with: the batch API, or the batch jobs of the native API or of OpenAI's. */
+export const BATCH_SOURCES = ["batch", "native", "openai"] as const;
+export type BatchSource = (typeof BATCH_SOURCES)[number];
+
 /** The statuses of a batch, in the order of its life. The last four are terminal. */
 export const BATCH_STATUSES = [
   "queued",

@@ -11,6 +11,8 @@ export interface BatchRow {
   statusText?: string;
   model: string;
   provider: string | null;
+  /** The API that it was made with; null when the service does not say. */
+  source: string | null;
   itemCount: number;
   successCount: number;
   failCount: number;

@@ -1,6 +1,7 @@
 import { isTerminal } from "../contract/statuses.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { intactBytes } from "./downloads/read-intact.ts";
+import { fileProblems } from "./files/check-files.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
@@ -38,6 +39,7 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     const isMissing = (await blobs.sizeOf(blobKey)) === null;
     report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);
   }
+  report.problems.push(...(await fileProblems(stores, blobs)));
   return { ...report, images: outputs.length };
 }
 
@@ -90,6 +92,7 @@ async function countProblems(repositories: Repositories, batch: BatchRecord): Pr
   const total = counts.pending + counts.success + counts.failed;
   if (total !== batch.itemCount)
     problems.push(`batch ${batch.id}: ${total} items, should be ${batch.itemCount}`);
+  else problems.push(...(await sumProblems(repositories, batch)));
   if (counts.success !== batch.successCount || counts.failed !== batch.failCount) {
     problems.push(`batch ${batch.id}: its counts of successes and failures are wrong`);
   }
@@ -97,6 +100,18 @@ async function countProblems(repositories: Repositories, batch: BatchRecord): Pr
     problems.push(`batch ${batch.id}: ended with ${counts.pending} pending items`);
   }
   return problems;
+}
+
+/** The amounts of a batch are the sums over its items. */
+async function sumProblems(repositories: Repositories, batch: BatchRecord): Promise<string[]> {
+  const sums = await repositories.items.sums(batch.id, batch.price);
+  const compare = (what: string, is: number | null, should: number) =>
+    is === should ? [] : [`batch ${batch.id}: ${what} is ${is}, its items make ${should}`];
+  return [
+    ...compare("its hold", batch.holdMicroUsd, sums.holdMicroUsd),
+    ...compare("its estimate", batch.estimatedMicroUsd, sums.priceMicroUsd),
+    ...(isTerminal(batch.status) ? compare("its cost", batch.actualMicroUsd, sums.earnedMicroUsd) : []),
+  ];
 }
 
 /** The history begins with `queued`, every step is an allowed one, and it ends where the batch is. */

@@ -19,8 +19,9 @@ export interface Offer<P extends ImageProvider = ImageProvider> {
 export interface Needs {
   /** The most reference images of one item. */
   references: number;
-  ratio: AspectRatio;
-  tier: SizeTier;
+  /** Of all items. */
+  ratios: readonly AspectRatio[];
+  tiers: readonly SizeTier[];
 }
 
 /** The identity of drawings, which need no upstream. */
@@ -97,7 +98,7 @@ export class Offers<P extends ImageProvider = ImageProvider> {
    * Returns the providers that may make the items of a batch, in their order. None may, as long as neither the provider
    * that it was priced with is configured nor one of the same type and address.
    */
-  forBatch(batch: Pick<BatchRecord, "provider" | "upstream" | "model">, needs: Needs): Offer<P>[] {
+  forBatch(batch: Pick<BatchRecord, "provider" | "upstream" | "model">, needs?: Needs): Offer<P>[] {
     const serving = this.#serving(batch.model, needs);
     const same = serving.filter(({ provider }) => identityOf(provider) === batch.upstream);
     const own = same.find(({ provider }) => provider.name === batch.provider) ?? same[0];
@@ -116,12 +117,12 @@ export class Offers<P extends ImageProvider = ImageProvider> {
   }
 }
 
-function canTake(takes: Capabilities, { references, ratio, tier }: Needs): boolean {
-  return (
-    references <= takes.maxReferences &&
-    (takes.ratios === "any" || takes.ratios.includes(ratio)) &&
-    (takes.tiers === "any" || takes.tiers.includes(tier))
-  );
+function canTake(takes: Capabilities, { references, ratios, tiers }: Needs): boolean {
+  return references <= takes.maxReferences && areAllIn(takes.ratios, ratios) && areAllIn(takes.tiers, tiers);
+}
+
+function areAllIn<T>(known: "any" | readonly T[], wanted: readonly T[]): boolean {
+  return known === "any" || wanted.every((each) => known.includes(each));
 }
 
 /** Another item provider may take over, when the images stay real and do not begin to cost money. */

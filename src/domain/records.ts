@@ -1,8 +1,8 @@
-import type { AspectRatio, SizeTier } from "../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { ItemError } from "../contract/item-errors.ts";
-import type { BatchStatus, ItemStatus } from "../contract/statuses.ts";
+import type { BatchSource, BatchStatus, ItemStatus } from "../contract/statuses.ts";
 import type { Trouble, UpstreamUsage } from "./ports/image-provider.ts";
+import type { ItemTerms } from "./ports/item-terms.ts";
 
 /** Times are milliseconds since 1970; money is whole micro-dollars. */
 
@@ -73,6 +73,17 @@ export interface BatchError {
   source: "provider" | "service";
 }
 
+/** The lines that the items of a batch are read from, after it was accepted. */
+export interface BatchInput {
+  /** The caller's name of the file; null when the lines came with the request. */
+  fileName: string | null;
+  blobKey: string;
+  /** The most that the person at this machine agreed to pay, in micro-dollars; null when the account pays. */
+  consentMicroUsd: number | null;
+  /** How the job ends because a directive in its prompts asks for it; null or left out when it ends by itself. */
+  simulatedEnd?: "failed" | "expired" | null;
+}
+
 export interface BatchRecord {
   id: string;
   apiKeyId: string;
@@ -109,6 +120,11 @@ export interface BatchRecord {
   upstream: string;
   /** Since when no item could be made, because of the upstream; null while it is well. */
   waitingSinceMs: number | null;
+  source: BatchSource;
+  /** Null when the request for the batch had its items. */
+  input: BatchInput | null;
+  /** When the items were read from the input and the money was put on hold; null before, and without an input. */
+  inputReadAtMs: number | null;
 }
 
 /** One line of a batch's history. `from` is null for its creation. */
@@ -119,7 +135,7 @@ export interface BatchEvent {
   atMs: number;
 }
 
-export interface ItemRecord {
+export interface ItemRecord extends ItemTerms {
   id: number;
   batchId: string;
   /** From 0, in request order after expansion. */
@@ -201,8 +217,6 @@ export interface ProviderCalls {
   lastSuccessMs: number | null;
 }
 
-export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt">;
-
 /** One stored image of a successful item. */
 export interface OutputRecord {
   itemId: number;
@@ -239,38 +253,6 @@ export interface IdempotencyRecord {
   /** SHA-256 of the request that made the batch, after normalisation. */
   requestHash: string;
   batchId: string;
-  createdAtMs: number;
-}
-
-/** The hold of a real-time request at work. The record is removed when the hold ends. */
-export interface RealtimeHoldRecord {
-  /** The request; also the `responseId` of its answer. */
-  id: string;
-  apiKeyId: string;
-  accountId: string;
-  amountMicroUsd: number;
-  createdAtMs: number;
-}
-
-/** One image that was made in real time, and its price. */
-export interface UsageRecord {
-  /** The request that made it. */
-  realtimeId: string;
-  /** 0 for the image that is paid for; further ones of the same request are free. */
-  imageIndex: number;
-  apiKeyId: string;
-  accountId: string;
-  /** The model that was asked for, which decides the price, and the one that ran. */
-  model: string;
-  executedModel: string;
-  provider: string;
-  size: SizeTier;
-  ratio: AspectRatio;
-  mimeType: ImageMimeType;
-  widthPx: number;
-  heightPx: number;
-  sizeBytes: number;
-  amountMicroUsd: number;
   createdAtMs: number;
 }
 

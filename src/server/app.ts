@@ -9,6 +9,7 @@ import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { readColons } from "./native-api/model-path.ts";
+import { readVersion } from "./native-api/version.ts";
 import { openApi } from "./openapi/document.ts";
 import { routerOf } from "./router.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
@@ -24,6 +25,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(requestId(deps.ids));
   app.use(readColons);
   app.use(accessLog(deps));
+  app.use(readVersion(deps));
   const metrics = createMetrics(deps);
   app.use(metrics.observe);
   app.use(guardConnection);
@@ -32,11 +34,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
   for (const surface of SURFACES) app.use(routerOf(surface, handlerDeps));
   app.use(notFound);
-  const { keyHeaders, log } = deps;
-  const bodyOf = (error: ImgbatchError, request: Request) => {
-    const [path = ""] = request.originalUrl.split("?");
-    return errorStyleOf(path).body(error, { request, keyHeaders });
-  };
-  app.use(answerErrors(log, bodyOf));
+  const bodyOf = (error: ImgbatchError, request: Request) => errorStyleOf(request.path).body(error, request);
+  app.use(answerErrors(deps.log, bodyOf));
   return app;
 }

@@ -3,6 +3,8 @@ import type { Limits } from "../contract/limits.ts";
 import type { ShownJob } from "../contract/upstream-jobs.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
+import type { FindGeneratedFile } from "../domain/files/generated.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
@@ -42,6 +44,8 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Returns the jobs of a batch that are at work at an upstream. */
   jobsOf(batchId: string): ShownJob[];
   requestLimits: RequestLimits;
+  uploads: Uploads;
+  findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
   slots: DownloadSlots;
   bodyBudgets: BodyBudgets;

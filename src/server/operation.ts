@@ -13,6 +13,8 @@ export interface Operation {
   parameters?: readonly string[];
   /** Name of the schema of the JSON body. */
   body?: string;
+  /** Types of bodies that are not JSON, or not only. */
+  bytesBody?: readonly string[];
   answers: Readonly<Record<number, Answer>>;
   /** The errors that this operation adds to `EVERYWHERE` and to those of its surface's credential. */
   errors?: readonly ServiceErrorCode[];
@@ -34,7 +36,7 @@ export interface Answer {
 /** Operations that share a credential: one API as its clients know it. */
 export interface Surface {
   /** Tag of the operations in the OpenAPI document. */
-  tag: "batches" | "realtime" | "operations";
+  tag: "batches" | "realtime" | "files" | "operations";
   /** Every path below belongs to the surface: without a credential an unknown one is 401, not 404. */
   prefix: string;
   /** A path is matched with these in order: `/models` stands before `/{id}`. */
@@ -57,8 +59,8 @@ export interface Credential {
 
 /** The shape of error bodies. */
 export interface ErrorStyle {
-  /** The body of an error. `asked` is missing where no request could be parsed. */
-  body(error: ImgbatchError, asked?: { request: Request; keyHeaders: readonly string[] }): object;
+  /** The body of an error. The request is missing where none could be parsed. */
+  body(error: ImgbatchError, request?: Request): object;
   /** The OpenAPI schema of the bodies for these codes. */
   schema(codes: readonly ServiceErrorCode[]): object;
 }

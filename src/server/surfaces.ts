@@ -2,11 +2,19 @@ import type { ServiceErrorCode } from "../contract/errors.ts";
 import { batchErrorStyle } from "./batch-api/error-style.ts";
 import { batchApi } from "./batch-api/operations.ts";
 import { monitoring } from "./monitoring/operations.ts";
+import { nativeFiles, nativeUploads } from "./native-api/files/operations.ts";
 import { nativeApi, sharedModelList } from "./native-api/operations.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
 /** Everything that the service offers over HTTP. Router, 405 responses, OpenAPI and metric labels are made from it. */
-export const SURFACES: readonly Surface[] = [batchApi, nativeApi, sharedModelList, monitoring];
+export const SURFACES: readonly Surface[] = [
+  batchApi,
+  nativeUploads,
+  nativeFiles,
+  nativeApi,
+  sharedModelList,
+  monitoring,
+];
 
 /** An operation together with its surface. */
 export interface PlacedOperation extends Operation {

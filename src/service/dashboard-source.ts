@@ -237,9 +237,8 @@ function wordsOf(deps: DashboardSourceDeps, batchId: string): string {
   return JSON.stringify([waitingWords(deps, batchId), jobsWords(deps, batchId)]);
 }
 
-function jobsWords(deps: DashboardSourceDeps, batchId: string): string | null {
-  return jobsText(deps.jobsOf(batchId), deps.clock.nowMs());
-}
+const jobsWords = (deps: DashboardSourceDeps, batchId: string) =>
+  jobsText(deps.jobsOf(batchId), deps.clock.nowMs());
 
 function toRow(deps: DashboardSourceDeps, batch: BatchRecord): BatchRow {
   return {
@@ -248,6 +247,7 @@ function toRow(deps: DashboardSourceDeps, batch: BatchRecord): BatchRow {
     status: batch.status,
     model: batch.model,
     provider: batch.provider,
+    source: batch.source,
     itemCount: batch.itemCount,
     successCount: batch.successCount,
     failCount: batch.failCount,
@@ -294,6 +294,6 @@ function toItemRow(item: ItemRecord, outputs: readonly OutputRecord[], imageMicr
     prompt: item.prompt,
     error: item.error === null ? null : `${item.error.code}: ${item.error.message}`,
     sizeBytes: outputs.length === 0 ? null : sizeBytes,
-    costMicroUsd: item.status === "success" ? imageMicroUsd : null,
+    costMicroUsd: item.status === "success" ? (item.priceMicroUsd ?? imageMicroUsd) : null,
   };
 }

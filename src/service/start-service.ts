@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile, rm, statfs } from "node:fs/promises";
+import { mkdir, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
-import { type Credentials, DATA_FILES, type ServerFile } from "../contract/data-directory.ts";
+import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
 import { identityOf } from "../contract/provider-entries.ts";
 import { openRealAccount, topUp } from "../domain/accounts.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
@@ -10,6 +10,7 @@ import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
+import { Uploads } from "../domain/files/uploads.ts";
 import { ProviderHealth } from "../domain/health/provider-health.ts";
 import { Offers } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
@@ -20,7 +21,7 @@ import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { removePartialFiles, writeFileDurably } from "../kernel/files/durable-file.ts";
+import { removePartialFiles } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds, sha256Hex } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { createProviders } from "../providers/registry.ts";
@@ -30,8 +31,10 @@ import type { ApiDeps } from "../server/deps.ts";
 import { DownloadSlots } from "../server/limits/download-slots.ts";
 import { FailedAuthLimit } from "../server/limits/failed-auth-limit.ts";
 import { RequestLimits } from "../server/limits/request-limits.ts";
+import { lineReaders } from "../server/line-readers.ts";
 import { listen } from "../server/listen.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
+import { resultFile } from "../server/native-api/jobs/result-file.ts";
 import { BodyBudgets } from "../server/request-body/body-reservation.ts";
 import { JsonParser } from "../server/request-body/parse-json.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
@@ -43,6 +46,7 @@ import { shareProviders } from "../workers/shared-concurrency.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
 import { openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
+import { removeServerFile, writeServerFile } from "./server-file.ts";
 
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
@@ -137,15 +141,19 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(() => clearInterval(looking));
     const hasUpstreams = providers.some(({ upstream }) => upstream !== undefined);
     const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
+    const inspector = sharpInspector(decoding);
     const workerDeps: WorkerDeps = {
       stores,
       blobs,
-      inspector: sharpInspector(decoding),
+      inspector,
+      limits: config.limits,
+      lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),
       models: config.models,
       providers: shared.forBatches,
       offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
       health,
       outageMs: config.limits.outageHours * HOUR_MS,
+      uploads: new Uploads({ stores, blobs, clock }),
       clock,
       ids,
       random: options.random ?? Math.random,
@@ -195,6 +203,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
+      findGeneratedFile: (keyId, id) => resultFile({ stores, blobs }, keyId, id),
     };
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;
@@ -276,21 +285,4 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 async function freeBytesOf(directory: string): Promise<number> {
   const { bavail, bsize } = await statfs(directory);
   return bavail * bsize;
-}
-
-/** Unless it is that of another service, which took over a directory whose files were replaced. */
-async function removeServerFile(directory: string, secret: string): Promise<void> {
-  const path = join(directory, DATA_FILES.server);
-  const text = await readFile(path, "utf8").catch(() => "");
-  if (text.includes(secret)) await rm(path, { force: true });
-}
-
-async function writeServerFile(
-  directory: string,
-  facts: Pick<ServerFile, "url" | "workers" | "providers" | "secret">,
-  clock: Clock,
-): Promise<void> {
-  const started_at = Math.floor(clock.nowMs() / 1000);
-  const file: ServerFile = { ...facts, pid: process.pid, started_at };
-  await writeFileDurably(join(directory, DATA_FILES.server), `${JSON.stringify(file)}\n`, { mode: 0o600 });
 }

@@ -22,6 +22,7 @@ export interface Database {
   retention_time: RetentionTimeTable;
   provider_health: ProviderHealthTable;
   provider_calls: ProviderCallsTable;
+  files: FilesTable;
   schema_migrations: { name: string };
 }
 
@@ -94,6 +95,9 @@ export interface BatchesTable {
   error: string | null;
   upstream: Generated<string>;
   waiting_since_ms: Generated<number | null>;
+  source: Generated<string>;
+  input: Generated<string | null>;
+  input_read_at_ms: Generated<number | null>;
 }
 
 interface BatchEventsTable {
@@ -129,6 +133,13 @@ export interface ItemsTable {
   notes: Generated<string | null>;
   usage: Generated<string | null>;
   job_id: Generated<string | null>;
+  tier: Generated<string | null>;
+  ratio: Generated<string | null>;
+  asked_mime_type: Generated<string | null>;
+  earlier: Generated<string | null>;
+  price_micro_usd: Generated<number | null>;
+  hold_micro_usd: Generated<number | null>;
+  client_key: Generated<string | null>;
 }
 
 export interface OutputsTable {
@@ -231,6 +242,19 @@ export interface ProviderCallsTable {
   input_tokens: Generated<number>;
   output_tokens: Generated<number>;
   last_success_ms: Generated<number | null>;
+}
+
+interface FilesTable {
+  seq: Generated<number>;
+  api_key_id: string;
+  id: string;
+  display_name: string | null;
+  mime_type: string;
+  size_bytes: number;
+  sha256: string;
+  blob_key: string;
+  created_at_ms: number;
+  expires_at_ms: number;
 }
 
 interface RetentionTimeTable {

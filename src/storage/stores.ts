@@ -2,13 +2,14 @@ import type { Repositories, Stores } from "../domain/ports/stores.ts";
 import type { SqlDatabase, SqlSession } from "./dialects/sql-session.ts";
 import { accountRepository } from "./repositories/accounts.ts";
 import { batchRepository } from "./repositories/batches.ts";
+import { fileRepository } from "./repositories/files.ts";
 import { idempotencyRepository } from "./repositories/idempotency.ts";
 import { itemRepository } from "./repositories/items.ts";
 import { keyRepository } from "./repositories/keys.ts";
 import { ledgerRepository } from "./repositories/ledger.ts";
 import { outputRepository } from "./repositories/outputs.ts";
-import { providerCallsRepository } from "./repositories/provider-calls.ts";
-import { providerHealthRepository } from "./repositories/provider-health.ts";
+import { providerCallsRepository } from "./repositories/providers/calls.ts";
+import { providerHealthRepository } from "./repositories/providers/health.ts";
 import { realtimeHoldRepository } from "./repositories/realtime-holds.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
@@ -40,6 +41,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     retentionTime: retentionTimeRepository(session),
     providerHealth: providerHealthRepository(session),
     providerCalls: providerCallsRepository(session),
+    files: fileRepository(session),
     touch: async () => {
       await session.run(
         session.build.updateTable("schema_migrations").set((eb) => ({ name: eb.ref("name") })),

@@ -1,34 +1,43 @@
-import type { BatchStatus } from "../contract/statuses.ts";
-import { type BatchEnd, startBatch } from "../domain/batches/lifecycle.ts";
+import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { failBatch } from "../domain/batches/fail-batch.ts";
+import { type BatchEnd, hasItems, startBatch } from "../domain/batches/lifecycle.ts";
 import { processResults, startProcessing } from "../domain/batches/process-results.ts";
 import { settleBatch } from "../domain/batches/settle.ts";
+import { SIMULATED_END } from "../domain/lines/simulated-end.ts";
+import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /**
- * Takes a batch as far as it goes without making images: `queued` to `running`, and from a `running` batch without
+ * Takes a batch as far as it goes without making images: through the reading of its input, `queued` to `running`, and from a `running` batch without
  * pending items through its results and its money to `completed`. Each step is a transaction of its own and is
  * published on the feed. After a crash between two steps it goes on from there. Begins no step while `isHeld`. Returns
  * the status that was reached.
  */
 export async function advanceBatch(
   deps: WorkerDeps,
+  intake: { take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> },
   batchId: string,
   isHeld: () => boolean,
 ): Promise<BatchStatus | null> {
   const { stores, feed, clock } = deps;
   const nowMs = () => clock.nowMs();
   for (;;) {
-    const status = (await stores.read.batches.byId(batchId))?.status ?? null;
-    const reached = isHeld() ? null : await step(status);
-    if (reached === null) return status;
+    const batch = await stores.read.batches.byId(batchId);
+    const reached = isHeld() || batch === null ? null : await step(batch);
+    if (reached === null) return batch?.status ?? null;
     feed.publish({ type: "batch", batchId, status: reached });
-    if (reached === "completed") return reached;
+    if (isTerminal(reached)) return reached;
   }
 
-  async function step(status: BatchStatus | null): Promise<BatchStatus | null> {
+  async function step(batch: BatchRecord): Promise<BatchStatus | null> {
+    const { status } = batch;
+    if (status === "queued" && !hasItems(batch)) return intake.take(batch, isHeld);
     if (status === "queued") return (await startBatch(stores, batchId, nowMs())) ? "running" : null;
     if (status === "running") {
       return (await startProcessing(stores, batchId, nowMs())) ? "processing_results" : null;
+    }
+    if (status === "processing_results" && batch.input?.simulatedEnd) {
+      return (await failBatch(deps, batchId, SIMULATED_END, () => endOf(deps))) && "failed";
     }
     if (status === "processing_results")
       return (await processResults(deps, batchId, nowMs)) ? "settling" : null;

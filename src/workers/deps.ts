@@ -1,5 +1,7 @@
 import type { Feed } from "../domain/feed.ts";
+import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
+import type { TakeInDeps } from "../domain/lines/take-in.ts";
 import type { ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
@@ -11,7 +13,7 @@ import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
 
 /** Everything that the workers use. */
-export interface WorkerDeps {
+export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   stores: Stores;
   blobs: BlobStore;
   inspector: ImageInspector;
@@ -31,4 +33,6 @@ export interface WorkerDeps {
   log: Log;
   /** How long outputs are kept after a batch has ended, in ms; 0 keeps them. */
   outputRetentionMs: number;
+  /** Files on their way into the service. */
+  uploads: Uploads;
 }

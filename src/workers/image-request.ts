@@ -1,11 +1,8 @@
-import { DEFAULT_RATIO, imageSizePx } from "../contract/images/image-sizes.ts";
+import { askedOf } from "../domain/batches/item-terms.ts";
 import { type ImageRequest, ProviderError, type ReferenceImage } from "../domain/ports/image-provider.ts";
 import type { BatchRecord, ItemRecord, ReferenceRecord } from "../domain/records.ts";
 import { seedOf, sha256Hex } from "../kernel/ids.ts";
 import type { WorkerDeps } from "./deps.ts";
-
-/** Batches make 1K images of the default ratio. */
-export const BATCH_SIZE = imageSizePx("1K", DEFAULT_RATIO);
 
 /**
  * Builds the request for an item of a batch, and checks its reference images. `model` is the one to run. Throws `ProviderError` `RESULT_MISSING` when a reference image is gone or damaged.
@@ -21,10 +18,8 @@ export async function buildImageRequest(
     model,
     prompt: item.prompt,
     outputIndex: item.outputIndex,
-    tier: "1K",
-    ratio: DEFAULT_RATIO,
-    size: BATCH_SIZE,
-    mimeType: batch.mimeType,
+    earlier: item.earlier ?? "",
+    ...askedOf(batch, item),
     references: await readReferences(deps, references),
     storedReferences: references.flatMap(({ storageUri, mimeType }) =>
       storageUri === null ? [] : [{ uri: storageUri, mimeType }],

@@ -1,3 +1,4 @@
+import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/expiry.ts";
 import type { RetentionTime } from "../domain/records.ts";
 import { sweep } from "../domain/retention.ts";
 import { lookAtClock } from "../domain/retention-time.ts";
@@ -49,7 +50,7 @@ async function lookAndSweep(
 ): Promise<void> {
   const { stores, clock, log, feed } = deps;
   const nowMs = clock.nowMs();
-  const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs);
+  const retentionMs = Math.max(inputRetentionMs, deps.outputRetentionMs, FILE_RETENTION_MS);
   const { before, now } = await stores.write(async (tx) => {
     const before = (await tx.retentionTime.read()) ?? {
       seenMs: (await tx.batches.lastEventMs()) ?? nowMs,
@@ -75,6 +76,10 @@ async function lookAndSweep(
   for (const { batchId, error } of report.failures) {
     log.warn("files could not be deleted; trying again later", { batch: batchId, error: String(error) });
   }
+  for (const error of await sweepFiles(deps, dueMs)) {
+    log.warn("an uploaded file could not be deleted; trying again later", { error: String(error) });
+  }
+  await deps.uploads.endIdle();
 }
 
 const FAR_AHEAD =

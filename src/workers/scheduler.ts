@@ -8,6 +8,7 @@ import type { BatchRecord } from "../domain/records.ts";
 import { Admission } from "./admission.ts";
 import { advanceBatch, endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { Intake } from "./intake.ts";
 import { ItemPool } from "./items/item-pool.ts";
 import { JobPool } from "./jobs/job-pool.ts";
 import { recover } from "./recovery.ts";
@@ -30,6 +31,7 @@ export class Scheduler {
   /** The pools of job providers by their names. */
   readonly #jobs: ReadonlyMap<string, JobPool>;
   readonly #admission: Admission;
+  readonly #intake: Intake;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
   readonly #advancing = new Map<string, { again: boolean }>();
   /** Batches that are about to be cancelled: no other step may end them meanwhile. */
@@ -42,6 +44,7 @@ export class Scheduler {
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
     this.#admission = new Admission(deps.stores);
+    this.#intake = new Intake(deps);
     const wake = (batchId: string) => this.wake(batchId);
     const itemProviders = deps.providers.filter((provider) => provider.kind === "item");
     const jobProviders = deps.providers.filter((provider) => provider.kind === "job");
@@ -152,6 +155,7 @@ export class Scheduler {
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#isRunning = false;
     this.#stopping.abort();
+    this.#intake.stop();
     await Promise.all([...this.#pools].map((pool) => pool.stop(graceMs, isAbandoned)));
     while (this.#work.size > 0) await Promise.allSettled([...this.#work]);
   }
@@ -192,7 +196,7 @@ export class Scheduler {
   async #advance(batchId: string): Promise<void> {
     try {
       const isHeld = () => this.#cancelling.has(batchId);
-      const status = await advanceBatch(this.#deps, batchId, isHeld);
+      const status = await advanceBatch(this.#deps, this.#intake, batchId, isHeld);
       if (isHeld()) return;
       if (status === null || isTerminal(status)) return this.#forget(batchId);
       if (status === "running") await this.#makeImages(batchId);

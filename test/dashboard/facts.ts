@@ -22,6 +22,7 @@ export function batchRow(n: number, change: Partial<BatchRow> = {}): BatchRow {
     name: `batch ${n}`,
     status: "running",
     model: "vendorx-3.1-flash-image",
+    source: "batch",
     provider: "procedural",
     itemCount: 10,
     successCount: 4,

@@ -11,6 +11,7 @@ import { imgbatch } from "../support/processes.ts";
 import { content, errorOf, generate } from "../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { send, start, stateOf, upload, urlOf } from "../support/uploads.ts";
 
 /** A file system of its own with few bytes; skips the test, aloud, where none can be mounted. */
 async function smallDisk({ skip }: TestContext, size = "6m"): Promise<string> {
@@ -102,6 +103,23 @@ describe("a full disk", () => {
     expect(await readdir(join(service.data, "blobs", "drafts"))).toEqual([]);
     await rm(join(disk, "ballast"));
     await service.until((await service.submit(body)).id);
+  });
+
+  it("[FILES-11] ends an upload, leaves nothing of it, and takes it when there is room again", async (context) => {
+    const disk = await smallDisk(context, "44m");
+    const service = await startTestService({ data: join(disk, "data") });
+    const bytes = Buffer.alloc(20 << 20, "a");
+    const url = await urlOf(await start(service));
+    const answer = await send(url, "upload, finalize", 0, bytes);
+    expect(stateOf(answer)).toEqual([502, "cancelled", expect.any(String)]);
+    expect(await errorOf(answer)).toMatchObject({
+      status: "UNAVAILABLE",
+      message: "The service's disk is full.",
+    });
+    expect(await readdir(join(service.data, "blobs", "drafts"))).toEqual([]);
+    expect((await send(url, "query")).status).toBe(404);
+    spawnSync("mount", ["-o", "remount,size=90m", disk]);
+    expect((await upload(service, bytes)).sizeBytes).toBe(String(bytes.length));
   });
 
   it("[DISK-1] refuses a batch that the database has no room for, and holds nothing", async (context) => {

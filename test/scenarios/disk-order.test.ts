@@ -67,6 +67,32 @@ describe("the order in which things reach the disk", () => {
     expect(told.began).toBeGreaterThan(committed.ended);
   });
 
+  it("[FILES-6] [DISK-5] is bytes, record, answer for an uploaded file", async (context) => {
+    needStrace(context);
+    const service = await startQuickService(await tempDir());
+    const { stop } = await watchCalls(service.child.pid ?? 0, WATCHED);
+    const begun = await fetch(`${service.url}/upload/v1beta/files`, {
+      method: "POST",
+      headers: { "x-vendorx-api-key": service.key, "x-goog-upload-command": "start" },
+    });
+    const done = await fetch(begun.headers.get("x-goog-upload-url") ?? "", {
+      method: "POST",
+      headers: { "x-goog-upload-command": "upload, finalize", "x-goog-upload-offset": "0" },
+      body: "red fox",
+    });
+    expect(done.status).toBe(200);
+    const calls = callsOf(await stop());
+    const written = next(calls, -1, "write(", "/drafts/", "red fox");
+    const synced = next(calls, written.ended, "fsync(", "/drafts/");
+    const renamed = next(calls, synced.ended, "rename(", "/drafts/", "/files/");
+    const directory = next(calls, renamed.ended, "fsync(", "/files>");
+    const key = /", "[^"]*\/blobs\/([^"]+)"/.exec(renamed.text)?.[1] ?? "";
+    const inserted = next(calls, -1, "pwrite64(", "imgbatch.db-wal>", key);
+    expect(inserted.began).toBeGreaterThan(directory.ended);
+    const committed = next(calls, inserted.ended, "fsync(", "imgbatch.db-wal>");
+    expect(next(calls, -1, "HTTP/1.1 200", "sha256Hash").began).toBeGreaterThan(committed.ended);
+  });
+
   it("[DISK-5] [DISK-7] is the same for an image that was on the disk before the batch was accepted", async (context) => {
     needStrace(context);
     const create = { width: 700, height: 700, channels: 3 as const, background: "#000" };

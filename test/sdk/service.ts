@@ -14,8 +14,8 @@ export interface SdkService {
   close(): Promise<void>;
 }
 
-/** The whole service, set up for the vendor's own libraries. */
-export async function startSdkService(limits: object = {}): Promise<SdkService> {
+/** The whole service, set up for the vendor's own libraries. Without workers, nothing but real time works. */
+export async function startSdkService(limits: object = {}, workers = false): Promise<SdkService> {
   const data = await mkdtemp(join(tmpdir(), "imgbatch-sdk-"));
   const config = { vendor: { preset: "google" }, limits };
   const service = await startService({
@@ -23,7 +23,7 @@ export async function startSdkService(limits: object = {}): Promise<SdkService> 
     dataDirectory: data,
     address: { host: "127.0.0.1", port: 0 },
     announceUrl: false,
-    workers: false,
+    workers,
     log: silentLog,
   });
   return {

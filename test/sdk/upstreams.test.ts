@@ -37,7 +37,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       return { fake, sdk };
     };
 
-    it("[SDK-7] uploads a file in chunks, makes a job of it, polls, lists, downloads and deletes", async () => {
+    it("[SDK-9] uploads a file in chunks, makes a job of it, polls, lists, downloads and deletes", async () => {
       const { fake, sdk } = await opened();
       const directory = await tempDir();
       const input = join(directory, "in.jsonl");
@@ -80,7 +80,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
       expect((await sdk.call("batches.list", {})).value).toEqual([]);
     });
 
-    it("[SDK-7] makes a job of requests in the call, and cancels one", async () => {
+    it("[SDK-9] makes a job of requests in the call, and cancels one", async () => {
       const { fake, sdk } = await opened();
       const src = [{ contents: "a hill", metadata: { key: "a" }, config: { responseModalities: ["IMAGE"] } }];
       const { value: job } = await sdk.call<NativeJob>("batches.create", { model: BATCH_MODEL, src });
@@ -100,7 +100,7 @@ for (const library of ["genai-2", "genai-3"] as const) {
 
 for (const library of ["openai", "openai-7"] as const) {
   describe.skipIf(!areInstalled)(`the fake of batch jobs under the OpenAI library, ${library}`, () => {
-    it("[SDK-7] uploads, makes jobs of images and edits, lists, cancels, reads results and deletes", async () => {
+    it("[SDK-9] uploads, makes jobs of images and edits, lists, cancels, reads results and deletes", async () => {
       const fake = await startOpenaiBatch();
       onTestFinished(() => fake.close());
       const sdk = startSdk(library, { apiKey: fake.settings.key, baseURL: `${fake.url}/v1`, maxRetries: 0 });

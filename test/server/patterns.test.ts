@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { sniffImageType } from "../../src/contract/images/image-types.ts";
 import { customIdProblem, referenceLimitByName } from "../../src/contract/text-rules.ts";
 import { assignEntryNames } from "../../src/domain/downloads/entry-names.ts";
+import { fileIdOf } from "../../src/domain/files/files.ts";
 import { hideApiKeys, holdsApiKey } from "../../src/kernel/api-keys.ts";
 import { parseDuration } from "../../src/kernel/durations.ts";
 import { safeFileName } from "../../src/kernel/files/file-names.ts";
@@ -17,7 +18,9 @@ import { checkRequest } from "../../src/server/batch-api/request/check-request.t
 import { shownPath } from "../../src/server/middleware/access-log.ts";
 import { namesApiKey } from "../../src/server/middleware/authenticate.ts";
 import { hostOf } from "../../src/server/middleware/known-host.ts";
+import { readFileFacts } from "../../src/server/native-api/files/file-facts.ts";
 import { modelPathProblem } from "../../src/server/native-api/model-path.ts";
+import { nativeUrl } from "../../src/server/native-api/version.ts";
 import { queryInteger } from "../../src/server/query/query.ts";
 import { readInstant } from "../../src/server/query/query-instant.ts";
 import { MODEL } from "../support/service.ts";
@@ -97,6 +100,10 @@ const CHECKS: Record<string, (text: string) => unknown> = {
   "names in a query": (text) => [namesApiKey(`/?${text}`), namesApiKey(`/?a=${text}`)],
   "path for a log": shownPath,
   "model of a path": (text) => [modelPathProblem(text), modelPathProblem(`a:${text}`)],
+  "URL of a native request": (text) => [nativeUrl(`/v1/models/${text}`, false), nativeUrl(text, true)],
+  "URI of a file": (text) => [fileIdOf(text), fileIdOf(`/files/${text}`)],
+  "name of an uploaded file": (text) =>
+    refused(() => readFileFacts(JSON.stringify({ file: { name: text } }), undefined)),
   "time in a query": (text) => refused(() => readInstant(asQuery(text), "from")),
   "number in a query": (text) =>
     refused(() => queryInteger(asQuery(text), "limit", { fallback: 1, min: 1, max: 9 })),

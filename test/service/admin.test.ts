@@ -115,7 +115,7 @@ describe("the ledger", () => {
     const first = await openBatchRecord(stores, 5);
     await admin.createAccount({ name: "other", balanceMicroUsd: 3 });
     const second = await openBatchRecord(stores, 1);
-    await stores.write((tx) => settleHold(tx, first, 2, 9));
+    await stores.write((tx) => settleHold(tx, first, 20, 9));
     const shown = async (filter: Parameters<typeof admin.ledger>[0]) =>
       (await admin.ledger(filter)).map((e) => [
         e.accountName,

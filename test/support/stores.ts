@@ -13,7 +13,11 @@ export async function openStores(): Promise<Stores> {
 }
 
 /** A queued batch of `itemCount` images at 10 each, 12 held, on an account with 1000 micro-dollars. */
-export async function openBatchRecord(stores: Stores, itemCount = 5): Promise<BatchRecord> {
+export async function openBatchRecord(
+  stores: Stores,
+  itemCount = 5,
+  change: Partial<BatchRecord> = {},
+): Promise<BatchRecord> {
   const deps = { clock: new FakeClock(), ids: randomIds };
   return stores.write(async (tx) => {
     const account =
@@ -66,6 +70,10 @@ export async function openBatchRecord(stores: Stores, itemCount = 5): Promise<Ba
       error: null,
       upstream: "procedural",
       waitingSinceMs: null,
+      source: "batch",
+      input: null,
+      inputReadAtMs: null,
+      ...change,
     };
     await openBatch(tx, batch, 1);
     return batch;

@@ -1,12 +1,14 @@
 import { rm } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import type { ImageMimeType } from "../../src/contract/images/image-types.ts";
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
 import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
 import { createBatch } from "../../src/domain/batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "../../src/domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../../src/domain/batches/delete-record.ts";
 import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
+import { Uploads } from "../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
 import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
 import { Offers } from "../../src/domain/offers.ts";
@@ -212,7 +214,10 @@ export class World {
       offers: new Offers(providers, []),
       health: await ProviderHealth.load({ stores: this.stores, clock, log: silentLog }, providers),
       outageMs: 86_400_000,
+      limits: DEFAULT_LIMITS,
+      lineReaders: {},
       outputRetentionMs: 0,
+      uploads: new Uploads({ stores, blobs: this.#filesOf(turn), clock }),
     };
     this.scheduler = new Scheduler(this.#deps);
   }
@@ -251,6 +256,9 @@ export class World {
         throw new Error("no large body is sent here");
       },
       removeDrafts: async () => {},
+      open: async () => {
+        throw new Error("nothing is streamed here");
+      },
       sizeOf: async (key) => files.get(key)?.length ?? null,
       list: async (prefix) => {
         await turn();

@@ -3,7 +3,10 @@ import { jobsText } from "../../contract/upstream-jobs.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import { formatUsd } from "../../kernel/money.ts";
 
-/** Describes a batch in one line: id, status, counts, cost, name, the reason why it waits, and error, separated by two spaces. */
+/**
+ * Describes a batch in one line: id, status, counts, cost, name, its API when that is not the batch API, the
+ * reason why it waits, and error, separated by two spaces.
+ */
 export function batchLine(batch: Batch, nowMs = Date.now()): string {
   const cost = batch.actualCostMicroUsd ?? batch.estimatedCostMicroUsd;
   const fields = [
@@ -13,6 +16,7 @@ export function batchLine(batch: Batch, nowMs = Date.now()): string {
     `${batch.hasCounts ? batch.failCount : "?"} failed`,
     cost === null ? "" : `${batch.actualCostMicroUsd === null ? "about " : ""}${formatUsd(cost)}`,
     batch.name ?? "",
+    batch.source === null || batch.source === "batch" ? "" : `(${batch.source} job)`,
     batch.waiting === null ? (jobsText(batch.jobs, nowMs) ?? "") : waitingText(batch.waiting),
     batch.error === null ? "" : `${batch.error.code}: ${batch.error.message}`,
   ];

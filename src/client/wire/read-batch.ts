@@ -28,6 +28,7 @@ const batchSchema = z.looseObject({
   model: text,
   parent_batch_id: text,
   provider: text,
+  source: text,
   item_count: count,
   success_count: count,
   fail_count: count,
@@ -60,6 +61,8 @@ export interface Batch {
   model: string | null;
   parentId: string | null;
   provider: string | null;
+  /** The API that it was made with, such as `native`; null when the service does not say. */
+  source: string | null;
   itemCount: number | null;
   /** 0 also when the service does not say; `hasCounts` is false then. */
   successCount: number;
@@ -93,6 +96,7 @@ export function readBatch(value: unknown): Batch | null {
     model: wire.model ?? null,
     parentId: wire.parent_batch_id ?? null,
     provider: wire.provider ?? null,
+    source: wire.source ?? null,
     itemCount: item_count ?? null,
     successCount: success_count ?? 0,
     failCount: fail_count ?? 0,

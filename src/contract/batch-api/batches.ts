@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BATCH_STATUSES } from "../statuses.ts";
+import { BATCH_SOURCES, BATCH_STATUSES } from "../statuses.ts";
 
 const unixSeconds = z.int().describe("Unix time in seconds");
 const usd = z.number().describe("US dollars, at most six decimals");
@@ -32,6 +32,7 @@ export const batchObjectSchema = z.object({
     .nullable()
     .describe("when the outputs will be cleaned up; null while unknown or never"),
   error: batchErrorSchema.nullable().describe("set when the batch as a whole failed"),
+  source: z.enum(BATCH_SOURCES).describe("the API that it was made with"),
   waiting: z
     .object({
       code: z.string(),

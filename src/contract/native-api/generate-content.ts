@@ -43,6 +43,13 @@ const inlineData = z.object({
   data: z.string().describe("Base64 of either alphabet, padded or not, without a data URL prefix"),
 });
 
+const fileData = z.object({
+  mimeType: z.string().nullish().describe("ignored: the bytes decide"),
+  fileUri: z
+    .string()
+    .describe("`uri` or `name` of an uploaded file of the same key; its host does not matter"),
+});
+
 /**
  * The types of a request's body; values are checked afterwards. Null stands for an absent field. Unknown fields are
  * ignored.
@@ -57,10 +64,10 @@ export const generateContentSchema = z.object({
             .looseObject({
               text: z.string().nullish(),
               inlineData: inlineData.nullish(),
-              fileData: z.unknown().optional().describe("refused: send the image itself"),
+              fileData: fileData.nullish(),
               thought: z.boolean().nullish().describe("an interim image of an earlier answer: ignored"),
             })
-            .refine(hasField, "must not be empty: a text, or an image as inlineData"),
+            .refine(hasField, "must not be empty: a text, or an image as inlineData or fileData"),
         )
         .nullish(),
     }),
@@ -145,6 +152,8 @@ export type NativeStatus =
   | "FAILED_PRECONDITION"
   | "PERMISSION_DENIED"
   | "NOT_FOUND"
+  | "ALREADY_EXISTS"
+  | "ABORTED"
   | "RESOURCE_EXHAUSTED"
   | "CANCELLED"
   | "INTERNAL"

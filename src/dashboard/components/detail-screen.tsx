@@ -38,6 +38,7 @@ export function DetailScreen({ state }: { state: DashboardState }) {
         <Text dimColor>
           {escapeControls(batch.model)}
           {batch.provider === null ? "" : ` · made by ${batch.provider}`}
+          {batch.source === null || batch.source === "batch" ? "" : ` · ${batch.source} job`}
           {batch.jobs === null ? "" : ` · ${escapeControls(batch.jobs)}`}
         </Text>
       </Line>

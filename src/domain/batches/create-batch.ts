@@ -8,11 +8,13 @@ import { priceBatchImage } from "../billing/pricing.ts";
 import type { GroupEntry } from "../models.ts";
 import { identityOf, type Offers } from "../offers.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
+import type { NewItem } from "../ports/item-repository.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
-import type { BatchRecord, NewItem, NewReference } from "../records.ts";
+import type { BatchRecord, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./checked-request.ts";
 import { openBatch } from "./lifecycle.ts";
+import { generatedTaskName, NEW_BATCH, refuseToRetryJob } from "./new-batch.ts";
 
 export interface CreateBatchDeps {
   stores: Stores;
@@ -50,8 +52,8 @@ export async function createBatch(
 
   const offer = deps.offers.first(request.model.id, {
     references: Math.max(0, ...request.items.map(({ references }) => references.length)),
-    ratio: DEFAULT_RATIO,
-    tier: "1K",
+    ratios: [DEFAULT_RATIO],
+    tiers: ["1K"],
   });
   const payer = offer && (await payerOf(deps, caller, offer));
   const price = priceBatchImage(request.model, caller.group, payer?.rateMultiplier ?? 1);
@@ -63,37 +65,27 @@ export async function createBatch(
   const items = expandItems(request);
   const nowMs = deps.clock.nowMs();
   const batch: BatchRecord = {
+    ...NEW_BATCH,
     id,
     apiKeyId: caller.key.id,
     accountId: payer.account.id,
     taskName: request.taskName ?? generatedTaskName(nowMs),
-    status: "queued",
     model: request.model.id,
     mimeType: request.mimeType,
     parentBatchId,
     metadata: request.metadata,
     provider: offer.provider.name,
     itemCount: items.length,
-    successCount: 0,
-    failCount: 0,
     price,
     estimatedMicroUsd: price.imageMicroUsd * items.length,
     holdMicroUsd: price.holdMicroUsd * items.length,
-    actualMicroUsd: null,
     createdAtMs: nowMs,
     submittedAtMs: nowMs,
-    endedAtMs: null,
-    settledAtMs: null,
-    downloadedAtMs: null,
-    outputDeletedAtMs: null,
-    outputsExpireAtMs: null,
-    recordDeletedAtMs: null,
-    outputsPurgedAtMs: null,
     // Without references there is nothing to purge.
     inputsPurgedAtMs: request.items.some((item) => item.references.length > 0) ? null : nowMs,
-    error: null,
     upstream: identityOf(offer.provider),
-    waitingSinceMs: null,
+    source: "batch",
+    input: null,
   };
   const refusal = refusalOf(payer, batch);
   if (refusal !== null) {
@@ -189,6 +181,7 @@ async function findParent(
   if (parentId === null) return null;
   const parent = await repositories.batches.byId(parentId);
   if (parent?.apiKeyId === caller.key.id && parent.recordDeletedAtMs === null) {
+    refuseToRetryJob(parent, "parent_batch_id");
     return parent.parentBatchId ?? parent.id;
   }
   throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", "parent_batch_id: no such batch", {
@@ -231,8 +224,4 @@ async function storeReferences(
     }
   }
   return references;
-}
-
-function generatedTaskName(nowMs: number): string {
-  return new Date(nowMs).toISOString().slice(0, 19).replace("T", " ");
 }

@@ -85,14 +85,14 @@ export async function failLeased(
 export function recordItemCall(
   tx: Repositories,
   { model, price }: Priced,
-  { provider, maybePaid }: LeasedItem,
+  { provider, maybePaid, priceMicroUsd }: LeasedItem,
   images: number,
   usage: UpstreamUsage | null,
   nowMs: number,
 ): Promise<void> {
   if (provider === null) return Promise.resolve();
   const isMaybePaidTwice = maybePaid === "twice";
-  const billedMicroUsd = images > 0 ? price.imageMicroUsd : 0;
+  const billedMicroUsd = images > 0 ? (priceMicroUsd ?? price.imageMicroUsd) : 0;
   const call = { provider, model, images, isError: images === 0, isMaybePaidTwice, billedMicroUsd, usage };
   return recordCall(tx, call, nowMs);
 }

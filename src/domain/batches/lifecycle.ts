@@ -6,7 +6,7 @@ import type { BatchError, BatchRecord } from "../records.ts";
 /**
  * The life of a batch: the meaning of each status.
  *
- * - `queued`: accepted; the money is on hold; no item was started.
+ * - `queued`: accepted; no item was started. The money is on hold, unless the items are still to be read from an input.
  * - `running`: items are being made. Each finished item has its files on disk before its row says so.
  * - `processing_results`: no item is pending. Files are read back, compared with their hashes and given their names.
  * - `settling`: the results are final. Only the money is left to move.
@@ -39,17 +39,35 @@ export interface BatchEnd {
   outputsExpireAtMs: number | null;
 }
 
-/** Writes a new batch as `queued`, with its hold, granted or not, and the first line of its history. */
+/**
+ * Writes a new batch as `queued`, with its hold, granted or not, and the first line of its history. A batch whose items
+ * are still to be read gets its hold with them: see `holdFor`.
+ */
 export async function openBatch(
+  tx: Repositories,
+  batch: BatchRecord,
+  nowMs: number,
+  money: { isGranted?: boolean } = {},
+): Promise<void> {
+  await tx.batches.insert({ ...batch, status: "queued" });
+  await tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
+  if (hasItems(batch)) await holdFor(tx, batch, nowMs, money);
+}
+
+/** Places the hold of a batch, which may be granted. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
+export async function holdFor(
   tx: Repositories,
   batch: BatchRecord,
   nowMs: number,
   { isGranted = false }: { isGranted?: boolean } = {},
 ): Promise<void> {
-  await tx.batches.insert({ ...batch, status: "queued" });
-  await tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
   if (isGranted) await grant(tx, batch, batch.id, batch.holdMicroUsd, nowMs);
   await placeHold(tx, batch, nowMs);
+}
+
+/** Whether the items of a batch are written. Else they are still to be read from its input. */
+export function hasItems({ input, inputReadAtMs }: Pick<BatchRecord, "input" | "inputReadAtMs">): boolean {
+  return input === null || inputReadAtMs !== null;
 }
 
 /**
@@ -79,8 +97,8 @@ export async function moveBatch(
     await tx.batches.update(batch.id, { endedAtMs: atMs, outputsExpireAtMs });
   }
   if (transition.money === "settle") {
-    const { success } = await tx.items.countByStatus(batch.id);
-    const actualMicroUsd = await settleHold(tx, batch, success, atMs);
+    const { earnedMicroUsd: actualMicroUsd } = await tx.items.sums(batch.id, batch.price);
+    await settleHold(tx, batch, actualMicroUsd, atMs);
     await tx.batches.update(batch.id, { actualMicroUsd, settledAtMs: atMs });
   }
   return { isMoved: true };
@@ -90,6 +108,7 @@ export async function moveBatch(
 export function startBatch(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
   return stores.write(async (tx) => {
     const batch = await tx.batches.byId(batchId);
-    return batch?.status === "queued" && (await moveBatch(tx, batch, "running", nowMs)).isMoved;
+    if (batch?.status !== "queued" || !hasItems(batch)) return false;
+    return (await moveBatch(tx, batch, "running", nowMs)).isMoved;
   });
 }

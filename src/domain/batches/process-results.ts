@@ -31,9 +31,8 @@ export async function processResults(
     if (batch?.status !== "processing_results") return false;
     const good = await readBack.failDamaged(tx, batch, outputs);
     const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
-    for (const { output, entryName } of nameImages(items, good)) {
-      await tx.outputs.setEntryName(output.itemId, output.imageIndex, entryName);
-    }
+    const named = nameImages(items, good);
+    await tx.outputs.setEntryNames(named.map(({ output, entryName }) => ({ ...output, entryName })));
     return (await moveBatch(tx, batch, "settling", nowMs())).isMoved;
   });
 }

@@ -8,11 +8,13 @@ import type { Stores } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
 import { type CheckedReference, type CheckedRequest, requestHash } from "./checked-request.ts";
 import { type CreateBatchDeps, createBatch } from "./create-batch.ts";
+import { refuseToRetryJob } from "./new-batch.ts";
 
 /**
  * Makes the failed items of an ended batch again, as a new batch of the same key that links it as its parent. Items
  * that were refused for their content are left out. Throws the errors of `createBatch`; `BATCH_IMAGE_NOT_FOUND` for an
- * unknown batch; `BATCH_IMAGE_NOT_READY` before it has ended; `BATCH_IMAGE_INVALID_ITEMS` when no item can be retried;
+ * unknown batch; `BATCH_IMAGE_NOT_READY` before it has ended; `BATCH_IMAGE_INVALID_ITEMS` when no item can be retried, and for a
+ * batch job of a vendor's API;
  * `BATCH_IMAGE_INVALID_MODEL` when its key may not use the model any more; and
  * `BATCH_IMAGE_INVALID_REFERENCE_IMAGE` when a reference image is gone or damaged.
  */
@@ -24,6 +26,7 @@ export async function retryFailed(
   const key = batch === null ? null : await deps.stores.read.keys.byId(batch.apiKeyId);
   const group = deps.groups.find(({ name }) => name === key?.group);
   if (batch === null || key === null || !group) throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND");
+  refuseToRetryJob(batch);
   if (!isTerminal(batch.status)) {
     throw new ImgbatchError("BATCH_IMAGE_NOT_READY", "The batch has not ended yet.");
   }

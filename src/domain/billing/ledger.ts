@@ -103,24 +103,21 @@ export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: num
 
 /**
  * Ends the hold of a batch: the price of its successful images is captured, the rest goes back to the balance, and from
- * there to whoever granted it.
- * Returns the captured amount. Never captures more than was held.
+ * there to whoever granted it. Never captures more than was held.
  */
 export async function settleHold(
   tx: Repositories,
   batch: BatchRecord,
-  successCount: number,
+  actual: number,
   nowMs: number,
-): Promise<number> {
-  const actual = batch.price.imageMicroUsd * successCount;
+): Promise<void> {
   if (actual > batch.holdMicroUsd) {
-    throw new Error(`batch ${batch.id}: ${successCount} images cost more than was held`);
+    throw new Error(`batch ${batch.id}: its images cost more than was held`);
   }
   const rest = batch.holdMicroUsd - actual;
   if (actual > 0) await moveMoney(tx, { ...movementOf(batch, "capture"), amountMicroUsd: actual }, nowMs);
   if (rest > 0) await moveMoney(tx, { ...movementOf(batch, "release"), amountMicroUsd: rest }, nowMs);
   await takeBack(tx, batch, rest, nowMs);
-  return actual;
 }
 
 function movementOf(batch: BatchRecord, kind: LedgerKind) {

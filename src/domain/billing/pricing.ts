@@ -5,27 +5,29 @@ import type { PriceSnapshot } from "../records.ts";
 
 /**
  * Returns the price of one image of a batch and the amount that is held for it. One image's amounts are rounded to a micro-dollar
- * (half up) once; everything else multiplies them. Null when the model has no 1K price.
+ * (half up) once; everything else multiplies or adds them. Null when the model has no price at this size.
  */
 export function priceBatchImage(
   model: ModelEntry,
   group: GroupEntry,
   providerMultiplier: number,
+  size: SizeTier = "1K",
 ): PriceSnapshot | null {
-  const modelPriceUsd = model.prices["1K"];
+  const modelPriceUsd = model.prices[size];
   if (modelPriceUsd === undefined) return null;
-  const unit = [modelPriceUsd, group.rateMultiplier, providerMultiplier];
-  const holdMultiplier = Math.max(group.holdMultiplier, group.batchDiscount);
+  const { rateMultiplier: groupMultiplier, batchDiscount } = group;
+  const holdMultiplier = Math.max(group.holdMultiplier, batchDiscount);
+  return priceOf({ modelPriceUsd, groupMultiplier, providerMultiplier, batchDiscount, holdMultiplier });
+}
+
+/** Returns the amounts that these numbers make. An item of another size has another `modelPriceUsd` than its batch. */
+export function priceOf(basis: PriceSnapshot["basis"]): PriceSnapshot {
+  const { modelPriceUsd, groupMultiplier, providerMultiplier, batchDiscount, holdMultiplier } = basis;
+  const unit = [modelPriceUsd, groupMultiplier, providerMultiplier];
   return {
-    imageMicroUsd: multiplyToMicros([...unit, group.batchDiscount]),
+    imageMicroUsd: multiplyToMicros([...unit, batchDiscount]),
     holdMicroUsd: multiplyToMicros([...unit, holdMultiplier]),
-    basis: {
-      modelPriceUsd,
-      groupMultiplier: group.rateMultiplier,
-      providerMultiplier,
-      batchDiscount: group.batchDiscount,
-      holdMultiplier,
-    },
+    basis,
   };
 }
 

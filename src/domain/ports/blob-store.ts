@@ -1,3 +1,5 @@
+import type { Readable } from "node:stream";
+
 export interface BlobFacts {
   sizeBytes: number;
   /** Lower-case hexadecimal. */
@@ -12,7 +14,7 @@ export interface BlobFacts {
 export interface BlobDraft {
   /** Appends; the bytes must not change until this resolves. */
   write(bytes: Uint8Array): Promise<void>;
-  /** Ends the writing and frees the resources that only writing needs. */
+  /** Frees the resources that only writing needs. A later `write` appends all the same. */
   finish(): Promise<void>;
   read(): Promise<Buffer>;
   /** Lends the bytes until the work has ended: their memory is used again. Few drafts are lent at once. */
@@ -38,6 +40,8 @@ export interface BlobStore {
   read(key: string): Promise<Buffer | null>;
   /** Returns the result of the work, or null as with `read`. See `BlobDraft.lend`. */
   lend<T>(key: string, work: (bytes: Buffer) => Promise<T>): Promise<T | null>;
+  /** Bytes `start` to `end`, inclusive; all of them by default. Null as with `read`. The caller reads or destroys the stream. */
+  open(key: string, range?: { start: number; end: number }): Promise<Readable | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
   /** Returns the keys below a prefix that ends with `/`, including files that a killed process left half written. */

@@ -1,4 +1,4 @@
-import type { BatchStatus, ItemStatus } from "../../contract/statuses.ts";
+import type { BatchSource, BatchStatus } from "../../contract/statuses.ts";
 import type {
   AccountRecord,
   ApiKeyRecord,
@@ -6,18 +6,16 @@ import type {
   BatchRecord,
   HealthRecord,
   IdempotencyRecord,
-  ItemRecord,
   LedgerEntry,
-  MaybePaid,
-  NewItem,
   NewReference,
   OutputRecord,
   ProviderCalls,
-  RealtimeHoldRecord,
   ReferenceRecord,
   RetentionTime,
-  UsageRecord,
 } from "../records.ts";
+import type { FileRepository } from "./files.ts";
+import type { ItemRepository } from "./item-repository.ts";
+import type { RealtimeHoldRecord, UsageRecord } from "./realtime-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 
 /**
@@ -53,6 +51,7 @@ export interface Repositories {
   retentionTime: RetentionTimeRepository;
   providerHealth: ProviderHealthRepository;
   providerCalls: ProviderCallsRepository;
+  files: FileRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
@@ -89,6 +88,7 @@ export interface LedgerRepository {
 export interface BatchPage {
   apiKeyId: string;
   status?: BatchStatus;
+  source?: BatchSource;
   /** Anywhere in the name, upper and lower case alike. */
   taskName?: string;
   isDownloaded?: boolean;
@@ -124,6 +124,8 @@ export interface BatchRepository {
   outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** Batches that ended before the time and whose inputs still exist. */
   inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
+  /** How many batches of a key and source have not ended. */
+  countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */
@@ -152,102 +154,21 @@ export interface BatchRepository {
   all(): Promise<BatchRecord[]>;
 }
 
-export interface ItemPage {
-  status?: ItemStatus;
-  afterPosition: number;
-  offset?: number;
-  limit: number;
-}
-
-export interface ItemClaim {
-  token: string;
-  nowMs: number;
-  /** The provider that is about to be asked. */
-  provider: string;
-  /** Its images cost money: an item that may be paid already is marked as paid twice. */
-  isPaid: boolean;
-  /**
-   * `not-failed-here`: items whose last failure was at another provider, or that have none. `failed-elsewhere`: only
-   * items whose last failure was at another provider.
-   */
-  which: "any" | "not-failed-here" | "failed-elsewhere";
-  /** An item that has changed the provider so often stays with the last one. */
-  mostSwitches: number;
-}
-
-export interface ItemRepository {
-  insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
-  byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
-  /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
-  page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
-  countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
-  /**
-   * Leases the first pending item without a lease whose time has come, and marks it as sent to the provider; null when
-   * there is none. Items at which an upstream has failed come later, and those that may be paid already last.
-   */
-  claim(batchId: string, claim: ItemClaim): Promise<ItemRecord | null>;
-  /** All items with a lease. */
-  leased(): Promise<ItemRecord[]>;
-  /** Returns when the next pending item without a lease may be tried; null when there is none. */
-  nextDueMs(batchId: string): Promise<number | null>;
-  /** Writes the outcome of a leased item if the lease is still held and the item is pending. */
-  finish(
-    id: number,
-    leaseToken: string,
-    outcome: Pick<
-      ItemRecord,
-      | "status"
-      | "mimeType"
-      | "imageCount"
-      | "error"
-      | "finishedAtMs"
-      | "modelVersion"
-      | "seed"
-      | "notes"
-      | "usage"
-    >,
-  ): Promise<{ isOurs: boolean }>;
-  /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
-  giveBack(
-    id: number,
-    leaseToken: string,
-    change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
-  ): Promise<{ isOurs: boolean }>;
-  /** Gives a job the next pending items of the batch without one, at most `limit`. Returns how many. */
-  assignToJob(batchId: string, job: { jobId: string; provider: string; limit: number }): Promise<number>;
-  /** Takes pending items from their job again. */
-  releaseFromJob(ids: readonly number[]): Promise<void>;
-  /** The pending items of a job, in request order. */
-  ofJob(jobId: string): Promise<ItemRecord[]>;
-  /** Leases the pending items of a job, also those with a lease. Returns them in request order. */
-  leaseJob(jobId: string, token: string): Promise<ItemRecord[]>;
-  /** Sets the mark of the pending items of a job. */
-  markJob(jobId: string, maybePaid: MaybePaid): Promise<void>;
-  /** Returns how many pending items of the batch belong to no job. */
-  countWithoutJob(batchId: string): Promise<number>;
-  /** Lets the pending items of a batch change the provider again: they have waited. */
-  resetSwitches(batchId: string): Promise<void>;
-  /** Turns a successful item into a failure. */
-  fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
-  /** Fails every pending item of the batch, leased or not. Returns how many. */
-  failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): Promise<number>;
-  /** Drops every lease, or those of one batch: when no worker that holds one can be alive. */
-  dropLeases(batchId?: string): Promise<number>;
-}
-
 export interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;
   /** In request order, then by image index. */
   ofBatch(batchId: string): Promise<OutputRecord[]>;
   ofItem(itemId: number): Promise<OutputRecord[]>;
   removeOfItem(itemId: number): Promise<void>;
-  setEntryName(itemId: number, imageIndex: number, entryName: string): Promise<void>;
+  setEntryNames(names: readonly { itemId: number; imageIndex: number; entryName: string }[]): Promise<void>;
 }
 
 export interface ReferenceRepository {
   insertMany(batchId: string, references: readonly NewReference[]): Promise<void>;
   /** The references of an item of the request (`sourceIndex`), in their order. */
   ofSource(batchId: string, sourceIndex: number): Promise<ReferenceRecord[]>;
+  /** How many references each item of the request (`sourceIndex`) has; those without any are left out. */
+  countBySource(batchId: string): Promise<ReadonlyMap<number, number>>;
   /** How many references the item with the most of them has; 0 in a batch without references. */
   mostOfSource(batchId: string): Promise<number>;
 }

@@ -3,8 +3,9 @@ import { formatUsd } from "../../kernel/money.ts";
 import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCall } from "../health/record-call.ts";
+import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
-import type { LedgerKind, RealtimeHoldRecord, UsageRecord } from "../records.ts";
+import type { LedgerKind } from "../records.ts";
 
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 

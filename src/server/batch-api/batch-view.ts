@@ -42,6 +42,7 @@ export function batchView(
     output_deleted_at: secondsOrNull(batch.outputDeletedAtMs),
     expires_at: secondsOrNull(batch.outputsExpireAtMs),
     error: batch.error,
+    source: batch.source,
     waiting: waiting && {
       code: waiting.code,
       message: waiting.message,

@@ -1,8 +1,6 @@
-import type { RequestHandler } from "express";
-import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
+import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
-import type { HandlerDeps } from "../deps.ts";
-import { authenticate, requireBatchGroup } from "../middleware/authenticate.ts";
+import { authenticate, requireBatchFeature, requireBatchGroup } from "../middleware/authenticate.ts";
 import type { Answer, Operation, Surface } from "../operation.ts";
 import { cancel } from "./cancel.ts";
 import { content } from "./content.ts";
@@ -17,7 +15,7 @@ import { models } from "./models.ts";
 
 const usesBatches = [requireBatchGroup];
 /** Switching batches off stops new ones; finished results stay reachable. */
-const makesBatches = [requireFeature, requireBatchGroup];
+const makesBatches = [requireBatchFeature, requireBatchGroup];
 
 const batchAnswer = (description: string): Answer => ({ description, schema: "Batch" });
 
@@ -240,10 +238,3 @@ export const batchApi: Surface = {
     ],
   },
 };
-
-function requireFeature({ features }: HandlerDeps): RequestHandler {
-  return (_request, _response, next) => {
-    if (!features.batchImages) throw new ImgbatchError("BATCH_IMAGE_DISABLED");
-    next();
-  };
-}

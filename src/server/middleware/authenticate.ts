@@ -47,6 +47,14 @@ function decodeAscii(text: string): string {
   );
 }
 
+/** Lets requests for new batches through, unless the operator has switched them off. */
+export function requireBatchFeature({ features }: ApiDeps): RequestHandler {
+  return (_request, _response, next) => {
+    if (!features.batchImages) throw new ImgbatchError("BATCH_IMAGE_DISABLED");
+    next();
+  };
+}
+
 /** Lets through keys whose group is of the native platform and may make batches. */
 export function requireBatchGroup(deps: ApiDeps): RequestHandler {
   return (_request, response, next) => {

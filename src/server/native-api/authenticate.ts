@@ -5,14 +5,17 @@ import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
 import { bearerToken } from "../middleware/authenticate.ts";
 
+/** Where the query parameter `key` counts, too. */
+const TAKES_KEY_IN_URL = /^\/(?:upload\/)?v1beta\//;
+
 /**
  * Only the first credential in a fixed order counts: the vendor's headers, `Authorization: Bearer`, `x-api-key`, and
- * the query parameter where one is accepted. The group of the key must be of the native platform.
+ * below `/v1beta` and `/upload/v1beta` the query parameter `key`. The group of the key must be of the native platform.
  */
-export function authenticateNative(deps: ApiDeps, sources: { queryParameter?: string } = {}): RequestHandler {
+export function authenticateNative(deps: ApiDeps): RequestHandler {
   return async (request, response, next) => {
     try {
-      const key = credentialOf(request, deps.keyHeaders, sources.queryParameter);
+      const key = credentialOf(request, deps.keyHeaders);
       response.locals.key = await authenticateKey(deps.stores.read, key, deps.clock.nowMs());
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;
@@ -34,21 +37,25 @@ export function authenticateNative(deps: ApiDeps, sources: { queryParameter?: st
 }
 
 /** A header without a value counts as absent. */
-function credentialOf(
-  request: Request,
-  keyHeaders: readonly string[],
-  queryParameter: string | undefined,
-): string | null {
-  for (const name of keyHeaders) {
-    const key = request.get(name);
-    if (key) return key;
-  }
+function credentialOf(request: Request, keyHeaders: readonly string[]): string | null {
+  const vendorKey = vendorKeyOf(request, keyHeaders);
+  if (vendorKey !== null) return vendorKey;
   const token = bearerToken(request);
   if (token !== null) return token;
   const key = request.get("x-api-key");
   if (key) return key;
-  const inUrl = queryParameter === undefined ? undefined : request.query[queryParameter];
+  // The path as the caller wrote it: others are read as paths below `/v1beta`.
+  const inUrl = TAKES_KEY_IN_URL.test(request.originalUrl) ? request.query.key : undefined;
   if (inUrl === undefined || inUrl === "") return null;
   if (typeof inUrl !== "string") throw new ImgbatchError("INVALID_API_KEY");
   return inUrl;
+}
+
+/** The key in one of the vendor's headers, which marks a client of the vendor; null without one. */
+export function vendorKeyOf(request: Request, keyHeaders: readonly string[]): string | null {
+  for (const name of keyHeaders) {
+    const key = request.get(name);
+    if (key) return key;
+  }
+  return null;
 }

@@ -1,5 +1,6 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { fileImagesOf } from "../../domain/files/files.ts";
 import { goneSignal, onEnded } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -10,7 +11,8 @@ import { checkContent } from "./request/check-content.ts";
 import { contentView } from "./response/content-view.ts";
 import { answerStream, framingOf } from "./stream.ts";
 
-const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
+/** Where the images of a request are. */
+export const contentImages: Pick<ImageTexts, "path" | "base64"> = {
   path: [["contents"], "*", ["parts"], "*", ["inlineData", "inline_data"], ["data"]],
   base64: "lenient",
 };
@@ -27,11 +29,13 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
-    const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
+    const images = { ...contentImages, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
     const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
     await withJsonBody(request, response, options, async ({ value, sent }) => {
       const { strictImageConfig } = deps.features;
-      const content = await checkContent(value, model, { ...deps, strictImageConfig, sent });
+      const findFileImage = fileImagesOf(deps, caller.key.id);
+      const rules = { ...deps, strictImageConfig, sent, findFileImage };
+      const content = await checkContent(value, model, rules);
       try {
         const work = deps.realtime.generate(caller, content, gone).then(contentView);
         if (framing) await answerStream(deps, framing, response, work);

@@ -1,10 +1,12 @@
 import type { Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { MODEL_VERBS } from "../../contract/routes.ts";
+import { FILE_VERBS, MODEL_VERBS } from "../../contract/routes.ts";
 import type { MakeHandler } from "../operation.ts";
 import { fieldError } from "../request-problems.ts";
 
-const ENCODED_COLON = /^(\/v1(?:beta)?\/models\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
+const ENCODED_COLON =
+  /^((?:\/download)?\/v1(?:beta)?\/(?:models|files|batches)\/[^?]*)%3a([^/?:%]*)(?=\?|$)/i;
+const VERBS: readonly string[] = [...MODEL_VERBS, ...FILE_VERBS];
 const MODEL_PATH = /^\/v1(?:beta)?\/models\/(.+)$/;
 
 /**
@@ -13,7 +15,7 @@ const MODEL_PATH = /^\/v1(?:beta)?\/models\/(.+)$/;
  */
 export const readColons: RequestHandler = (request, _response, next) => {
   request.url = request.url.replace(ENCODED_COLON, (whole, path: string, verb: string) =>
-    request.method === "POST" || MODEL_VERBS.some((known) => known === verb) ? `${path}:${verb}` : whole,
+    request.method === "POST" || VERBS.includes(verb) ? `${path}:${verb}` : whole,
   );
   next();
 };

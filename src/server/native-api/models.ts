@@ -2,9 +2,9 @@ import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { NativeModelList, SharedModelList } from "../../contract/native-api/generate-content.ts";
 import { rateFor } from "../../domain/billing/payer.ts";
-import type { ModelEntry } from "../../domain/models.ts";
+import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
-import { realtimeModelsOf } from "../../domain/realtime/models.ts";
+import { pricedSizes, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { AccountRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { accountOf, callerOf } from "../middleware/authenticate.ts";
@@ -65,6 +65,17 @@ export function sharedModel(deps: ApiDeps) {
  */
 export function findModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
   return findAmong(realtimeModelsOf(callerOf(response).group, deps.models), request);
+}
+
+/**
+ * The same for batch jobs: a model with at least one price that makes batches. Throws `REALTIME_MODEL_NOT_FOUND`.
+ */
+export function findBatchModel(deps: ApiDeps, request: Request, response: Response): ModelEntry {
+  const models = batchModelsOf(callerOf(response).group, deps.models);
+  return findAmong(
+    models.filter((model) => pricedSizes(model).length > 0),
+    request,
+  );
 }
 
 function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry {

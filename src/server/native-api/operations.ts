@@ -1,9 +1,10 @@
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
-import type { Credential, Operation, Surface } from "../operation.ts";
-import { authenticateNative } from "./authenticate.ts";
+import type { Surface } from "../operation.ts";
+import { headerKey, headerOrQueryKey } from "./credentials.ts";
 import { nativeErrorStyles } from "./error-style.ts";
 import { generate } from "./generate.ts";
+import { createJobOperation, jobOperations } from "./jobs/operations.ts";
 import { screenModelPath } from "./model-path.ts";
 import { nativeModel, nativeModels, sharedModel, sharedModels } from "./models.ts";
 
@@ -25,44 +26,7 @@ const generateErrors: readonly ServiceErrorCode[] = [
   "REALTIME_STOPPING",
 ];
 
-/** The verbs, which both version prefixes have. */
-function verbs(model: string, suffix: string): Operation[] {
-  const facts = { method: "post", body: "GenerateContent" } as const;
-  return [
-    {
-      ...facts,
-      id: `generateContent${suffix}`,
-      path: `${model}:generateContent`,
-      summary: "Make or edit an image and wait for it",
-      parameters: ["Model", "MaxCost"],
-      answers: {
-        200: {
-          description: "The image. A response without an `inlineData` part has none, and costs nothing.",
-          schema: "GenerateContentAnswer",
-        },
-      },
-      errors: generateErrors,
-      handler: (deps) => generate(deps, { isStream: false }),
-    },
-    {
-      ...facts,
-      id: `streamGenerateContent${suffix}`,
-      path: `${model}:streamGenerateContent`,
-      summary: "The same as a stream",
-      parameters: ["Model", "Alt", "MaxCost"],
-      answers: {
-        200: {
-          description:
-            "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
-          streamOf: "GenerateContentAnswer",
-        },
-      },
-      errors: generateErrors,
-      handler: (deps) => generate(deps, { isStream: true }),
-    },
-  ];
-}
-
+const verb = { method: "post", body: "GenerateContent", errors: generateErrors } as const;
 const list = {
   method: "get",
   parameters: ["PageSize", "PageToken"],
@@ -75,30 +39,41 @@ const one = {
   errors: ["REALTIME_MODEL_NOT_FOUND"],
 } as const;
 
-const errors: readonly ServiceErrorCode[] = [
-  "API_KEY_REQUIRED",
-  "INVALID_API_KEY",
-  "API_KEY_DISABLED",
-  "RATE_LIMITED",
-  "REALTIME_GROUP_NOT_NATIVE",
-];
-const headerOnly: Credential = {
-  schemes: ["apiKey", "headerKey"],
-  authenticate: (deps) => authenticateNative(deps),
-  errors,
-};
-const headerOrQuery: Credential = {
-  schemes: ["apiKey", "headerKey", "queryKey"],
-  authenticate: (deps) => authenticateNative(deps, { queryParameter: "key" }),
-  errors,
-};
-
 /** The native real-time API. A verb stands before the model: its path looks like the path of a model. */
 export const nativeApi: Surface = {
   tag: "realtime",
   prefix: "/v1beta",
   operations: [
-    ...verbs(PATHS.nativeModel, ""),
+    {
+      ...verb,
+      id: "generateContent",
+      path: `${PATHS.nativeModel}:generateContent`,
+      summary: "Make or edit an image and wait for it",
+      parameters: ["Model", "MaxCost"],
+      answers: {
+        200: {
+          description: "The image. A response without an `inlineData` part has none, and costs nothing.",
+          schema: "GenerateContentAnswer",
+        },
+      },
+      handler: (deps) => generate(deps, { isStream: false }),
+    },
+    {
+      ...verb,
+      id: "streamGenerateContent",
+      path: `${PATHS.nativeModel}:streamGenerateContent`,
+      summary: "The same as a stream",
+      parameters: ["Model", "Alt", "MaxCost"],
+      answers: {
+        200: {
+          description:
+            "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
+          streamOf: "GenerateContentAnswer",
+        },
+      },
+      handler: (deps) => generate(deps, { isStream: true }),
+    },
+    createJobOperation,
     {
       ...list,
       id: "listNativeModels",
@@ -114,23 +89,23 @@ export const nativeApi: Surface = {
       answers: { 200: { description: "The model.", schema: "NativeModel" } },
       handler: nativeModel,
     },
+    ...jobOperations,
   ],
-  credential: headerOrQuery,
-  screen: screenModelPath(headerOrQuery.authenticate),
+  credential: headerOrQueryKey,
+  screen: screenModelPath(headerOrQueryKey.authenticate),
   errorStyles: nativeErrorStyles,
 };
 
-/** The same verbs under the other version prefix, and a model list that clients of two kinds read. */
+/** The model list of `/v1` for OpenAI clients; native clients on `/v1` get the one of `/v1beta`. */
 export const sharedModelList: Surface = {
   tag: "realtime",
   prefix: PATHS.sharedModels,
   operations: [
-    ...verbs(PATHS.sharedModel, "V1"),
     {
       ...list,
       id: "listModels",
       path: PATHS.sharedModels,
-      summary: "The same models, for OpenAI clients and native ones",
+      summary: "The same models, for OpenAI clients",
       answers: { 200: { description: "A page of models.", schema: "SharedModelList" } },
       handler: sharedModels,
     },
@@ -142,6 +117,6 @@ export const sharedModelList: Surface = {
       handler: sharedModel,
     },
   ],
-  credential: headerOnly,
-  screen: screenModelPath(headerOnly.authenticate),
+  credential: headerKey,
+  screen: screenModelPath(headerKey.authenticate),
 };

@@ -11,8 +11,8 @@ type Json = { [name: string]: unknown };
 
 const DESCRIPTION = `Makes images in batches, and one at a time in real time. Send \`Authorization: Bearer <key>\`; every batch is seen only by the key that made it.
 Poll a batch until its status is \`completed\`, \`failed\`, \`cancelled\` or \`output_deleted\`, then fetch the ZIP or single images.
-The real-time API takes the key in the vendor's header (\`x-vendorx-api-key\` unless configured), as \`Authorization: Bearer\`, in \`x-api-key\`, or below \`/v1beta\` in the query as \`key\`: the first one present counts.
-Its fields may be written in snake_case, too. Errors of \`/v1/models\` have the native form for requests with the vendor's header, and the form of the batch API for all others.
+The real-time API and its files take the key in the vendor's header (\`x-vendorx-api-key\` unless configured), as \`Authorization: Bearer\`, in \`x-api-key\`, or below \`/v1beta\` and \`/upload/v1beta\` in the query as \`key\`: the first one present counts.
+Their fields may be written in snake_case, too. What stands below \`/v1beta\` is also found below \`/v1\` by requests with the vendor's header; a verb of a model by all others, too.
 Paths are exact. An unknown path is \`NOT_FOUND\` (404), a wrong method \`METHOD_NOT_ALLOWED\` (405, with \`Allow\`).
 HEAD works wherever GET does, and returns the same headers.`;
 
@@ -48,6 +48,7 @@ export function buildOpenApi(limits: Limits): Json {
         apiKey: { type: "http", scheme: "bearer" },
         headerKey: { type: "apiKey", in: "header", name: "x-api-key" },
         queryKey: { type: "apiKey", in: "query", name: "key" },
+        uploadId: { type: "apiKey", in: "query", name: "upload_id" },
       },
       schemas: componentSchemas(limits),
       parameters: componentParameters(limits),
@@ -57,16 +58,24 @@ export function buildOpenApi(limits: Limits): Json {
 }
 
 function describe(operation: PlacedOperation): Json {
-  const { id, summary, surface, parameters = [], body } = operation;
+  const { id, summary, surface, parameters = [] } = operation;
   return {
     operationId: id,
     summary,
     tags: [surface.tag],
     security: surface.credential?.schemes.map((scheme) => ({ [scheme]: [] })) ?? [],
     parameters: [...parameters, "RequestId"].map((name) => ({ $ref: `#/components/parameters/${name}` })),
-    ...(body === undefined ? {} : { requestBody: { required: true, content: jsonContent(body) } }),
+    ...requestBodyOf(operation),
     responses: { ...answersOf(operation), ...refusalsOf(operation) },
   };
+}
+
+function requestBodyOf({ body, bytesBody = [] }: PlacedOperation): Json {
+  if (body === undefined) return {};
+  const binary = bytesBody.map((type) => [type, { schema: bytesOf(type) }]);
+  const content = { ...jsonContent(body), ...Object.fromEntries(binary) };
+  // A body of bytes may be missing: a step of an upload may have none.
+  return { requestBody: { required: bytesBody.length === 0, content } };
 }
 
 function answersOf({ answers }: PlacedOperation): Json {

@@ -40,6 +40,7 @@ const batch: BatchObject = {
   output_deleted_at: null,
   expires_at: 1896307242,
   error: null,
+  source: "batch",
   waiting: null,
   upstream_jobs: [],
 };

@@ -1,4 +1,6 @@
 import { COMMON_RATIOS } from "../../contract/images/image-sizes.ts";
+import type { Job } from "../../contract/native-api/batch-jobs.ts";
+import type { NativeFile } from "../../contract/native-api/files.ts";
 import type {
   GenerateContentBody,
   GenerateContentResponse,
@@ -49,12 +51,55 @@ const native: NativeModel = {
   pricing: { currency: "usd", images: { "1K": 0.134, "2K": 0.134, "4K": 0.24 } },
 };
 
+const file: NativeFile = {
+  name: "files/k3v9q0x7m2ab",
+  displayName: "fox",
+  mimeType: "image/png",
+  sizeBytes: "48213",
+  createTime: "2030-01-29T12:00:00.000Z",
+  updateTime: "2030-01-29T12:00:00.000Z",
+  expirationTime: "2030-01-31T12:00:00.000Z",
+  sha256Hash: Buffer.from("0f".repeat(32)).toString("base64"),
+  uri: "http://127.0.0.1:8787/v1beta/files/k3v9q0x7m2ab",
+  state: "ACTIVE",
+  source: "UPLOADED",
+};
+
 const shared: SharedModel = { id: MODEL, object: "model", created: 0, owned_by: "imgbatch", ...native };
+
+const job: Job = {
+  name: "batches/0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+  metadata: {
+    "@type": "type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch",
+    model: `models/${MODEL}`,
+    displayName: "Winter animals",
+    inputConfig: { fileName: "files/k3v9x0q2m7ab" },
+    output: { responsesFile: "files/batch-0f1e2d3c4b5a69788796a5b4c3d2e1f0" },
+    createTime: "2030-01-31T12:00:00.000Z",
+    endTime: "2030-01-31T12:04:00.000Z",
+    updateTime: "2030-01-31T12:04:00.000Z",
+    batchStats: { requestCount: "300", successfulRequestCount: "299", failedRequestCount: "1" },
+    state: "BATCH_STATE_SUCCEEDED",
+    name: "batches/0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+  },
+  done: true,
+  response: { responsesFile: "files/batch-0f1e2d3c4b5a69788796a5b4c3d2e1f0" },
+};
 
 /** An example of each body of the native API, by the name of its schema. */
 export const NATIVE_EXAMPLES: Record<string, unknown> = {
+  CreateJob: {
+    batch: { displayName: "Winter animals", inputConfig: { fileName: "files/k3v9x0q2m7ab" } },
+  },
+  Job: job,
+  JobList: { operations: [job] },
   GenerateContent: request,
   GenerateContentAnswer: answer,
+  StartUpload: { file: { displayName: "fox", mimeType: "image/png" } },
+  UploadedFile: { file },
+  NativeFile: file,
+  NativeFileList: { files: [file], nextPageToken: "7" },
+  Empty: {},
   NativeModel: native,
   NativeModelList: { models: [native], nextPageToken: "50" },
   SharedModel: shared,

@@ -22,7 +22,15 @@ const header = at("header");
 
 /** The parameters of all operations, by the name that the operations give them. */
 export function componentParameters(limits: Limits): Record<string, Described> {
-  const { batchPageDefault, batchPageMax, itemPageDefault, itemPageMax, idempotencyKeyChars } = FIXED_LIMITS;
+  const {
+    batchPageDefault,
+    batchPageMax,
+    itemPageDefault,
+    itemPageMax,
+    idempotencyKeyChars,
+    jobPageDefault,
+    jobPageMax,
+  } = FIXED_LIMITS;
   const time = text({ examples: ["2030-01-31", "2030-01-31T12:00:00Z", "1896048000"] });
   const { zipItems } = limits;
   return {
@@ -82,7 +90,29 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     PageSize: query("pageSize", "Models on a page; a larger number counts as the maximum.", {
       ...count({ minimum: 0, maximum: 1000, default: 50 }),
     }),
+    FilePageSize: query("pageSize", "Files on a page; a larger number counts as the maximum.", {
+      ...count({ minimum: 0, maximum: FIXED_LIMITS.filePageMax, default: FIXED_LIMITS.filePageDefault }),
+    }),
+    File: path("file", "Id of a file of this key.", text()),
+    UploadId: query("upload_id", "Goes on with an upload; a part of the URL in `X-Goog-Upload-URL`.", text()),
+    UploadCommand: header(
+      "X-Goog-Upload-Command",
+      "`start` begins an upload. With `upload_id`: `upload` brings bytes, `finalize` ends it (both: `upload, finalize`), `query` reports the received size, `cancel` gives up. Absent for a multipart body.",
+      text(),
+    ),
+    UploadOffset: header("X-Goog-Upload-Offset", "Where the bytes belong. Received ones are skipped.", {
+      ...count({ minimum: 0 }),
+    }),
+    UploadProtocol: header("X-Goog-Upload-Protocol", "Of `start`.", text({ const: "resumable" })),
+    UploadFileBytes: header("X-Goog-Upload-Header-Content-Length", "Of `start`: the size of the file.", {
+      ...count({ minimum: 0 }),
+    }),
+    UploadFileType: header("X-Goog-Upload-Header-Content-Type", "Of `start`: the type of the file.", text()),
     PageToken: query("pageToken", "`nextPageToken` of the page before.", text()),
+    JobId: path("id", "Id of a batch job that this key made, behind `batches/` in its name.", text()),
+    JobPageSize: query("pageSize", "Jobs on a page; a larger number counts as the maximum.", {
+      ...count({ minimum: 0, maximum: jobPageMax, default: jobPageDefault }),
+    }),
     Alt: query("alt", "`sse` for events; else one JSON array.", choice(["sse", "json"])),
     IfNoneMatch: header("If-None-Match", "Nothing if the ETag still is this one.", text()),
   };
@@ -101,6 +131,18 @@ export const RESPONSE_HEADERS: Record<string, { name: string; header: Described 
     header: head("`true` when this is an earlier batch.", text({ const: "true" })),
   },
   RetryAfter: { name: "Retry-After", header: head("Seconds to wait.", count({ minimum: 0 })) },
+  UploadStatus: {
+    name: "X-Goog-Upload-Status",
+    header: head("On errors, too.", choice(["active", "final", "cancelled"])),
+  },
+  UploadUrl: {
+    name: "X-Goog-Upload-URL",
+    header: head("In the answer to `start`: the bytes go there.", text({ format: "uri" })),
+  },
+  UploadReceived: {
+    name: "X-Goog-Upload-Size-Received",
+    header: head("Bytes of a resumable upload that have come.", count({ minimum: 0 })),
+  },
   ContentLength: { name: "Content-Length", header: head("Size in bytes.", count({ minimum: 0 })) },
   ContentDisposition: { name: "Content-Disposition", header: head("A safe name for the file.", text()) },
   ContentRange: {

@@ -9,6 +9,13 @@ import { itemObjectSchema } from "../../contract/batch-api/items.ts";
 import { batchModelSchema } from "../../contract/batch-api/models.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
+import { createJobSchema, jobListSchema, jobSchema } from "../../contract/native-api/batch-jobs.ts";
+import {
+  nativeFileListSchema,
+  nativeFileSchema,
+  startUploadSchema,
+  uploadedFileSchema,
+} from "../../contract/native-api/files.ts";
 import {
   generateContentResponseSchema,
   generateContentSchema,
@@ -74,6 +81,14 @@ const COMPONENTS: Record<string, z.ZodType> = {
   NativeModelList: nativeModelListSchema,
   SharedModel: sharedModelSchema,
   SharedModelList: sharedModelListSchema,
+  CreateJob: createJobSchema,
+  Job: jobSchema,
+  JobList: jobListSchema,
+  StartUpload: startUploadSchema,
+  UploadedFile: uploadedFileSchema,
+  NativeFile: nativeFileSchema,
+  NativeFileList: nativeFileListSchema,
+  Empty: z.object({}),
   NativeError: nativeErrorBodySchema,
   Health: healthSchema,
   Readiness: readinessSchema,

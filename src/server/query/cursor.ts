@@ -18,18 +18,22 @@ export interface Paging<Key extends string> {
 }
 
 /**
- * Paging by the query parameter `cursor`. A cursor is opaque to clients: the letter of its list and the fields that a row
+ * Paging by a query parameter: `cursor` by default. A cursor is opaque to clients: the letter of its list and the fields that a row
  * is sorted by. A plain number, which some clients send, is an offset.
  */
-export function pagingBy<Key extends string>(letter: string, keys: readonly Key[]): Paging<Key> {
+export function pagingBy<Key extends string>(
+  letter: string,
+  keys: readonly Key[],
+  parameter = "cursor",
+): Paging<Key> {
   const pattern = new RegExp(`^${letter}${keys.map(() => "(\\d{1,16})").join("\\.")}$`);
   return {
     start(request) {
-      const text = queryText(request, "cursor");
+      const text = queryText(request, parameter);
       if (text === undefined) return {};
       if (/^\d{1,9}$/.test(text)) return { offset: Number(text) };
       const numbers = pattern.exec(Buffer.from(text, "base64url").toString())?.slice(1).map(Number);
-      if (!numbers) throw invalidQuery("cursor", "must be a next_cursor of this list or an offset");
+      if (!numbers) throw invalidQuery(parameter, "must be one that this list gave, or an offset");
       const after = Object.fromEntries(keys.map((key, index) => [key, numbers[index]]));
       return { after: after as Record<Key, number> };
     },

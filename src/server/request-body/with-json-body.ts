@@ -60,6 +60,11 @@ function refuseOtherTypes(request: Request): void {
   if (isTyped && request.is(["json", "+json"]) === false) {
     throw new ImgbatchError("UNSUPPORTED_MEDIA_TYPE");
   }
+  refuseEncodings(request);
+}
+
+/** Throws `UNSUPPORTED_MEDIA_TYPE` for a compressed body. */
+export function refuseEncodings(request: Request): void {
   // Either header can announce compression; `chunked` is not compression.
   for (const [header, plain] of [
     ["Content-Encoding", "identity"],
@@ -72,7 +77,8 @@ function refuseOtherTypes(request: Request): void {
   }
 }
 
-function mayContinue(request: Request, response: Response): void {
+/** Tells a client that waits for it to send the body. */
+export function mayContinue(request: Request, response: Response): void {
   if (request.get("expect")?.toLowerCase() !== "100-continue") return;
   response.locals.mayContinue = true;
   response.writeContinue();

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
@@ -72,6 +72,10 @@ export function fileBlobs(root: string): BlobStore {
       );
       if (outcome) throw (outcome as { error: unknown }).error;
       return result;
+    },
+    open: async (key, range) => {
+      const file = await orNull(open(path(key)), [...ABSENT, ...UNREADABLE]);
+      return file?.createReadStream(range ?? {}) ?? null;
     },
     sizeOf: async (key) => {
       const facts = await orNull(stat(path(key)), [...ABSENT, ...UNREADABLE]);

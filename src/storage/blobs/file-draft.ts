@@ -44,8 +44,9 @@ export function fileDraft({ path, move, memory }: Place): BlobDraft {
     await open?.close();
   };
   const begin = async () => {
+    const begun = await openNew(path);
     isThere = true;
-    return openNew(path);
+    return begun;
   };
   const refuseLast = async (bytes: number) => {
     unseen += bytes;
@@ -58,7 +59,7 @@ export function fileDraft({ path, move, memory }: Place): BlobDraft {
   return {
     write: (bytes) =>
       stored(async () => {
-        file ??= await begin();
+        file ??= isThere ? await open(path, "a") : await begin();
         await refuseLast(bytes.length);
         await file.writeFile(bytes);
       }),

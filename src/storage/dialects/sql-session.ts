@@ -10,6 +10,11 @@ export interface SqlSession {
   first<Row>(query: Compilable<Row>): Promise<Row | null>;
   /** Returns how many rows changed. */
   run(query: Compilable<unknown>): Promise<number>;
+  /**
+   * Runs the query once with each list of parameters in place of its own. To compile a query takes several times as long
+   * as to run it.
+   */
+  runEach(query: Compilable<unknown>, parameters: readonly (readonly unknown[])[]): Promise<void>;
 }
 
 /** A database of some dialect. */

@@ -184,5 +184,12 @@ function sessionOf(prepare: Prepare, guarded: <T>(query: () => T) => T): SqlSess
       const { sql, parameters } = query.compile();
       return guarded(() => prepare(sql).run(...parameters)).changes;
     },
+    runEach: async (query, parameters) => {
+      const { sql } = query.compile();
+      guarded(() => {
+        const statement = prepare(sql);
+        for (const each of parameters) statement.run(...each);
+      });
+    },
   };
 }

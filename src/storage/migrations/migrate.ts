@@ -6,6 +6,8 @@ import { realtime } from "./003-realtime.ts";
 import { retentionTime } from "./004-retention-time.ts";
 import { modelVersion } from "./005-model-version.ts";
 import { upstreams } from "./006-upstreams.ts";
+import { files } from "./007-files.ts";
+import { lines } from "./008-lines.ts";
 import { jobs } from "./009-jobs.ts";
 import type { Migration } from "./migration.ts";
 
@@ -16,6 +18,8 @@ const MIGRATIONS: readonly Migration[] = [
   retentionTime,
   modelVersion,
   upstreams,
+  files,
+  lines,
   jobs,
 ];
 

@@ -1,6 +1,6 @@
 import type { Insertable, Selectable, Updateable } from "kysely";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import type { BatchStatus } from "../../contract/statuses.ts";
+import type { BatchSource, BatchStatus } from "../../contract/statuses.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { BatchesTable } from "../schema.ts";
 
@@ -36,9 +36,12 @@ const COLUMNS = {
   error: "error",
   upstream: "upstream",
   waitingSinceMs: "waiting_since_ms",
+  source: "source",
+  input: "input",
+  inputReadAtMs: "input_read_at_ms",
 } as const satisfies Record<keyof BatchRecord, keyof BatchesTable>;
 
-const JSON_FIELDS = new Set<string>(["metadata", "price", "error"]);
+const JSON_FIELDS = new Set<string>(["metadata", "price", "error", "input"]);
 
 /** The columns of the fields that are given. */
 export function toBatchColumns(fields: Partial<BatchRecord>): Updateable<BatchesTable> {
@@ -87,5 +90,8 @@ export function toBatchRecord(row: Selectable<BatchesTable>): BatchRecord {
     error: row.error === null ? null : JSON.parse(row.error),
     upstream: row.upstream,
     waitingSinceMs: row.waiting_since_ms,
+    source: row.source as BatchSource,
+    input: row.input === null ? null : JSON.parse(row.input),
+    inputReadAtMs: row.input_read_at_ms,
   };
 }

@@ -1,5 +1,10 @@
 import { sql } from "kysely";
-import { BATCH_STATUSES, type BatchStatus, isTerminal } from "../../contract/statuses.ts";
+import {
+  BATCH_STATUSES,
+  type BatchStatus,
+  isTerminal,
+  TERMINAL_BATCH_STATUSES,
+} from "../../contract/statuses.ts";
 import type { BatchRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
@@ -18,8 +23,9 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
       let query = batches()
         .where("api_key_id", "=", filter.apiKeyId)
         .where("record_deleted_at_ms", "is", null);
-      const { status, taskName, isDownloaded, fromMs, beforeMs, after } = filter;
+      const { status, source, taskName, isDownloaded, fromMs, beforeMs, after } = filter;
       if (status !== undefined) query = query.where("status", "=", status);
+      if (source !== undefined) query = query.where("source", "=", source);
       if (taskName !== undefined) {
         // A function that both databases have, and that knows no wildcards.
         const position = sql<number>`instr(task_name_folded, ${taskName.toLowerCase()})`;
@@ -61,6 +67,15 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
         .where("inputs_purged_at_ms", "is", null)
         .where("ended_at_ms", "<=", endedBeforeMs);
       return all(due.where("seq", ">", afterSeq).orderBy("seq").limit(limit));
+    },
+    countUnended: async (apiKeyId, source) => {
+      const query = build
+        .selectFrom("batches")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("api_key_id", "=", apiKeyId)
+        .where("status", "not in", [...TERMINAL_BATCH_STATUSES])
+        .where("source", "=", source);
+      return (await first(query))?.count ?? 0;
     },
     withStatus: async (statuses) =>
       (

@@ -1,13 +1,16 @@
-import type { Selectable } from "kysely";
+import { type Insertable, type Selectable, sql } from "kysely";
+import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { ItemRepository } from "../../domain/ports/stores.ts";
+import type { ItemRepository, NewItem } from "../../domain/ports/item-repository.ts";
+import { BATCH_TERMS, type ItemTerms } from "../../domain/ports/item-terms.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
-import { inStatements } from "./rows.ts";
+import { insertRows } from "./rows.ts";
 
-export function itemRepository({ build, first, all, run }: SqlSession): ItemRepository {
+export function itemRepository(session: SqlSession): ItemRepository {
+  const { build, first, all, run } = session;
   const items = () => build.selectFrom("items").selectAll();
   /** Only who holds the lease may change a pending item. */
   const held = (id: number, leaseToken: string) =>
@@ -20,11 +23,8 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
     items().where("job_id", "=", jobId).where("status", "=", "pending").orderBy("position");
   return {
     insertMany: async (batchId, newItems) => {
-      const rows = newItems.map(({ position, sourceIndex, outputIndex, customId, prompt }) => {
-        const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
-        return { ...place, custom_id: customId, prompt, status: "pending" };
-      });
-      for (const some of inStatements(rows)) await run(build.insertInto("items").values(some));
+      const rows = newItems.map((item) => toRow(batchId, item));
+      await insertRows(session, "items", rows);
     },
     byCustomId: async (batchId, customId) =>
       toRecordOrNull(await first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
@@ -42,6 +42,32 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
       const counts = { pending: 0, success: 0, failed: 0 };
       for (const { status, count } of await all(query)) counts[status as ItemStatus] = count;
       return counts;
+    },
+    sums: async (batchId, { imageMicroUsd, holdMicroUsd }) => {
+      const price = sql<number>`coalesce(price_micro_usd, ${imageMicroUsd})`;
+      const hold = sql<number>`coalesce(hold_micro_usd, ${holdMicroUsd})`;
+      const query = build
+        .selectFrom("items")
+        .select([
+          sql<number | null>`sum(${hold})`.as("hold"),
+          sql<number | null>`sum(${price})`.as("price"),
+          sql<number | null>`sum(case when status = 'success' then ${price} else 0 end)`.as("earned"),
+        ])
+        .where("batch_id", "=", batchId);
+      const sums = await first(query);
+      return {
+        holdMicroUsd: sums?.hold ?? 0,
+        priceMicroUsd: sums?.price ?? 0,
+        earnedMicroUsd: sums?.earned ?? 0,
+      };
+    },
+    shapes: async (batchId) => {
+      const query = build.selectFrom("items").select(["tier", "ratio"]).distinct();
+      const own = query.where("batch_id", "=", batchId).where("tier", "is not", null);
+      return (await all(own)).map(({ tier, ratio }) => ({
+        tier: tier as SizeTier,
+        ratio: ratio as AspectRatio,
+      }));
     },
     claim: async (batchId, { token, nowMs, provider, isPaid, which, mostSwitches }) => {
       const due = items()
@@ -178,6 +204,27 @@ export function itemRepository({ build, first, all, run }: SqlSession): ItemRepo
   };
 }
 
+function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
+  const { position, sourceIndex, outputIndex, customId, prompt, terms = BATCH_TERMS, failed } = item;
+  const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
+  const error = failed ? JSON.stringify(failed.error) : null;
+  const outcome = { status: failed ? "failed" : "pending", error, finished_at_ms: failed?.atMs ?? null };
+  const due = { not_before_ms: item.notBeforeMs ?? 0 };
+  return { ...place, custom_id: customId, prompt, ...outcome, ...due, ...toTermColumns(terms) };
+}
+
+function toTermColumns(terms: ItemTerms) {
+  return {
+    tier: terms.tier,
+    ratio: terms.ratio,
+    asked_mime_type: terms.askedMimeType,
+    earlier: terms.earlier,
+    price_micro_usd: terms.priceMicroUsd,
+    hold_micro_usd: terms.holdMicroUsd,
+    client_key: terms.clientKey,
+  };
+}
+
 const toRecordOrNull = (row: Selectable<ItemsTable> | null) => row && toRecord(row);
 
 function toRecord(row: Selectable<ItemsTable>): ItemRecord {
@@ -205,5 +252,12 @@ function toRecord(row: Selectable<ItemsTable>): ItemRecord {
     notes: row.notes === null ? [] : JSON.parse(row.notes),
     usage: row.usage === null ? null : JSON.parse(row.usage),
     jobId: row.job_id,
+    tier: row.tier as SizeTier | null,
+    ratio: row.ratio as AspectRatio | null,
+    askedMimeType: row.asked_mime_type as ImageMimeType | null,
+    earlier: row.earlier,
+    priceMicroUsd: row.price_micro_usd,
+    holdMicroUsd: row.hold_micro_usd,
+    clientKey: row.client_key,
   };
 }

@@ -4,9 +4,10 @@ import type { OutputRepository } from "../../domain/ports/stores.ts";
 import type { OutputRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { OutputsTable } from "../schema.ts";
-import { inStatements } from "./rows.ts";
+import { insertRows } from "./rows.ts";
 
-export function outputRepository({ build, all, run }: SqlSession): OutputRepository {
+export function outputRepository(session: SqlSession): OutputRepository {
+  const { build, all, run, runEach } = session;
   return {
     insertMany: async (outputs) => {
       const rows = outputs.map((output) => ({
@@ -22,7 +23,7 @@ export function outputRepository({ build, all, run }: SqlSession): OutputReposit
         height_px: output.heightPx,
         entry_name: output.entryName,
       }));
-      for (const some of inStatements(rows)) await run(build.insertInto("outputs").values(some));
+      await insertRows(session, "outputs", rows);
     },
     ofBatch: async (batchId) => {
       const query = build
@@ -41,9 +42,12 @@ export function outputRepository({ build, all, run }: SqlSession): OutputReposit
     removeOfItem: async (itemId) => {
       await run(build.deleteFrom("outputs").where("item_id", "=", itemId));
     },
-    setEntryName: async (itemId, imageIndex, entryName) => {
-      const update = build.updateTable("outputs").set({ entry_name: entryName });
-      await run(update.where("item_id", "=", itemId).where("image_index", "=", imageIndex));
+    setEntryNames: async (names) => {
+      const update = build.updateTable("outputs").set({ entry_name: "" });
+      await runEach(
+        update.where("item_id", "=", 0).where("image_index", "=", 0),
+        names.map(({ itemId, imageIndex, entryName }) => [entryName, itemId, imageIndex]),
+      );
     },
   };
 }

@@ -1,6 +1,6 @@
 import type { Selectable } from "kysely";
+import type { RealtimeHoldRecord } from "../../domain/ports/realtime-records.ts";
 import type { RealtimeHoldRepository } from "../../domain/ports/stores.ts";
-import type { RealtimeHoldRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
 

@@ -1,9 +1,10 @@
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ReferenceRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
-import { inStatements } from "./rows.ts";
+import { insertRows } from "./rows.ts";
 
-export function referenceRepository({ build, all, first, run }: SqlSession): ReferenceRepository {
+export function referenceRepository(session: SqlSession): ReferenceRepository {
+  const { build, all, first } = session;
   return {
     insertMany: async (batchId, references) => {
       const rows = references.map((reference) => ({
@@ -17,7 +18,7 @@ export function referenceRepository({ build, all, first, run }: SqlSession): Ref
         sha256: reference.sha256,
         storage_uri: reference.storageUri,
       }));
-      for (const some of inStatements(rows)) await run(build.insertInto("reference_images").values(some));
+      await insertRows(session, "reference_images", rows);
     },
     mostOfSource: async (batchId) => {
       const counts = build
@@ -26,6 +27,14 @@ export function referenceRepository({ build, all, first, run }: SqlSession): Ref
         .where("batch_id", "=", batchId)
         .groupBy("source_index");
       return (await first(counts.orderBy("count", "desc").limit(1)))?.count ?? 0;
+    },
+    countBySource: async (batchId) => {
+      const counts = build
+        .selectFrom("reference_images")
+        .select(["source_index", (eb) => eb.fn.countAll<number>().as("count")])
+        .where("batch_id", "=", batchId)
+        .groupBy("source_index");
+      return new Map((await all(counts)).map(({ source_index, count }) => [source_index, count]));
     },
     ofSource: async (batchId, sourceIndex) => {
       const query = build

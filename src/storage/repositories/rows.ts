@@ -1,7 +1,16 @@
-/** Rows per statement: faster than one each, and within the parameter limit of every database. */
-const ROWS_A_STATEMENT = 50;
+import type { Insertable } from "kysely";
+import type { SqlSession } from "../dialects/sql-session.ts";
+import type { Database } from "../schema.ts";
 
-/** The rows in their order, as many at a time as one insert takes. */
-export function* inStatements<Row>(rows: readonly Row[]): Generator<Row[]> {
-  for (let i = 0; i < rows.length; i += ROWS_A_STATEMENT) yield rows.slice(i, i + ROWS_A_STATEMENT);
+/** Inserts rows in their order. Each must have the columns of the first. */
+export async function insertRows<Table extends keyof Database>(
+  { build, runEach }: SqlSession,
+  table: Table,
+  rows: readonly Insertable<Database[Table]>[],
+): Promise<void> {
+  const [first] = rows;
+  if (first === undefined) return;
+  const columns = Object.keys(first) as (keyof typeof first)[];
+  const parameters = rows.map((row) => columns.map((column) => row[column]));
+  await runEach(build.insertInto(table).values(first as never), parameters);
 }

@@ -4,12 +4,16 @@ import type { JobState } from "../../domain/ports/image-provider.ts";
 import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { UpstreamJobsTable } from "../schema.ts";
-import { inStatements } from "./rows.ts";
+import { insertRows } from "./rows.ts";
 
 /** Steps after which the upstream has nothing left to make. */
 const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
 
-export function upstreamJobRepository({ build, first, all, run }: SqlSession): UpstreamJobRepository {
+/** Within the parameter limit of every database. */
+const IDS_A_STATEMENT = 50;
+
+export function upstreamJobRepository(session: SqlSession): UpstreamJobRepository {
+  const { build, first, all, run } = session;
   const jobs = () => build.selectFrom("upstream_jobs").selectAll("upstream_jobs");
   return {
     databaseId: async () => (await first(build.selectFrom("database_identity").select("id")))?.id ?? "",
@@ -47,16 +51,15 @@ export function upstreamJobRepository({ build, first, all, run }: SqlSession): U
     },
     unknown: async (found) => {
       const known = new Set<string>();
-      for (const some of inStatements(found)) {
+      for (let at = 0; at < found.length; at += IDS_A_STATEMENT) {
+        const some = found.slice(at, at + IDS_A_STATEMENT);
         const names = some.map(({ name }) => name);
         const ids = some.flatMap(({ jobId }) => jobId ?? []);
         const inputs = some.flatMap(({ input }) => input ?? []);
-        const rows = await all(
-          jobs().where((eb) =>
-            eb.or([eb("id", "in", ids), eb("upstream_name", "in", names), eb("input", "in", inputs)]),
-          ),
+        const isNamed = jobs().where((eb) =>
+          eb.or([eb("id", "in", ids), eb("upstream_name", "in", names), eb("input", "in", inputs)]),
         );
-        for (const { id, input, upstream_name, ended_names } of rows)
+        for (const { id, input, upstream_name, ended_names } of await all(isNamed))
           for (const each of [id, input, upstream_name, ...JSON.parse(ended_names)])
             if (each) known.add(each);
       }
@@ -79,7 +82,7 @@ export function upstreamJobRepository({ build, first, all, run }: SqlSession): U
       const rows = foreign.map(({ name, jobId, said, createdAtMs }) => {
         return { provider, name, job_id: jobId, said, created_at_ms: createdAtMs };
       });
-      for (const some of inStatements(rows)) await run(build.insertInto("foreign_jobs").values(some));
+      await insertRows(session, "foreign_jobs", rows);
     },
   };
 }

@@ -1,17 +1,18 @@
 import type { Selectable } from "kysely";
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { UsageRecord } from "../../domain/ports/realtime-records.ts";
 import type { UsageRepository } from "../../domain/ports/stores.ts";
-import type { UsageRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
-import { inStatements } from "./rows.ts";
+import { insertRows } from "./rows.ts";
 
-export function usageRepository({ build, all, first, run }: SqlSession): UsageRepository {
+export function usageRepository(session: SqlSession): UsageRepository {
+  const { build, all, first } = session;
   return {
     insertMany: async (records) => {
       const rows = records.map(toRow);
-      for (const some of inStatements(rows)) await run(build.insertInto("usage_records").values(some));
+      await insertRows(session, "usage_records", rows);
     },
     list: async ({ accountId }) => {
       let query = build.selectFrom("usage_records").selectAll().orderBy("seq");

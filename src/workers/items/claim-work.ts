@@ -1,7 +1,7 @@
 import type { LeasedItem } from "../../domain/batches/finish-item.ts";
 import { isPaid } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
-import type { ItemClaim } from "../../domain/ports/stores.ts";
+import type { ItemClaim } from "../../domain/ports/item-repository.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { ActiveBatch } from "./active-batch.ts";
 import type { ProviderSlots } from "./provider-slots.ts";

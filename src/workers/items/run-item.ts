@@ -7,6 +7,7 @@ import {
   type MadeItem,
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
+import { askedOf } from "../../domain/batches/item-terms.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
@@ -15,7 +16,7 @@ import { type GeneratedImages, type ItemProvider, ProviderError } from "../../do
 import type { BatchRecord, MaybePaid } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import type { WorkerDeps } from "../deps.ts";
-import { BATCH_SIZE, buildImageRequest } from "../image-request.ts";
+import { buildImageRequest } from "../image-request.ts";
 
 const RETRY_BACKOFF = { baseMs: 1000, capMs: 30_000 };
 /** The pause between two tries to record after a failure of the storage. */
@@ -98,14 +99,13 @@ type InspectedAttempt = MadeItem | Exclude<ItemAttempt, GeneratedImages>;
 /** Looks into the images: the upstream's word is not enough. */
 async function inspected(
   { inspector, log }: WorkerDeps,
-  { batch, offer: { provider } }: ItemWork,
+  { batch, item, offer: { provider } }: ItemWork,
   attempt: ItemAttempt,
 ): Promise<InspectedAttempt> {
   if ("aborted" in attempt || attempt instanceof ProviderError) return attempt;
   try {
     const images = await readOutput(attempt, inspector, provider);
-    const asked = { mimeType: batch.mimeType, size: BATCH_SIZE };
-    const notes = provider.upstream ? differences(images, asked) : [];
+    const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
     return { ...attempt, images, notes: [...(attempt.notes ?? []), ...notes] };
   } catch (error) {
     if (error instanceof ProviderError) return error;

@@ -1,5 +1,5 @@
-import { DEFAULT_RATIO } from "../../contract/images/image-sizes.ts";
 import { failPending } from "../../domain/batches/end-early.ts";
+import { needsOf } from "../../domain/batches/item-terms.ts";
 import { waitingFor } from "../../domain/health/waiting.ts";
 import type { Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
@@ -12,8 +12,7 @@ export async function offersFor(
   { stores, offers }: WorkerDeps,
   batch: BatchRecord,
 ): Promise<Offer<ItemProvider>[]> {
-  const references = await stores.read.references.mostOfSource(batch.id);
-  const all = offers.forBatch(batch, { references, ratio: DEFAULT_RATIO, tier: "1K" });
+  const all = offers.forBatch(batch, await needsOf(stores.read, batch.id));
   return all.filter((offer): offer is Offer<ItemProvider> => offer.provider.kind === "item");
 }
 

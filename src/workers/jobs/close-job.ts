@@ -1,11 +1,9 @@
 import { isTerminal } from "../../contract/statuses.ts";
 import { GIVE_UP_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
-import { type JobProvider, ProviderError } from "../../domain/ports/image-provider.ts";
+import { type JobProvider, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { WorkerDeps } from "../deps.ts";
 import { findJob } from "./find-job.ts";
-
-const TIMEOUT_MS = 30_000;
 
 /**
  * Removes what a job left behind at the upstream: stops jobs that nobody needs any more, and deletes the uploaded input
@@ -16,10 +14,9 @@ export async function closeJob(
   deps: Pick<WorkerDeps, "stores" | "clock" | "log">,
   provider: JobProvider,
   jobId: string,
-  stopping: AbortSignal,
+  signal: AbortSignal,
 ): Promise<boolean> {
   const { stores, clock } = deps;
-  const signal = () => AbortSignal.any([stopping, AbortSignal.timeout(TIMEOUT_MS)]);
   for (;;) {
     const job = await stores.read.upstreamJobs.byId(jobId);
     const batch = job && (await stores.read.batches.byId(job.batchId));
@@ -27,20 +24,20 @@ export async function closeJob(
     if (job.step !== "done" && !isTerminal(batch.status)) return true;
     if (job.upstreamName !== null) {
       const isGivenUp = clock.nowMs() - (batch.endedAtMs ?? job.endedAtMs ?? job.createdAtMs) >= GIVE_UP_MS;
-      if (!(await stop(deps, provider, job, job.upstreamName, isGivenUp, signal()))) return false;
+      if (!(await stop(deps, provider, job, job.upstreamName, isGivenUp, signal))) return false;
       const endedNames = [...job.endedNames, job.upstreamName];
       await stores.write((tx) => tx.upstreamJobs.update(jobId, { upstreamName: null, endedNames }));
       continue;
     }
     if (unnamedJobs(job) > 0) {
-      const found = await findJob(provider, job, signal());
+      const found = await findJob(provider, job, signal);
       if (found) {
         await stores.write((tx) => tx.upstreamJobs.update(jobId, { upstreamName: found.name }));
         continue;
       }
       if (clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) < GIVE_UP_MS) return false;
     }
-    if (job.input !== null) await discard(provider, job.input, signal());
+    if (job.input !== null) await discard(provider, job.input, signal);
     await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "closed", closedAtMs: clock.nowMs() }));
     return true;
   }
@@ -76,11 +73,12 @@ async function stop(
   return false;
 }
 
+const FINAL: readonly (Trouble | null)[] = [null, "no-model", "forbidden"];
+
 /** A refusal is final: the file does not exist any more, or cannot be deleted. */
 async function discard(provider: JobProvider, input: string, signal: AbortSignal): Promise<void> {
   await provider.discard(input, signal).catch((error) => {
-    const isFinal =
-      error instanceof ProviderError && (error.trouble === null || error.trouble === "no-model");
+    const isFinal = error instanceof ProviderError && FINAL.includes(error.trouble);
     if (!isFinal) throw error;
   });
 }

@@ -8,6 +8,7 @@ import { closeJob } from "./close-job.ts";
 /** Pauses between two attempts to close a job: each is twice as long as the last. */
 const AGAIN_MS = { first: 30_000, longest: 600_000 };
 const AT_ONCE = 4;
+const ATTEMPT_MS = 30_000;
 
 /** Closes the jobs that are not needed any more. A failed attempt is repeated later, and at the next start. */
 export class JobCloser {
@@ -27,7 +28,10 @@ export class JobCloser {
 
   /** Makes one attempt now. Attempts for one job run one after the other, so that a second one sees the result of the first. */
   attempt(jobId: string): Promise<boolean> {
-    const close = () => closeJob(this.#deps, this.#provider, jobId, this.#stopping);
+    const close = async () => {
+      const { signal, unlink } = linkSignals(this.#stopping, AbortSignal.timeout(ATTEMPT_MS));
+      return closeJob(this.#deps, this.#provider, jobId, signal).finally(unlink);
+    };
     const last = this.#attempts.get(jobId);
     const attempt = (last === undefined ? close() : last.then(close, close)).finally(() => {
       if (this.#attempts.get(jobId) === attempt) this.#attempts.delete(jobId);

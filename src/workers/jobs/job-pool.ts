@@ -114,16 +114,19 @@ export class JobPool implements WorkerPool {
     this.remove(batchId);
     if (!isOurs) return;
     const failures: unknown[] = [];
-    for (const { id, step } of await this.#deps.stores.read.upstreamJobs.ofBatch(batchId)) {
-      if (step === "closed") continue;
-      try {
-        if (await this.#closer.attempt(id)) continue;
-      } catch (error) {
-        this.#deps.log.error("the upstream could not be told to cancel", { job: id, error: String(error) });
+    const close = async (jobId: string) => {
+      const isClosed = await this.#closer.attempt(jobId).catch((error) => {
+        this.#deps.log.error("the upstream could not be told to cancel", {
+          job: jobId,
+          error: String(error),
+        });
         failures.push(error);
-      }
-      this.#closer.closeLater(id);
-    }
+        return false;
+      });
+      if (!isClosed) this.#closer.closeLater(jobId);
+    };
+    const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
+    await Promise.all(jobs.filter(({ step }) => step !== "closed").map(({ id }) => close(id)));
     if (failures.length > 0)
       throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause: failures[0] });
   }

@@ -1,14 +1,16 @@
 import type { ItemError } from "../../contract/item-errors.ts";
 import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
+import { askedOf } from "../../domain/batches/item-terms.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { endJob } from "../../domain/jobs/end-job.ts";
 import { FORGOTTEN_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
-import { BATCH_SIZE } from "../image-request.ts";
 import { findJob } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { waitAfter } from "./wait-for-upstream.ts";
+
+const MOST_FORBIDDEN = 8;
 
 /**
  * Fetches the results of an ended job and records each; a job that has failed may have some. Then the rest of its items
@@ -27,7 +29,7 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
       if (!(error instanceof ProviderError)) throw error;
       deps.log.warn("the results of a job could not be fetched", { job: jobId, error: error.message });
       gone = error.message;
-      if (isFinal(error) || clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS) break;
+      if (isFinal(error, tries) || clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS) break;
       gone = null;
       await waitAfter(work, error, tries, { mayGiveUp: false });
     }
@@ -39,8 +41,9 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
   await failRest(work, now, restError(job, gone));
 }
 
-/** What the upstream says for good: the results do not exist, or not any more. */
-function isFinal({ upstreamStatus, trouble }: ProviderError): boolean {
+/** What the upstream says for good: the results do not exist any more. Some say "forbidden" of a file that is gone. */
+function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boolean {
+  if (trouble === "forbidden") return tries >= MOST_FORBIDDEN;
   return upstreamStatus !== null && (trouble === null || trouble === "no-model");
 }
 
@@ -130,14 +133,14 @@ async function recordResult(
   try {
     if ("error" in result) throw result.error;
     const images = await readOutput(result.output, inspector, provider);
-    const asked = { mimeType: batch.mimeType, size: BATCH_SIZE };
-    const notes = provider.upstream ? differences(images, asked) : [];
+    const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
     const made = { ...result.output, images, notes: [...(result.output.notes ?? []), ...notes] };
     status = await finishItem(deps, batch, item, made, nowMs);
   } catch (error) {
     if (!(error instanceof ProviderError)) throw error;
     status = await failItem(stores, batch, item, error, nowMs());
   }
+  if (status === "success") batch.waitingSinceMs = null;
   const { batchId, customId } = item;
   if (status) feed.publish({ type: "item", batchId, customId, status });
 }

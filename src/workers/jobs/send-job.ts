@@ -5,6 +5,7 @@ import { type JobItem, ProviderError } from "../../domain/ports/image-provider.t
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
+import { linkSignals } from "../../kernel/linked-signal.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { findJob } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
@@ -112,11 +113,10 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     return;
   }
   work.isCreating = true;
+  const inTime = linkSignals(work.abandoned, AbortSignal.timeout(CREATE_MS));
   try {
     const { input, hasReferences } = job;
-    const late = AbortSignal.timeout(CREATE_MS);
-    const either = AbortSignal.any([work.abandoned, late]);
-    const name = await provider.create({ jobId, model, input, hasReferences }, either);
+    const name = await provider.create({ jobId, model, input, hasReferences }, inTime.signal);
     await stores.write((tx) => markCreated(tx, jobId, name));
     await ticket.succeeded();
     await endWaiting(work);
@@ -135,6 +135,7 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     if (!error.retryable) throw error;
     await waitAfter(work, error, 1);
   } finally {
+    inTime.unlink();
     work.isCreating = false;
   }
 }

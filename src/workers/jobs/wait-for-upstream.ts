@@ -19,10 +19,7 @@ export async function ticketFor(work: JobWork): Promise<Ticket> {
   const { deps, provider, model } = work;
   for (;;) {
     const ticket = deps.health.begin(provider, model);
-    if (ticket) {
-      work.waiting = null;
-      return ticket;
-    }
+    if (ticket) return ticket;
     const block = deps.health.blockOf(provider, model);
     if (block) await waitOut(work, block);
     else await deps.clock.sleep(PROBING_MS, work.signal);
@@ -73,6 +70,7 @@ async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<v
   } finally {
     stop();
     unlink();
+    work.waiting = null;
   }
   signal.throwIfAborted();
 }

@@ -38,6 +38,7 @@ describe("creating a batch", () => {
       output_deleted_at: null,
       expires_at: null,
       error: null,
+      source: "batch",
       waiting: null,
       upstream_jobs: [],
     });

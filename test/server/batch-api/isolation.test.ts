@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { issueKey } from "../../../src/domain/accounts.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { randomIds } from "../../../src/kernel/ids.ts";
+import { batchApi } from "../../../src/server/batch-api/operations.ts";
 import { OPERATIONS } from "../../../src/server/surfaces.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
 
@@ -15,7 +16,9 @@ describe("another key", () => {
     const facts = { name: "other", accountId, group: "default", expiresAtMs: null };
     const other = await stores.write((tx) => issueKey(tx, { clock: systemClock, ids: randomIds }, facts));
     const headers = { authorization: `Bearer ${other.key}`, "x-request-id": "same" };
-    const ofOneBatch = OPERATIONS.filter(({ path }) => path.includes("{id}"));
+    const ofOneBatch = OPERATIONS.filter(
+      ({ surface, path }) => surface === batchApi && path.includes("{id}"),
+    );
     expect(ofOneBatch.length).toBeGreaterThanOrEqual(9);
     for (const { method, path: pattern } of ofOneBatch) {
       const path = pattern.slice(pattern.indexOf("{id}") + 4).replace("{custom_id}", "i1");

@@ -95,7 +95,10 @@ describe("the key of a real-time request", () => {
 const PATHS: [string, string, number, string, string | null][] = [
   ["GET", "/v1beta/models/nope", 404, "NOT_FOUND", null],
   ["GET", "/v1beta/models/", 404, "NOT_FOUND", null],
-  ["GET", "/v1beta/files", 404, "NOT_FOUND", null],
+  ["GET", "/v1beta/cachedContents", 404, "NOT_FOUND", null],
+  ["POST", "/v1beta/files", 405, "INVALID_ARGUMENT", "GET, HEAD"],
+  ["GET", "/upload/v1/files", 405, "INVALID_ARGUMENT", "POST"],
+  ["GET", "/upload/v1beta/nothing", 404, "NOT_FOUND", null],
   ["GET", "/v1beta/models/a/b", 404, "NOT_FOUND", null],
   ["POST", `/v1beta/models/${MODEL}:countTokens`, 404, "NOT_FOUND", null],
   ["POST", "/v1beta/models/nope:generateContent", 404, "NOT_FOUND", null],

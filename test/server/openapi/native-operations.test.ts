@@ -22,11 +22,13 @@ it("[OPS-3] the description fits the answers and refusals of the real-time API",
     await expectFit("get", `${prefix}/models`, await get(`${prefix}/models`, "wrong"));
     await expectFit("get", one, await get(`${prefix}/models/${MODEL}`));
     await expectFit("get", one, await get(`${prefix}/models/nope`));
-    await expectFit("post", `${one}:generateContent`, await generate(service, content("x"), { prefix }));
-    await expectFit("post", `${one}:generateContent`, await generate(service, content(""), { prefix }));
+    // The verbs are described once, below /v1beta.
+    const verbs = "/v1beta/models/{model}";
+    await expectFit("post", `${verbs}:generateContent`, await generate(service, content("x"), { prefix }));
+    await expectFit("post", `${verbs}:generateContent`, await generate(service, content(""), { prefix }));
     for (const verb of ["streamGenerateContent?alt=sse", "streamGenerateContent"]) {
       const answer = await generate(service, content("x"), { prefix, verb });
-      await expectFit("post", `${one}:streamGenerateContent`, answer);
+      await expectFit("post", `${verbs}:streamGenerateContent`, answer);
     }
   }
   const each = [200, 401, 200, 404, 200, 400, 200, 200];

@@ -29,6 +29,19 @@ describe("a blob without a key", () => {
     expect(await files()).toHaveLength(1);
   });
 
+  it("[DISK-7] goes on after a pause, and is streamed in part once it is a blob", async () => {
+    const { blobs } = await store();
+    const draft = blobs.draft();
+    for (const part of ["red ", "fo", "x"]) {
+      await draft.write(Buffer.from(part));
+      await draft.finish();
+    }
+    await draft.keepAs("files/a");
+    const part = await blobs.open("files/a", { start: 2, end: 5 });
+    expect(String(Buffer.concat((await part?.toArray()) ?? []))).toBe("d fo");
+    expect(await blobs.open("files/b", { start: 0, end: 0 })).toBeNull();
+  });
+
   it("[DISK-7] finds its directory again when that was deleted meanwhile", async () => {
     const { root, blobs } = await store();
     for (const name of ["first", "second"]) {

@@ -413,6 +413,25 @@ describe("an upstream of jobs with a trouble", () => {
     expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 1 });
   });
 
+  it("[JOB-6] whose results are gone is not asked for them for ever", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    // biome-ignore lint/correctness/useYield: it fails before
+    upstream.results = async function* () {
+      throw new ProviderError("PROVIDER_ITEM_FAILED", "no such file", {
+        trouble: "forbidden",
+        upstreamStatus: 403,
+      });
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", fail_count: 1, waiting: null });
+    expect(await failure(service, id)).toMatchObject({
+      data: [{ error: { code: "RESULT_MISSING", message: expect.stringContaining("billed") } }],
+    });
+  });
+
   it("[JOB-6] gives results in another try when they break off, each once", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });

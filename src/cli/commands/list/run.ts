@@ -84,6 +84,10 @@ function table(batches: readonly Batch[], columns: number, nowMs: number): strin
     { title: "IMAGES", align: "right", of: imagesOf },
     { title: "AGE", align: "right", of: (batch) => ageOf(batch, nowMs) },
   ];
+  const isJob = ({ source }: Batch) => source !== null && source !== "batch";
+  if (batches.some(isJob)) {
+    layout.push({ title: "JOB", of: (batch) => (isJob(batch) ? (batch.source ?? "") : "") });
+  }
   const width = widest(tableLines(layout, batches));
   const left = columns - width - 2;
   const name: Column<Batch> = {

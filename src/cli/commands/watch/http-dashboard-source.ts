@@ -142,6 +142,7 @@ function toRow(batch: Batch, nowMs: number): BatchRow {
     ...(known === undefined ? { statusText: batch.status } : {}),
     model: batch.model ?? "",
     provider: batch.provider,
+    source: batch.source,
     itemCount: batch.itemCount ?? 0,
     successCount: batch.successCount,
     failCount: batch.failCount,

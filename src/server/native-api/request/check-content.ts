@@ -13,6 +13,7 @@ import {
   generateContentSchema,
 } from "../../../contract/native-api/generate-content.ts";
 import { inWords } from "../../../contract/schema-words.ts";
+import type { FindFileImage } from "../../../domain/files/files.ts";
 import { NO_SENT_TEXTS, type SentTexts } from "../../../domain/images/sent-image.ts";
 import type { ModelEntry } from "../../../domain/models.ts";
 import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
@@ -35,6 +36,8 @@ export interface ContentRules {
   strictImageConfig: boolean;
   /** Images of a large body, which were taken out of it: see `SentTexts`. Default: none. */
   sent?: SentTexts;
+  /** Finds the files of the caller. Default: there are none. */
+  findFileImage?: FindFileImage;
 }
 
 type ImageConfig = NonNullable<GenerateContentRequest["generationConfig"]["imageConfig"]>;
@@ -67,7 +70,11 @@ export async function checkContent(
   checkRoles(contents);
   refuseUnstorable(contents);
   const { prompt, earlier } = readTurns(contents, rules.limits);
-  const { images, first } = await readImages(contents, { sent: NO_SENT_TEXTS, ...rules });
+  const { images, first } = await readImages(contents, {
+    sent: NO_SENT_TEXTS,
+    findFileImage: async () => null,
+    ...rules,
+  });
   const shape = ratio ?? (first === null ? DEFAULT_RATIO : nearestRatio(first, model.ratios));
   return { model, prompt, earlier, images, ratio: shape, size, mimeType };
 }

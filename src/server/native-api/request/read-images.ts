@@ -1,14 +1,16 @@
 import type { ImgbatchError } from "../../../contract/errors.ts";
 import type { SizePx } from "../../../contract/images/image-sizes.ts";
-import { isImageMimeType } from "../../../contract/images/image-types.ts";
+import { type ImageMimeType, isImageMimeType } from "../../../contract/images/image-types.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import type { GenerateContentRequest } from "../../../contract/native-api/generate-content.ts";
+import type { FindFileImage } from "../../../domain/files/files.ts";
 import { receiveImage } from "../../../domain/images/base64-image.ts";
-import { InputImages } from "../../../domain/images/input-images.ts";
-import type { SentTexts } from "../../../domain/images/sent-image.ts";
+import { type InputImageProblem, InputImages } from "../../../domain/images/input-images.ts";
+import type { SentImage, SentTexts } from "../../../domain/images/sent-image.ts";
 import type { ImageFacts, ImageInspector } from "../../../domain/ports/image-inspector.ts";
-import type { ReferenceImage } from "../../../domain/ports/image-provider.ts";
+import type { CheckedImage } from "../../../domain/realtime/checked-content.ts";
 import { MAX_INPUT_IMAGES } from "../../../domain/realtime/models.ts";
+import { formatBytes } from "../../../kernel/text.ts";
 import { fieldError } from "../../request-problems.ts";
 
 interface Rules {
@@ -17,6 +19,7 @@ interface Rules {
   sent: SentTexts;
   /** False: the declared types of the images are ignored. */
   strictImageConfig: boolean;
+  findFileImage: FindFileImage;
 }
 
 /**
@@ -26,15 +29,15 @@ interface Rules {
 export async function readImages(
   contents: GenerateContentRequest["contents"],
   rules: Rules,
-): Promise<{ images: ReferenceImage[]; first: SizePx | null }> {
+): Promise<{ images: CheckedImage[]; first: SizePx | null }> {
   const found = contents.flatMap(({ parts }, i) =>
     (parts ?? []).flatMap((part, j) => {
       const at = `contents[${i}].parts[${j}]`;
-      if (part.fileData != null)
-        throw invalid(`${at}.fileData`, "is not taken here; send the image as inlineData");
-      if (part.inlineData == null || part.thought === true) return [];
-      if (part.text != null) throw invalid(at, "must be either text or inlineData");
-      return [{ at: `${at}.inlineData`, ...part.inlineData }];
+      const { inlineData, fileData, text } = part;
+      if ((inlineData == null && fileData == null) || part.thought === true) return [];
+      const given = [text, inlineData, fileData].filter((field) => field != null);
+      if (given.length > 1) throw invalid(at, "must be one of text, inlineData and fileData");
+      return [{ at, inlineData, fileData }];
     }),
   );
   if (found.length > MAX_INPUT_IMAGES) {
@@ -42,27 +45,59 @@ export async function readImages(
     throw invalid("contents", problem);
   }
   const checker = new InputImages(rules.inspector);
-  const images: ReferenceImage[] = [];
+  const images: CheckedImage[] = [];
   let first: SizePx | null = null;
-  for (const { at, mimeType, data } of found) {
-    const declared = rules.strictImageConfig ? mimeType : null;
-    if (declared !== null && !isImageMimeType(declared)) {
-      throw invalid(`${at}.mimeType`, "must be image/png, image/jpeg or image/webp");
-    }
-    if (data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
-    const maxBytes = rules.limits.referenceImageBytes;
-    const image = receiveImage(data, { maxBytes, base64: "lenient", sent: rules.sent });
-    if (typeof image === "string") throw invalid(`${at}.data`, image);
+  for (const part of found) {
+    const { image, declared, fields } = await receive(part, rules);
     const facts = await checker.check(image, declared);
-    if ("problem" in facts) {
-      const fields = { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at };
-      throw invalid(fields[facts.about], facts.problem);
-    }
+    if ("problem" in facts) throw invalid(fields[facts.about], facts.problem);
     const { mimeType: type } = facts;
-    images.push({ read: () => image.read(), lend: (work) => image.lend(work), mimeType: type });
+    images.push({
+      read: () => image.read(),
+      lend: (work) => image.lend(work),
+      keepAs: (blobs, key) => image.keepAs(blobs, key),
+      sha256: image.sha256,
+      mimeType: type,
+    });
     first ??= shownSize(facts);
   }
   return { images, first };
+}
+
+type Part = NonNullable<GenerateContentRequest["contents"][number]["parts"]>[number];
+
+/** An image of a request before its bytes were looked into. `fields`: where each kind of problem belongs. */
+interface Received {
+  image: SentImage;
+  /** The declared type; null when it does not matter. */
+  declared: ImageMimeType | null;
+  fields: Record<InputImageProblem["about"], string>;
+}
+
+async function receive(
+  { at, inlineData, fileData }: Pick<Part, "inlineData" | "fileData"> & { at: string },
+  rules: Rules,
+): Promise<Received> {
+  if (inlineData != null) return receiveInline(`${at}.inlineData`, inlineData, rules);
+  const field = `${at}.fileData.fileUri`;
+  const image = await rules.findFileImage(fileData?.fileUri ?? "");
+  if (image === null) throw invalid(field, "must be the uri of a file that was uploaded with this key");
+  const max = rules.limits.referenceImageBytes;
+  if (image.sizeBytes > max) throw invalid(field, `is larger than ${formatBytes(max)}`);
+  return { image, declared: null, fields: { type: field, bytes: field, amount: at } };
+}
+
+function receiveInline(at: string, given: NonNullable<Part["inlineData"]>, rules: Rules): Received {
+  const { mimeType, data } = given;
+  const declared = rules.strictImageConfig ? mimeType : null;
+  if (declared !== null && !isImageMimeType(declared)) {
+    throw invalid(`${at}.mimeType`, "must be image/png, image/jpeg or image/webp");
+  }
+  if (data === "") throw invalid(`${at}.data`, "is required: the Base64 of the image");
+  const maxBytes = rules.limits.referenceImageBytes;
+  const image = receiveImage(data, { maxBytes, base64: "lenient", sent: rules.sent });
+  if (typeof image === "string") throw invalid(`${at}.data`, image);
+  return { image, declared, fields: { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at } };
 }
 
 /** A photo that was taken upright can be stored on its side; the size as displayed counts. */

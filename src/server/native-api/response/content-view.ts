@@ -1,3 +1,5 @@
+import type { SizeTier } from "../../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../../contract/images/image-types.ts";
 import type { GenerateContentResponse } from "../../../contract/native-api/generate-content.ts";
 import type { GeneratedContent } from "../../../domain/realtime/generate.ts";
 import { joinTurns } from "../../../kernel/text.ts";
@@ -8,15 +10,41 @@ import { usageOf } from "./tokens.ts";
  * content.
  */
 export function contentView(content: GeneratedContent): GenerateContentResponse {
-  const { request, executed, images, refusal, modelVersion, id } = content;
+  const { request, executed, refusal, modelVersion, id } = content;
+  const { prompt, earlier, size } = request;
+  const images = content.images.map(({ bytes, facts: { mimeType } }) => ({
+    mimeType,
+    data: bytes.toString("base64"),
+  }));
+  const inputImages = request.images.length;
+  return contentBody({ id, prompt, earlier, size, inputImages, executed, modelVersion, images, refusal });
+}
+
+/** What a response tells. */
+export interface ContentFacts {
+  id: string;
+  prompt: string;
+  earlier: string;
+  size: SizeTier;
+  inputImages: number;
+  /** The model that ran, whose tokens are counted. */
+  executed: string;
+  modelVersion: string;
+  images: readonly { mimeType: ImageMimeType; data: string }[];
+  /** Why the prompt was refused; null when it was not. */
+  refusal: string | null;
+}
+
+/** The same from its facts alone. */
+export function contentBody({ refusal, images, ...asked }: ContentFacts): GenerateContentResponse {
   const usageMetadata = usageOf({
-    model: executed,
-    prompt: joinTurns(request.earlier, request.prompt),
-    inputImages: request.images.length,
-    size: request.size,
+    model: asked.executed,
+    prompt: joinTurns(asked.earlier, asked.prompt),
+    inputImages: asked.inputImages,
+    size: asked.size,
     outputImages: images.length,
   });
-  const facts = { usageMetadata, modelVersion, responseId: id };
+  const facts = { usageMetadata, modelVersion: asked.modelVersion, responseId: asked.id };
   if (refusal !== null) {
     return { promptFeedback: { blockReason: "PROHIBITED_CONTENT", blockReasonMessage: refusal }, ...facts };
   }
@@ -24,9 +52,7 @@ export function contentView(content: GeneratedContent): GenerateContentResponse 
     const finishMessage = "The model made no image.";
     return { candidates: [{ finishReason: "NO_IMAGE", finishMessage, index: 0 }], ...facts };
   }
-  const parts = images.map(({ bytes, facts: { mimeType } }) => ({
-    inlineData: { mimeType, data: bytes.toString("base64") },
-  }));
+  const parts = images.map((inlineData) => ({ inlineData }));
   return { candidates: [{ content: { role: "model", parts }, finishReason: "STOP", index: 0 }], ...facts };
 }
 

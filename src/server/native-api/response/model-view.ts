@@ -1,6 +1,6 @@
 import type { NativeModel, SharedModel } from "../../../contract/native-api/generate-content.ts";
 import { priceRealtimeImage } from "../../../domain/billing/pricing.ts";
-import type { GroupEntry, ModelEntry } from "../../../domain/models.ts";
+import { batchModelsOf, type GroupEntry, type ModelEntry } from "../../../domain/models.ts";
 import { MAX_INPUT_IMAGES, pricedSizes, ratiosOf } from "../../../domain/realtime/models.ts";
 import { microsToNumber } from "../../../kernel/money.ts";
 
@@ -25,7 +25,11 @@ export function nativeModelView(
     description: "Makes and edits images",
     inputTokenLimit: INPUT_TOKENS,
     outputTokenLimit: OUTPUT_TOKENS,
-    supportedGenerationMethods: ["generateContent", "streamGenerateContent"],
+    supportedGenerationMethods: [
+      "generateContent",
+      "streamGenerateContent",
+      ...(batchModelsOf(group, [model]).length > 0 ? ["batchGenerateContent"] : []),
+    ],
     aspectRatios: [...ratiosOf(model)],
     imageSizes: sizes,
     maxInputImages: MAX_INPUT_IMAGES,

@@ -51,7 +51,15 @@ describe("a real-time request", () => {
       model: FLASH,
       prompt: "fox",
       earlier: "",
-      images: [{ read: expect.any(Function), lend: expect.any(Function), mimeType: "image/png" }],
+      images: [
+        {
+          read: expect.any(Function),
+          lend: expect.any(Function),
+          keepAs: expect.any(Function),
+          sha256: expect.any(String),
+          mimeType: "image/png",
+        },
+      ],
       ratio: "16:9",
       size: "2K",
       mimeType: "image/webp",
@@ -181,7 +189,7 @@ describe("a real-time request", () => {
     [
       "a file elsewhere",
       parts({ text: "x" }, { file_data: { file_uri: "https://x/y.png" } }),
-      "contents[0].parts[1].fileData",
+      "contents[0].parts[1].fileData.fileUri",
     ],
     ["no generationConfig", { contents: [{ parts: [{ text: "x" }] }] }, "generationConfig"],
     ["no modalities", config({ imageConfig: {} }), "generationConfig.responseModalities"],
@@ -338,7 +346,9 @@ describe("an input image", () => {
     const checked = await check(parts({ text: "x" }, ...Array(14).fill(part)));
     expect(checked.images).toHaveLength(14);
     await expect(check(parts({ text: "x" }, ...Array(15).fill(part)))).rejects.toThrow("at most 14");
-    await expect(check(parts({ text: "x", ...part }))).rejects.toThrow("either text or inlineData");
+    await expect(check(parts({ text: "x", ...part }))).rejects.toThrow(
+      "one of text, inlineData and fileData",
+    );
   });
 
   it.each([

@@ -1,7 +1,7 @@
 import { type ExpressionBuilder, sql } from "kysely";
-import type { ProviderCallsRepository } from "../../domain/ports/stores.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import type { ProviderCallsRepository } from "../../../domain/ports/stores.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
+import type { Database } from "../../schema.ts";
 
 const SUMS = {
   requests: "requests",

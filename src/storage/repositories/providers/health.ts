@@ -1,6 +1,6 @@
-import type { ProviderHealthRepository } from "../../domain/ports/stores.ts";
-import type { HealthRecord } from "../../domain/records.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
+import type { ProviderHealthRepository } from "../../../domain/ports/stores.ts";
+import type { HealthRecord } from "../../../domain/records.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
 
 export function providerHealthRepository({ build, all, run }: SqlSession): ProviderHealthRepository {
   return {

@@ -1,0 +1,32 @@
+import {
+  type AspectRatio,
+  DEFAULT_RATIO,
+  imageSizePx,
+  type SizePx,
+  type SizeTier,
+} from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { Needs } from "../offers.ts";
+import type { Repositories } from "../ports/stores.ts";
+import type { BatchRecord, ItemRecord } from "../records.ts";
+
+/** The picture of an item that says nothing about it. */
+const PLAIN = { tier: "1K", ratio: DEFAULT_RATIO } as const;
+
+/** Returns the picture that an item asks for: what it says itself, else the rest as its batch. */
+export function askedOf(
+  batch: Pick<BatchRecord, "mimeType">,
+  item: Pick<ItemRecord, "tier" | "ratio" | "askedMimeType">,
+): { tier: SizeTier; ratio: AspectRatio; size: SizePx; mimeType: ImageMimeType } {
+  const tier = item.tier ?? PLAIN.tier;
+  const ratio = item.ratio ?? PLAIN.ratio;
+  return { tier, ratio, size: imageSizePx(tier, ratio), mimeType: item.askedMimeType ?? batch.mimeType };
+}
+
+/** Returns what a provider must take that makes all items of a batch. */
+export async function needsOf(read: Repositories, batchId: string): Promise<Needs> {
+  const references = await read.references.mostOfSource(batchId);
+  const shapes = await read.items.shapes(batchId);
+  const all = shapes.length === 0 ? [PLAIN] : shapes;
+  return { references, ratios: all.map(({ ratio }) => ratio), tiers: all.map(({ tier }) => tier) };
+}

@@ -1,0 +1,38 @@
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { Stores } from "../ports/stores.ts";
+import { FILES_PREFIX, purgeFile } from "./files.ts";
+
+/** How long an uploaded file is kept. */
+export const FILE_RETENTION_MS = FIXED_LIMITS.fileHours * 3_600_000;
+/** How many files are looked up at a time. */
+const PAGE = 200;
+
+interface Deps {
+  stores: Stores;
+  blobs: BlobStore;
+}
+
+/**
+ * Removes the files that expire by `dueMs`, and those that were deleted, with their bytes. One failure does not stop the
+ * others: the errors are returned, and the next sweep tries again.
+ */
+export async function sweepFiles(deps: Deps, dueMs: number): Promise<unknown[]> {
+  const failures: unknown[] = [];
+  for (let afterSeq = 0; ; ) {
+    const due = await deps.stores.read.files.due(dueMs, { afterSeq, limit: PAGE });
+    for (const { seq, blobKey } of due) {
+      await purgeFile(deps, blobKey).catch((error) => failures.push(error));
+      afterSeq = seq;
+    }
+    if (due.length < PAGE) return failures;
+  }
+}
+
+/** Removes bytes of uploads that an earlier process has stored but not recorded. Only for a start, before any request. */
+export async function removeUnknownFiles({ stores, blobs }: Deps): Promise<void> {
+  const known = new Set(await stores.read.files.blobKeys());
+  for (const key of await blobs.list(FILES_PREFIX)) {
+    if (!known.has(key)) await blobs.delete(key);
+  }
+}

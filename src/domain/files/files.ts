@@ -1,0 +1,67 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { imageInBlob, type SentImage } from "../images/sent-image.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { FileRecord } from "../ports/files.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
+
+/** Where the bytes of uploaded files are, in the blob store. */
+export const FILES_PREFIX = "files/";
+
+/** The id in `files/{id}`, in `{id}` alone, and in every URL that ends in `/files/{id}`; null in any other text. */
+export function fileIdOf(name: string): string | null {
+  return /(?:^|(?:^|\/)files\/)([a-z0-9-]+)$/.exec(name)?.[1] ?? null;
+}
+
+/**
+ * The file of a key that a text names: see `fileIdOf`. The host of a URL does not matter, and nothing is fetched from it.
+ * Null when the key has no such file, or had it until it expired.
+ */
+export async function findFile(
+  repositories: Repositories,
+  apiKeyId: string,
+  name: string,
+  nowMs: number,
+): Promise<FileRecord | null> {
+  const id = fileIdOf(name);
+  const file = id === null ? null : await repositories.files.find(apiKeyId, id);
+  return file !== null && file.expiresAtMs > nowMs ? file : null;
+}
+
+/** Finds the file that a `fileUri` names, as an input image; null when the key has no such file. */
+export type FindFileImage = (fileUri: string) => Promise<SentImage | null>;
+
+/**
+ * The files of a key as input images. Reading one throws `FILE_NOT_FOUND` when its bytes were deleted meanwhile, are lost
+ * or damaged.
+ */
+export function fileImagesOf(
+  { stores, blobs, clock }: { stores: Stores; blobs: BlobStore; clock: Clock },
+  apiKeyId: string,
+): FindFileImage {
+  return async (fileUri) => {
+    const file = await findFile(stores.read, apiKeyId, fileUri, clock.nowMs());
+    if (file === null) return null;
+    const { id, blobKey, sizeBytes, sha256 } = file;
+    const lost = () => new ImgbatchError("FILE_NOT_FOUND", `files/${id}: its bytes are not there any more.`);
+    return imageInBlob(blobs, blobKey, { sizeBytes, sha256 }, lost);
+  };
+}
+
+/** Hides a file from everybody, and removes it. What cannot be removed now, the sweep removes. */
+export async function deleteFile(
+  deps: { stores: Stores; blobs: BlobStore },
+  { blobKey }: FileRecord,
+): Promise<void> {
+  await deps.stores.write((tx) => tx.files.setExpiry(blobKey, 0));
+  await purgeFile(deps, blobKey).catch(() => {});
+}
+
+/** Removes the bytes, then the record that names them. */
+export async function purgeFile(
+  { stores, blobs }: { stores: Stores; blobs: BlobStore },
+  blobKey: string,
+): Promise<void> {
+  await blobs.delete(blobKey);
+  await stores.write((tx) => tx.files.remove(blobKey));
+}

@@ -1,0 +1,17 @@
+import type { Readable } from "node:stream";
+
+/** A file that the service makes when it is downloaded: the results of a batch job. */
+export interface GeneratedFile {
+  sizeBytes: number;
+  /** Changes whenever a byte does. */
+  etag: string;
+  mimeType: string;
+  /** Bytes `start` to `end`, inclusive. */
+  open(range: { start: number; end: number }): Promise<Readable> | Readable;
+}
+
+/**
+ * Finds a generated file of a key by its id, such as `batch-…`; null when there is none. Uploaded files of the same id
+ * come first.
+ */
+export type FindGeneratedFile = (apiKeyId: string, id: string) => Promise<GeneratedFile | null>;

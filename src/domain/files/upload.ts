@@ -1,0 +1,246 @@
+import { createHash, randomBytes } from "node:crypto";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { BlobDraft, BlobStore } from "../ports/blob-store.ts";
+import type { FileRecord } from "../ports/files.ts";
+import type { Stores } from "../ports/stores.ts";
+import { FILES_PREFIX } from "./files.ts";
+import {
+  argumentError,
+  fileTooLarge,
+  nameTaken,
+  newFileId,
+  quotaExceeded,
+  refuseTakenName,
+  storedBytes,
+  type UploadLimits,
+} from "./rules.ts";
+
+const HOUR_MS = 3_600_000;
+
+export interface UploadDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  clock: Clock;
+}
+
+/** What a caller says of a file. */
+export interface FileFacts {
+  /** Null: the service makes one. */
+  id: string | null;
+  displayName: string | null;
+  mimeType: string;
+}
+
+/** What an upload asks of all uploads. */
+interface Ties {
+  limits: UploadLimits;
+  /** Bytes of all open uploads of the key. */
+  openBytes(): number;
+  /** The upload is not open any more. */
+  onEnd(): void;
+}
+
+/**
+ * A file on its way. Requests bring it in chunks; one of them has the upload at a time. All methods wait for the step that
+ * is running.
+ */
+export class Upload {
+  /** 128 random bits: whoever knows them may go on with the upload. Must not be logged. */
+  readonly id = randomBytes(16).toString("hex");
+  readonly apiKeyId: string;
+  /** May be set until the upload is finished. */
+  facts: FileFacts;
+  /** The size that was announced; null when none was. */
+  readonly announcedBytes: number | null;
+  receivedBytes = 0;
+  state: "active" | "final" | "cancelled" = "active";
+  /** When it was last used, in ms of the monotonic clock. */
+  touchedMs: number;
+  readonly #deps: UploadDeps;
+  readonly #ties: Ties;
+  readonly #draft: BlobDraft;
+  readonly #hash = createHash("sha256");
+  /** Set once the bytes are a blob. */
+  #blobKey: string | null = null;
+  #file: FileRecord | null = null;
+  #storedBytes = 0;
+  #chunk: Chunk | null = null;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    deps: UploadDeps,
+    caller: { apiKeyId: string; facts: FileFacts; announcedBytes: number | null },
+    ties: Ties,
+  ) {
+    this.#deps = deps;
+    this.#ties = ties;
+    this.apiKeyId = caller.apiKeyId;
+    this.facts = caller.facts;
+    this.announcedBytes = caller.announcedBytes;
+    this.#draft = deps.blobs.draft();
+    this.touchedMs = deps.clock.monotonicMs();
+  }
+
+  /** Whether a request is bringing bytes now. */
+  get isBusy(): boolean {
+    return this.#chunk !== null;
+  }
+
+  /** The file; null until the upload is finished. */
+  get file(): FileRecord | null {
+    return this.#file;
+  }
+
+  /**
+   * Begins a chunk: its first byte is the one at `offset`. Bytes that were received before are skipped, so a chunk may come
+   * again. The request that had the upload before loses it. `sizeBytes`: the length of the chunk, 0 when it is unknown.
+   * Throws `REALTIME_INVALID_ARGUMENT` for a gap, `REQUEST_TOO_LARGE`, `FILE_QUOTA_EXCEEDED`, `FILE_UPLOAD_NOT_FOUND`.
+   */
+  open(offset: number | null, sizeBytes: number): Promise<Chunk> {
+    return this.#inTurn(async () => {
+      this.#refuseEnded();
+      const at = offset ?? this.receivedBytes;
+      if (at > this.receivedBytes) {
+        const problem = `is ${at}, but ${this.receivedBytes} bytes were received: send the bytes from there on`;
+        throw argumentError("X-Goog-Upload-Offset", problem);
+      }
+      this.#storedBytes = await storedBytes(this.#deps, this.apiKeyId);
+      await this.#refuseTooMany(at + sizeBytes - this.receivedBytes);
+      const chunk: Chunk = {
+        add: (bytes) => this.#inTurn(() => this.#add(chunk, bytes)),
+        finish: () => this.#inTurn(() => this.#finish(chunk)),
+        close: () => this.#inTurn(() => this.#close(chunk)),
+        at,
+      };
+      this.#chunk = chunk;
+      return chunk;
+    });
+  }
+
+  /** Ends the upload and removes its bytes. Does nothing to a finished one. */
+  cancel(): Promise<void> {
+    return this.#inTurn(() => this.#end());
+  }
+
+  async #add(chunk: Chunk, bytes: Buffer): Promise<void> {
+    this.#refuseOther(chunk);
+    const known = Math.min(bytes.length, this.receivedBytes - chunk.at);
+    chunk.at += bytes.length;
+    const fresh = bytes.subarray(known);
+    if (fresh.length === 0) return;
+    if (this.#blobKey !== null)
+      throw argumentError("body", "the file has all its bytes already: finalize it");
+    await this.#refuseTooMany(fresh.length);
+    try {
+      await this.#draft.write(fresh);
+    } catch (error) {
+      // A part of the bytes may be on the disk: the upload cannot go on.
+      await this.#end();
+      throw error;
+    }
+    this.#hash.update(fresh);
+    this.receivedBytes += fresh.length;
+  }
+
+  async #finish(chunk: Chunk): Promise<FileRecord> {
+    this.#refuseOther(chunk);
+    const { receivedBytes, announcedBytes } = this;
+    if (receivedBytes === 0) throw argumentError("body", "the file is empty");
+    if (announcedBytes !== null && receivedBytes !== announcedBytes) {
+      const problem = `${announcedBytes} bytes were announced, and ${receivedBytes} were received`;
+      throw argumentError("X-Goog-Upload-Header-Content-Length", problem);
+    }
+    if (this.#blobKey === null) {
+      const blobKey = `${FILES_PREFIX}${randomBytes(16).toString("hex")}`;
+      await this.#draft.keepAs(blobKey);
+      this.#blobKey = blobKey;
+    }
+    this.#file = await this.#record(this.#blobKey, this.#hash.copy().digest("hex"));
+    this.state = "final";
+    this.#ties.onEnd();
+    return this.#file;
+  }
+
+  async #record(blobKey: string, sha256: string): Promise<FileRecord> {
+    const { apiKeyId, facts, receivedBytes: sizeBytes } = this;
+    const { stores, clock } = this.#deps;
+    const { id: given, ...described } = facts;
+    const id = given ?? newFileId();
+    const nowMs = clock.nowMs();
+    await refuseTakenName(this.#deps, apiKeyId, id);
+    const file = { id, apiKeyId, ...described, sizeBytes, sha256, blobKey, createdAtMs: nowMs };
+    const record = { ...file, expiresAtMs: nowMs + FIXED_LIMITS.fileHours * HOUR_MS };
+    await stores.write(async (tx) => {
+      if (await tx.files.find(apiKeyId, id)) throw nameTaken(id);
+      const stored = await tx.files.bytesOf(apiKeyId, nowMs);
+      if (stored + sizeBytes > this.#ties.limits.fileBytesPerKey) throw this.#quotaError();
+      await tx.files.insert(record);
+    });
+    return record;
+  }
+
+  async #close(chunk: Chunk): Promise<void> {
+    this.touchedMs = this.#deps.clock.monotonicMs();
+    if (this.#chunk !== chunk) return;
+    this.#chunk = null;
+    // Between two chunks an upload needs no file handle.
+    if (this.state === "active") await this.#draft.finish();
+  }
+
+  /** A file that can never be stored ends its upload; one for which there may be space later does not. */
+  async #refuseTooMany(moreBytes: number): Promise<void> {
+    const { fileBytes, fileBytesPerKey } = this.#ties.limits;
+    if (this.receivedBytes + moreBytes > fileBytes) {
+      await this.#end();
+      throw fileTooLarge(fileBytes);
+    }
+    if (this.#storedBytes + this.#ties.openBytes() + moreBytes > fileBytesPerKey) throw this.#quotaError();
+  }
+
+  #quotaError(): ImgbatchError {
+    return quotaExceeded(this.#ties.limits.fileBytesPerKey);
+  }
+
+  #refuseEnded(): void {
+    if (this.state !== "active") throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+  }
+
+  #refuseOther(chunk: Chunk): void {
+    this.#refuseEnded();
+    if (this.#chunk !== chunk) throw new ImgbatchError("FILE_UPLOAD_TAKEN_OVER");
+  }
+
+  async #end(): Promise<void> {
+    if (this.state !== "active") return;
+    this.state = "cancelled";
+    this.#ties.onEnd();
+    // The next start removes what cannot be removed now.
+    await this.#draft.discard().catch(() => {});
+    if (this.#blobKey !== null) await this.#deps.blobs.delete(this.#blobKey).catch(() => {});
+  }
+
+  #inTurn<T>(step: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(step);
+    this.#last = result.catch(() => {});
+    return result;
+  }
+}
+
+/** A part of a file that one request brings. */
+export interface Chunk {
+  /** Where the next byte belongs. */
+  at: number;
+  /**
+   * Stores the next bytes. Throws `FILE_UPLOAD_TAKEN_OVER`, and the errors of `Upload.open` and of a disk that refuses.
+   */
+  add(bytes: Buffer): Promise<void>;
+  /**
+   * Makes the upload a file, durably. Throws `REALTIME_INVALID_ARGUMENT` when it is empty or has another size than
+   * announced, `FILE_NAME_TAKEN`, `FILE_QUOTA_EXCEEDED`, and `StorageUnavailable`; then it can be tried again.
+   */
+  finish(): Promise<FileRecord>;
+  /** The request has ended. What it has brought stays. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,86 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { fileTooLarge, quotaExceeded, refuseTakenName, storedBytes, type UploadLimits } from "./rules.ts";
+import { type FileFacts, Upload, type UploadDeps } from "./upload.ts";
+
+/** An upload that nobody goes on with ends after an hour. A finished one is known so long to a client that lost the answer. */
+const IDLE_MS = 3_600_000;
+/** More finished ones are forgotten, the oldest first. */
+const MOST_FINISHED = 10_000;
+
+/**
+ * The uploads of this process. They end with it: their bytes are removed at the next start.
+ */
+export class Uploads {
+  readonly #deps: UploadDeps;
+  readonly #limits: UploadLimits;
+  readonly #open = new Map<string, Upload>();
+  /** Oldest first. */
+  readonly #finished = new Map<string, Upload>();
+
+  /** `limits` is for tests. */
+  constructor(deps: UploadDeps, limits: UploadLimits = FIXED_LIMITS) {
+    this.#deps = deps;
+    this.#limits = limits;
+  }
+
+  /**
+   * Begins an upload. `announcedBytes` is the size of the file; null when the caller does not say it. Throws
+   * `REQUEST_TOO_LARGE`, `FILE_QUOTA_EXCEEDED` and `FILE_NAME_TAKEN`.
+   */
+  async begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload> {
+    const { fileBytes, fileBytesPerKey, openUploadsPerKey } = this.#limits;
+    if ((announcedBytes ?? 0) > fileBytes) throw fileTooLarge(fileBytes);
+    await this.endIdle();
+    if (facts.id !== null) await refuseTakenName(this.#deps, apiKeyId, facts.id);
+    const stored = await storedBytes(this.#deps, apiKeyId);
+    // From here on nothing is awaited: no other upload can come in between.
+    if (this.#ofKey(apiKeyId).length >= openUploadsPerKey) {
+      const message = `This key has ${openUploadsPerKey} open uploads; finish or cancel one of them.`;
+      throw new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
+    }
+    if (stored + this.#openBytes(apiKeyId) + (announcedBytes ?? 0) > fileBytesPerKey) {
+      throw quotaExceeded(fileBytesPerKey);
+    }
+    const caller = { apiKeyId, facts, announcedBytes };
+    const upload = new Upload(this.#deps, caller, {
+      limits: this.#limits,
+      openBytes: () => this.#openBytes(apiKeyId),
+      onEnd: () => this.#ended(upload),
+    });
+    this.#open.set(upload.id, upload);
+    return upload;
+  }
+
+  /** The upload that is open, or was finished within the last hour. Throws `FILE_UPLOAD_NOT_FOUND`. */
+  find(id: string): Upload {
+    const upload = this.#open.get(id) ?? this.#finished.get(id);
+    if (upload) return upload;
+    throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
+  }
+
+  /** Ends the uploads that nobody has gone on with for an hour. */
+  async endIdle(): Promise<void> {
+    const isIdle = ({ touchedMs }: Upload) => this.#deps.clock.monotonicMs() - touchedMs >= IDLE_MS;
+    for (const upload of [...this.#open.values()]) {
+      if (!upload.isBusy && isIdle(upload)) await upload.cancel();
+    }
+    for (const [id, upload] of this.#finished) {
+      if (this.#finished.size <= MOST_FINISHED && !isIdle(upload)) break;
+      this.#finished.delete(id);
+    }
+  }
+
+  #ended(upload: Upload): void {
+    this.#open.delete(upload.id);
+    if (upload.state === "final") this.#finished.set(upload.id, upload);
+  }
+
+  #ofKey(apiKeyId: string): Upload[] {
+    return [...this.#open.values()].filter((upload) => upload.apiKeyId === apiKeyId);
+  }
+
+  #openBytes(apiKeyId: string): number {
+    return this.#ofKey(apiKeyId).reduce((sum, { receivedBytes }) => sum + receivedBytes, 0);
+  }
+}

@@ -1,0 +1,94 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import type { BatchSource } from "../../contract/statuses.ts";
+import { type Caller, type CreateBatchDeps, inputsPrefix } from "../batches/create-batch.ts";
+import { openBatch } from "../batches/lifecycle.ts";
+import { generatedTaskName, NEW_BATCH } from "../batches/new-batch.ts";
+import { payerOf } from "../billing/payer.ts";
+import { priceBatchImage } from "../billing/pricing.ts";
+import type { ModelEntry } from "../models.ts";
+import { identityOf } from "../offers.ts";
+import { StorageUnavailable } from "../ports/storage-unavailable.ts";
+import { pricedSizes } from "../realtime/models.ts";
+import type { BatchRecord } from "../records.ts";
+
+export interface JobRequest {
+  source: BatchSource;
+  model: ModelEntry;
+  /** Null when the caller gave none. */
+  name: string | null;
+  /** A file of the caller, or lines to keep: JSON without line breaks, one after the other. */
+  input: { fileName: string; blobKey: string } | { lines: readonly string[] };
+}
+
+/**
+ * Accepts a batch job. Its lines are checked, stored and paid for by a worker: see `takeIn`. Throws
+ * `BATCH_IMAGE_SETTLEMENT_PRICING_MISSING`, `BATCH_IMAGE_NO_ACCOUNT_AVAILABLE`, `BATCH_IMAGE_QUEUE_FAILED`, and
+ * `JOB_LIMIT_REACHED` when too many jobs of the key have not ended.
+ */
+export async function createJob(
+  deps: CreateBatchDeps,
+  caller: Caller,
+  { source, model, name, input }: JobRequest,
+): Promise<BatchRecord> {
+  const offer = deps.offers.first(model.id);
+  const payer = offer && (await payerOf(deps, caller, offer));
+  const price = priceBatchImage(model, caller.group, payer?.rateMultiplier ?? 1, pricedSizes(model)[0]);
+  if (!price) throw new ImgbatchError("BATCH_IMAGE_SETTLEMENT_PRICING_MISSING");
+  if (!offer || !payer) throw new ImgbatchError("BATCH_IMAGE_NO_ACCOUNT_AVAILABLE");
+  if (!deps.workersRunning()) throw new ImgbatchError("BATCH_IMAGE_QUEUE_FAILED");
+  const id = deps.ids.batchId();
+  const nowMs = deps.clock.nowMs();
+  const ownKey = `${inputsPrefix(id)}lines`;
+  const batch: BatchRecord = {
+    ...NEW_BATCH,
+    id,
+    apiKeyId: caller.key.id,
+    accountId: payer.account.id,
+    taskName: name ?? generatedTaskName(nowMs),
+    model: model.id,
+    mimeType: "image/png",
+    parentBatchId: null,
+    metadata: null,
+    provider: offer.provider.name,
+    itemCount: 0,
+    price,
+    estimatedMicroUsd: 0,
+    holdMicroUsd: 0,
+    createdAtMs: nowMs,
+    submittedAtMs: nowMs,
+    inputsPurgedAtMs: null,
+    upstream: identityOf(offer.provider),
+    source,
+    input: {
+      fileName: "lines" in input ? null : input.fileName,
+      blobKey: "lines" in input ? ownKey : input.blobKey,
+      consentMicroUsd: payer.consentMicroUsd,
+    },
+  };
+  if ("lines" in input) await keepLines(deps, ownKey, input.lines);
+  try {
+    await deps.stores.write(async (tx) => {
+      if ((await tx.batches.countUnended(caller.key.id, source)) >= FIXED_LIMITS.runningJobsPerKey) {
+        throw new ImgbatchError("JOB_LIMIT_REACHED");
+      }
+      await openBatch(tx, batch, nowMs);
+    });
+  } catch (error) {
+    const mayHaveHappened = error instanceof StorageUnavailable && error.reason === "unknown-commit";
+    // The next start removes what no batch names.
+    if (!mayHaveHappened) await deps.blobs.deleteAll(inputsPrefix(id)).catch(() => {});
+    throw error;
+  }
+  return batch;
+}
+
+async function keepLines({ blobs }: CreateBatchDeps, key: string, lines: readonly string[]): Promise<void> {
+  const draft = blobs.draft();
+  try {
+    for (const line of lines) await draft.write(Buffer.from(`${line}\n`));
+    await draft.keepAs(key);
+  } finally {
+    await draft.discard();
+  }
+}

@@ -1,0 +1,23 @@
+import type { BatchSource } from "../../contract/statuses.ts";
+import type { ModelEntry } from "../models.ts";
+import type { CheckedContent } from "../realtime/checked-content.ts";
+
+/** A line of a batch job: a request that has passed every check, or what is wrong with it. */
+export type Line = {
+  /** The client's name of the line, as JSON; null when it has none. */
+  key: string | null;
+} & ({ content: CheckedContent } | { problem: string });
+
+/**
+ * Reads the lines of a job from its input, one at a time. What a line holds can be used until the next one is asked for.
+ * Rejects with `StorageUnavailable` when the disk refuses its images.
+ */
+export type LineReader = (
+  model: ModelEntry,
+  input: AsyncIterable<Buffer>,
+  /** Whose files the lines can name. */
+  apiKeyId: string,
+) => AsyncIterable<Line>;
+
+/** The readers of the surfaces that take batch jobs. */
+export type LineReaders = Partial<Record<BatchSource, LineReader>>;

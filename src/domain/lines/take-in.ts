@@ -1,0 +1,227 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { inputsPrefix } from "../batches/create-batch.ts";
+import { hasItems, holdFor } from "../batches/lifecycle.ts";
+import { cannotPay } from "../billing/payer.ts";
+import { priceOf } from "../billing/pricing.ts";
+import type { ModelEntry } from "../models.ts";
+import type { Needs, Offers } from "../offers.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { NewItem } from "../ports/item-repository.ts";
+import type { Stores } from "../ports/stores.ts";
+import type { CheckedContent } from "../realtime/checked-content.ts";
+import type { BatchError, BatchRecord, NewReference } from "../records.ts";
+import type { Line, LineReaders } from "./line.ts";
+import { SIMULATED_END, simulatedIn } from "./simulated-end.ts";
+
+export interface TakeInDeps {
+  stores: Stores;
+  blobs: BlobStore;
+  clock: Clock;
+  models: readonly ModelEntry[];
+  offers: Offers;
+  limits: Pick<Limits, "linesPerJob">;
+  lineReaders: LineReaders;
+}
+
+/** What became of the input of a batch. */
+export type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
+
+/** The items of a job, as far as its lines were read. */
+interface Draft {
+  items: NewItem[];
+  references: NewReference[];
+  holdMicroUsd: number;
+  priceMicroUsd: number;
+  textChars: number;
+  simulatedEnd: "failed" | "expired" | null;
+}
+
+const NO_LINES: Draft = {
+  items: [],
+  references: [],
+  holdMicroUsd: 0,
+  priceMicroUsd: 0,
+  textChars: 0,
+  simulatedEnd: null,
+};
+
+/**
+ * Reads the input of a batch: stores the images of its lines, then writes its items and its hold in one transaction. It can
+ * be repeated from the start at any point: what was stored before is the same. Returns the items that were written, or why
+ * the batch cannot be processed; null when `isOver` or when the batch has moved on, without any change.
+ */
+export async function takeIn(
+  deps: TakeInDeps,
+  batch: BatchRecord,
+  isOver: () => boolean,
+): Promise<TakenIn | null> {
+  try {
+    const draft = await readAll(deps, batch, isOver);
+    return draft && (await writeItems(deps, batch, simulate(deps, batch, draft)));
+  } catch (error) {
+    if (!(error instanceof ImgbatchError)) throw error;
+    return { error: { code: error.code, message: error.message, source: "service" } };
+  }
+}
+
+async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boolean): Promise<Draft | null> {
+  const { input, source } = batch;
+  const model = deps.models.find(({ id }) => id === batch.model);
+  if (!model) throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", "The model is not configured any more.");
+  const read = deps.lineReaders[source];
+  const bytes = input && (await deps.blobs.open(input.blobKey));
+  if (!bytes || !read) throw unusable("The input file does not exist any more.");
+  const draft: Draft = { ...NO_LINES, items: [], references: [] };
+  const stored = new Set<string>();
+  try {
+    for await (const line of read(model, bytes, batch.apiKeyId)) {
+      if (isOver()) return null;
+      if (draft.items.length === deps.limits.linesPerJob) {
+        throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);
+      }
+      await addLine(deps, batch, model, draft, line, stored);
+      if (draft.textChars > FIXED_LIMITS.jobTextChars) {
+        const millions = Math.floor(FIXED_LIMITS.jobTextChars / 1e6);
+        throw unusable(`The texts of the lines have more than ${millions} million characters together.`);
+      }
+    }
+  } finally {
+    bytes.destroy();
+  }
+  if (draft.items.length === 0) throw unusable("The input has no lines.");
+  return draft;
+}
+
+async function addLine(
+  deps: TakeInDeps,
+  batch: BatchRecord,
+  model: ModelEntry,
+  draft: Draft,
+  line: Line,
+  stored: Set<string>,
+): Promise<void> {
+  const position = draft.items.length;
+  const place = { position, sourceIndex: position, outputIndex: 0, customId: lineId(position) };
+  const clientKey = line.key;
+  const checked = "problem" in line ? line : await storeImages(deps, batch, line.content, position, stored);
+  draft.textChars += clientKey?.length ?? 0;
+  if ("problem" in checked || "problem" in line) {
+    const message = "problem" in checked ? checked.problem : "";
+    const error = { code: "INVALID_ARGUMENT", message, source: "service" } as const;
+    const terms = { ...NOTHING, clientKey };
+    draft.items.push({ ...place, prompt: "", terms, failed: { error, atMs: deps.clock.nowMs() } });
+    return;
+  }
+  const { prompt, earlier, size: tier, ratio, mimeType: askedMimeType } = line.content;
+  const modelPriceUsd = model.prices[tier] ?? batch.price.basis.modelPriceUsd;
+  const price = priceOf({ ...batch.price.basis, modelPriceUsd });
+  const { imageMicroUsd: priceMicroUsd, holdMicroUsd } = price;
+  draft.items.push({
+    ...place,
+    prompt,
+    terms: { tier, ratio, askedMimeType, earlier: earlier || null, priceMicroUsd, holdMicroUsd, clientKey },
+  });
+  draft.priceMicroUsd += priceMicroUsd;
+  draft.holdMicroUsd += holdMicroUsd;
+  draft.textChars += prompt.length + earlier.length;
+  draft.references.push(...checked.references);
+}
+
+/** Stores the images of a line that can be made. A file that it names may be gone meanwhile: that is the line's problem. */
+async function storeImages(
+  deps: TakeInDeps,
+  batch: BatchRecord,
+  content: CheckedContent,
+  sourceIndex: number,
+  stored: Set<string>,
+): Promise<{ references: NewReference[] } | { problem: string }> {
+  const problem = refusalOf(deps, batch, content);
+  if (problem !== null) return { problem };
+  const references: NewReference[] = [];
+  for (const [ordinal, image] of content.images.entries()) {
+    const { sha256, mimeType } = image;
+    const blobKey = `${inputsPrefix(batch.id)}${sha256}`;
+    try {
+      if (!stored.has(blobKey)) await image.keepAs(deps.blobs, blobKey);
+    } catch (error) {
+      if (error instanceof ImgbatchError) return { problem: error.message };
+      throw error;
+    }
+    stored.add(blobKey);
+    const facts = { referenceId: null, type: null, storageUri: null };
+    references.push({ sourceIndex, ordinal, mimeType, blobKey, sha256, ...facts });
+  }
+  return { references };
+}
+
+/** The terms of a line that is not made: it costs nothing. */
+const NOTHING = {
+  tier: null,
+  ratio: null,
+  askedMimeType: null,
+  earlier: null,
+  priceMicroUsd: 0,
+  holdMicroUsd: 0,
+} as const;
+
+/** `line_000001` for the first. The client's own names of lines can repeat. */
+function lineId(position: number): string {
+  return `line_${String(position + 1).padStart(6, "0")}`;
+}
+
+/** Why the provider of a batch cannot make a line; null when it can, or when it is not configured now. */
+function refusalOf({ offers }: TakeInDeps, batch: BatchRecord, content: CheckedContent): string | null {
+  const { size, ratio, images } = content;
+  const needs: Needs = { references: images.length, ratios: [ratio], tiers: [size] };
+  if (offers.forBatch(batch, needs).length > 0 || offers.forBatch(batch).length === 0) return null;
+  const what = images.length === 0 ? "" : ` with ${images.length} input images`;
+  return `The provider of this job makes no ${size} image of the ratio ${ratio}${what}.`;
+}
+
+/** Applies the directives in the prompts of a job. */
+function simulate({ clock }: TakeInDeps, batch: BatchRecord, draft: Draft): Draft {
+  const { end, partialFrom, stuckMs } = simulatedIn(batch, draft.items);
+  if (end !== null) return { ...NO_LINES, simulatedEnd: end };
+  const nowMs = clock.nowMs();
+  const error = { code: "RESULT_MISSING", message: SIMULATED_END.message, source: "provider" } as const;
+  const simulated = { ...draft, simulatedEnd: partialFrom === null ? null : ("failed" as const) };
+  simulated.items = draft.items.map((item) => {
+    const notBeforeMs = stuckMs === 0 ? 0 : nowMs + stuckMs;
+    if (partialFrom === null || item.position < partialFrom || item.failed) return { ...item, notBeforeMs };
+    const { clientKey = null, holdMicroUsd, priceMicroUsd } = item.terms ?? {};
+    simulated.holdMicroUsd -= holdMicroUsd ?? 0;
+    simulated.priceMicroUsd -= priceMicroUsd ?? 0;
+    return { ...item, terms: { ...NOTHING, clientKey }, failed: { error, atMs: nowMs } };
+  });
+  return simulated;
+}
+
+async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): Promise<TakenIn | null> {
+  const { items, references, holdMicroUsd, priceMicroUsd: estimatedMicroUsd, simulatedEnd } = draft;
+  const input = batch.input && { ...batch.input, simulatedEnd };
+  if (simulatedEnd !== null && items.length === 0) {
+    await deps.stores.write((tx) => tx.batches.update(batch.id, { input }));
+    return { error: SIMULATED_END };
+  }
+  const nowMs = deps.clock.nowMs();
+  const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
+  if (consentMicroUsd !== null && holdMicroUsd > consentMicroUsd) {
+    throw cannotPay("BATCH_IMAGE_INSUFFICIENT_BALANCE", "The job", holdMicroUsd, { consentMicroUsd });
+  }
+  const failCount = items.filter(({ failed }) => failed !== undefined).length;
+  const isWritten = await deps.stores.write(async (tx) => {
+    const now = await tx.batches.byId(batch.id);
+    if (now?.status !== "queued" || hasItems(now)) return false;
+    await tx.items.insertMany(batch.id, items);
+    await tx.references.insertMany(batch.id, references);
+    const change = { input, itemCount: items.length, estimatedMicroUsd, holdMicroUsd, inputReadAtMs: nowMs };
+    await tx.batches.update(batch.id, { ...change, failCount });
+    await holdFor(tx, { ...now, ...change }, nowMs, { isGranted: consentMicroUsd !== null });
+    return true;
+  });
+  return isWritten ? { items } : null;
+}
+
+const unusable = (message: string) => new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message);

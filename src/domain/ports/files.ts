@@ -1,0 +1,37 @@
+/** A file that a key has uploaded to the vendor's API. */
+export interface FileRecord {
+  /** Unique among the files of the key: lower-case letters, digits and dashes, 40 at most. */
+  id: string;
+  apiKeyId: string;
+  displayName: string | null;
+  /** As the caller declared it: any text. */
+  mimeType: string;
+  sizeBytes: number;
+  /** Lower-case hexadecimal. */
+  sha256: string;
+  blobKey: string;
+  createdAtMs: number;
+  /** From then on nobody sees the file. 0: it was deleted. The sweep removes it. */
+  expiresAtMs: number;
+}
+
+export interface FileRepository {
+  insert(file: FileRecord): Promise<void>;
+  /** Also finds a file that has expired. */
+  find(apiKeyId: string, id: string): Promise<FileRecord | null>;
+  /** The files of a key that expire after `nowMs`, newest first. */
+  page(filter: {
+    apiKeyId: string;
+    nowMs: number;
+    /** Only files that were stored before the one with this number. */
+    beforeSeq?: number;
+    limit: number;
+  }): Promise<(FileRecord & { seq: number })[]>;
+  /** The bytes of the files of a key that expire after `nowMs`. */
+  bytesOf(apiKeyId: string, nowMs: number): Promise<number>;
+  /** Files that expire by `nowMs`, in the order in which they were stored, behind the one with the number `afterSeq`. */
+  due(nowMs: number, page: { afterSeq: number; limit: number }): Promise<(FileRecord & { seq: number })[]>;
+  setExpiry(blobKey: string, expiresAtMs: number): Promise<void>;
+  remove(blobKey: string): Promise<void>;
+  blobKeys(): Promise<string[]>;
+}

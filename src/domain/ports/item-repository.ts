@@ -1,0 +1,112 @@
+import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
+import type { ItemError } from "../../contract/item-errors.ts";
+import type { ItemStatus } from "../../contract/statuses.ts";
+import type { ItemRecord, MaybePaid, PriceSnapshot } from "../records.ts";
+import type { ItemTerms } from "./item-terms.ts";
+
+/**
+ * `terms` defaults to those of the batch. An item with an error has failed before anything was asked. `notBeforeMs`: when
+ * it may be tried first; default: at once.
+ */
+export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt"> & {
+  terms?: ItemTerms;
+  failed?: { error: ItemError; atMs: number };
+  notBeforeMs?: number;
+};
+
+/** What the items of a batch cost together, in micro-dollars. */
+export interface ItemSums {
+  /** The holds of all items. */
+  holdMicroUsd: number;
+  /** The prices of all items. */
+  priceMicroUsd: number;
+  /** The prices of the successful ones. */
+  earnedMicroUsd: number;
+}
+
+export interface ItemPage {
+  status?: ItemStatus;
+  afterPosition: number;
+  offset?: number;
+  limit: number;
+}
+
+export interface ItemClaim {
+  token: string;
+  nowMs: number;
+  /** The provider that is about to be asked. */
+  provider: string;
+  /** Its images cost money: an item that may be paid already is marked as paid twice. */
+  isPaid: boolean;
+  /**
+   * `not-failed-here`: items whose last failure was at another provider, or that have none. `failed-elsewhere`: only
+   * items whose last failure was at another provider.
+   */
+  which: "any" | "not-failed-here" | "failed-elsewhere";
+  /** An item that has changed the provider so often stays with the last one. */
+  mostSwitches: number;
+}
+
+export interface ItemRepository {
+  insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
+  byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
+  /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
+  page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
+  countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
+  /** The sums over the items of a batch. `price` is that of items without one of their own. */
+  sums(batchId: string, price: Pick<PriceSnapshot, "imageMicroUsd" | "holdMicroUsd">): Promise<ItemSums>;
+  /** The tiers and ratios that the items of a batch have of their own, each once. */
+  shapes(batchId: string): Promise<{ tier: SizeTier; ratio: AspectRatio }[]>;
+  /**
+   * Leases the first pending item without a lease whose time has come, and marks it as sent to the provider; null when
+   * there is none. Items at which an upstream has failed come later, and those that may be paid already last.
+   */
+  claim(batchId: string, claim: ItemClaim): Promise<ItemRecord | null>;
+  /** All items with a lease. */
+  leased(): Promise<ItemRecord[]>;
+  /** Returns when the next pending item without a lease may be tried; null when there is none. */
+  nextDueMs(batchId: string): Promise<number | null>;
+  /** Writes the outcome of a leased item if the lease is still held and the item is pending. */
+  finish(
+    id: number,
+    leaseToken: string,
+    outcome: Pick<
+      ItemRecord,
+      | "status"
+      | "mimeType"
+      | "imageCount"
+      | "error"
+      | "finishedAtMs"
+      | "modelVersion"
+      | "seed"
+      | "notes"
+      | "usage"
+    >,
+  ): Promise<{ isOurs: boolean }>;
+  /** Gives a leased item back to be tried again from `notBeforeMs` on. `attempts` is the number of failed tries. */
+  giveBack(
+    id: number,
+    leaseToken: string,
+    change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
+  ): Promise<{ isOurs: boolean }>;
+  /** Gives a job the next pending items of the batch without one, at most `limit`. Returns how many. */
+  assignToJob(batchId: string, job: { jobId: string; provider: string; limit: number }): Promise<number>;
+  /** Takes pending items from their job again. */
+  releaseFromJob(ids: readonly number[]): Promise<void>;
+  /** The pending items of a job, in request order. */
+  ofJob(jobId: string): Promise<ItemRecord[]>;
+  /** Leases the pending items of a job, also those with a lease. Returns them in request order. */
+  leaseJob(jobId: string, token: string): Promise<ItemRecord[]>;
+  /** Sets the mark of the pending items of a job. */
+  markJob(jobId: string, maybePaid: MaybePaid): Promise<void>;
+  /** Returns how many pending items of the batch belong to no job. */
+  countWithoutJob(batchId: string): Promise<number>;
+  /** Lets the pending items of a batch change the provider again: they have waited. */
+  resetSwitches(batchId: string): Promise<void>;
+  /** Turns a successful item into a failure. */
+  fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
+  /** Fails every pending item of the batch, leased or not. Returns how many. */
+  failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): Promise<number>;
+  /** Drops every lease, or those of one batch: when no worker that holds one can be alive. */
+  dropLeases(batchId?: string): Promise<number>;
+}

@@ -1,0 +1,28 @@
+import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
+
+/** The parts of an item that can differ from the rest of its batch. Null: as the batch has it. */
+export interface ItemTerms {
+  tier: SizeTier | null;
+  ratio: AspectRatio | null;
+  /** The type that the image is asked for in. */
+  askedMimeType: ImageMimeType | null;
+  /** The user's texts before the prompt, the newest last. */
+  earlier: string | null;
+  /** The price of the image, and the hold for it. */
+  priceMicroUsd: number | null;
+  holdMicroUsd: number | null;
+  /** The name that the client gave to the line, as JSON. It comes back with the result, and may repeat. */
+  clientKey: string | null;
+}
+
+/** An item as its batch has it, in every respect. */
+export const BATCH_TERMS: ItemTerms = {
+  tier: null,
+  ratio: null,
+  askedMimeType: null,
+  earlier: null,
+  priceMicroUsd: null,
+  holdMicroUsd: null,
+  clientKey: null,
+};

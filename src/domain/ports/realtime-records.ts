@@ -1,0 +1,34 @@
+import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
+
+/** The hold of a real-time request at work. The record is removed when the hold ends. */
+export interface RealtimeHoldRecord {
+  /** The request; also the `responseId` of its answer. */
+  id: string;
+  apiKeyId: string;
+  accountId: string;
+  amountMicroUsd: number;
+  createdAtMs: number;
+}
+
+/** One image that was made in real time, and its price. */
+export interface UsageRecord {
+  /** The request that made it. */
+  realtimeId: string;
+  /** 0 for the image that is paid for; further ones of the same request are free. */
+  imageIndex: number;
+  apiKeyId: string;
+  accountId: string;
+  /** The model that was asked for, which decides the price, and the one that ran. */
+  model: string;
+  executedModel: string;
+  provider: string;
+  size: SizeTier;
+  ratio: AspectRatio;
+  mimeType: ImageMimeType;
+  widthPx: number;
+  heightPx: number;
+  sizeBytes: number;
+  amountMicroUsd: number;
+  createdAtMs: number;
+}

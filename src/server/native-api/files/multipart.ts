@@ -1,0 +1,44 @@
+import type { Request, Response } from "express";
+import { FIXED_LIMITS } from "../../../contract/limits.ts";
+import type { ApiDeps } from "../../deps.ts";
+import { callerOf } from "../../middleware/authenticate.ts";
+import { fieldError } from "../../request-problems.ts";
+import { readFileFacts } from "./file-facts.ts";
+import { readForm } from "./read-form.ts";
+import { answerFile, showUpload, streamBody } from "./upload-protocol.ts";
+
+/** RFC 2046, section 5.1.1. */
+const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
+
+/** Of a body: the largest file with everything around it. */
+const MOST_BYTES = FIXED_LIMITS.fileBytes + 1024 * 1024;
+
+/**
+ * Takes a file in one body: `multipart/related` has the JSON that describes it as its first part, `multipart/form-data` as
+ * its field `metadata` or not at all. The bytes go to the disk while they come.
+ */
+export async function uploadMultipart(deps: ApiDeps, request: Request, response: Response): Promise<void> {
+  const [, quoted, plain] = BOUNDARY.exec(request.get("content-type") ?? "") ?? [];
+  const boundary = quoted ?? plain;
+  if (boundary === undefined) {
+    throw fieldError("REALTIME_INVALID_ARGUMENT", "Content-Type", "needs the boundary of the parts");
+  }
+  const upload = await deps.uploads.begin(callerOf(response).key.id, readFileFacts("", undefined), null);
+  try {
+    const chunk = await upload.open(0, 0);
+    try {
+      const form = readForm(boundary, chunk);
+      await streamBody(request, response, { maxBytes: MOST_BYTES, add: form.add });
+      const { metadata, fileType } = await form.end();
+      upload.facts = readFileFacts(metadata, fileType);
+      await chunk.finish();
+    } finally {
+      await chunk.close();
+    }
+  } finally {
+    // Does nothing to a finished upload.
+    await upload.cancel();
+    showUpload(response, upload);
+  }
+  if (upload.file !== null) answerFile(deps, request, response, upload.file);
+}

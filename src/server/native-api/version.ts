@@ -1,0 +1,23 @@
+import type { RequestHandler } from "express";
+import { vendorKeyOf } from "./authenticate.ts";
+
+/**
+ * The table of operations has the native API once, below `/v1beta`. Here its other paths are read as those: the ones
+ * below `/v1` when the vendor's key header is there (every other client on `/v1` is OpenAI's), verbs of models below `/v1`
+ * in any case, `/upload/v1`, and the second form of a download.
+ */
+export function readVersion({ keyHeaders }: { keyHeaders: readonly string[] }): RequestHandler {
+  return (request, _response, next) => {
+    request.url = nativeUrl(request.url, vendorKeyOf(request, keyHeaders) !== null);
+    next();
+  };
+}
+
+/** The URL of a request as the table of operations has it. */
+export function nativeUrl(url: string, hasVendorKey: boolean): string {
+  const isNative = hasVendorKey ? /^\/v1\/(?!images\/)/ : /^\/v1\/(?=models\/[^?]*:)/;
+  return url
+    .replace(/^\/download\/v1(?:beta)?\/(?=files\/)/, "/v1beta/")
+    .replace(/^\/upload\/v1\//, "/upload/v1beta/")
+    .replace(isNative, "/v1beta/");
+}

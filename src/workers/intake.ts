@@ -1,0 +1,48 @@
+import PQueue from "p-queue";
+import type { BatchStatus } from "../contract/statuses.ts";
+import { failBatch } from "../domain/batches/fail-batch.ts";
+import { takeIn } from "../domain/lines/take-in.ts";
+import type { BatchRecord } from "../domain/records.ts";
+import { endOf } from "./advance-batch.ts";
+import type { WorkerDeps } from "./deps.ts";
+
+/** Inputs that are read at once: each may hold a large line in memory. */
+const AT_ONCE = 2;
+
+/** Reads the inputs of batch jobs into items, few at a time. After a kill or a failure of the disk it begins again. */
+export class Intake {
+  readonly #deps: WorkerDeps;
+  readonly #queue = new PQueue({ concurrency: AT_ONCE });
+  #isStopping = false;
+
+  constructor(deps: WorkerDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Reads the input of a queued batch when its turn comes. Returns `queued` when its items are written, `failed` when it
+   * cannot be processed, and null, without any change, when the service stops, while `isHeld`, or when it has moved on.
+   */
+  take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> {
+    return this.#queue.add(() => this.#take(batch, () => this.#isStopping || isHeld()));
+  }
+
+  /** Ends what is being read soon; the next start begins it again. */
+  stop(): void {
+    this.#isStopping = true;
+  }
+
+  async #take(batch: BatchRecord, isOver: () => boolean): Promise<BatchStatus | null> {
+    const taken = isOver() ? null : await takeIn(this.#deps, batch, isOver);
+    if (taken === null) return null;
+    const { feed } = this.#deps;
+    if ("error" in taken) {
+      const failed = await failBatch(this.#deps, batch.id, taken.error, () => endOf(this.#deps));
+      return failed && "failed";
+    }
+    for (const { customId, failed } of taken.items) {
+      if (failed) feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
+    }
+    return "queued";
+  }
+}
