@@ -178,3 +178,25 @@ for (const type of JOB_UPSTREAMS) {
     }
   }, 400_000);
 }
+
+describe("a job that is found after it was created once more", () => {
+  it("[CHAIN-18] is cancelled when it still runs", async () => {
+    const type = "native-batch";
+    const arrange: JobCase["arrange"] = (fake) => {
+      fake.book.plan = (_, at) =>
+        at === 0 ? { runningMs: Number.POSITIVE_INFINITY, listedAfter: { ms: 15 * MINUTE_MS } } : {};
+      fake.setBehaviour(hostile.first(1, hostile.resetAfter({ made: true })), "create");
+    };
+    const world = await JobWorld.start([{ name: "twin", type, arrange }]);
+    try {
+      const story = world.story(type, "twin");
+      await vi.waitUntil(() => story.asked("list").length > 2, PATIENCE);
+      await world.restart(11 * MINUTE_MS);
+      expect(await world.ended(story)).toMatchObject({ status: "completed", fail_count: 0 });
+      await world.restart(10 * MINUTE_MS);
+      await expect.poll(() => story.fake.book.running().length, { timeout: 30_000 }).toBe(0);
+    } finally {
+      await world.close();
+    }
+  }, 300_000);
+});
