@@ -7,7 +7,9 @@ type Written<Key extends "models" | "providers"> = NonNullable<z.input<typeof co
 
 export const UPSTREAM_NAMES = [
   "google",
+  "google-batch",
   "openai",
+  "openai-batch",
   "openrouter",
   "together",
   "xai",
@@ -29,6 +31,8 @@ export interface UpstreamPreset {
   /** The source of the prices with its date, or, where they were not read from the vendor's own list, the advice to check them. */
   priceSource: string;
   models: Written<"models">[];
+  /** The share of the list price that an image of a batch costs. Left out: all of it. */
+  batchDiscount?: number;
   provider: Written<"providers">;
 }
 
@@ -51,6 +55,13 @@ export const GOOGLE_MODELS: Written<"models">[] = [
   { id: "gemini-2.5-flash-image", sizes: ["1K"], prices: { "1K": 0.039 }, maxReferenceImages: 3 },
 ];
 
+/** The image models of the OpenAI API. */
+const OPENAI_MODELS: Written<"models">[] = [
+  { id: "gpt-image-2", sizes: ["1K"], prices: { "1K": 0.053 }, maxReferenceImages: 14 },
+  { id: "gpt-image-1.5", sizes: ["1K"], prices: { "1K": 0.034 }, maxReferenceImages: 14 },
+  { id: "gpt-image-1-mini", sizes: ["1K"], prices: { "1K": 0.011 }, maxReferenceImages: 14 },
+];
+
 /** The sizes that all GPT Image models take. */
 const GPT_SIZES = ["1024x1024", "1536x1024", "1024x1536"];
 
@@ -61,13 +72,17 @@ const own = (id: string, maxReferenceImages: number): Written<"models"> => ({
   maxReferenceImages,
 });
 
+const GOOGLE_PRICES = "Source: ai.google.dev/gemini-api/docs/pricing, 2026-09-05, standard tier";
+const OPENAI_PRICES =
+  "Check this price at platform.openai.com: noted on 2026-05-06 for quality medium at 1024x1024; input tokens are extra";
+
 /** Models, addresses and prices in US dollars. They change. */
 export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
   google: {
     title: "the Gemini API",
     keyVariable: "GEMINI_API_KEY",
     preparation: null,
-    priceSource: "Source: ai.google.dev/gemini-api/docs/pricing, 2026-09-05, standard tier",
+    priceSource: GOOGLE_PRICES,
     models: GOOGLE_MODELS,
     provider: {
       name: "google",
@@ -77,17 +92,27 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
       apiKeyEnv: "GEMINI_API_KEY",
     },
   },
+  "google-batch": {
+    title: "the batch jobs of the Gemini API: at half the price, within a day",
+    keyVariable: "GEMINI_API_KEY",
+    preparation: null,
+    priceSource: `${GOOGLE_PRICES}; a batch job costs half of it`,
+    models: GOOGLE_MODELS,
+    batchDiscount: 0.5,
+    provider: {
+      name: "google-batch",
+      type: "native-batch",
+      baseUrl: "https://generativelanguage.googleapis.com",
+      keyHeader: "x-goog-api-key",
+      apiKeyEnv: "GEMINI_API_KEY",
+    },
+  },
   openai: {
     title: "the OpenAI API",
     keyVariable: "OPENAI_API_KEY",
     preparation: null,
-    priceSource:
-      "Check this price at platform.openai.com: noted on 2026-05-06 for quality medium at 1024x1024; input tokens are extra",
-    models: [
-      { id: "gpt-image-2", sizes: ["1K"], prices: { "1K": 0.053 }, maxReferenceImages: 14 },
-      { id: "gpt-image-1.5", sizes: ["1K"], prices: { "1K": 0.034 }, maxReferenceImages: 14 },
-      { id: "gpt-image-1-mini", sizes: ["1K"], prices: { "1K": 0.011 }, maxReferenceImages: 14 },
-    ],
+    priceSource: OPENAI_PRICES,
+    models: OPENAI_MODELS,
     provider: {
       name: "openai",
       type: "openai",
@@ -95,6 +120,22 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
       responseFormat: "omit",
       sizes: GPT_SIZES,
       // The price depends on the quality.
+      extra: { quality: "medium" },
+      apiKeyEnv: "OPENAI_API_KEY",
+    },
+  },
+  "openai-batch": {
+    title: "the batch jobs of the OpenAI API: at half the price, within a day",
+    keyVariable: "OPENAI_API_KEY",
+    preparation: null,
+    priceSource: `${OPENAI_PRICES}; a batch job costs half of it`,
+    models: OPENAI_MODELS,
+    batchDiscount: 0.5,
+    provider: {
+      name: "openai-batch",
+      type: "openai-batch",
+      baseUrl: "https://api.openai.com/v1",
+      sizes: GPT_SIZES,
       extra: { quality: "medium" },
       apiKeyEnv: "OPENAI_API_KEY",
     },
@@ -228,11 +269,10 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
 
 /** Returns the parts of the configuration that make a preset's upstream the only one. */
 export function upstreamConfig(name: UpstreamName) {
-  const { models, provider } = PRESETS[name];
+  const { models, provider, batchDiscount = 1 } = PRESETS[name];
   return {
     models,
-    // The upstream charges the full price for each image, also in a batch.
-    groups: [{ name: "default", batchDiscount: 1, holdMultiplier: 1 }],
+    groups: [{ name: "default", batchDiscount, holdMultiplier: batchDiscount }],
     providers: [provider],
   };
 }

@@ -69,6 +69,43 @@ const nativeSchema = z.strictObject({
   keyHeader: header.default("x-vendorx-api-key"),
 });
 
+/** The fields of an entry whose upstream makes many images as a job. */
+const jobs = {
+  ...remote,
+  concurrency: z.int().min(1).default(50).describe("how many jobs run at once"),
+  timeoutSeconds: z
+    .number()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe("the time limit of one call, not of a job; null: 60 seconds"),
+  for: z
+    .array(z.enum(["batches"], { error: 'must be "batches": jobs are too slow for real time' }))
+    .min(1)
+    .default(["batches"]),
+  jobImages: z.int().min(1).default(100).describe("the most images of one job"),
+  jobBytes: z.int().min(1).default(180_000_000).describe("the most bytes of input of one job"),
+  pollSeconds: z
+    .number()
+    .positive()
+    .default(30)
+    .describe("the pause between two looks at a job; it grows to 5 minutes for old jobs"),
+  jobHours: z.number().positive().default(24).describe("a job that takes longer is stopped"),
+  lostJobMinutes: z
+    .number()
+    .min(0)
+    .default(10)
+    .describe("how long a job is looked for whose creation was not answered, before another one is created"),
+};
+
+/** The vendor's own files and batch jobs. */
+const nativeBatchSchema = z.strictObject({
+  type: z.literal("native-batch"),
+  ...jobs,
+  apiVersion: z.string().min(1).default("v1beta"),
+  keyHeader: header.default("x-vendorx-api-key"),
+});
+
 /** OpenAI Images and the services that speak it. */
 const openaiSchema = z.strictObject({
   type: z.literal("openai"),
@@ -78,6 +115,14 @@ const openaiSchema = z.strictObject({
   sizeAs: z.enum(["size", "width_height", "aspect_ratio"]).default("size"),
   edits: z.enum(["multipart", "json", "input_references", "none"]).default("multipart"),
   responseFormat: z.enum(["b64_json", "base64", "url", "omit"]).default("b64_json"),
+  auth: header.default("bearer").describe('"bearer", or the name of the header that carries the key'),
+  extra,
+});
+
+/** OpenAI's batch jobs for images. */
+const openaiBatchSchema = z.strictObject({
+  type: z.literal("openai-batch"),
+  ...jobs,
   auth: header.default("bearer").describe('"bearer", or the name of the header that carries the key'),
   extra,
 });
@@ -104,7 +149,9 @@ const commandSchema = z.strictObject({
 export const providerEntrySchema = z.discriminatedUnion("type", [
   proceduralSchema,
   nativeSchema,
+  nativeBatchSchema,
   openaiSchema,
+  openaiBatchSchema,
   sdapiSchema,
   commandSchema,
 ]);
@@ -115,6 +162,9 @@ export type ProviderType = ProviderEntry["type"];
 export type EntryOf<Type extends ProviderType> = Extract<ProviderEntry, { type: Type }>;
 /** The entry of a provider whose images another program makes. */
 export type UpstreamEntry = Exclude<ProviderEntry, EntryOf<"procedural">>;
+
+/** The entry of a provider whose upstream makes many images as a job. */
+export type JobEntry = EntryOf<"native-batch" | "openai-batch">;
 
 /** The environment variables that must be set for an entry. */
 export function secretVariables(entry: ProviderEntry): string[] {

@@ -25,6 +25,8 @@ export interface BatchRow {
   error: string | null;
   /** The reason why its items cannot be made now, such as `waiting for google: too many requests`. */
   waiting: string | null;
+  /** The jobs at an upstream that make its items, such as `upstream job RUNNING for 12 min`. */
+  jobs: string | null;
 }
 
 /** One item of a batch. */

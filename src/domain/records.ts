@@ -80,6 +80,8 @@ export interface BatchInput {
   blobKey: string;
   /** The most that the person at this machine agreed to pay, in micro-dollars; null when the account pays. */
   consentMicroUsd: number | null;
+  /** How the job ends because a directive in its prompts asks for it; null or left out when it ends by itself. */
+  simulatedEnd?: "failed" | "expired" | null;
 }
 
 export interface BatchRecord {
@@ -167,6 +169,8 @@ export interface ItemRecord extends ItemTerms {
   /** Differences that a person should know. */
   notes: readonly string[];
   usage: UpstreamUsage | null;
+  /** The job upstream that it belongs to; null while it belongs to none. */
+  jobId: string | null;
 }
 
 /** `once`: a sent request has no known outcome. `twice`: another one was sent after it. */
@@ -250,18 +254,6 @@ export interface IdempotencyRecord {
   requestHash: string;
   batchId: string;
   createdAtMs: number;
-}
-
-/** A job that an upstream works on for a batch. */
-export interface UpstreamJobRecord {
-  batchId: string;
-  /** Chosen by us and stored before the upstream hears of it. */
-  jobId: string;
-  /** The upstream's own name; null while it is not known whether the job arrived. */
-  upstreamName: string | null;
-  createdAtMs: number;
-  /** When the job had ended, was cancelled, or was found unknown upstream; null while it may run. */
-  closedAtMs: number | null;
 }
 
 /** Where the clock was when retention last looked at it, and how much of it is believed. Kept over restarts. */

@@ -9,6 +9,7 @@ import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
 import type { AdapterDeps } from "./upstream/adapter.ts";
 import { asItemProvider } from "./upstream/item-provider.ts";
+import { asJobProvider } from "./upstream/jobs/job-provider.ts";
 
 export interface ProviderDeps extends AdapterDeps {
   /** Decodes references, in turn with all other images of the service. */
@@ -29,9 +30,17 @@ const CREATE: { [Type in ProviderType]: Create<Type> } = {
     const { createNativeAdapter } = await import("./native/provider.ts");
     return asItemProvider(entry, createNativeAdapter(entry, deps), deps);
   },
+  "native-batch": async (entry, deps) => {
+    const { createNativeBatchAdapter } = await import("./native-batch/provider.ts");
+    return asJobProvider(entry, createNativeBatchAdapter(entry, deps), deps);
+  },
   openai: async (entry, deps) => {
     const { createOpenaiAdapter } = await import("./openai/provider.ts");
     return asItemProvider(entry, createOpenaiAdapter(entry, deps), deps);
+  },
+  "openai-batch": async (entry, deps) => {
+    const { createOpenaiBatchAdapter } = await import("./openai-batch/provider.ts");
+    return asJobProvider(entry, createOpenaiBatchAdapter(entry, deps), deps);
   },
   sdapi: async (entry, deps) => {
     const { createSdapiAdapter } = await import("./sdapi/provider.ts");

@@ -1,5 +1,6 @@
 import type { RequestHandler } from "express";
 import type { Limits } from "../contract/limits.ts";
+import type { ShownJob } from "../contract/upstream-jobs.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";
@@ -40,6 +41,8 @@ export interface ApiDeps extends CreateBatchDeps {
   health: ProviderHealth;
   /** Why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null;
+  /** Returns the jobs of a batch that are at work at an upstream. */
+  jobsOf(batchId: string): ShownJob[];
   requestLimits: RequestLimits;
   uploads: Uploads;
   findGeneratedFile: FindGeneratedFile;

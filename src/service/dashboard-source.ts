@@ -1,4 +1,5 @@
 import { isTerminal } from "../contract/statuses.ts";
+import { jobsText, type ShownJob } from "../contract/upstream-jobs.ts";
 import { waitingText } from "../contract/waiting.ts";
 import type { Fact } from "../dashboard/events.ts";
 import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
@@ -33,6 +34,8 @@ export interface DashboardSourceDeps {
   toPixels(...[bytes, box]: Parameters<typeof toPixels>): ReturnType<typeof toPixels>;
   /** Why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null;
+  /** The jobs of a batch that are at work at an upstream. */
+  jobsOf(batchId: string): ShownJob[];
   /** The load of the workers now. */
   queue(): { running: number; paid: number; slots: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
@@ -104,8 +107,8 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     start: (listener) => {
       tell = listener;
       const changed = new Set<string>();
-      /** The batches at work, and why each waits, as they were last shown. The feed does not report a waiting. */
-      const atWork = new Map<string, string | null>();
+      /** The batches at work, and why each waits and its jobs, as they were last shown. The feed does not report these. */
+      const atWork = new Map<string, string>();
       /** Batches whose records were deleted since the last read began: rows that were read of them are not shown. */
       const gone = new Set<string>();
       let showing: Promise<void> | null = null;
@@ -134,7 +137,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         reportTroubles();
         if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
         images = 0;
-        for (const [id, shown] of atWork) if (waitingWords(deps, id) !== shown) changed.add(id);
+        for (const [id, shown] of atWork) if (wordsOf(deps, id) !== shown) changed.add(id);
         const ids = [...changed];
         changed.clear();
         gone.clear();
@@ -145,9 +148,9 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         const isDetailOld = openDetail !== null && ids.includes(openDetail);
         const found = hasBegun ? await changedRows(deps, ids) : await firstRows(deps);
         const rows = found.filter(({ id }) => !gone.has(id));
-        for (const { id, status, waiting } of rows)
+        for (const { id, status, waiting, jobs } of rows)
           if (isTerminal(status)) atWork.delete(id);
-          else atWork.set(id, waiting);
+          else atWork.set(id, JSON.stringify([waiting, jobs]));
         if (rows.length > 0 || !hasBegun) tell({ type: "batches", rows });
         hasBegun = true;
         for (const failure of failed) await tellFailure(deps, failure, tell);
@@ -189,7 +192,7 @@ async function changedRows(deps: DashboardSourceDeps, ids: readonly string[]): P
   const rows: BatchRow[] = [];
   for (const id of ids) {
     const batch = await deps.stores.read.batches.byId(id);
-    if (isShown(batch)) rows.push(toRow(batch, waitingWords(deps, id)));
+    if (isShown(batch)) rows.push(toRow(deps, batch));
   }
   return rows;
 }
@@ -205,7 +208,7 @@ async function firstRows(deps: DashboardSourceDeps): Promise<BatchRow[]> {
   ]);
   const latest = await stores.read.batches.latest(FIRST_ROWS);
   const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
-  return [...byId.values()].filter(isShown).map((batch) => toRow(batch, waitingWords(deps, batch.id)));
+  return [...byId.values()].filter(isShown).map((batch) => toRow(deps, batch));
 }
 
 /** A line among the errors for an image that could not be made. */
@@ -230,7 +233,14 @@ function waitingWords(deps: DashboardSourceDeps, batchId: string): string | null
   return waiting && waitingText(waiting);
 }
 
-function toRow(batch: BatchRecord, waiting: string | null): BatchRow {
+function wordsOf(deps: DashboardSourceDeps, batchId: string): string {
+  return JSON.stringify([waitingWords(deps, batchId), jobsWords(deps, batchId)]);
+}
+
+const jobsWords = (deps: DashboardSourceDeps, batchId: string) =>
+  jobsText(deps.jobsOf(batchId), deps.clock.nowMs());
+
+function toRow(deps: DashboardSourceDeps, batch: BatchRecord): BatchRow {
   return {
     id: batch.id,
     name: batch.taskName,
@@ -246,7 +256,8 @@ function toRow(batch: BatchRecord, waiting: string | null): BatchRow {
     createdAtMs: batch.createdAtMs,
     endedAtMs: batch.endedAtMs,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
-    waiting,
+    waiting: waitingWords(deps, batch.id),
+    jobs: jobsWords(deps, batch.id),
   };
 }
 

@@ -35,6 +35,8 @@ export interface ProviderReport {
   /** Of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
   lastHour: CallSums;
   total: CallSums;
+  /** The jobs at the upstream: ours that are at work, and those that no record names. Null without jobs. */
+  jobs: { atWork: number; foreign: number } | null;
 }
 
 /** The result of asking an upstream for something that costs nothing. `trouble`: null when it names none. */
@@ -98,6 +100,8 @@ export async function openProviderStatus(options: {
       const calls = data?.stores.read.providerCalls;
       const hour = (await calls?.list({ fromMs: fromMs - (fromMs % CALLS_EVERY_MS) })) ?? [];
       const all = (await calls?.list({})) ?? [];
+      const atWork = (await data?.stores.read.upstreamJobs.atWork()) ?? [];
+      const foreign = (await data?.stores.read.upstreamJobs.foreign()) ?? [];
       return providers.map((provider, i) => {
         const { name } = provider;
         const isOwn = (each: { provider: string }) => each.provider === name;
@@ -108,6 +112,10 @@ export async function openProviderStatus(options: {
           troubles: troublesOf(provider, health),
           lastHour: sumCalls(hour.filter(isOwn)),
           total: sumCalls(all.filter(isOwn)),
+          jobs:
+            provider.kind === "job"
+              ? { atWork: atWork.find(isOwn)?.count ?? 0, foreign: foreign.filter(isOwn).length }
+              : null,
         };
       });
     },

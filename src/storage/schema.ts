@@ -15,6 +15,8 @@ export interface Database {
   reference_images: ReferenceImagesTable;
   idempotency_keys: IdempotencyKeysTable;
   upstream_jobs: UpstreamJobsTable;
+  foreign_jobs: ForeignJobsTable;
+  database_identity: DatabaseIdentityTable;
   realtime_holds: RealtimeHoldsTable;
   usage_records: UsageRecordsTable;
   retention_time: RetentionTimeTable;
@@ -130,6 +132,7 @@ export interface ItemsTable {
   seed: Generated<number | null>;
   notes: Generated<string | null>;
   usage: Generated<string | null>;
+  job_id: Generated<string | null>;
   tier: Generated<string | null>;
   ratio: Generated<string | null>;
   asked_mime_type: Generated<string | null>;
@@ -173,12 +176,39 @@ interface IdempotencyKeysTable {
   created_at_ms: number;
 }
 
-interface UpstreamJobsTable {
+export interface UpstreamJobsTable {
+  id: string;
   batch_id: string;
-  job_id: string;
+  step: string;
+  /** 0 or 1. */
+  has_references: number;
+  input: string | null;
+  uploaded_at_ms: number | null;
   upstream_name: string | null;
+  /** A list, as JSON. */
+  ended_names: string;
+  creates: number;
+  sent_at_ms: number | null;
+  state: string | null;
+  said: string | null;
+  error: string | null;
+  results: number;
   created_at_ms: number;
-  closed_at_ms: Generated<number | null>;
+  polled_at_ms: number | null;
+  ended_at_ms: number | null;
+  closed_at_ms: number | null;
+}
+
+interface ForeignJobsTable {
+  provider: string;
+  name: string;
+  job_id: string | null;
+  said: string;
+  created_at_ms: number | null;
+}
+
+interface DatabaseIdentityTable {
+  id: string;
 }
 
 interface RealtimeHoldsTable {

@@ -1,7 +1,9 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { failBatch } from "../domain/batches/fail-batch.ts";
 import { type BatchEnd, hasItems, startBatch } from "../domain/batches/lifecycle.ts";
 import { processResults, startProcessing } from "../domain/batches/process-results.ts";
 import { settleBatch } from "../domain/batches/settle.ts";
+import { SIMULATED_END } from "../domain/lines/simulated-end.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
 
@@ -33,6 +35,9 @@ export async function advanceBatch(
     if (status === "queued") return (await startBatch(stores, batchId, nowMs())) ? "running" : null;
     if (status === "running") {
       return (await startProcessing(stores, batchId, nowMs())) ? "processing_results" : null;
+    }
+    if (status === "processing_results" && batch.input?.simulatedEnd) {
+      return (await failBatch(deps, batchId, SIMULATED_END, () => endOf(deps))) && "failed";
     }
     if (status === "processing_results")
       return (await processResults(deps, batchId, nowMs)) ? "settling" : null;

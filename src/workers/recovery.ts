@@ -45,11 +45,12 @@ async function dropLeases({ stores, providers, clock }: WorkerDeps): Promise<num
   const free = new Set(providers.filter((provider) => !isPaid(provider)).map(({ name }) => name));
   return stores.write(async (tx) => {
     for (const item of await tx.items.leased()) {
-      const { id, attempts, failedAt, maybePaid, leaseToken, batchId } = item;
+      const { id, attempts, failedAt, maybePaid, leaseToken, batchId, jobId } = item;
       const batch = await tx.batches.byId(batchId);
       // A provider that is not configured any more may have been paid.
       const isFree = item.provider === null || free.has(item.provider) || batch?.upstream === DRAWINGS;
-      if (leaseToken === null || isFree) continue;
+      // The record of its job knows what was sent.
+      if (leaseToken === null || isFree || jobId !== null) continue;
       if (maybePaid === "twice") {
         if (batch) await failLeased(tx, batch, { ...item, leaseToken }, UNKNOWN_OUTCOME, clock.nowMs());
       } else

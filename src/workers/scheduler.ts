@@ -1,4 +1,5 @@
 import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import type { ShownJob } from "../contract/upstream-jobs.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import { identityOf, providerModel } from "../domain/offers.ts";
@@ -28,7 +29,7 @@ export class Scheduler {
   readonly #pools: ReadonlySet<WorkerPool>;
   readonly #items: WorkerPool;
   /** The pools of job providers by their names. */
-  readonly #jobs: ReadonlyMap<string, WorkerPool>;
+  readonly #jobs: ReadonlyMap<string, JobPool>;
   readonly #admission: Admission;
   readonly #intake: Intake;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
@@ -135,7 +136,16 @@ export class Scheduler {
 
   /** Returns why the items of a batch cannot be made now; null when they can. */
   waitingOf(batchId: string): Waiting | null {
-    return this.#items.waitingOf(batchId);
+    for (const pool of this.#pools) {
+      const waiting = pool.waitingOf(batchId);
+      if (waiting) return waiting;
+    }
+    return null;
+  }
+
+  /** Returns the jobs of a batch that are at work at an upstream. */
+  jobsOf(batchId: string): ShownJob[] {
+    return [...this.#jobs.values()].flatMap((pool) => pool.jobsOf(batchId));
   }
 
   /**

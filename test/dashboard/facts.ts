@@ -33,6 +33,7 @@ export function batchRow(n: number, change: Partial<BatchRow> = {}): BatchRow {
     endedAtMs: null,
     error: null,
     waiting: null,
+    jobs: null,
     ...change,
   };
 }

@@ -222,7 +222,8 @@ describe("an image that was damaged before its batch ended early", () => {
     const { service, id } = await half((path) => rm(path));
     await service.close(0);
     const upstream = new FakeJobProvider();
-    upstream.status = () => ({ state: "failed", message: "the job failed" });
+    upstream.status = () => ({ state: "failed", said: "the job failed" });
+    upstream.resultOf = async () => null;
     await expectOnePaid(await startTestService({ data: service.data, providers: [upstream] }), id, "failed");
   });
 });

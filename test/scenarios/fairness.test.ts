@@ -92,7 +92,7 @@ describe("the order of work", () => {
   it("[WORK-6] keys take turns with a provider that takes whole batches, too", async () => {
     const upstream = new FakeJobProvider({ concurrency: 1 });
     const mayGo = gate();
-    upstream.afterSubmit = () => mayGo.promise;
+    upstream.afterCreate = () => mayGo.promise;
     const service = await startTestService({ providers: [upstream] });
     const headers = await anotherKey(service);
     for (let i = 0; i < 5; i++) await service.submit({ model: MODEL, items: named("many", 1) });

@@ -159,7 +159,7 @@ describe("a balance", () => {
   it("[MONEY-2] is never overdrawn by sixteen of different sizes, and refuses only what it cannot pay", async () => {
     for (let seed = 0; seed < 8; seed++) {
       const world = await World.begin(await tempDir(), SEED + seed, 100_000);
-      await world.scheduler.stop(0);
+      await world.turns.until(world.scheduler.stop(0));
       const sizes = Array.from({ length: 16 }, () => 1 + Math.floor(world.turns.random() * 5));
       const creating = sizes.map((size) =>
         world.create("one-by-one", Array(size).fill("a"), null).catch(() => null),

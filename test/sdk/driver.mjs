@@ -1,5 +1,7 @@
 // Calls a client library on request, in a process of its own, because some need another Node than the tests run with.
 // Arguments: the library and its options as JSON. A line in is a call, a line out is its answer; both are JSON.
+// An object `{ "stream": PATH }` in a call stands for the file, and a response is answered with its text.
+import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 
 const [library, options] = process.argv.slice(2);
@@ -7,7 +9,9 @@ const module = await import(library);
 const client = new (module.GoogleGenAI ?? module.OpenAI)(JSON.parse(options));
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { method, args } = JSON.parse(line);
+  const { method, args } = JSON.parse(line, (_, value) =>
+    typeof value?.stream === "string" ? createReadStream(value.stream) : value,
+  );
   process.stdout.write(`${JSON.stringify(await call(method, args))}\n`);
 }
 
@@ -19,6 +23,7 @@ async function call(method, args) {
   const values = [];
   try {
     const result = await target[name](...args);
+    if (result instanceof Response) return { value: await result.text() };
     if (result?.[Symbol.asyncIterator] === undefined) return { value: result };
     for await (const value of result) values.push(value);
     return { value: values };

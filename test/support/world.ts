@@ -13,7 +13,12 @@ import { ProviderHealth } from "../../src/domain/health/provider-health.ts";
 import type { GroupEntry, ModelEntry } from "../../src/domain/models.ts";
 import { Offers } from "../../src/domain/offers.ts";
 import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
-import { type ImageProvider, type JobItem, ProviderError } from "../../src/domain/ports/image-provider.ts";
+import {
+  type ImageProvider,
+  type JobItem,
+  ProviderError,
+  type UpstreamJob,
+} from "../../src/domain/ports/image-provider.ts";
 import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../src/domain/records.ts";
 import { sweep } from "../../src/domain/retention.ts";
@@ -44,9 +49,9 @@ const group: GroupEntry = {
 /** The key of a stored image without the number of the image in its item. */
 export const itemOf = (blobKey: string) => blobKey.replace(/-\d+$/, "");
 
-interface UpstreamJob {
+interface WorldJob {
   jobId: string;
-  items: JobItem[];
+  items: readonly JobItem[];
   state: "running" | "succeeded" | "failed" | "cancelled";
 }
 
@@ -57,7 +62,8 @@ interface UpstreamJob {
 export class World {
   turns: SeededTurns;
   readonly files = new Map<string, Buffer>();
-  readonly jobs = new Map<string, UpstreamJob>();
+  readonly jobs = new Map<string, WorldJob>();
+  readonly inputs = new Map<string, readonly JobItem[]>();
   readonly events: ServiceEvent[] = [];
   /** Share of the files that the disk stores with other bytes, and the keys of their items (`itemOf`). */
   damagedShare = 0;
@@ -316,6 +322,18 @@ export class World {
       if (chance(0.1)) throw new ProviderError("PROVIDER_TIMEOUT", "the answer was lost");
     };
     const { jobs } = this;
+    const shown = (name: string): UpstreamJob => {
+      const job = jobs.get(name);
+      const state = job?.state ?? "failed";
+      return {
+        name,
+        jobId: job?.jobId ?? null,
+        input: null,
+        createdAtMs: null,
+        state,
+        said: `it is ${state}`,
+      };
+    };
     const base = { concurrency: 2, close: async () => {} };
     return [
       {
@@ -334,25 +352,32 @@ export class World {
         kind: "job",
         name: "jobs",
         upstream: new FakeUpstream("jobs").upstream,
-        pollMs: 1000,
+        limits: { images: 2, bytes: 1e9 },
+        times: { pollMs: 1000, jobMs: 3_600_000, lostMs: 60_000 },
+        splitsReferences: false,
         serves: (model) => model === "as-a-job",
-        submit: async (jobId, requests, signal) => {
-          const items: JobItem[] = [];
-          for await (const item of requests) items.push(item);
+        lineBytes: async () => 1,
+        upload: async (jobId, items) => {
+          await turn();
+          trouble();
+          this.inputs.set(jobId, items);
+          return jobId;
+        },
+        create: async ({ jobId, input }, signal) => {
           await turn();
           if (chance(0.5)) signal.throwIfAborted();
           trouble();
           const name = `upstream/${jobs.size + 1}`;
-          jobs.set(name, { jobId, items, state: "running" });
+          jobs.set(name, { jobId, items: this.inputs.get(input) ?? [], state: "running" });
           await turn();
           if (chance(0.5)) signal.throwIfAborted();
           trouble();
           return name;
         },
-        find: async (jobId) => {
+        list: async function* () {
           await turn();
           trouble();
-          return [...jobs].find(([, job]) => job.jobId === jobId)?.[0] ?? null;
+          for (const name of [...jobs.keys()].reverse()) yield shown(name);
         },
         poll: async (name) => {
           await turn();
@@ -360,14 +385,13 @@ export class World {
           const job = jobs.get(name);
           if (!job) throw new ProviderError("INVALID_ARGUMENT", "no such job");
           if (job.state === "running" && chance(0.5)) job.state = chance(0.85) ? "succeeded" : "failed";
-          return job.state === "failed" || job.state === "cancelled"
-            ? { state: job.state, message: "the job ended" }
-            : { state: job.state };
+          return shown(name);
         },
         results: async function* (name) {
-          for (const { key } of jobs.get(name)?.items ?? []) {
+          const job = jobs.get(name);
+          for (const { key } of job?.items ?? []) {
             await turn();
-            if (chance(0.1)) continue;
+            if (chance(job?.state === "succeeded" ? 0.1 : 0.8)) continue;
             yield { key, output: { images: [IMAGE], modelVersion: null } };
           }
         },
@@ -377,6 +401,11 @@ export class World {
           const job = jobs.get(name);
           if (job?.state !== "running") throw new Error("the job has ended");
           job.state = "cancelled";
+        },
+        discard: async (input) => {
+          await turn();
+          trouble();
+          this.inputs.delete(input);
         },
       },
     ];

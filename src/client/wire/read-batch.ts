@@ -36,6 +36,10 @@ const batchSchema = z.looseObject({
   actual_cost: amount,
   created_at: moment,
   error: z.looseObject({ code: text, message: text }).nullish().catch(null),
+  upstream_jobs: z
+    .array(z.looseObject({ state: z.string(), created_at: moment }))
+    .nullish()
+    .catch(null),
   waiting: z.looseObject({ code: z.string(), message: z.string(), until: moment }).nullish().catch(null),
 });
 
@@ -71,6 +75,8 @@ export interface Batch {
   error: { code: string; message: string } | null;
   /** Why the items cannot be made now; null when they can, or the service does not say. */
   waiting: BatchWaiting | null;
+  /** The jobs at an upstream that make its items; empty when there are none, or the service does not say. */
+  jobs: readonly { state: string; createdAtMs: number }[];
   /** The object as it came. */
   raw: Record<string, unknown>;
 }
@@ -100,6 +106,9 @@ export function readBatch(value: unknown): Batch | null {
     createdAtMs: wire.created_at == null ? null : wire.created_at * 1000,
     error: wire.error ? { code: wire.error.code ?? "UNKNOWN", message: wire.error.message ?? "" } : null,
     waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
+    jobs: (wire.upstream_jobs ?? []).flatMap(({ state, created_at }) =>
+      created_at == null ? [] : [{ state, createdAtMs: created_at * 1000 }],
+    ),
     raw: value as Record<string, unknown>,
   };
 }

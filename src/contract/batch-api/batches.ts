@@ -41,5 +41,16 @@ export const batchObjectSchema = z.object({
     })
     .nullable()
     .describe("why the items cannot be made now; no try is lost meanwhile"),
+  upstream_jobs: z
+    .array(
+      z.object({
+        id: z.string().describe("our id, which the upstream keeps with the job"),
+        name: z.string().nullable().describe("the upstream's own name; null while none is known"),
+        state: z.string().describe("what is done with it, or the upstream's own word for its state"),
+        said: z.string().nullable().describe("what the upstream said last of it"),
+        created_at: unixSeconds,
+      }),
+    )
+    .describe("the jobs of the batch that are at work at an upstream"),
 });
 export type BatchObject = z.infer<typeof batchObjectSchema>;

@@ -39,6 +39,7 @@ export function DetailScreen({ state }: { state: DashboardState }) {
           {escapeControls(batch.model)}
           {batch.provider === null ? "" : ` · made by ${batch.provider}`}
           {batch.source === null || batch.source === "batch" ? "" : ` · ${batch.source} job`}
+          {batch.jobs === null ? "" : ` · ${escapeControls(batch.jobs)}`}
         </Text>
       </Line>
       <Line>

@@ -93,7 +93,7 @@ export class ProviderHealth {
   begin(provider: ImageProvider, model: string): Ticket | null {
     if (provider.upstream === undefined) return ALWAYS_WELL;
     if (this.blockOf(provider, model) !== null) return null;
-    const scopes = [EVERY_MODEL, model].map((each) => this.#scope(provider, each));
+    const scopes = [...new Set([EVERY_MODEL, model])].map((each) => this.#scope(provider, each));
     const probed = scopes.filter(({ record }) => record.state === "cooling");
     for (const scope of probed) scope.isProbing = true;
     const begun = scopes.map((scope) => ({ scope, generation: scope.generation }));

@@ -13,6 +13,7 @@ import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "../realtime/checked-content.ts";
 import type { BatchError, BatchRecord, NewReference } from "../records.ts";
 import type { Line, LineReaders } from "./line.ts";
+import { SIMULATED_END, simulatedIn } from "./simulated-end.ts";
 
 export interface TakeInDeps {
   stores: Stores;
@@ -34,7 +35,17 @@ interface Draft {
   holdMicroUsd: number;
   priceMicroUsd: number;
   textChars: number;
+  simulatedEnd: "failed" | "expired" | null;
 }
+
+const NO_LINES: Draft = {
+  items: [],
+  references: [],
+  holdMicroUsd: 0,
+  priceMicroUsd: 0,
+  textChars: 0,
+  simulatedEnd: null,
+};
 
 /**
  * Reads the input of a batch: stores the images of its lines, then writes its items and its hold in one transaction. It can
@@ -48,7 +59,7 @@ export async function takeIn(
 ): Promise<TakenIn | null> {
   try {
     const draft = await readAll(deps, batch, isOver);
-    return draft && (await writeItems(deps, batch, draft));
+    return draft && (await writeItems(deps, batch, simulate(deps, batch, draft)));
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     return { error: { code: error.code, message: error.message, source: "service" } };
@@ -62,7 +73,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const read = deps.lineReaders[source];
   const bytes = input && (await deps.blobs.open(input.blobKey));
   if (!bytes || !read) throw unusable("The input file does not exist any more.");
-  const draft: Draft = { items: [], references: [], holdMicroUsd: 0, priceMicroUsd: 0, textChars: 0 };
+  const draft: Draft = { ...NO_LINES, items: [], references: [] };
   const stored = new Set<string>();
   try {
     for await (const line of read(model, bytes, batch.apiKeyId)) {
@@ -169,8 +180,31 @@ function refusalOf({ offers }: TakeInDeps, batch: BatchRecord, content: CheckedC
   return `The provider of this job makes no ${size} image of the ratio ${ratio}${what}.`;
 }
 
+/** Applies the directives in the prompts of a job. */
+function simulate({ clock }: TakeInDeps, batch: BatchRecord, draft: Draft): Draft {
+  const { end, partialFrom, stuckMs } = simulatedIn(batch, draft.items);
+  if (end !== null) return { ...NO_LINES, simulatedEnd: end };
+  const nowMs = clock.nowMs();
+  const error = { code: "RESULT_MISSING", message: SIMULATED_END.message, source: "provider" } as const;
+  const simulated = { ...draft, simulatedEnd: partialFrom === null ? null : ("failed" as const) };
+  simulated.items = draft.items.map((item) => {
+    const notBeforeMs = stuckMs === 0 ? 0 : nowMs + stuckMs;
+    if (partialFrom === null || item.position < partialFrom || item.failed) return { ...item, notBeforeMs };
+    const { clientKey = null, holdMicroUsd, priceMicroUsd } = item.terms ?? {};
+    simulated.holdMicroUsd -= holdMicroUsd ?? 0;
+    simulated.priceMicroUsd -= priceMicroUsd ?? 0;
+    return { ...item, terms: { ...NOTHING, clientKey }, failed: { error, atMs: nowMs } };
+  });
+  return simulated;
+}
+
 async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): Promise<TakenIn | null> {
-  const { items, references, holdMicroUsd, priceMicroUsd: estimatedMicroUsd } = draft;
+  const { items, references, holdMicroUsd, priceMicroUsd: estimatedMicroUsd, simulatedEnd } = draft;
+  const input = batch.input && { ...batch.input, simulatedEnd };
+  if (simulatedEnd !== null && items.length === 0) {
+    await deps.stores.write((tx) => tx.batches.update(batch.id, { input }));
+    return { error: SIMULATED_END };
+  }
   const nowMs = deps.clock.nowMs();
   const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
   if (consentMicroUsd !== null && holdMicroUsd > consentMicroUsd) {
@@ -182,7 +216,7 @@ async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): P
     if (now?.status !== "queued" || hasItems(now)) return false;
     await tx.items.insertMany(batch.id, items);
     await tx.references.insertMany(batch.id, references);
-    const change = { itemCount: items.length, estimatedMicroUsd, holdMicroUsd, inputReadAtMs: nowMs };
+    const change = { input, itemCount: items.length, estimatedMicroUsd, holdMicroUsd, inputReadAtMs: nowMs };
     await tx.batches.update(batch.id, { ...change, failCount });
     await holdFor(tx, { ...now, ...change }, nowMs, { isGranted: consentMicroUsd !== null });
     return true;

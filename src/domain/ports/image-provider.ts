@@ -125,30 +125,64 @@ export interface JobItem {
   request: ImageRequest;
 }
 
-export type JobStatus =
-  | { state: "running" }
-  | { state: "succeeded" }
-  | { state: "failed" | "cancelled" | "expired"; message: string };
+/** `running` is every state that is not final. */
+export type JobState = "running" | "succeeded" | "failed" | "cancelled" | "expired";
 
-export type JobResult = { key: string } & ({ output: GeneratedImages } | { error: ProviderError });
+/** A job as its upstream shows it. */
+export interface UpstreamJob {
+  /** The upstream's own name of it. */
+  name: string;
+  /** The id with which it was created; null when it has none. Another program may have chosen it. */
+  jobId: string | null;
+  /** The upstream's name of its input; null when it shows none. */
+  input: string | null;
+  createdAtMs: number | null;
+  state: JobState;
+  /** The upstream's own word for the state, and its message. For people. */
+  said: string;
+}
+
+/** What a job returned for one key, or a part of its results that cannot be read. */
+export type JobResult =
+  | ({ key: string } & ({ output: GeneratedImages } | { error: ProviderError }))
+  | { unreadable: string };
 
 /**
- * Hands a whole batch to an upstream that works on it by itself. `jobId` is chosen by us and stored before
- * `submit`, so that a restart can find a job whose answer was lost (`find`) instead of paying for a second one.
+ * Hands many images at once to an upstream that works on them by itself. Each call can be repeated, except `create`:
+ * each success of it is paid. All reject with `ProviderError`, or with the signal's reason when aborted.
  */
 export interface JobProvider extends ProviderBase {
   readonly kind: "job";
-  /** Returns the upstream's own name of the job. Items come one at a time, because their references can be large. */
-  submit(jobId: string, items: AsyncIterable<JobItem>, signal: AbortSignal): Promise<string>;
-  /** The upstream's name of the job submitted under this id, or null when none has arrived there. */
-  find(jobId: string, signal: AbortSignal): Promise<string | null>;
-  /** Returns the state of the job. It is polled again after `pollMs`. */
-  poll(upstreamName: string, signal: AbortSignal): Promise<JobStatus>;
-  readonly pollMs: number;
-  /** Yields the results in any order, one at a time, because a job's output can be gigabytes. */
-  results(upstreamName: string, signal: AbortSignal): AsyncIterable<JobResult>;
-  /** Asks the upstream to stop the job. Rejects when the upstream refuses, as it may for a job that has ended. */
-  cancel(upstreamName: string, signal: AbortSignal): Promise<void>;
+  /** The most images and the most bytes of input of one job. */
+  readonly limits: { images: number; bytes: number };
+  /**
+   * `pollMs`: the pause between two looks at a young job. `jobMs`: how long a job may take. `lostMs`: how long a job may
+   * be missing in the upstream's list after it was created.
+   */
+  readonly times: { pollMs: number; jobMs: number; lostMs: number };
+  /** Whether images with and without references need jobs of their own. */
+  readonly splitsReferences: boolean;
+  /** Returns how many bytes of input an item takes. */
+  lineBytes(item: JobItem): Promise<number>;
+  /** Uploads the input of a job and returns the upstream's name of it. Costs nothing. */
+  upload(jobId: string, items: readonly JobItem[], signal: AbortSignal): Promise<string>;
+  /** Creates a job that carries our id, and returns the upstream's own name of it. */
+  create(
+    job: { jobId: string; model: string; input: string; hasReferences: boolean },
+    signal: AbortSignal,
+  ): Promise<string>;
+  /** The jobs of the credential, newest first. */
+  list(signal: AbortSignal): AsyncIterable<UpstreamJob>;
+  poll(name: string, signal: AbortSignal): Promise<UpstreamJob>;
+  /**
+   * Yields the results of an ended job in any order, one at a time, because they can be gigabytes. The bytes of an image
+   * are valid until the next result is asked for.
+   */
+  results(name: string, signal: AbortSignal): AsyncIterable<JobResult>;
+  /** Asks the upstream to stop a job. Rejects when the upstream refuses, as it may for a job that has ended. */
+  cancel(name: string, signal: AbortSignal): Promise<void>;
+  /** Deletes the uploaded input of a job. */
+  discard(input: string, signal: AbortSignal): Promise<void>;
 }
 
 export type ImageProvider = ItemProvider | JobProvider;

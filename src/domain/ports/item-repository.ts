@@ -1,13 +1,17 @@
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ItemError } from "../../contract/item-errors.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
-import type { ItemRecord, PriceSnapshot } from "../records.ts";
+import type { ItemRecord, MaybePaid, PriceSnapshot } from "../records.ts";
 import type { ItemTerms } from "./item-terms.ts";
 
-/** `terms` defaults to those of the batch. An item with an error has failed before anything was asked. */
+/**
+ * `terms` defaults to those of the batch. An item with an error has failed before anything was asked. `notBeforeMs`: when
+ * it may be tried first; default: at once.
+ */
 export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex" | "customId" | "prompt"> & {
   terms?: ItemTerms;
   failed?: { error: ItemError; atMs: number };
+  notBeforeMs?: number;
 };
 
 /** What the items of a batch cost together, in micro-dollars. */
@@ -85,6 +89,18 @@ export interface ItemRepository {
     leaseToken: string,
     change: { notBeforeMs: number } & Pick<ItemRecord, "attempts" | "failedAt" | "maybePaid">,
   ): Promise<{ isOurs: boolean }>;
+  /** Gives a job the next pending items of the batch without one, at most `limit`. Returns how many. */
+  assignToJob(batchId: string, job: { jobId: string; provider: string; limit: number }): Promise<number>;
+  /** Takes pending items from their job again. */
+  releaseFromJob(ids: readonly number[]): Promise<void>;
+  /** The pending items of a job, in request order. */
+  ofJob(jobId: string): Promise<ItemRecord[]>;
+  /** Leases the pending items of a job, also those with a lease. Returns them in request order. */
+  leaseJob(jobId: string, token: string): Promise<ItemRecord[]>;
+  /** Sets the mark of the pending items of a job. */
+  markJob(jobId: string, maybePaid: MaybePaid): Promise<void>;
+  /** Returns how many pending items of the batch belong to no job. */
+  countWithoutJob(batchId: string): Promise<number>;
   /** Lets the pending items of a batch change the provider again: they have waited. */
   resetSwitches(batchId: string): Promise<void>;
   /** Turns a successful item into a failure. */

@@ -12,11 +12,11 @@ import type {
   ProviderCalls,
   ReferenceRecord,
   RetentionTime,
-  UpstreamJobRecord,
 } from "../records.ts";
 import type { FileRepository } from "./files.ts";
 import type { ItemRepository } from "./item-repository.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "./realtime-records.ts";
+import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 
 /**
  * The database as the domain needs it. Repositories move rows and decide nothing. A yes or no is returned inside an
@@ -178,18 +178,6 @@ export interface IdempotencyRepository {
   insert(record: IdempotencyRecord): Promise<void>;
   /** Removes the keys of batches whose records were deleted before the time. Returns how many. */
   removeOfRecordsDeletedBefore(ms: number): Promise<number>;
-}
-
-export interface UpstreamJobRepository {
-  ofBatch(batchId: string): Promise<UpstreamJobRecord | null>;
-  insert(job: Omit<UpstreamJobRecord, "closedAtMs">): Promise<void>;
-  setUpstreamName(batchId: string, name: string): Promise<void>;
-  /** Jobs that may still run although their batches have ended, oldest first. */
-  openOfEnded(): Promise<UpstreamJobRecord[]>;
-  /** Records that the job does not run any more, or never arrived. */
-  close(batchId: string, atMs: number): Promise<void>;
-  /** Forgets the job: the batch goes to another provider. */
-  remove(batchId: string): Promise<void>;
 }
 
 export interface RealtimeHoldRepository {

@@ -2,10 +2,11 @@ import type { EntryOf } from "../../contract/provider-entries.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
+import { modelPath, NATIVE_TAKES } from "../upstream/generate-content/native-api.ts";
+import { generateContentBody } from "../upstream/generate-content/request.ts";
+import { readContent } from "../upstream/generate-content/response.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { jsonBody } from "../upstream/request-body.ts";
-import { generateContentBody } from "./request.ts";
-import { readContent } from "./response.ts";
 
 /** Talks to the vendor's own `generateContent`, or to another imgbatch. */
 export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps): UpstreamAdapter {
@@ -15,8 +16,7 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
   const headers = key === null ? {} : { [keyHeader]: key };
   return {
     address: `${http.baseUrl}/${apiVersion}`,
-    // It cannot be asked for a type: the real vendor refuses the field for it.
-    takes: { maxReferences: 14, ratios: "any", tiers: "any", mimeTypes: ["image/png"], seeds: false },
+    takes: NATIVE_TAKES,
     async generate(request, signal, onSent) {
       if (request.storedReferences.length > 0) {
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes no references by storage address.`);
@@ -32,10 +32,4 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
     },
     close: () => http.close(),
   };
-}
-
-/** `models/` and the id, unless the id names another collection itself, as `tunedModels/mine` does. */
-function modelPath(model: string): string {
-  const path = model.includes("/") ? model : `models/${model}`;
-  return path.split("/").map(encodeURIComponent).join("/");
 }

@@ -3,11 +3,9 @@ import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import { imagesRequest, takesOutputFormat } from "./request.ts";
-import { readImages } from "./response.ts";
-
-/** The most references of one edit, as OpenAI documents it. */
-const MAX_REFERENCES = 16;
+import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
+import { imagesRequest, takesOutputFormat } from "../upstream/openai-images/request.ts";
+import { readImages } from "../upstream/openai-images/response.ts";
 
 /** Talks to OpenAI Images, and to the services that speak it. */
 export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps): UpstreamAdapter {
@@ -44,9 +42,4 @@ export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps)
     },
     close: () => http.close(),
   };
-}
-
-function credentialHeaders(auth: string, key: string | null): Readonly<Record<string, string>> {
-  if (key === null) return {};
-  return auth === "bearer" ? { authorization: `Bearer ${key}` } : { [auth]: key };
 }

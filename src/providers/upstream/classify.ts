@@ -13,7 +13,7 @@ export interface ErrorAnswer {
   body: unknown;
   isHtml: boolean;
   /** The caller's texts in the request. An answer may repeat them, and they decide nothing. */
-  asked: string;
+  asked?: string;
 }
 
 /** `refused`: the content; `invalid`: the request. Both are final. Everything else is a trouble of the provider. */
@@ -123,7 +123,7 @@ export function answerError(name: string, answer: ErrorAnswer, nowMs: number): P
   const isFinal = verdict === "refused" || verdict === "invalid";
   const words = isFinal ? upstreamWords(facts.message) : "";
   const isPerDay = verdict === "limited" && facts.quotaIds.some((id) => id.includes("PerDay"));
-  const { headers, asked } = answer;
+  const { headers, asked = "" } = answer;
   const { message, retryDelays: delays } = facts;
   return new ProviderError(
     codeOf(verdict, status),
@@ -155,7 +155,7 @@ function statusNamedBy({ status, codes }: ErrorFacts): number {
   return status ?? codes.map((code) => NAMED_STATUSES[code]).find((each) => each !== undefined) ?? 500;
 }
 
-function verdictOf(status: number, facts: ErrorFacts, { isHtml, asked }: ErrorAnswer): Verdict {
+function verdictOf(status: number, facts: ErrorFacts, { isHtml, asked = "" }: ErrorAnswer): Verdict {
   const { codes, message } = facts;
   const says = (pattern: RegExp) => ownMatches(message, pattern, asked).length > 0;
   // The state that comes with every invalid request says nothing of the content.

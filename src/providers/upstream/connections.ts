@@ -63,3 +63,19 @@ function publicOnly(lookup: typeof systemLookup): LookupFunction {
 function privateAddress(): NodeJS.ErrnoException {
   return Object.assign(new Error("not an address of the public internet"), { code: PRIVATE_ADDRESS });
 }
+
+/** Calls `leave` when a request has its connection, before anything is written to it. */
+export function beforeFirstByte(leave: () => void): Dispatcher.DispatcherComposeInterceptor {
+  return (dispatch) => (options, handler) =>
+    dispatch(options, {
+      onRequestStart: (controller, context) => {
+        leave();
+        handler.onRequestStart?.(controller, context);
+      },
+      onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
+      onResponseStart: (...args) => handler.onResponseStart?.(...args),
+      onResponseData: (...args) => handler.onResponseData?.(...args),
+      onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
+      onResponseError: (...args) => handler.onResponseError?.(...args),
+    });
+}

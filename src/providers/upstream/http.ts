@@ -3,19 +3,32 @@ import type { Dispatcher } from "undici";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
 import { jsonExcess } from "../../kernel/json/json-shape.ts";
 import type { AdapterDeps } from "./adapter.ts";
-import { ambiguous, answerError, type ErrorAnswer, upstreamTold } from "./classify.ts";
-import { type Connections, openConnections, PRIVATE_ADDRESS } from "./connections.ts";
+import { ambiguous, answerError, upstreamTold } from "./classify.ts";
+import { beforeFirstByte, type Connections, openConnections, PRIVATE_ADDRESS } from "./connections.ts";
 import { errorOf } from "./error-facts.ts";
+import { textAt } from "./read-json.ts";
 import type { RequestBody } from "./request-body.ts";
+import { IdleTimer } from "./time-limit.ts";
 
 export interface UpstreamRequest {
-  method: "GET" | "POST";
+  method: "GET" | "POST" | "DELETE";
   /** From the base URL on, with the query. */
   path: string;
   headers: Readonly<Record<string, string>>;
   body?: RequestBody;
   /** The caller's texts in the body: an error that repeats them is not judged by them. */
   asked?: string;
+  /** The answer shows something that has a `name`, and may hold the `error` of it. Default: an `error` is one. */
+  isOperation?: boolean;
+  /** A success needs no body. */
+  mayBeEmpty?: boolean;
+}
+
+/** A success whose body comes piece by piece. */
+export interface OpenAnswer {
+  status: number;
+  headers: Headers;
+  body: AsyncIterable<Buffer>;
 }
 
 /** An answer of any status. */
@@ -64,19 +77,66 @@ export class UpstreamHttp {
    * success that holds an error.
    */
   async json(request: UpstreamRequest, signal: AbortSignal, onSent?: () => void): Promise<unknown> {
+    return (await this.exchange(request, signal, onSent)).body;
+  }
+
+  /** The same, with the headers of the answer. The body is undefined when it is empty and may be that. */
+  async exchange(
+    request: UpstreamRequest,
+    signal: AbortSignal,
+    onSent?: () => void,
+  ): Promise<{ headers: Headers; body: unknown }> {
     const url = new URL(this.baseUrl + request.path);
     const answer = await this.send(this.connections.own, url, request, MAX_ANSWER_BYTES, signal, onSent);
     const { status, headers, bytes } = answer;
+    if (!isSuccess(status)) throw this.#error(answer, request.asked);
     const body = parse(bytes);
-    const isSuccess = status >= 200 && status < 300;
-    if (isSuccess && body === undefined) throw ambiguous(this.name, `HTTP ${status} without JSON`, status);
-    if (isSuccess && errorOf(body) === undefined) return body;
-    const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
-    throw this.#error({ status, headers, body, isHtml, asked: request.asked ?? "" });
+    if (body === undefined && request.mayBeEmpty && bytes.length === 0) return { headers, body };
+    if (body === undefined) throw ambiguous(this.name, `HTTP ${status} without JSON`, status);
+    const isShown = request.isOperation && textAt(body, "name") !== null;
+    if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, request.asked);
+    return { headers, body };
   }
 
-  #error(answer: ErrorAnswer): ProviderError {
-    return answerError(this.name, answer, this.#clock.nowMs());
+  /**
+   * Sends a request and returns its success before its body has come. Rejects like `json`. Reading the body rejects with
+   * `ProviderError` when it breaks, or when nothing comes for a minute.
+   */
+  async open(request: Pick<UpstreamRequest, "path" | "headers">, signal: AbortSignal): Promise<OpenAnswer> {
+    const url = new URL(this.baseUrl + request.path);
+    const get = { method: "GET", headers: request.headers } as const;
+    const idle = new IdleTimer(this.#clock, signal);
+    try {
+      const answer = await this.#dispatch(this.connections.own, url, get, idle.signal, () => {});
+      const headers = headersOf(answer.headers);
+      const status = answer.statusCode;
+      if (!isSuccess(status)) throw this.#error({ status, headers, bytes: await this.#readError(answer) });
+      return { status, headers, body: this.#pieces(answer.body, signal, idle) };
+    } catch (error) {
+      idle.end();
+      signal.throwIfAborted();
+      throw error instanceof ProviderError ? error : broken(this.name, error, true);
+    }
+  }
+
+  async *#pieces(body: AsyncIterable<Buffer>, signal: AbortSignal, idle: IdleTimer): AsyncGenerator<Buffer> {
+    try {
+      for await (const piece of body) {
+        idle.stop();
+        yield piece;
+        idle.start();
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      throw broken(this.name, error, true);
+    } finally {
+      idle.end();
+    }
+  }
+
+  #error({ status, headers, bytes }: UpstreamAnswer, asked = ""): ProviderError {
+    const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
+    return answerError(this.name, { status, headers, body: parse(bytes), isHtml, asked }, this.#clock.nowMs());
   }
 
   /**
@@ -93,6 +153,25 @@ export class UpstreamHttp {
     signal: AbortSignal,
     onSent: () => void = () => {},
   ): Promise<UpstreamAnswer> {
+    const answer = await this.#dispatch(over, url, request, signal, onSent);
+    try {
+      const bytes = await this.#read(answer, maxBytes);
+      return { status: answer.statusCode, headers: headersOf(answer.headers), bytes };
+    } catch (error) {
+      signal.throwIfAborted();
+      const own = request.body?.failure() ?? null;
+      if (own !== null) throw own.reason;
+      throw error instanceof ProviderError ? error : broken(this.name, error, true);
+    }
+  }
+
+  async #dispatch(
+    over: Dispatcher,
+    url: URL,
+    request: Pick<UpstreamRequest, "method" | "headers" | "body">,
+    signal: AbortSignal,
+    onSent: () => void,
+  ): Promise<Dispatcher.ResponseData> {
     signal.throwIfAborted();
     const { method, body } = request;
     const about = body && { "content-type": body.contentType, "content-length": String(await body.length()) };
@@ -109,7 +188,7 @@ export class UpstreamHttp {
       isSent = true;
     });
     try {
-      const answer = await over.compose(leaving).request({
+      return await over.compose(leaving).request({
         origin: url.origin,
         path: url.pathname + url.search,
         method,
@@ -117,8 +196,6 @@ export class UpstreamHttp {
         body: body?.stream() ?? null,
         signal,
       });
-      const bytes = await this.#read(answer, maxBytes);
-      return { status: answer.statusCode, headers: headersOf(answer.headers), bytes };
     } catch (error) {
       signal.throwIfAborted();
       const own = refusal ?? body?.failure() ?? null;
@@ -128,12 +205,15 @@ export class UpstreamHttp {
   }
 
   /** Reads a success whole, and of another answer what comes soon: its status is known already. */
-  async #read({ statusCode, body }: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
-    if (statusCode >= 200 && statusCode < 300) {
-      const whole = await readUpTo(body, maxBytes);
-      if (whole !== null) return whole;
-      throw ambiguous(this.name, `HTTP ${statusCode} with more than ${maxBytes} bytes`, statusCode);
-    }
+  async #read(answer: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
+    const { statusCode, body } = answer;
+    if (!isSuccess(statusCode)) return this.#readError(answer);
+    const whole = await readUpTo(body, maxBytes);
+    if (whole !== null) return whole;
+    throw ambiguous(this.name, `HTTP ${statusCode} with more than ${maxBytes} bytes`, statusCode);
+  }
+
+  async #readError({ body }: Dispatcher.ResponseData): Promise<Buffer> {
     const done = new AbortController();
     const chunks: Buffer[] = [];
     this.#clock.sleep(ERROR_BODY_MS, done.signal).then(
@@ -151,6 +231,8 @@ export class UpstreamHttp {
   }
 }
 
+const isSuccess = (status: number) => status >= 200 && status < 300;
+
 /** Returns the bytes of a body, or null when it has more. They are also left in `chunks` as they come. */
 async function readUpTo(
   body: AsyncIterable<Buffer>,
@@ -165,22 +247,6 @@ async function readUpTo(
     chunks.push(chunk);
   }
   return Buffer.concat(chunks, length);
-}
-
-/** Calls `leave` when a request has its connection, before anything is written to it. */
-function beforeFirstByte(leave: () => void): Dispatcher.DispatcherComposeInterceptor {
-  return (dispatch) => (options, handler) =>
-    dispatch(options, {
-      onRequestStart: (controller, context) => {
-        leave();
-        handler.onRequestStart?.(controller, context);
-      },
-      onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
-      onResponseStart: (...args) => handler.onResponseStart?.(...args),
-      onResponseData: (...args) => handler.onResponseData?.(...args),
-      onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
-      onResponseError: (...args) => handler.onResponseError?.(...args),
-    });
 }
 
 /** Undefined for what is not JSON, or too deep or too long to be an answer. */

@@ -9,10 +9,10 @@ import {
 import { hideUsedKeys, watchKey } from "../../kernel/api-keys.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
 import { nearestSize } from "./nearest-size.ts";
 import { RequestRate } from "./request-rate.ts";
+import { withTimeLimit } from "./time-limit.ts";
 
 /** The time limits of one image by tier, unless the entry has its own. */
 const TIER_SECONDS = { "512": 120, "1K": 120, "2K": 180, "4K": 300 } as const;
@@ -35,13 +35,18 @@ export function asItemProvider(
     serves: (model) => modelFor(entry, model, model) !== null,
     generate: async (request, signal, onSent = () => {}) => {
       await rate.wait(signal);
-      return withTimeLimit(entry, adapter, deps, request, signal, onSent);
+      return makeInTime(entry, adapter, deps, request, signal, onSent);
     },
     close: () => adapter.close(),
   };
 }
 
-function upstreamFacts(entry: UpstreamEntry, adapter: UpstreamAdapter, deps: AdapterDeps): UpstreamFacts {
+/** The facts of an upstream, from its entry and its adapter. */
+export function upstreamFacts(
+  entry: UpstreamEntry,
+  adapter: Pick<UpstreamAdapter, "address" | "takes" | "probe">,
+  deps: AdapterDeps,
+): UpstreamFacts {
   const secrets = secretVariables(entry).map((name) => ({ name, value: deps.secret(name) }));
   for (const { value } of secrets) if (value !== null) watchKey(value);
   const missing = secrets.filter(({ value }) => value === null).map(({ name }) => name);
@@ -64,7 +69,8 @@ function upstreamFacts(entry: UpstreamEntry, adapter: UpstreamAdapter, deps: Ada
   };
 }
 
-function modelFor({ models }: UpstreamEntry, requested: string, executed: string): string | null {
+/** Returns the upstream's id of a requested model; null when the entry does not serve it. */
+export function modelFor({ models }: UpstreamEntry, requested: string, executed: string): string | null {
   if (Array.isArray(models)) {
     const isServed = models.includes("*") || models.includes(executed) || models.includes(requested);
     return isServed ? executed : null;
@@ -72,7 +78,7 @@ function modelFor({ models }: UpstreamEntry, requested: string, executed: string
   return Object.hasOwn(models, requested) ? (models[requested] ?? null) : null;
 }
 
-async function withTimeLimit(
+function makeInTime(
   entry: UpstreamEntry,
   adapter: UpstreamAdapter,
   { clock }: AdapterDeps,
@@ -81,35 +87,26 @@ async function withTimeLimit(
   onSent: () => void,
 ): Promise<GeneratedImages> {
   const seconds = entry.timeoutSeconds ?? TIER_SECONDS[request.tier];
-  const late = new AbortController();
-  const done = new AbortController();
   let isSent = false;
-  const timeout = () =>
+  const late = () =>
     new ProviderError("PROVIDER_TIMEOUT", `${entry.name} did not answer within ${seconds} s.`, {
       trouble: isSent ? "ambiguous" : "unreachable",
     });
-  clock.sleep(seconds * 1000, done.signal).then(
-    () => late.abort(timeout()),
-    () => {},
-  );
-  const linked = linkSignals(signal, late.signal);
   const size = entry.sizes === null ? request.size : nearestSize(entry.sizes, request.size);
-  try {
-    return await adapter.generate({ ...request, size }, linked.signal, () => {
-      isSent = true;
-      onSent();
-    });
-  } catch (error) {
+  const markSent = () => {
+    isSent = true;
+    onSent();
+  };
+  return withTimeLimit({ clock, ms: seconds * 1000, late }, signal, (inTime) =>
+    adapter.generate({ ...request, size }, inTime, markSent),
+  ).catch((error) => {
     signal.throwIfAborted();
-    throw withoutSecrets(late.signal.aborted ? late.signal.reason : error);
-  } finally {
-    done.abort();
-    linked.unlink();
-  }
+    throw withoutSecrets(error);
+  });
 }
 
 /** An upstream may repeat a key. Returns the error with all keys hidden, and without its cause. */
-function withoutSecrets(error: unknown): unknown {
+export function withoutSecrets(error: unknown): unknown {
   if (!(error instanceof ProviderError)) return error;
   return new ProviderError(error.code, hideUsedKeys(error.message), { ...error, cause: undefined });
 }

@@ -33,6 +33,16 @@ type Piece = { text: string } | { image: ReferenceImage; as: "base64" | "bytes" 
 
 /** Writes a value as JSON. It may hold `ReferenceText` anywhere. */
 export function jsonBody(value: unknown): RequestBody {
+  return bodyOf("application/json", jsonPieces(value));
+}
+
+/** Writes values as JSON, one in each line. They may hold `ReferenceText` anywhere. */
+export function jsonLinesBody(values: readonly unknown[]): RequestBody {
+  const pieces = values.flatMap((value) => [...jsonPieces(value), { text: "\n" }]);
+  return bodyOf("application/jsonl", pieces);
+}
+
+function jsonPieces(value: unknown): Piece[] {
   const images: ReferenceImage[] = [];
   // No text of a caller holds it.
   const mark = randomUUID();
@@ -41,17 +51,26 @@ export function jsonBody(value: unknown): RequestBody {
     images.push(each.image);
     return each.before + mark;
   });
-  const pieces = json.split(mark).flatMap((text, i): Piece[] => {
+  return json.split(mark).flatMap((text, i): Piece[] => {
     const image = images[i - 1];
     return image === undefined ? [{ text }] : [{ image, as: "base64" }, { text }];
   });
-  return bodyOf("application/json", pieces);
 }
 
 export interface FormFile {
   field: string;
   fileName: string;
   image: ReferenceImage;
+}
+
+/** A body of these bytes. */
+export function bytesBody(contentType: string, bytes: Buffer): RequestBody {
+  return {
+    contentType,
+    length: async () => bytes.length,
+    stream: () => Readable.from([bytes]),
+    failure: () => null,
+  };
 }
 
 /** Writes `multipart/form-data` (RFC 7578): the fields, then the files. */
@@ -66,6 +85,33 @@ export function formBody(fields: Readonly<Record<string, string>>, files: readon
     pieces.push({ text: head }, { image, as: "bytes" }, { text: "\r\n" });
   }
   return bodyOf(`multipart/form-data; boundary=${boundary}`, [...pieces, { text: `--${boundary}--\r\n` }]);
+}
+
+/** Writes `multipart/form-data` with fields and one file whose content is a body of its own. */
+export function fileFormBody(
+  fields: Readonly<Record<string, string>>,
+  file: { field: string; fileName: string; body: RequestBody },
+): RequestBody {
+  const boundary = `imgbatch-${randomUUID()}`;
+  const { field, fileName, body } = file;
+  const parts = Object.entries(fields).map(
+    ([name, value]) =>
+      `--${boundary}\r\ncontent-disposition: form-data; name="${quoted(name)}"\r\n\r\n${value}\r\n`,
+  );
+  const disposition = `form-data; name="${quoted(field)}"; filename="${quoted(fileName)}"`;
+  const head = `${parts.join("")}--${boundary}\r\ncontent-disposition: ${disposition}\r\ncontent-type: ${body.contentType}\r\n\r\n`;
+  const tail = `\r\n--${boundary}--\r\n`;
+  async function* bytes(): AsyncGenerator<Buffer> {
+    yield Buffer.from(head);
+    yield* body.stream() as AsyncIterable<Buffer>;
+    yield Buffer.from(tail);
+  }
+  return {
+    contentType: `multipart/form-data; boundary=${boundary}`,
+    length: async () => Buffer.byteLength(head + tail) + (await body.length()),
+    stream: () => Readable.from(bytes(), { objectMode: false, highWaterMark: 64 * 1024 }),
+    failure: () => body.failure(),
+  };
 }
 
 /** As browsers do it (HTML, "multipart form data"). */

@@ -2,6 +2,7 @@ import type { BatchObject } from "../../contract/batch-api/batches.ts";
 import { type ItemObject, MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
 import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
+import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import type { Waiting } from "../../domain/health/waiting.ts";
 import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
@@ -12,8 +13,12 @@ const secondsOrNull = (ms: number | null) => (ms === null ? null : seconds(ms));
 
 const microsOrNull = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
 
-/** A batch as the API shows it. `waiting`: why its items cannot be made now. */
-export function batchView(batch: BatchRecord, waiting: Waiting | null): BatchObject {
+/** A batch as the API shows it. `waiting`: why its items cannot be made now. `jobs`: those at work upstream. */
+export function batchView(
+  batch: BatchRecord,
+  waiting: Waiting | null,
+  jobs: readonly ShownJob[],
+): BatchObject {
   return {
     id: batch.id,
     object: "image.batch",
@@ -43,6 +48,7 @@ export function batchView(batch: BatchRecord, waiting: Waiting | null): BatchObj
       message: waiting.message,
       until: waiting.untilMs === null ? null : Math.ceil(waiting.untilMs / 1000),
     },
+    upstream_jobs: jobs.map(({ createdAtMs, ...job }) => ({ ...job, created_at: seconds(createdAtMs) })),
   };
 }
 

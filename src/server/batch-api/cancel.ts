@@ -11,6 +11,6 @@ export function cancel(deps: ApiDeps) {
     const { id } = await findBatch(deps.stores, caller, request.params.id);
     await deps.cancel(id);
     const batch = await findBatch(deps.stores, caller, id);
-    response.json(batchView(batch, deps.waitingOf(batch.id)));
+    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
   };
 }

@@ -35,7 +35,7 @@ export function create(deps: ApiDeps) {
     });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);
-    response.status(200).json(batchView(batch, deps.waitingOf(batch.id)));
+    response.status(200).json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
   };
 }
 

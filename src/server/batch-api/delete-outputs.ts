@@ -12,6 +12,6 @@ export function deleteOutputs(deps: ApiDeps) {
     const { id } = await findBatch(deps.stores, caller, request.params.id);
     await dropOutputs(deps, id, deps.clock.nowMs());
     const batch = await findBatch(deps.stores, caller, id);
-    response.json(batchView(batch, deps.waitingOf(batch.id)));
+    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
   };
 }

@@ -8,6 +8,6 @@ import { findBatch } from "./find-batch.ts";
 export function get(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
-    response.json(batchView(batch, deps.waitingOf(batch.id)));
+    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
   };
 }

@@ -19,7 +19,9 @@ export function list(deps: ApiDeps) {
     const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
     const filter = { ...readFilter(request), ...paging.start(request) };
     const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
-    response.json(paging.page(found, limit, (batch) => batchView(batch, deps.waitingOf(batch.id))));
+    response.json(
+      paging.page(found, limit, (batch) => batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id))),
+    );
   };
 }
 

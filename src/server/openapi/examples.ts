@@ -42,6 +42,7 @@ const batch: BatchObject = {
   error: null,
   source: "batch",
   waiting: null,
+  upstream_jobs: [],
 };
 
 const fox: ItemObject = {

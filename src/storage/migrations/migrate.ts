@@ -8,6 +8,7 @@ import { modelVersion } from "./005-model-version.ts";
 import { upstreams } from "./006-upstreams.ts";
 import { files } from "./007-files.ts";
 import { lines } from "./008-lines.ts";
+import { jobs } from "./009-jobs.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -19,6 +20,7 @@ const MIGRATIONS: readonly Migration[] = [
   upstreams,
   files,
   lines,
+  jobs,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */

@@ -19,6 +19,8 @@ export function itemRepository(session: SqlSession): ItemRepository {
       .where("id", "=", id)
       .where("status", "=", "pending")
       .where("lease_token", "=", leaseToken);
+  const pendingOfJob = (jobId: string) =>
+    items().where("job_id", "=", jobId).where("status", "=", "pending").orderBy("position");
   return {
     insertMany: async (batchId, newItems) => {
       const rows = newItems.map((item) => toRow(batchId, item));
@@ -136,6 +138,47 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const marks = { failed_at: failedAt, maybe_paid: maybePaid };
       return { isOurs: (await run(held(id, leaseToken).set({ ...change, ...marks }))) === 1 };
     },
+    assignToJob: async (batchId, { jobId, provider, limit }) => {
+      const free = build
+        .selectFrom("items")
+        .select("id")
+        .where("batch_id", "=", batchId)
+        .where("status", "=", "pending")
+        .where("job_id", "is", null)
+        .orderBy("position")
+        .limit(limit);
+      const ids = (await all(free)).map(({ id }) => id);
+      if (ids.length === 0) return 0;
+      return run(build.updateTable("items").set({ job_id: jobId, provider }).where("id", "in", ids));
+    },
+    releaseFromJob: async (ids) => {
+      if (ids.length === 0) return;
+      const free = { job_id: null, lease_token: null };
+      const update = build
+        .updateTable("items")
+        .set(free)
+        .where("id", "in", [...ids]);
+      await run(update.where("status", "=", "pending"));
+    },
+    ofJob: async (jobId) => (await all(pendingOfJob(jobId))).map(toRecord),
+    leaseJob: async (jobId, token) => {
+      const lease = build.updateTable("items").set({ lease_token: token }).where("job_id", "=", jobId);
+      await run(lease.where("status", "=", "pending"));
+      return (await all(pendingOfJob(jobId))).map(toRecord);
+    },
+    markJob: async (jobId, maybePaid) => {
+      const mark = build.updateTable("items").set({ maybe_paid: maybePaid }).where("job_id", "=", jobId);
+      await run(mark.where("status", "=", "pending"));
+    },
+    countWithoutJob: async (batchId) => {
+      const query = build
+        .selectFrom("items")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("batch_id", "=", batchId)
+        .where("status", "=", "pending")
+        .where("job_id", "is", null);
+      return (await first(query))?.count ?? 0;
+    },
     resetSwitches: async (batchId) => {
       const update = build.updateTable("items").set({ switches: 0 }).where("batch_id", "=", batchId);
       await run(update.where("status", "=", "pending").where("switches", ">", 0));
@@ -166,7 +209,8 @@ function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
   const error = failed ? JSON.stringify(failed.error) : null;
   const outcome = { status: failed ? "failed" : "pending", error, finished_at_ms: failed?.atMs ?? null };
-  return { ...place, custom_id: customId, prompt, ...outcome, ...toTermColumns(terms) };
+  const due = { not_before_ms: item.notBeforeMs ?? 0 };
+  return { ...place, custom_id: customId, prompt, ...outcome, ...due, ...toTermColumns(terms) };
 }
 
 function toTermColumns(terms: ItemTerms) {
@@ -207,6 +251,7 @@ function toRecord(row: Selectable<ItemsTable>): ItemRecord {
     seed: row.seed,
     notes: row.notes === null ? [] : JSON.parse(row.notes),
     usage: row.usage === null ? null : JSON.parse(row.usage),
+    jobId: row.job_id,
     tier: row.tier as SizeTier | null,
     ratio: row.ratio as AspectRatio | null,
     askedMimeType: row.asked_mime_type as ImageMimeType | null,

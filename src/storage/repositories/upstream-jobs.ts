@@ -1,53 +1,135 @@
-import type { Selectable } from "kysely";
+import type { Insertable, Selectable, Updateable } from "kysely";
 import { TERMINAL_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { UpstreamJobRepository } from "../../domain/ports/stores.ts";
-import type { UpstreamJobRecord } from "../../domain/records.ts";
+import type { JobState } from "../../domain/ports/image-provider.ts";
+import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import type { UpstreamJobsTable } from "../schema.ts";
+import { insertRows } from "./rows.ts";
 
-export function upstreamJobRepository({ build, first, all, run }: SqlSession): UpstreamJobRepository {
+/** Steps after which the upstream has nothing left to make. */
+const AFTER_WORK: readonly JobStep[] = ["done", "closed"];
+
+/** Within the parameter limit of every database. */
+const IDS_A_STATEMENT = 50;
+
+export function upstreamJobRepository(session: SqlSession): UpstreamJobRepository {
+  const { build, first, all, run } = session;
+  const jobs = () => build.selectFrom("upstream_jobs").selectAll("upstream_jobs");
   return {
-    ofBatch: async (batchId) => {
-      const row = await first(build.selectFrom("upstream_jobs").selectAll().where("batch_id", "=", batchId));
+    databaseId: async () => (await first(build.selectFrom("database_identity").select("id")))?.id ?? "",
+    insert: async (job) => {
+      await run(build.insertInto("upstream_jobs").values(toRow(job) as Insertable<UpstreamJobsTable>));
+    },
+    byId: async (id) => {
+      const row = await first(jobs().where("id", "=", id));
       return row && toRecord(row);
     },
-    openOfEnded: async () => {
-      const open = build
-        .selectFrom("upstream_jobs")
+    update: async (id, change) => {
+      await run(build.updateTable("upstream_jobs").set(toRow(change)).where("id", "=", id));
+    },
+    ofBatch: async (batchId) =>
+      (await all(jobs().where("batch_id", "=", batchId).orderBy("created_at_ms").orderBy("id"))).map(
+        toRecord,
+      ),
+    toClose: async () => {
+      const open = jobs()
         .innerJoin("batches", "batches.id", "upstream_jobs.batch_id")
-        .selectAll("upstream_jobs")
-        .where("upstream_jobs.closed_at_ms", "is", null)
-        .where("batches.status", "in", [...TERMINAL_BATCH_STATUSES]);
+        .where("step", "!=", "closed")
+        .where((eb) =>
+          eb.or([eb("step", "=", "done"), eb("batches.status", "in", [...TERMINAL_BATCH_STATUSES])]),
+        );
       return (await all(open.orderBy("upstream_jobs.created_at_ms"))).map(toRecord);
     },
-    insert: async ({ batchId, jobId, upstreamName, createdAtMs }) => {
-      const names = { job_id: jobId, upstream_name: upstreamName };
-      await run(
-        build.insertInto("upstream_jobs").values({ batch_id: batchId, ...names, created_at_ms: createdAtMs }),
+    atWork: async () => {
+      const counts = build
+        .selectFrom("upstream_jobs")
+        .innerJoin("batches", "batches.id", "upstream_jobs.batch_id")
+        .select(["batches.provider", (eb) => eb.fn.countAll<number>().as("count")])
+        .where("step", "not in", [...AFTER_WORK])
+        .groupBy("batches.provider");
+      return all(counts);
+    },
+    unknown: async (found) => {
+      const known = new Set<string>();
+      for (let at = 0; at < found.length; at += IDS_A_STATEMENT) {
+        const some = found.slice(at, at + IDS_A_STATEMENT);
+        const names = some.map(({ name }) => name);
+        const ids = some.flatMap(({ jobId }) => jobId ?? []);
+        const inputs = some.flatMap(({ input }) => input ?? []);
+        const isNamed = jobs().where((eb) =>
+          eb.or([eb("id", "in", ids), eb("upstream_name", "in", names), eb("input", "in", inputs)]),
+        );
+        for (const { id, input, upstream_name, ended_names } of await all(isNamed))
+          for (const each of [id, input, upstream_name, ...JSON.parse(ended_names)])
+            if (each) known.add(each);
+      }
+      return found.filter(
+        ({ name, jobId, input }) => ![name, jobId, input].some((id) => id && known.has(id)),
       );
     },
-    setUpstreamName: async (batchId, name) => {
-      await run(
-        build.updateTable("upstream_jobs").set({ upstream_name: name }).where("batch_id", "=", batchId),
-      );
-    },
-    close: async (batchId, atMs) => {
-      await run(
-        build.updateTable("upstream_jobs").set({ closed_at_ms: atMs }).where("batch_id", "=", batchId),
-      );
-    },
-    remove: async (batchId) => {
-      await run(build.deleteFrom("upstream_jobs").where("batch_id", "=", batchId));
+    foreign: async () =>
+      (await all(build.selectFrom("foreign_jobs").selectAll().orderBy("provider").orderBy("name"))).map(
+        ({ provider, name, job_id, said, created_at_ms }) => ({
+          provider,
+          name,
+          jobId: job_id,
+          said,
+          createdAtMs: created_at_ms,
+        }),
+      ),
+    setForeign: async (provider, foreign) => {
+      await run(build.deleteFrom("foreign_jobs").where("provider", "=", provider));
+      const rows = foreign.map(({ name, jobId, said, createdAtMs }) => {
+        return { provider, name, job_id: jobId, said, created_at_ms: createdAtMs };
+      });
+      await insertRows(session, "foreign_jobs", rows);
     },
   };
 }
 
-function toRecord(row: Selectable<Database["upstream_jobs"]>): UpstreamJobRecord {
+function toRow(job: Partial<UpstreamJobRecord>): Updateable<UpstreamJobsTable> {
+  const row = {
+    id: job.id,
+    batch_id: job.batchId,
+    step: job.step,
+    has_references: job.hasReferences === undefined ? undefined : Number(job.hasReferences),
+    input: job.input,
+    uploaded_at_ms: job.uploadedAtMs,
+    upstream_name: job.upstreamName,
+    ended_names: job.endedNames && JSON.stringify(job.endedNames),
+    creates: job.creates,
+    sent_at_ms: job.sentAtMs,
+    state: job.state,
+    said: job.said,
+    error: job.error,
+    results: job.results,
+    created_at_ms: job.createdAtMs,
+    polled_at_ms: job.polledAtMs,
+    ended_at_ms: job.endedAtMs,
+    closed_at_ms: job.closedAtMs,
+  };
+  return Object.fromEntries(Object.entries(row).filter(([, value]) => value !== undefined));
+}
+
+function toRecord(row: Selectable<UpstreamJobsTable>): UpstreamJobRecord {
   return {
+    id: row.id,
     batchId: row.batch_id,
-    jobId: row.job_id,
+    step: row.step as JobStep,
+    hasReferences: row.has_references === 1,
+    input: row.input,
+    uploadedAtMs: row.uploaded_at_ms,
     upstreamName: row.upstream_name,
+    endedNames: JSON.parse(row.ended_names),
+    creates: row.creates,
+    sentAtMs: row.sent_at_ms,
+    state: row.state as JobState | null,
+    said: row.said,
+    error: row.error,
+    results: row.results,
     createdAtMs: row.created_at_ms,
+    polledAtMs: row.polled_at_ms,
+    endedAtMs: row.ended_at_ms,
     closedAtMs: row.closed_at_ms,
   };
 }

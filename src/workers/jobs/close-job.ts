@@ -1,41 +1,84 @@
 import { isTerminal } from "../../contract/statuses.ts";
-import type { JobProvider } from "../../domain/ports/image-provider.ts";
+import { GIVE_UP_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
+import { type JobProvider, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { WorkerDeps } from "../deps.ts";
-
-const TIMEOUT_MS = 10_000;
+import { findJob } from "./find-job.ts";
 
 /**
- * Cancels the upstream job of a batch that has ended. The job is looked up first when its name is unknown, because the
- * response to its submission was lost or is still on its way. Returns whether no job can be running any more; a job
- * that the upstream does not know counts as ended only with `unknownMeansGone`. Rejects when the upstream cannot be
- * reached or refuses. Can be repeated.
+ * Removes what a job left behind at the upstream: stops jobs that nobody needs any more, and deletes the uploaded input
+ * once no job reads it. A job of which the name is unknown is looked for. Does nothing for a job that is still needed.
+ * Returns whether nothing is left to do. Rejects when the upstream cannot be reached or refuses. Can be repeated.
  */
 export async function closeJob(
-  deps: Pick<WorkerDeps, "stores" | "clock">,
+  deps: Pick<WorkerDeps, "stores" | "clock" | "log">,
   provider: JobProvider,
-  batchId: string,
-  { unknownMeansGone, signal }: { unknownMeansGone: boolean; signal: AbortSignal },
+  jobId: string,
+  signal: AbortSignal,
 ): Promise<boolean> {
-  const { upstreamJobs, batches } = deps.stores.read;
-  const job = await upstreamJobs.ofBatch(batchId);
-  const batch = await batches.byId(batchId);
-  if (!job || job.closedAtMs !== null || !batch || !isTerminal(batch.status)) return true;
-  if (batch.provider !== provider.name) return true;
-  const name = job.upstreamName ?? (await provider.find(job.jobId, inTime(signal)));
-  if (name !== null) await cancelOrSeeEnded(provider, name, signal);
-  else if (!unknownMeansGone) return false;
-  await deps.stores.write((tx) => tx.upstreamJobs.close(batchId, deps.clock.nowMs()));
-  return true;
-}
-
-/** Upstreams refuse to cancel an ended job; then the refusal does not matter. */
-async function cancelOrSeeEnded(provider: JobProvider, name: string, signal: AbortSignal): Promise<void> {
-  try {
-    await provider.cancel(name, inTime(signal));
-  } catch (error) {
-    const status = await provider.poll(name, inTime(signal)).catch(() => null);
-    if (status === null || status.state === "running") throw error;
+  const { stores, clock } = deps;
+  for (;;) {
+    const job = await stores.read.upstreamJobs.byId(jobId);
+    const batch = job && (await stores.read.batches.byId(job.batchId));
+    if (!job || !batch || job.step === "closed") return true;
+    if (job.step !== "done" && !isTerminal(batch.status)) return true;
+    if (job.upstreamName !== null) {
+      const isGivenUp = clock.nowMs() - (batch.endedAtMs ?? job.endedAtMs ?? job.createdAtMs) >= GIVE_UP_MS;
+      if (!(await stop(deps, provider, job, job.upstreamName, isGivenUp, signal))) return false;
+      const endedNames = [...job.endedNames, job.upstreamName];
+      await stores.write((tx) => tx.upstreamJobs.update(jobId, { upstreamName: null, endedNames }));
+      continue;
+    }
+    if (unnamedJobs(job) > 0) {
+      const found = await findJob(provider, job, signal);
+      if (found) {
+        await stores.write((tx) => tx.upstreamJobs.update(jobId, { upstreamName: found.name }));
+        continue;
+      }
+      if (clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) < GIVE_UP_MS) return false;
+    }
+    if (job.input !== null) await discard(provider, job.input, signal);
+    await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "closed", closedAtMs: clock.nowMs() }));
+    return true;
   }
 }
 
-const inTime = (signal: AbortSignal) => AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
+/** Returns whether the job has ended upstream, or is given up. */
+async function stop(
+  { log }: Pick<WorkerDeps, "log">,
+  provider: JobProvider,
+  { id }: UpstreamJobRecord,
+  name: string,
+  isGivenUp: boolean,
+  signal: AbortSignal,
+): Promise<boolean> {
+  let refusal: unknown = null;
+  // Upstreams refuse to cancel an ended job; then the refusal does not matter.
+  await provider.cancel(name, signal).catch((error) => {
+    refusal = error;
+  });
+  const seen = await provider.poll(name, signal).catch((error) => {
+    if (error instanceof ProviderError && error.upstreamStatus === 404) return null;
+    if (!isGivenUp) throw refusal ?? error;
+    return { state: "running" } as const;
+  });
+  if (seen === null || seen.state !== "running") return true;
+  if (isGivenUp) {
+    log.error("a job could not be stopped within an hour; it may run on upstream, and be billed", {
+      job: id,
+    });
+    return true;
+  }
+  if (refusal !== null) throw refusal;
+  return false;
+}
+
+const FINAL: readonly (Trouble | null)[] = [null, "no-model", "forbidden"];
+
+/** A refusal is final: the file does not exist any more, or cannot be deleted. */
+async function discard(provider: JobProvider, input: string, signal: AbortSignal): Promise<void> {
+  await provider.discard(input, signal).catch((error) => {
+    const isFinal = error instanceof ProviderError && FINAL.includes(error.trouble);
+    if (!isFinal) throw error;
+  });
+}

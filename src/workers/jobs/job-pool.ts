@@ -1,6 +1,12 @@
 import PQueue from "p-queue";
 import { ImgbatchError } from "../../contract/errors.ts";
+import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import { failBatch } from "../../domain/batches/fail-batch.ts";
+import { EVERY_MODEL } from "../../domain/health/transitions.ts";
+import { type Waiting, waitingFor } from "../../domain/health/waiting.ts";
+import { failureOf } from "../../domain/jobs/end-job.ts";
+import { isAtWork } from "../../domain/jobs/job-rules.ts";
+import { identityOf, providerModel } from "../../domain/offers.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { endOf } from "../advance-batch.ts";
@@ -8,50 +14,61 @@ import type { WorkerDeps } from "../deps.ts";
 import { reportEnded } from "../report-ended.ts";
 import { RoundRobin } from "../round-robin.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
-import { closeJob } from "./close-job.ts";
+import { ForeignJobs } from "./foreign-jobs.ts";
+import { JobCloser } from "./job-closer.ts";
+import { JobWatch } from "./job-watch.ts";
+import type { JobWork } from "./job-work.ts";
+import { makeJob } from "./make-job.ts";
 import { runJob } from "./run-job.ts";
+import { showJob } from "./show-job.ts";
 
 const TROUBLE_DELAY_MS = 5000;
-/** Pauses between two attempts to cancel an unwanted job upstream: each is twice as long as the last. */
-const CANCEL_AGAIN_MS = { first: 30_000, longest: 3_600_000 };
 
-interface WantedJob {
+interface ActiveBatch {
   batch: BatchRecord;
   controller: AbortController;
+  works: Map<string, JobWork>;
+  /** No new job is made of it. */
+  isHeld: boolean;
 }
 
 /**
- * Hands batches to a provider that works on whole batches, never more jobs at once than it takes. Keys take turns.
- * No job is left running upstream for a batch that has ended: a failed cancellation is repeated.
+ * Makes upstream jobs of batches, never more at once than the provider takes, and follows each until its items have
+ * outcomes. Keys take turns, and so do the batches of a key, a job each.
  */
 export class JobPool implements WorkerPool {
   readonly provider: JobProvider;
   readonly #deps: WorkerDeps;
-  readonly #queue: PQueue;
-  readonly #jobs = new Map<string, WantedJob>();
-  /** Batches that are not handed over yet. */
-  readonly #roundRobin = new RoundRobin<WantedJob>();
-  /** Batches whose job may be on its way to the upstream now. */
-  readonly #working = new Set<string>();
   readonly #onBatchIdle: (batchId: string) => void;
+  readonly #active = new Map<string, ActiveBatch>();
+  /** Batches that may have items without a job. */
+  readonly #roundRobin = new RoundRobin<ActiveBatch>();
+  readonly #uploads = new PQueue({ concurrency: 1 });
+  readonly #downloads = new PQueue({ concurrency: 1 });
   readonly #stopping = new AbortController();
-  /** Ended batches whose jobs are being cancelled upstream. */
-  readonly #cancelling = new Map<string, Promise<void>>();
-  /** The last attempt for each batch to cancel its job, while that attempt runs. */
-  readonly #closing = new Map<string, Promise<boolean>>();
+  readonly #abandoning = new AbortController();
+  readonly #watch: JobWatch;
+  readonly #closer: JobCloser;
+  readonly #foreign: ForeignJobs;
+  readonly #tasks = new Set<Promise<void>>();
+  #running = 0;
+  #filling: Promise<void> | null = null;
+  #fillAgain = false;
   #isPaused = false;
 
   constructor(deps: WorkerDeps, provider: JobProvider, onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
     this.provider = provider;
     this.#onBatchIdle = onBatchIdle;
-    this.#queue = new PQueue({ concurrency: provider.concurrency });
-    this.#queue.on("next", () => this.#fill());
+    this.#watch = new JobWatch(deps, provider, this.#stopping.signal);
+    this.#closer = new JobCloser(deps, provider, this.#stopping.signal);
+    this.#foreign = new ForeignJobs(deps, provider, this.#stopping.signal);
   }
 
+  /** A stop waits for requests that create a job, not for the jobs: these go on upstream. */
   get load(): PoolLoad {
-    // A job goes on at the upstream after a stop.
-    return { running: this.#queue.pending, paid: 0, slots: this.provider.concurrency };
+    const paid = this.#works().filter(({ isCreating }) => isCreating).length;
+    return { running: this.#running, paid, slots: this.provider.concurrency };
   }
 
   setPaused(isPaused: boolean): void {
@@ -60,134 +77,223 @@ export class JobPool implements WorkerPool {
   }
 
   async start(): Promise<void> {
-    for (const { batchId } of await this.#deps.stores.read.upstreamJobs.openOfEnded())
-      this.#keepCancelling(batchId, 0);
+    for (const { id, batchId } of await this.#deps.stores.read.upstreamJobs.toClose())
+      if (await this.#isOurs(batchId)) this.#closer.close(id);
+    this.#track(this.#foreign.look());
   }
 
   add(batch: BatchRecord): void {
-    if (this.#jobs.has(batch.id)) return;
-    const wanted = { batch, controller: new AbortController() };
-    this.#jobs.set(batch.id, wanted);
-    this.#roundRobin.add(batch.apiKeyId, batch.id, wanted);
-    this.#fill();
+    const active = this.#active.get(batch.id);
+    if (active) {
+      active.isHeld = false;
+      this.#line(active);
+      return;
+    }
+    const added = { batch, controller: new AbortController(), works: new Map(), isHeld: false };
+    this.#active.set(batch.id, added);
+    this.#track(this.#resume(added));
   }
 
-  /** A job that is not accepted is tried again by itself. */
-  waitingOf(): null {
-    return null;
+  hold(batchId: string): void {
+    const active = this.#active.get(batchId);
+    if (!active) return;
+    active.isHeld = true;
+    this.#roundRobin.delete(active.batch.apiKeyId, batchId);
   }
-
-  /** A job is handed over as a whole: images that it makes meanwhile count. */
-  hold(): void {}
 
   remove(batchId: string): void {
-    const wanted = this.#jobs.get(batchId);
-    if (!wanted) return;
-    this.#roundRobin.delete(wanted.batch.apiKeyId, batchId);
-    this.#jobs.delete(batchId);
-    wanted.controller.abort();
+    const active = this.#active.get(batchId);
+    if (!active) return;
+    this.#roundRobin.delete(active.batch.apiKeyId, batchId);
+    this.#active.delete(batchId);
+    active.controller.abort();
   }
 
   async abort(batchId: string): Promise<void> {
+    const isOurs = this.#active.has(batchId) || (await this.#isOurs(batchId));
     this.remove(batchId);
-    try {
-      if (await this.#close(batchId, { unknownMeansGone: false })) return;
-    } catch (cause) {
-      const facts = { batch: batchId, error: String(cause) };
-      this.#deps.log.error("the upstream could not be told to cancel", facts);
-      this.#keepCancelling(batchId, CANCEL_AGAIN_MS.first);
-      throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause });
-    }
-    this.#keepCancelling(batchId, CANCEL_AGAIN_MS.first);
+    if (!isOurs) return;
+    const failures: unknown[] = [];
+    const close = async (jobId: string) => {
+      const isClosed = await this.#closer.attempt(jobId).catch((error) => {
+        this.#deps.log.error("the upstream could not be told to cancel", {
+          job: jobId,
+          error: String(error),
+        });
+        failures.push(error);
+        return false;
+      });
+      if (!isClosed) this.#closer.closeLater(jobId);
+    };
+    const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
+    await Promise.all(jobs.filter(({ step }) => step !== "closed").map(({ id }) => close(id)));
+    if (failures.length > 0)
+      throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause: failures[0] });
+  }
+
+  waitingOf(batchId: string): Waiting | null {
+    const works = [...(this.#active.get(batchId)?.works.values() ?? [])];
+    const block = this.#deps.health.blockOf(this.provider, EVERY_MODEL);
+    if (works.length > 0 && block) return waitingFor([block]);
+    const [first] = works;
+    return first && works.every(({ waiting }) => waiting !== null) ? first.waiting : null;
+  }
+
+  jobsOf(batchId: string): ShownJob[] {
+    return [...(this.#active.get(batchId)?.works.values() ?? [])].flatMap(({ job }) =>
+      job ? showJob(job) : [],
+    );
   }
 
   /** Jobs go on upstream; the next start finds them by their names. */
-  async stop(): Promise<void> {
+  async stop(graceMs: number, isAbandoned = false): Promise<void> {
     this.#stopping.abort();
-    for (const { controller } of this.#jobs.values()) controller.abort();
-    await this.#queue.onIdle();
-    await Promise.all(this.#cancelling.values());
+    for (const { controller } of this.#active.values()) controller.abort();
+    if (isAbandoned) this.#abandoning.abort();
+    const { paid } = this.load;
+    if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid, graceMs });
+    await this.#filling;
+    while (this.#tasks.size > 0) await Promise.allSettled([...this.#tasks]);
+    await Promise.all([this.#watch.idle(), this.#closer.idle()]);
   }
 
+  #works(): JobWork[] {
+    return [...this.#active.values()].flatMap(({ works }) => [...works.values()]);
+  }
+
+  /** Whether the jobs of a batch are those of this provider, or of one with another name at the same upstream. */
+  async #isOurs(batchId: string): Promise<boolean> {
+    const batch = await this.#deps.stores.read.batches.byId(batchId);
+    if (!batch) return false;
+    if (batch.provider === this.provider.name) return true;
+    const isConfigured = this.#deps.providers.some(({ name }) => name === batch.provider);
+    return !isConfigured && batch.upstream === identityOf(this.provider);
+  }
+
+  #isActive(active: ActiveBatch): boolean {
+    return this.#active.get(active.batch.id) === active && !this.#stopping.signal.aborted;
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked = work.finally(() => this.#tasks.delete(tracked));
+    this.#tasks.add(tracked);
+  }
+
+  #line(active: ActiveBatch): void {
+    if (this.#isActive(active) && !active.isHeld)
+      this.#roundRobin.add(active.batch.apiKeyId, active.batch.id, active);
+    this.#fill();
+  }
+
+  /** Goes on with the jobs that an earlier process made. They are at work already, whatever the limit is now. */
+  async #resume(active: ActiveBatch): Promise<void> {
+    try {
+      const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(active.batch.id);
+      if (this.#isActive(active)) for (const job of jobs.filter(isAtWork)) this.#start(active, job.id);
+    } catch (error) {
+      this.#later(active, error, () => this.#resume(active));
+      return;
+    }
+    this.#line(active);
+  }
+
+  #later(active: ActiveBatch, error: unknown, again: () => Promise<void>): void {
+    const { log, clock } = this.#deps;
+    const facts = { batch: active.batch.id, error: String(error) };
+    log.error("the jobs of a batch could not be looked up; trying again", facts);
+    const wait = clock.sleep(TROUBLE_DELAY_MS, active.controller.signal).then(again, () => {});
+    this.#track(wait);
+  }
+
+  /** Makes jobs while slots are free. A call during a fill makes it check once more. */
   #fill(): void {
-    while (
-      !this.#isPaused &&
-      !this.#stopping.signal.aborted &&
-      this.#queue.size + this.#queue.pending < this.provider.concurrency
-    ) {
-      const wanted = this.#roundRobin.next();
-      if (!wanted) return;
-      this.#roundRobin.delete(wanted.batch.apiKeyId, wanted.batch.id);
-      void this.#queue.add(() => this.#work(wanted));
+    this.#fillAgain = true;
+    this.#filling ??= this.#fillFreeSlots().finally(() => {
+      this.#filling = null;
+      if (this.#fillAgain && !this.#stopping.signal.aborted) this.#fill();
+    });
+  }
+
+  async #fillFreeSlots(): Promise<void> {
+    while (this.#fillAgain) {
+      this.#fillAgain = false;
+      while (!this.#isPaused && !this.#stopping.signal.aborted && this.#running < this.provider.concurrency) {
+        const active = this.#roundRobin.next();
+        if (!active) break;
+        try {
+          const jobId = await makeJob(this.#deps, this.provider, active.batch);
+          if (jobId !== null) {
+            this.#start(active, jobId);
+            continue;
+          }
+          this.#roundRobin.delete(active.batch.apiKeyId, active.batch.id);
+          await this.#rest(active);
+        } catch (error) {
+          this.#roundRobin.delete(active.batch.apiKeyId, active.batch.id);
+          this.#later(active, error, async () => this.#line(active));
+        }
+      }
     }
   }
 
-  async #work({ batch, controller: { signal } }: WantedJob): Promise<void> {
-    this.#working.add(batch.id);
-    await this.#makeImages(batch, signal);
-    this.#working.delete(batch.id);
-    if (this.#stopping.signal.aborted) return;
-    // The batch may have ended while its job was being submitted, or because the state of the job is unknown.
-    await this.#close(batch.id, { unknownMeansGone: false })
-      .catch(() => false)
-      .then((isClosed) => isClosed || this.#keepCancelling(batch.id, CANCEL_AGAIN_MS.first));
-    if (signal.aborted) return;
-    this.#jobs.delete(batch.id);
-    this.#onBatchIdle(batch.id);
+  #start(active: ActiveBatch, jobId: string): void {
+    if (!this.#isActive(active) || active.works.has(jobId)) return;
+    const { deps, provider } = { deps: this.#deps, provider: this.provider };
+    const { batch } = active;
+    const work: JobWork = {
+      deps,
+      provider,
+      batch,
+      jobId,
+      model: providerModel(provider, deps.models, batch.model) ?? batch.model,
+      watch: this.#watch,
+      uploads: this.#uploads,
+      downloads: this.#downloads,
+      signal: active.controller.signal,
+      abandoned: this.#abandoning.signal,
+      waiting: null,
+      job: null,
+      isCreating: false,
+    };
+    active.works.set(jobId, work);
+    this.#running++;
+    this.#track(this.#work(active, work));
   }
 
-  async #makeImages(batch: BatchRecord, signal: AbortSignal): Promise<void> {
-    const { stores, log, clock } = this.#deps;
+  async #work(active: ActiveBatch, work: JobWork): Promise<void> {
+    const { jobId, signal } = work;
+    const { clock, log } = this.#deps;
     while (!signal.aborted) {
       try {
-        const error = await runJob(this.#deps, this.provider, batch, signal);
-        const failed = error && (await failBatch(this.#deps, batch.id, error, () => endOf(this.#deps)));
-        if (failed) reportEnded(this.#deps.feed, batch.id, "failed", failed);
-        return;
+        await runJob(work);
+        break;
       } catch (error) {
-        if (signal.aborted) return;
-        log.error("job could not be continued; trying again", { batch: batch.id, error: String(error) });
-        await stores.write((tx) => tx.items.dropLeases(batch.id)).catch(() => {});
+        if (signal.aborted) break;
+        log.error("a job could not be continued; trying again", { job: jobId, error: String(error) });
         await clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
       }
     }
+    this.#running--;
+    active.works.delete(jobId);
+    if (this.#stopping.signal.aborted) return;
+    // The batch may have ended while its job was being created.
+    this.#closer.close(jobId);
+    this.#track(this.#foreign.look());
+    this.#line(active);
   }
 
-  /** Runs the attempts for a batch one after the other, so that a second one sees the result of the first. */
-  #close(batchId: string, options: { unknownMeansGone: boolean }): Promise<boolean> {
-    const attempt = () =>
-      closeJob(this.#deps, this.provider, batchId, { ...options, signal: this.#stopping.signal });
-    const last = this.#closing.get(batchId);
-    const closing = (last === undefined ? attempt() : last.then(attempt, attempt)).finally(() => {
-      if (this.#closing.get(batchId) === closing) this.#closing.delete(batchId);
-    });
-    this.#closing.set(batchId, closing);
-    return closing;
-  }
-
-  #keepCancelling(batchId: string, delayMs: number): void {
-    if (this.#cancelling.has(batchId)) return;
-    const cancelling = this.#cancelUntilClosed(batchId, delayMs).finally(() =>
-      this.#cancelling.delete(batchId),
-    );
-    this.#cancelling.set(batchId, cancelling);
-  }
-
-  async #cancelUntilClosed(batchId: string, firstDelayMs: number): Promise<void> {
-    const { signal } = this.#stopping;
-    for (let delayMs = firstDelayMs; !signal.aborted; delayMs = longer(delayMs)) {
-      try {
-        if (delayMs > 0) await this.#deps.clock.sleep(delayMs, signal);
-        if (await this.#close(batchId, { unknownMeansGone: !this.#working.has(batchId) })) return;
-      } catch (error) {
-        if (signal.aborted) return;
-        const facts = { batch: batchId, error: String(error) };
-        this.#deps.log.warn("the upstream could still not be told to cancel; trying again", facts);
-      }
+  /** Called when a batch has no items without a job: it is done here, or its jobs are at work. */
+  async #rest(active: ActiveBatch): Promise<void> {
+    const { stores, feed } = this.#deps;
+    const { id } = active.batch;
+    if (active.works.size > 0 || !this.#isActive(active)) return;
+    const error = await failureOf(stores.read, id);
+    if (error) {
+      const failed = await failBatch(this.#deps, id, error, () => endOf(this.#deps));
+      if (failed) reportEnded(feed, id, "failed", failed);
     }
+    if (!this.#isActive(active) || active.works.size > 0) return;
+    this.#active.delete(id);
+    this.#onBatchIdle(id);
   }
-}
-
-function longer(delayMs: number): number {
-  return Math.min(Math.max(2 * delayMs, CANCEL_AGAIN_MS.first), CANCEL_AGAIN_MS.longest);
 }

@@ -49,6 +49,24 @@ describe("imgbatch providers", () => {
     expect(upstream.requests).toEqual([]);
   });
 
+  it("[PROVIDERS-9] shows the jobs at an upstream, and those that nobody here knows", async () => {
+    const providers = [{ name: "own", type: "native-batch", baseUrl: upstream.url, apiKeyEnv: "OWN_KEY" }];
+    await writeFile(join(data, "imgbatch.config.json"), JSON.stringify({ providers }));
+    const { stores } = await openBeside(data);
+    const foreign = {
+      provider: "own",
+      name: "batches/b",
+      jobId: "theirs",
+      said: "RUNNING",
+      createdAtMs: null,
+    };
+    await stores.write((tx) => tx.upstreamJobs.setForeign("own", [foreign]));
+    const { stdout } = await runHere(KEY, "--json");
+    expect(JSON.parse(stdout)).toMatchObject([{ name: "own", jobs: { at_work: 0, foreign: 1 } }]);
+    expect((await runHere(KEY)).stdout).toContain("0 at work, 1 unknown here");
+    expect(upstream.requests).toEqual([]);
+  });
+
   it("[PROVIDERS-1] shows the sums of the last hour and of all time, and the last success", async () => {
     const { stores } = await openBeside(data);
     const nowMs = Date.now();

@@ -12,6 +12,8 @@ export interface UpstreamRequest {
   headers: IncomingMessage["headers"];
   /** JSON parsed, a form as `Form`, anything else as text; undefined until it was read. */
   body: unknown;
+  /** The bytes of the body as they came; empty until it was read. */
+  bytes: Buffer;
   /** The prompt of a request for images; null until the body was read. */
   prompt: string | null;
   /** When it came, in ms since 1970. */
@@ -22,7 +24,21 @@ export interface UpstreamRequest {
   isAbandoned: boolean;
 }
 
-export type RequestKind = "images" | "files" | "models" | "other";
+export type RequestKind = "images" | "files" | "models" | "other" | JobRequestKind;
+
+/**
+ * The requests of services that take batch jobs. `upload`: a file, or the start of one that comes in chunks; `poll`: one
+ * job; `list`: jobs; `delete`: a file or a job. What is asked about files is of the kind `files`.
+ */
+export type JobRequestKind =
+  | "upload"
+  | "chunk"
+  | "create"
+  | "poll"
+  | "list"
+  | "cancel"
+  | "download"
+  | "delete";
 
 /** A `multipart/form-data` body, in the order of its parts. */
 export interface Form {
@@ -117,7 +133,7 @@ export async function startUpstream(service: ImageService): Promise<FakeUpstream
     const { method = "", url: path = "", headers } = incoming;
     const request: UpstreamRequest = {
       ...{ kind: service.kindOf(method, path), method, path, headers, body: undefined, prompt: null },
-      ...{ time: Date.now(), images: 0, isAbandoned: false },
+      ...{ bytes: Buffer.alloc(0), time: Date.now(), images: 0, isAbandoned: false },
     };
     requests.push(request);
     const count = request.kind === "images" ? 1 : 0;
@@ -133,8 +149,8 @@ export async function startUpstream(service: ImageService): Promise<FakeUpstream
     });
     let reading: Promise<void> | null = null;
     const read = () => {
-      reading ??= readBody(incoming).then((body) => {
-        request.body = body;
+      reading ??= readBody(incoming).then(({ bytes, body }) => {
+        Object.assign(request, { bytes, body });
         if (request.kind === "images") request.prompt = service.promptOf(body);
       });
       return reading;
@@ -203,17 +219,17 @@ export async function startUpstream(service: ImageService): Promise<FakeUpstream
   };
 }
 
-async function readBody(incoming: IncomingMessage): Promise<unknown> {
+async function readBody(incoming: IncomingMessage): Promise<{ bytes: Buffer; body: unknown }> {
   const chunks: Buffer[] = [];
   for await (const chunk of incoming) chunks.push(chunk);
   const bytes = Buffer.concat(chunks);
   const type = incoming.headers["content-type"] ?? "";
-  if (type.startsWith("multipart/form-data")) return readForm(bytes, type);
+  if (type.startsWith("multipart/form-data")) return { bytes, body: await readForm(bytes, type) };
   const text = bytes.toString("utf8");
   try {
-    return JSON.parse(text);
+    return { bytes, body: JSON.parse(text) };
   } catch {
-    return text;
+    return { bytes, body: text };
   }
 }
 

@@ -23,6 +23,14 @@ export function html(code: number): Behaviour {
   return status(code, PAGE, { "content-type": "text/html; charset=utf-8" });
 }
 
+/** Does the work, and answers otherwise. */
+export function answersAfter(answer: Answer): Behaviour {
+  return async (exchange) => {
+    await exchange.make();
+    exchange.send(answer);
+  };
+}
+
 /** A good answer with a difference. */
 export function answering(twist: Twist): Behaviour {
   return async (exchange) => exchange.send(await exchange.make(twist));
@@ -51,13 +59,23 @@ export function resetAfter({ made }: { made: boolean }): Behaviour {
   };
 }
 
+/**
+ * Breaks the connection after so many bytes of a good answer's body; without a number in its middle. `hangs`: it stays
+ * open, and nothing more comes.
+ */
+export function cutAt(bytes?: number, { hangs = false } = {}): Behaviour {
+  return async (exchange) => {
+    const { status: code, body, headers } = await exchange.make();
+    const whole = Buffer.from(body);
+    const type = { "content-type": "application/json", "content-length": whole.length };
+    exchange.response.writeHead(code, { ...type, ...headers });
+    const part = whole.subarray(0, bytes ?? whole.length >> 1);
+    exchange.response.write(part, () => hangs || breakOff(exchange));
+  };
+}
+
 /** Breaks the connection in the middle of a good answer. */
-export const resetMidway: Behaviour = async (exchange) => {
-  const { status: code, body } = await exchange.make();
-  const length = Buffer.byteLength(body);
-  exchange.response.writeHead(code, { "content-type": "application/json", "content-length": length });
-  exchange.response.write(Buffer.from(body).subarray(0, length >> 1), () => breakOff(exchange));
-};
+export const resetMidway: Behaviour = cutAt();
 
 /** A whole answer of HTTP that is half a JSON document. */
 export const halfJson: Behaviour = async (exchange) => {

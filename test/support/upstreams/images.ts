@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { crc32 } from "node:zlib";
 import sharp from "sharp";
 
 export type ImageType = "png" | "jpeg" | "webp";
@@ -43,6 +44,16 @@ export function imageOf(
 export async function showsPrompt(image: Buffer, prompt: string, index = 0): Promise<boolean> {
   const { channels } = await sharp(image).stats();
   return colourOf(prompt, index).every((value, at) => Math.abs((channels[at]?.mean ?? -99) - value) < 8);
+}
+
+/** A PNG with this many more bytes, in a chunk that viewers skip. */
+export function padded(png: Buffer, bytes: number): Buffer {
+  const typed = Buffer.concat([Buffer.from("teSt"), Buffer.alloc(bytes, "x")]);
+  const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];
+  length.writeUInt32BE(bytes);
+  sum.writeUInt32BE(crc32(typed));
+  const end = png.length - 12;
+  return Buffer.concat([png.subarray(0, end), length, typed, sum, png.subarray(end)]);
 }
 
 export interface Seen {

@@ -40,12 +40,7 @@ export function startNative(options: NativeOptions = {}): Promise<FakeUpstream> 
   const { key = NATIVE_KEY, keyHeader = "x-goog-api-key", models = MODELS } = options;
   const service: ImageService = {
     kindOf: (method, path) => (method === "GET" ? "models" : isGenerate(path) ? "images" : "other"),
-    promptOf: (body) => {
-      const contents = fieldOf(body, "contents");
-      const parts = fieldOf(Array.isArray(contents) ? contents.at(-1) : contents, "parts");
-      const texts = Array.isArray(parts) ? parts.map((part) => fieldOf(part, "text")) : [];
-      return texts.filter((text) => typeof text === "string").join("\n") || null;
-    },
+    promptOf: promptIn,
     answer: async (request, twist) => {
       const url = new URL(request.path, "http://native");
       const sent = request.headers[keyHeader.toLowerCase()] ?? url.searchParams.get("key");
@@ -57,12 +52,6 @@ export function startNative(options: NativeOptions = {}): Promise<FakeUpstream> 
       if (verb !== "generateContent" || !models.includes(model)) return nativeErrors.noModel(model, version);
       if (Number(request.headers["content-length"]) > BODY_BYTES)
         return nativeErrors.invalid(`Request payload size exceeds the limit: ${BODY_BYTES} bytes.`);
-      try {
-        hasShape(request.body, MESSAGE_FIELDS.GenerateContentRequest as Fields, "");
-      } catch (error) {
-        if (error instanceof UnknownField) return nativeErrors.badRequest(error.path, error.message);
-        throw error;
-      }
       return (await problemOf(request.body)) ?? made(request.body, model, twist);
     },
   };
@@ -71,7 +60,24 @@ export function startNative(options: NativeOptions = {}): Promise<FakeUpstream> 
 
 const isGenerate = (path: string) => /:\w*[gG]enerateContent\b/.test(path);
 
-function listed(rest: string, models: readonly string[], version: string): Answer {
+/** Refuses a request for an image whose fields or values the service does not know; null for a good one. */
+export async function problemOf(body: unknown): Promise<Answer | null> {
+  return shapeProblem(body, MESSAGE_FIELDS.GenerateContentRequest as Fields) ?? valueProblem(body);
+}
+
+/** Refuses a message with a field that it does not have. */
+export function shapeProblem(body: unknown, fields: Fields): Answer | null {
+  try {
+    hasShape(body, fields, "");
+    return null;
+  } catch (error) {
+    if (error instanceof UnknownField) return nativeErrors.badRequest(error.path, error.message);
+    throw error;
+  }
+}
+
+/** The list of models, or one of them. */
+export function listed(rest: string, models: readonly string[], version: string): Answer {
   const entries = models.map((id) => ({
     ...{
       name: `models/${id}`,
@@ -88,7 +94,7 @@ function listed(rest: string, models: readonly string[], version: string): Answe
 }
 
 /** What is wrong with the values of a request whose fields are known. */
-async function problemOf(body: unknown): Promise<Answer | null> {
+async function valueProblem(body: unknown): Promise<Answer | null> {
   const { invalid } = nativeErrors;
   const contents = fieldOf(body, "contents");
   if (!Array.isArray(contents) || contents.length === 0)
@@ -119,7 +125,8 @@ async function problemOf(body: unknown): Promise<Answer | null> {
   return null;
 }
 
-async function made(body: unknown, model: string, twist: Twist): Promise<Answer> {
+/** The answer with the images that a good request asks for. */
+export async function made(body: unknown, model: string, twist: Twist): Promise<Answer> {
   const config = fieldOf(body, "generationConfig");
   const image = fieldOf(config, "imageConfig");
   const tier = String(fieldOf(image, "imageSize") ?? "1K");
@@ -168,11 +175,12 @@ async function made(body: unknown, model: string, twist: Twist): Promise<Answer>
   };
 }
 
-function promptIn(body: unknown): unknown {
-  const contents = fieldOf(body, "contents") as unknown[];
-  return (fieldOf(contents.at(-1), "parts") as unknown[])
-    .map((part) => fieldOf(part, "text") ?? "")
-    .find(Boolean);
+/** The text of the last turn. */
+export function promptIn(body: unknown): string | null {
+  const contents = fieldOf(body, "contents");
+  const parts = fieldOf(Array.isArray(contents) ? contents.at(-1) : contents, "parts");
+  const texts = Array.isArray(parts) ? parts.map((part) => fieldOf(part, "text")) : [];
+  return texts.filter((text) => typeof text === "string").join("\n") || null;
 }
 
 /** Answers without an image, with status 200. */

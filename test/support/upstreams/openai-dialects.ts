@@ -20,7 +20,11 @@ export interface Dialect {
   path: string;
   editPath: string;
   model: string;
-  read(request: UpstreamRequest, fields: Record<string, unknown>, isEdit: boolean): Promise<Wish | Answer>;
+  read(
+    request: Pick<UpstreamRequest, "body">,
+    fields: Record<string, unknown>,
+    isEdit: boolean,
+  ): Promise<Wish | Answer>;
 }
 
 const GENERATE_FIELDS = [

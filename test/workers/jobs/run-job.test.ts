@@ -1,17 +1,53 @@
 import { describe, expect, it } from "vitest";
+import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
-import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
+import { made, tinyPng } from "../../support/fake-provider.ts";
+import { troubled } from "../../support/fake-upstream.ts";
+import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const MARK = "may be paid twice";
+const FREE = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
 
 const failure = (service: { ask(path: string): Promise<Response> }, id: string) =>
   service.ask(`/${id}/items?status=failed`).then((answer) => answer.json());
 
-describe("a provider that takes whole batches", () => {
-  it("[JOB-1] the provider gets a batch as one job, and results are matched by key", async () => {
+async function itemsOf(service: TestService, id: string): Promise<ItemObject[]> {
+  return ((await (await service.ask(`/${id}/items?limit=200`)).json()) as { data: ItemObject[] }).data;
+}
+
+/** Lets time pass until something holds. */
+async function passUntil(clock: FakeClock, stepMs: number, holds: () => boolean | Promise<boolean>) {
+  const pass = async () => {
+    if (await holds()) return true;
+    clock.advance(stepMs);
+    return false;
+  };
+  await expect.poll(pass, { interval: 5, timeout: 20_000 }).toBe(true);
+}
+
+const hasEnded = (service: TestService, id: string) => async () =>
+  !["queued", "running"].includes((await service.batch(id)).status);
+
+async function jobsOf(service: TestService, id: string) {
+  const { stores } = await openBeside(service.data);
+  return stores.read.upstreamJobs.ofBatch(id);
+}
+
+async function expectBooks(service: TestService) {
+  const { stores, blobs } = await openBeside(service.data);
+  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+}
+
+describe("a provider that takes many images as a job", () => {
+  it("[JOB-1] gets a batch as one job, and its results are matched by key", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
+    const { pollMs } = upstream.times;
     upstream.status = () => ({ state: upstream.polls < 3 ? "running" : "succeeded" });
     upstream.resultOf = async ({ key, request }) => {
       if (key === "i2") return { key, error: new ProviderError("SAFETY_BLOCKED", "refused") };
@@ -20,8 +56,8 @@ describe("a provider that takes whole batches", () => {
     const service = await startTestService({ providers: [upstream], clock });
     const { id } = await service.submit({ model: MODEL, items: items(3) });
     for (const polls of [1, 2]) {
-      await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([polls, upstream.pollMs]);
-      clock.advance(upstream.pollMs);
+      await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([polls, pollMs]);
+      clock.advance(pollMs);
     }
     expect(await service.until(id)).toMatchObject({ status: "completed", fail_count: 3 });
     expect([...upstream.jobs.values()].map((job) => job.items.map((item) => item.key))).toEqual([
@@ -36,17 +72,55 @@ describe("a provider that takes whole batches", () => {
     });
   });
 
-  it("[JOB-2] a job whose answer was lost is not submitted twice", async () => {
-    const clock = new FakeClock();
+  it("[JOB-1] gets a large batch as several jobs of at most so many images, a slot each", async () => {
+    const upstream = new FakeJobProvider({ images: 2, concurrency: 2 });
+    let most = 0;
+    upstream.beforeCreate = async () => {
+      most = Math.max(most, service.view.queue().running);
+    };
+    const service = await startTestService({ providers: [upstream] });
+    const { id } = await service.submit({ model: MODEL, items: items(7) });
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 7 });
+    expect([...upstream.jobs.values()].map((job) => job.items.length).sort()).toEqual([1, 2, 2, 2]);
+    expect(most).toBe(2);
+    const jobs = await jobsOf(service, id);
+    expect(new Set(jobs.map((job) => job.id.split("-")[1])).size).toBe(1);
+    expect(new Set(jobs.map((job) => job.id)).size).toBe(4);
+    await expectBooks(service);
+  });
+
+  it("[JOB-1] gets no job with more bytes of input than it takes, and a single item however large", async () => {
+    const upstream = new FakeJobProvider({ bytes: 15 });
+    const service = await startTestService({ providers: [upstream] });
+    const large = { custom_id: "large", prompt: "a prompt that is longer than all" };
+    const { id } = await service.submit({ model: MODEL, items: [large, ...items(3)] });
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
+    const keys = [...upstream.jobs.values()].map((job) => job.items.map(({ key }) => key));
+    expect(keys).toEqual([["large"], ["i1"], ["i2"], ["i3"]].map((each) => expect.arrayContaining(each)));
+  });
+
+  it("[JOB-1] gets items with and without references in jobs of their own where it needs that", async () => {
     const upstream = new FakeJobProvider();
-    upstream.afterSubmit = () => {
-      upstream.afterSubmit = () => {};
+    upstream.splitsReferences = true;
+    const service = await startTestService({ providers: [upstream] });
+    const reference = { mime_type: "image/png", data: (await tinyPng()).toString("base64") };
+    const [a, b, c] = items(3);
+    const body = { model: MODEL, items: [a, { ...b, reference_images: [reference] }, c] };
+    const { id } = await service.submit(body);
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 3 });
+    const keys = [...upstream.jobs.values()].map((job) => job.items.map(({ key }) => key));
+    expect(keys).toEqual([["i1", "i3"], ["i2"]]);
+    expect((await jobsOf(service, id)).map((job) => job.hasReferences).sort()).toEqual([false, true]);
+  });
+
+  it("[JOB-2] is not given a job twice when its answer was lost", async () => {
+    const upstream = new FakeJobProvider();
+    upstream.afterCreate = () => {
+      upstream.afterCreate = () => {};
       throw lostAnswer();
     };
-    const service = await startTestService({ providers: [upstream], clock });
+    const service = await startTestService({ providers: [upstream] });
     const { id } = await service.submit({ model: MODEL, items: items(2) });
-    await expect.poll(() => clock.nextWakeInMs).toBe(1000);
-    clock.advance(1000);
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
     expect(upstream.jobs.size).toBe(1);
   });
@@ -57,7 +131,7 @@ describe("a provider that takes whole batches", () => {
     upstream.status = () => ({ state: "running" });
     const first = await startTestService({ providers: [upstream], clock });
     const { id } = await first.submit({ model: MODEL, items: items(2) });
-    await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, upstream.pollMs]);
+    await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, upstream.times.pollMs]);
     await first.close(0);
     upstream.status = () => ({ state: "succeeded" });
     const second = await startTestService({ data: first.data, providers: [upstream] });
@@ -69,9 +143,10 @@ describe("a provider that takes whole batches", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-3] a failed job fails its batch, and the whole hold goes back", async () => {
-    const upstream = new FakeJobProvider();
-    upstream.status = () => ({ state: "expired", message: "the job expired" });
+  it("[JOB-3] whose job fails, fails the batch, and the whole hold goes back", async () => {
+    const upstream = new FakeJobProvider({ images: 1 });
+    upstream.status = () => ({ state: "expired", said: "the job expired" });
+    upstream.resultOf = async () => null;
     const service = await startTestService({ providers: [upstream] });
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     expect(await service.until(id)).toMatchObject({
@@ -81,23 +156,420 @@ describe("a provider that takes whole batches", () => {
       settled_at: expect.any(Number),
       error: { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message: "the job expired", source: "provider" },
     });
-    const { stores, blobs } = await openBeside(service.data);
+    const { stores } = await openBeside(service.data);
     expect(await stores.read.accounts.byName("default")).toMatchObject({
       balanceMicroUsd: 1e9,
       heldMicroUsd: 0,
     });
-    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await expectBooks(service);
   });
 
-  it("[JOB-4] an item that the job left out fails alone", async () => {
-    const upstream = new FakeJobProvider();
-    const resultOf = upstream.resultOf;
-    upstream.resultOf = async (item) => (item.key === "i1" ? null : resultOf(item));
+  it.each(["failed", "expired", "cancelled"] as const)(
+    "[JOB-3] that ends a job as %s keeps the results that it has; the rest fails with its reason",
+    async (state) => {
+      const upstream = new FakeJobProvider();
+      upstream.status = () => ({ state, said: "half of it was made" });
+      const { resultOf } = upstream;
+      upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
+      const service = await startTestService({ providers: [upstream] });
+      const { id } = await service.submit({ model: MODEL, items: items(2) });
+      expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, error: null });
+      expect(await failure(service, id)).toMatchObject({
+        data: [{ custom_id: "i2", error: { code: "PROVIDER_ITEM_FAILED", message: "half of it was made" } }],
+      });
+    },
+  );
+
+  it("[JOB-3] that refuses one of several jobs fails only its items", async () => {
+    const upstream = new FakeJobProvider({ images: 1, concurrency: 1 });
+    upstream.beforeCreate = () => {
+      if (upstream.jobs.size === 1) throw new ProviderError("INVALID_ARGUMENT", "not this one");
+    };
     const service = await startTestService({ providers: [upstream] });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
+    expect(await failure(service, id)).toMatchObject({ data: [{ error: { message: "not this one" } }] });
+  });
+
+  it("[JOB-3] that refuses every job fails the batch with its words", async () => {
+    const upstream = new FakeJobProvider({ images: 1 });
+    upstream.beforeCreate = () => {
+      throw new ProviderError("INVALID_ARGUMENT", "no such thing");
+    };
+    const service = await startTestService({ providers: [upstream] });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    const error = { code: "BATCH_IMAGE_PROVIDER_SUBMIT_FAILED", message: "no such thing" };
+    expect(await service.until(id)).toMatchObject({ status: "failed", fail_count: 3, error });
+    expect(upstream.jobs.size).toBe(0);
+    await expectBooks(service);
+  });
+
+  it("[JOB-4] that forgets an item fails that item alone; of two results the first counts", async () => {
+    const upstream = new FakeJobProvider();
+    const { resultOf, results } = upstream;
+    upstream.resultOf = async (item) => (item.key === "i1" ? null : resultOf(item));
+    upstream.results = async function* (name) {
+      yield { unreadable: "a line that is no JSON" };
+      yield* results.call(upstream, name);
+      yield { key: "i2", error: new ProviderError("SAFETY_BLOCKED", "later") };
+      yield { key: "i1 ", output: made(await tinyPng()) };
+    };
+    const logLines: string[] = [];
+    const service = await startTestService({ providers: [upstream], logLines });
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
     expect(await failure(service, id)).toMatchObject({
       data: [{ custom_id: "i1", error: { code: "RESULT_MISSING", source: "provider" } }],
     });
+    const log = logLines.join("\n");
+    for (const words of ["no JSON", "two results", "was not given", "without results"])
+      expect(log).toContain(words);
+  });
+});
+
+describe("a job whose creation has no answer", () => {
+  function lostOnce(upstream: FakeJobProvider) {
+    upstream.afterCreate = () => {
+      upstream.afterCreate = () => {};
+      upstream.unlisted.add("upstream/1");
+      throw lostAnswer();
+    };
+  }
+
+  it("[JOB-5] is looked for ten minutes, found late, and not created again", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    lostOnce(upstream);
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const startMs = clock.nowMs();
+    await passUntil(clock, 5000, () => clock.nowMs() - startMs > 9 * MINUTE_MS);
+    expect(upstream.jobs.size).toBe(1);
+    upstream.unlisted.clear();
+    await passUntil(clock, 5000, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(upstream.jobs.size).toBe(1);
+    expect((await itemsOf(service, id)).flatMap(({ notes }) => notes.join()).join()).not.toContain(MARK);
+  });
+
+  it("[JOB-5] and is in no list is created once more, marked; when it shows up after all, it is stopped", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    lostOnce(upstream);
+    upstream.status = (name) => ({ state: name === "upstream/1" ? "running" : "succeeded" });
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, 5000, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(upstream.jobs.size).toBe(2);
+    for (const { notes } of await itemsOf(service, id)) expect(notes.join()).toContain(MARK);
+    expect(upstream.cancelled).toEqual([]);
+    upstream.unlisted.clear();
+    await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
+    expect(upstream.cancelled).toEqual(["upstream/1"]);
+    await passUntil(clock, MINUTE_MS, async () => (await jobsOf(service, id))[0]?.step === "closed");
+    expect(upstream.inputs.size).toBe(0);
+  });
+
+  it("[JOB-5] gives what the second job did not return", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    lostOnce(upstream);
+    upstream.beforeCreate = () => {
+      if (upstream.jobs.size === 1) upstream.unlisted.clear();
+    };
+    const { results } = upstream;
+    upstream.results = async function* (name) {
+      if (name === "upstream/1") yield* results.call(upstream, name);
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, 5000, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+  });
+
+  it("[JOB-5] twice is given up: its items may have been billed", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.beforeCreate = () => {
+      throw troubled("ambiguous");
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await passUntil(clock, 5000, hasEnded(service, id));
+    const error = { message: expect.stringContaining("may have been billed") };
+    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+  });
+
+  it("[JOB-5] for two days is never created again", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    lostOnce(upstream);
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => [upstream.jobs.size, clock.nextWakeInMs]).toEqual([1, upstream.times.pollMs]);
+    await first.close(0);
+    clock.advance(48 * HOUR_MS);
+    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    const error = { message: expect.stringContaining("may have been billed") };
+    expect(await second.until(id)).toMatchObject({ status: "failed", error });
+    expect(upstream.jobs.size).toBe(1);
+  });
+
+  it("[JOB-5] is not created again while the list cannot be read", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { list } = upstream;
+    lostOnce(upstream);
+    // biome-ignore lint/correctness/useYield: it fails before
+    upstream.list = async function* () {
+      upstream.lists++;
+      throw troubled("failing");
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const startMs = clock.nowMs();
+    await passUntil(clock, MINUTE_MS, () => clock.nowMs() - startMs > 2 * HOUR_MS && upstream.lists > 5);
+    expect(upstream.jobs.size).toBe(1);
+    upstream.list = list.bind(upstream);
+    upstream.unlisted.clear();
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+  });
+});
+
+describe("an upstream of jobs with a trouble", () => {
+  it("[JOB-6] lets a batch wait that it cannot take now, and tells why and until when", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    let isFull = true;
+    upstream.beforeCreate = () => {
+      if (isFull) throw troubled("limited", { retryAfterMs: 10 * MINUTE_MS });
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const until = Math.ceil(clock.nowMs() / 1000) + 600;
+    await expect
+      .poll(async () => (await service.batch(id)).waiting)
+      .toMatchObject({ code: "PROVIDER_RATE_LIMITED", until, message: expect.stringContaining("vendor") });
+    isFull = false;
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", waiting: null });
+    expect([upstream.jobs.size, upstream.inputs.size]).toEqual([1, 0]);
+  });
+
+  it("[JOB-6] fails the batch after too long an outage", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.upload = () => Promise.reject(troubled("unreachable"));
+    const config = { ...FREE, limits: { outageHours: 1 } };
+    const service = await startTestService({ providers: [upstream], clock, config });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await expect
+      .poll(async () => (await service.batch(id)).waiting)
+      .toMatchObject({ code: "PROVIDER_UNREACHABLE" });
+    await passUntil(clock, 5 * MINUTE_MS, hasEnded(service, id));
+    const error = { message: expect.stringContaining("for too long") };
+    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+  });
+
+  it("[JOB-6] does not end a job because it cannot be polled", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { poll } = upstream;
+    upstream.poll = () => {
+      upstream.polls++;
+      return Promise.reject(troubled("failing"));
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await passUntil(clock, 10_000, () => upstream.polls > 40);
+    upstream.poll = poll.bind(upstream);
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+    expect(upstream.jobs.size).toBe(1);
+  });
+
+  it("[JOB-6] asks for no job with a key that is refused, and says so", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { poll } = upstream;
+    upstream.poll = () => {
+      upstream.polls++;
+      return Promise.reject(troubled("credential"));
+    };
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    await expect
+      .poll(async () => (await first.batch(id)).waiting)
+      .toMatchObject({ code: "PROVIDER_CREDENTIAL", until: null });
+    expect(upstream.polls).toBe(1);
+    await first.close(0);
+    // Another key, under which the jobs are the same.
+    const next = new FakeJobProvider({ isPaid: true });
+    Object.assign(next, { jobs: upstream.jobs, inputs: upstream.inputs, poll: poll.bind(next) });
+    Object.assign(next.upstream ?? {}, { fingerprint: "another key" });
+    const second = await startTestService({ data: first.data, providers: [next], clock, config: FREE });
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+  });
+
+  it("[JOB-6] whose results are gone is not asked for them for ever", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    // biome-ignore lint/correctness/useYield: it fails before
+    upstream.results = async function* () {
+      throw new ProviderError("PROVIDER_ITEM_FAILED", "no such file", {
+        trouble: "forbidden",
+        upstreamStatus: 403,
+      });
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", fail_count: 1, waiting: null });
+    expect(await failure(service, id)).toMatchObject({
+      data: [{ error: { code: "RESULT_MISSING", message: expect.stringContaining("billed") } }],
+    });
+  });
+
+  it("[JOB-6] gives results in another try when they break off, each once", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { results } = upstream;
+    let breaks = 2;
+    upstream.results = async function* (name) {
+      for await (const result of results.call(upstream, name)) {
+        yield result;
+        if (breaks-- > 0) throw troubled("ambiguous");
+      }
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(4) });
+    await passUntil(clock, 10_000, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
+    await expectBooks(service);
+  });
+});
+
+describe("a job that takes too long", () => {
+  it("[JOB-7] is stopped after its time; the results that it has count, and the rest fails", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.status = () => ({ state: "running", said: "PENDING" });
+    const { resultOf } = upstream;
+    upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const startMs = clock.nowMs();
+    await passUntil(clock, 10 * MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
+    expect(upstream.cancelled).toEqual(["upstream/1"]);
+    expect(clock.nowMs() - startMs).toBeGreaterThanOrEqual(24 * HOUR_MS);
+  });
+
+  it("[JOB-7] and does not stop within an hour is given up, and that is said", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.status = () => ({ state: "running" });
+    upstream.cancel = () => Promise.reject(troubled("failing"));
+    upstream.resultOf = async () => null;
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await passUntil(clock, 10 * MINUTE_MS, hasEnded(service, id));
+    const error = { message: expect.stringContaining("did not end the job within 24 hours") };
+    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+  });
+});
+
+describe("jobs at an upstream", () => {
+  it("[JOB-11] are shown with their batch: name, state, age and what the upstream said", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ images: 1 });
+    upstream.status = () => ({ state: "running", said: "PENDING" });
+    const service = await startTestService({ providers: [upstream], clock });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    const job = (name: string) => ({
+      id: expect.stringMatching(/^imgbatch-[0-9a-f]{12}-job_/),
+      name,
+      state: "PENDING",
+      said: "PENDING",
+      created_at: Math.floor(clock.nowMs() / 1000),
+    });
+    await expect
+      .poll(async () => (await service.batch(id)).upstream_jobs)
+      .toEqual(expect.arrayContaining([job("upstream/1"), job("upstream/2")]));
+    upstream.status = () => ({ state: "succeeded" });
+    await passUntil(clock, 10_000, hasEnded(service, id));
+    expect((await service.until(id)).upstream_jobs).toEqual([]);
+  });
+
+  it("[JOB-8] are polled more seldom as they get older, and many of them with one list", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ images: 1, concurrency: 10 });
+    upstream.status = () => ({ state: "running" });
+    const service = await startTestService({ providers: [upstream], clock });
+    const { id } = await service.submit({ model: MODEL, items: items(6) });
+    const lastPolls = async () => (await jobsOf(service, id)).map((job) => job.polledAtMs);
+    await expect.poll(lastPolls).toEqual(Array(6).fill(clock.nowMs()));
+    await expect.poll(() => clock.nextWakeInMs).toBe(10_000);
+    const [polls, lists] = [upstream.polls, upstream.lists];
+    for (let i = 1; i <= 3; i++) {
+      clock.advance(10_000);
+      await expect
+        .poll(() => [upstream.polls, upstream.lists, clock.nextWakeInMs])
+        .toEqual([polls, lists + i, 10_000]);
+    }
+    clock.advance(4 * HOUR_MS);
+    await expect.poll(() => [upstream.lists, clock.nextWakeInMs]).toEqual([lists + 4, 5 * MINUTE_MS]);
+  });
+
+  it("[JOB-9] leave no uploaded input behind: it is deleted after the end, tried again later and at the next start", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { discard } = upstream;
+    const asked: string[] = [];
+    upstream.discard = (input) => {
+      asked.push(input);
+      return Promise.reject(troubled("failing"));
+    };
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    await first.until(id);
+    await passUntil(clock, 10_000, () => asked.length === 2);
+    await first.close(0);
+    upstream.discard = discard.bind(upstream);
+    const second = await startTestService({ data: first.data, providers: [upstream], config: FREE });
+    await expect.poll(() => upstream.inputs.size).toBe(0);
+    await expect.poll(async () => (await jobsOf(second, id))[0]?.step).toBe("closed");
+  });
+
+  it("[JOB-9] whose input cannot be deleted any more are closed all the same", async () => {
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.discard = () => Promise.reject(new ProviderError("INVALID_ARGUMENT", "no such file"));
+    const service = await startTestService({ providers: [upstream], config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await service.until(id);
+    await expect.poll(async () => (await jobsOf(service, id))[0]?.step).toBe("closed");
+  });
+
+  it("[JOB-10] that no record names are logged and recorded, and left alone", async () => {
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    upstream.jobs.set("upstream/theirs", { jobId: "theirs", input: "x", items: [], model: "m" });
+    upstream.status = () => ({ state: "running", said: "RUNNING" });
+    const logLines: string[] = [];
+    const service = await startTestService({ providers: [upstream], logLines, config: FREE });
+    const { stores } = await openBeside(service.data);
+    await expect
+      .poll(() => stores.read.upstreamJobs.foreign())
+      .toEqual([
+        { provider: "vendor", name: "upstream/theirs", jobId: "theirs", said: "RUNNING", createdAtMs: null },
+      ]);
+    expect(logLines.join("\n")).toContain("does not know");
+    await service.close(0);
+    expect(upstream.cancelled).toEqual([]);
+    upstream.jobs.clear();
+    const second = await startTestService({ data: service.data, providers: [upstream], config: FREE });
+    const beside = await openBeside(second.data);
+    await expect.poll(() => beside.stores.read.upstreamJobs.foreign()).toEqual([]);
   });
 });

@@ -2,7 +2,7 @@ import { PRESETS, type UpstreamName, upstreamConfig } from "../../../config/pres
 
 /** Returns the text of an `imgbatch.config.json`, with comments, whose images come from an upstream. */
 export function upstreamConfigText(name: UpstreamName): string {
-  const { title, keyVariable, preparation, priceSource } = PRESETS[name];
+  const { title, keyVariable, preparation, priceSource, batchDiscount = 1 } = PRESETS[name];
   const { models, groups, providers } = upstreamConfig(name);
   const key =
     keyVariable === null
@@ -18,7 +18,9 @@ export function upstreamConfigText(name: UpstreamName): string {
       `${priceSource}.`,
     ]),
     ...list("groups", groups, [
-      "An image of a batch costs as much as any other: the upstream has no discount.",
+      batchDiscount === 1
+        ? "An image of a batch costs as much as any other: the upstream has no discount."
+        : "An image of a batch costs this share of the price: so much the upstream charges for jobs.",
     ]),
     ...list("providers", providers, []),
     "}",

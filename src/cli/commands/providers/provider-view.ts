@@ -21,6 +21,7 @@ export function providerView(report: ProviderReport, probe: Probe | undefined): 
     last_success_at: total.lastSuccessMs === null ? null : toSeconds(total.lastSuccessMs),
     last_hour: sumsView(lastHour),
     total: sumsView(total),
+    ...(report.jobs && { jobs: { at_work: report.jobs.atWork, foreign: report.jobs.foreign } }),
     ...(probe && { probe: { ok: probe.isOk, error: probe.isOk ? null : probe.message } }),
   };
 }
@@ -78,7 +79,8 @@ export function tableOf(
       ...ofModels.map((trouble) => ({ name: `  ${trouble.model}`, trouble })),
     ];
   });
-  return tableLines(probes ? [...COLUMNS, PROBE, REASON] : [...COLUMNS, REASON], rows);
+  const jobs = reports.some((report) => report.jobs !== null) ? [JOBS] : [];
+  return tableLines([...COLUMNS, ...jobs, ...(probes ? [PROBE] : []), REASON], rows);
 }
 
 const moment = (ms: number | null | undefined) => (ms == null ? "" : formatMoment(ms));
@@ -100,6 +102,14 @@ const COLUMNS: readonly Column<Row>[] = [
   // Most upstreams report no costs.
   counted("upstream cost", ({ costMicroUsd }) => (costMicroUsd === 0 ? "-" : formatUsd(costMicroUsd))),
 ];
+const JOBS: Column<Row> = {
+  title: "jobs",
+  of: ({ report }) => {
+    if (!report?.jobs) return "";
+    const { atWork, foreign } = report.jobs;
+    return `${atWork} at work${foreign === 0 ? "" : `, ${foreign} unknown here`}`;
+  },
+};
 const PROBE: Column<Row> = {
   title: "probe",
   of: ({ probe }) => (probe ? (probe.isOk ? "ok" : `failed: ${probe.message}`) : ""),

@@ -4,6 +4,7 @@ import { listItems } from "../../../client/batches/list-items.ts";
 import { getContent } from "../../../client/content.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
 import { BATCH_STATUSES, type BatchStatus, ITEM_STATUSES } from "../../../contract/statuses.ts";
+import { jobsText } from "../../../contract/upstream-jobs.ts";
 import { waitingText } from "../../../contract/waiting.ts";
 import type { Fact } from "../../../dashboard/events.ts";
 import type { BatchRow } from "../../../dashboard/model.ts";
@@ -151,6 +152,7 @@ function toRow(batch: Batch, nowMs: number): BatchRow {
     endedAtMs: null,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
     waiting: batch.waiting && waitingText(batch.waiting),
+    jobs: jobsText(batch.jobs, nowMs),
   };
 }
 

@@ -1,4 +1,5 @@
 import { ITEM_ERROR_CODES, type ItemErrorCode } from "../../../contract/item-errors.ts";
+import { JOB_DIRECTIVES, stuckMs } from "../../../contract/job-directives.ts";
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 
 /** The directives of a prompt. A prompt without any has nulls, no delay, and one image. */
@@ -100,8 +101,16 @@ function apply(directives: Directives, whole: string, inside: string): void {
       flag();
       directives.badBytes = true;
       return;
+    case "job-stuck":
+      if (stuckMs(needed("a time")) === null)
+        throw malformed(whole, "the time must be like 10m, at most 24h");
+      return;
     default:
-      throw malformed(whole, `there is no directive ${JSON.stringify(name)}`);
+      // The others for jobs have no effect on a picture.
+      if (!JOB_DIRECTIVES.some((known) => known === name)) {
+        throw malformed(whole, `there is no directive ${JSON.stringify(name)}`);
+      }
+      flag();
   }
 }
 
@@ -111,6 +120,7 @@ const EXAMPLES: Record<string, string> = {
   status: "503",
   delay: "2s",
   "retry-after": "1s",
+  "job-stuck": "10m",
   images: "2",
 };
 

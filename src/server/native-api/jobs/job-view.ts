@@ -39,17 +39,24 @@ export function jobView(batch: BatchRecord, status: BatchStatus, output: JobOutp
       ...(endedAtMs === null ? {} : { endTime: timeOf(endedAtMs) }),
       updateTime: timeOf(endedAtMs ?? inputReadAtMs ?? createdAtMs),
       batchStats: statsOf(batch),
-      state: STATES[status],
+      state: isExpired(batch, status) ? "BATCH_STATE_EXPIRED" : STATES[status],
       name,
     },
     ...(isDone ? { done: true, ...outcomeOf(batch, status, output) } : {}),
   };
 }
 
-function outcomeOf({ error }: BatchRecord, status: BatchStatus, output: JobOutput | null) {
+const isExpired = ({ input }: BatchRecord, status: BatchStatus) =>
+  status === "failed" && input?.simulatedEnd === "expired";
+
+function outcomeOf(batch: BatchRecord, status: BatchStatus, output: JobOutput | null) {
   if (status === "completed") return { response: { "@type": OUTPUT_TYPE, ...output } };
   if (status === "cancelled")
     return { error: { code: RPC_CODES.CANCELLED, message: "The job was cancelled." } };
+  if (isExpired(batch, status)) {
+    return { error: { code: RPC_CODES.DEADLINE_EXCEEDED, message: "The job expired." } };
+  }
+  const { error } = batch;
   const code = error?.code ?? "";
   const httpStatus = isErrorCode(code) ? errorEntry(code).httpStatus : 500;
   const message = error?.message ?? "The job failed.";

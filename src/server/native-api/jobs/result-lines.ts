@@ -1,7 +1,9 @@
 import { setImmediate } from "node:timers/promises";
 import type { ItemErrorCode } from "../../../contract/item-errors.ts";
+import { jobDirectivesOf } from "../../../contract/job-directives.ts";
 import { nativeStatus, RPC_CODES } from "../../../contract/native-api/errors.ts";
 import { askedOf } from "../../../domain/batches/item-terms.ts";
+import { DRAWINGS } from "../../../domain/offers.ts";
 import type { Stores } from "../../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../../domain/records.ts";
 import { contentBody } from "../response/content-view.ts";
@@ -28,16 +30,30 @@ export async function resultLines(
   }
   const inputImages = await read.references.countBySource(batch.id);
   const lines: Piece[][] = [];
+  const isDrawn = batch.upstream === DRAWINGS;
+  let isShuffled = false;
   for (let afterPosition = -1; ; ) {
     const items = await read.items.page(batch.id, { afterPosition, limit: PAGE });
     for (const item of items) {
-      const made = outputs.get(item.id) ?? [];
-      lines.push(resultLine(batch, item, made, inputImages.get(item.sourceIndex) ?? 0, keyField));
       afterPosition = item.position;
+      const asked = isDrawn ? jobDirectivesOf(item.prompt) : NOTHING_ASKED;
+      isShuffled ||= asked.has("lines-shuffled");
+      if (asked.has("line-lost") || isLost(batch, item)) continue;
+      const made = outputs.get(item.id) ?? [];
+      const line = resultLine(batch, item, made, inputImages.get(item.sourceIndex) ?? 0, keyField);
+      lines.push(line);
+      if (asked.has("line-twice")) lines.push(line);
     }
-    if (items.length < PAGE) return lines;
+    if (items.length < PAGE) return isShuffled ? lines.reverse() : lines;
     await setImmediate();
   }
+}
+
+const NOTHING_ASKED: ReturnType<typeof jobDirectivesOf> = new Map();
+
+/** A job that fails with a part of its results leaves the others out. */
+function isLost({ input }: BatchRecord, { error }: ItemRecord): boolean {
+  return Boolean(input?.simulatedEnd) && error?.code === "RESULT_MISSING";
 }
 
 function resultLine(

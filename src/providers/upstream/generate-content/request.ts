@@ -1,5 +1,5 @@
-import type { ImageRequest } from "../../domain/ports/image-provider.ts";
-import { ReferenceText } from "../upstream/request-body.ts";
+import type { ImageRequest } from "../../../domain/ports/image-provider.ts";
+import { ReferenceText } from "../request-body.ts";
 
 /** The model that makes one size only and has no field for it (vendor's guide to image generation). */
 const WITHOUT_SIZES = /gemini-2\.5-flash-image/;

@@ -2,13 +2,13 @@ import {
   type GeneratedImages,
   ProviderError,
   type UpstreamUsage,
-} from "../../domain/ports/image-provider.ts";
-import { multiplyToMicros } from "../../kernel/money.ts";
-import { ambiguous } from "../upstream/classify.ts";
-import type { UpstreamHttp } from "../upstream/http.ts";
-import { decodeDataUrl, fetchImage } from "../upstream/image-address.ts";
-import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
-import { upstreamWords } from "../upstream/words.ts";
+} from "../../../domain/ports/image-provider.ts";
+import { multiplyToMicros } from "../../../kernel/money.ts";
+import { ambiguous } from "../classify.ts";
+import type { UpstreamHttp } from "../http.ts";
+import { decodeDataUrl, fetchImage } from "../image-address.ts";
+import { countAt, listAt, textAt, valueAt } from "../read-json.ts";
+import { upstreamWords } from "../words.ts";
 
 /**
  * Reads a success of the Images API, and fetches images that it has by address. Throws `ProviderError` for a silent
@@ -19,6 +19,7 @@ export async function readImages(
   answer: unknown,
   headers: Readonly<Record<string, string>>,
   signal: AbortSignal,
+  decode = decodeDataUrl,
 ): Promise<GeneratedImages> {
   const { name } = http;
   if (!Array.isArray(valueAt(answer, "data"))) throw ambiguous(name, "HTTP 200 with other JSON", 200);
@@ -29,7 +30,7 @@ export async function readImages(
   const failures: unknown[] = [];
   for (const entry of kept) {
     const [base64, url] = [textAt(entry, "b64_json") ?? textAt(entry, "b64"), textAt(entry, "url")];
-    if (base64 !== null) images.push(decodeDataUrl(base64));
+    if (base64 !== null) images.push(decode(base64));
     else if (url !== null) {
       await fetchImage(http, url, headers, signal).then(
         (image) => images.push(image),

@@ -1,10 +1,12 @@
-import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
-import type { EntryOf } from "../../contract/provider-entries.ts";
-import type { ImageRequest } from "../../domain/ports/image-provider.ts";
-import { joinTurns } from "../../kernel/text.ts";
-import { dataUrlOf, formBody, jsonBody, type RequestBody } from "../upstream/request-body.ts";
+import { IMAGE_EXTENSIONS } from "../../../contract/images/image-types.ts";
+import type { EntryOf } from "../../../contract/provider-entries.ts";
+import type { ImageRequest } from "../../../domain/ports/image-provider.ts";
+import { joinTurns } from "../../../kernel/text.ts";
+import { dataUrlOf, formBody, jsonBody, type RequestBody } from "../request-body.ts";
 
 type Entry = EntryOf<"openai">;
+/** The keys of an entry that decide the fields of a request. */
+export type FieldRules = Pick<Entry, "sizeAs" | "responseFormat" | "extra">;
 type Fields = Record<string, unknown>;
 
 /** OpenAI's own models take `output_format`, and refuse `response_format`: they always return Base64. */
@@ -16,7 +18,7 @@ export function takesOutputFormat(upstreamModel: string): boolean {
 export function imagesRequest(entry: Entry, request: ImageRequest): { path: string; body: RequestBody } {
   const { path, editPath, edits } = entry;
   const { references } = request;
-  const fields = fieldsOf(entry, request);
+  const fields = imageFields(entry, request);
   if (references.length === 0) return { path, body: jsonBody(fields) };
   if (edits === "input_references") {
     const input_references = references.map((image) => ({
@@ -42,7 +44,8 @@ export function imagesRequest(entry: Entry, request: ImageRequest): { path: stri
   return { path: editPath, body: formBody(asTexts(fields), files) };
 }
 
-function fieldsOf(entry: Entry, request: ImageRequest): Fields {
+/** The fields of a request for an image, without its references. */
+export function imageFields(entry: FieldRules, request: ImageRequest): Fields {
   const { model, prompt, earlier = "" } = request;
   const isOpenai = takesOutputFormat(model);
   const { responseFormat } = entry;
@@ -56,7 +59,7 @@ function fieldsOf(entry: Entry, request: ImageRequest): Fields {
   };
 }
 
-function sizeFields({ sizeAs }: Entry, { size, ratio }: ImageRequest): Fields {
+function sizeFields({ sizeAs }: FieldRules, { size, ratio }: ImageRequest): Fields {
   if (sizeAs === "aspect_ratio") return { aspect_ratio: ratio };
   const { widthPx: width, heightPx: height } = size;
   return sizeAs === "size" ? { size: `${width}x${height}` } : { width, height };

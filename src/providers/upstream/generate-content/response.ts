@@ -1,12 +1,12 @@
-import { REFUSING_FINISH_REASONS } from "../../contract/native-api/generate-content.ts";
+import { REFUSING_FINISH_REASONS } from "../../../contract/native-api/generate-content.ts";
 import {
   type GeneratedImages,
   ProviderError,
   type UpstreamUsage,
-} from "../../domain/ports/image-provider.ts";
-import { ambiguous } from "../upstream/classify.ts";
-import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
-import { upstreamWords } from "../upstream/words.ts";
+} from "../../../domain/ports/image-provider.ts";
+import { ambiguous } from "../classify.ts";
+import { countAt, listAt, textAt, valueAt } from "../read-json.ts";
+import { upstreamWords } from "../words.ts";
 
 const REFUSING: ReadonlySet<string> = new Set(REFUSING_FINISH_REASONS);
 /** An answer of this protocol has at least one of these. */
@@ -16,7 +16,11 @@ const FIELDS = ["candidates", "promptFeedback", "usageMetadata", "modelVersion",
  * Reads a success of `generateContent`. Every image counts but the interim ones of a model that thinks. Throws
  * `ProviderError` for a refusal, for an answer without an image, and for JSON of another kind.
  */
-export function readContent(name: string, answer: unknown): GeneratedImages {
+export function readContent(
+  name: string,
+  answer: unknown,
+  decode: (base64: string) => Buffer = (base64) => Buffer.from(base64, "base64"),
+): GeneratedImages {
   if (!FIELDS.some((field) => valueAt(answer, field) !== undefined)) {
     throw ambiguous(name, "HTTP 200 with other JSON", 200);
   }
@@ -27,7 +31,7 @@ export function readContent(name: string, answer: unknown): GeneratedImages {
   const images = parts
     .map((part) => textAt(part, "inlineData", "data") ?? textAt(part, "inline_data", "data"))
     .filter((data) => data !== null)
-    .map((data) => Buffer.from(data, "base64"));
+    .map(decode);
   const version = textAt(answer, "modelVersion");
   const modelVersion = version === null ? null : upstreamWords(version);
   if (images.length > 0) return { images, modelVersion, usage: usageOf(answer) };

@@ -1,0 +1,74 @@
+import type { JobState, UpstreamJob } from "./image-provider.ts";
+
+/**
+ * How far a job upstream has come. Each step is stored before the next call is sent, and can be repeated.
+ *
+ * - `new`: it has items. Their input is uploaded next.
+ * - `uploaded`: the upstream has its input. It is created next.
+ * - `sent`: a request to create it has left, and no answer is known. It is looked for.
+ * - `running`: the upstream's name of it is known. It is polled.
+ * - `ended`: the upstream has ended it. Its results are fetched next.
+ * - `done`: none of its items is pending. What it left behind at the upstream is removed next.
+ * - `closed`: nothing is left to do.
+ */
+export type JobStep = "new" | "uploaded" | "sent" | "running" | "ended" | "done" | "closed";
+
+/** A job that an upstream works on for a part of a batch. */
+export interface UpstreamJobRecord {
+  /** Chosen by us; the upstream keeps it with the job. */
+  id: string;
+  batchId: string;
+  step: JobStep;
+  /** Its items have reference images. */
+  hasReferences: boolean;
+  /** The upstream's name of the uploaded input. */
+  input: string | null;
+  uploadedAtMs: number | null;
+  /** The upstream's own name of the job that is at work; null while none is known. */
+  upstreamName: string | null;
+  /** The upstream's names of jobs that have ended. Another one may have been created after a lost answer. */
+  endedNames: readonly string[];
+  /** Requests to create it that may have made a job. */
+  creates: number;
+  /** When the last of them left. */
+  sentAtMs: number | null;
+  state: JobState | null;
+  /** What the upstream said last of the job. */
+  said: string | null;
+  /** Why it made no image for items without a result; null while there is no such reason. */
+  error: string | null;
+  /** How many of its items the upstream has returned a result for. */
+  results: number;
+  createdAtMs: number;
+  polledAtMs: number | null;
+  endedAtMs: number | null;
+  closedAtMs: number | null;
+}
+
+/** A job at an upstream that no row names. */
+export interface ForeignJobRecord {
+  provider: string;
+  name: string;
+  jobId: string | null;
+  said: string;
+  createdAtMs: number | null;
+}
+
+export interface UpstreamJobRepository {
+  /** A random id of this database. It tells its jobs from those of others that use the same upstream. */
+  databaseId(): Promise<string>;
+  insert(job: UpstreamJobRecord): Promise<void>;
+  byId(id: string): Promise<UpstreamJobRecord | null>;
+  update(id: string, change: Partial<Omit<UpstreamJobRecord, "id" | "batchId">>): Promise<void>;
+  /** Oldest first. */
+  ofBatch(batchId: string): Promise<UpstreamJobRecord[]>;
+  /** Jobs that are not closed although their items, or their batches, have ended. Oldest first. */
+  toClose(): Promise<UpstreamJobRecord[]>;
+  /** How many jobs are at work for each provider. */
+  atWork(): Promise<{ provider: string; count: number }[]>;
+  /** Which of these jobs at an upstream, by our id or the upstream's names, belong to no row. */
+  unknown(jobs: readonly UpstreamJob[]): Promise<UpstreamJob[]>;
+  foreign(): Promise<ForeignJobRecord[]>;
+  /** Replaces what is known of the foreign jobs of a provider. */
+  setForeign(provider: string, jobs: readonly ForeignJobRecord[]): Promise<void>;
+}

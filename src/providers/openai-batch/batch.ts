@@ -1,0 +1,55 @@
+import type { JobState, UpstreamJob } from "../../domain/ports/image-provider.ts";
+import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
+import { oneLine, upstreamWords } from "../upstream/words.ts";
+
+const ID = /^[\w.:-]{1,200}$/;
+
+/** The key of a job's metadata that has our id. */
+export const JOB_ID = "imgbatch_job";
+
+/** Final states. Every other one, also an unknown one, is `running`. */
+const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
+  completed: "succeeded",
+  failed: "failed",
+  cancelled: "cancelled",
+  expired: "expired",
+};
+
+/** What became of a job, for people. */
+const ENDED: Readonly<Record<JobState, string>> = {
+  running: "",
+  succeeded: "",
+  failed: "the upstream's job has failed",
+  cancelled: "the upstream's job was cancelled there",
+  expired: "the upstream's job has expired",
+};
+
+/** Reads a job of OpenAI's Batch API. Null when the value shows none. `provider` is named in what it says. */
+export function readBatch(provider: string, batch: unknown): UpstreamJob | null {
+  const name = textAt(batch, "id");
+  if (name === null || !ID.test(name)) return null;
+  const word = textAt(batch, "status") ?? "";
+  const reason = listAt(batch, "errors", "data")
+    .map((error) => upstreamWords(textAt(error, "message") ?? ""))
+    .find((message) => message !== "");
+  const state = ENDS[word] ?? "running";
+  const createdAt = countAt(batch, "created_at");
+  const jobId = textAt(batch, "metadata", JOB_ID);
+  return {
+    name,
+    jobId: jobId === null ? null : oneLine(jobId.slice(0, 512)),
+    input: textAt(batch, "input_file_id"),
+    // A second that has only begun counts as its end.
+    createdAtMs: createdAt === null ? null : (createdAt + 1) * 1000 - 1,
+    state,
+    said: ENDED[state]
+      ? `${provider}: ${ENDED[state]}${reason ? `: ${reason}` : ""}`
+      : oneLine(word.slice(0, 100)),
+  };
+}
+
+/** Returns the names of the files with results: successes, then errors. Either may be missing. */
+export function outputFilesOf(batch: unknown): string[] {
+  const files = [valueAt(batch, "output_file_id"), valueAt(batch, "error_file_id")];
+  return files.filter((file): file is string => typeof file === "string" && ID.test(file));
+}

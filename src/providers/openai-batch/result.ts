@@ -1,0 +1,38 @@
+import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
+import { answerError } from "../upstream/classify.ts";
+import type { UpstreamHttp } from "../upstream/http.ts";
+import type { LongJson } from "../upstream/jobs/line-memory.ts";
+import { readImages } from "../upstream/openai-images/response.ts";
+import { countAt, textAt, valueAt } from "../upstream/read-json.ts";
+import { upstreamWords } from "../upstream/words.ts";
+
+/** Reads a line of a result file: a response with its status, or an error of the job, for a key. */
+export async function readResult(
+  http: UpstreamHttp,
+  { value: line, decode }: LongJson,
+  signal: AbortSignal,
+  nowMs: number,
+): Promise<JobResult> {
+  const key = textAt(line, "custom_id");
+  if (key === null) return { unreadable: "a line without a custom_id" };
+  const status = countAt(line, "response", "status_code");
+  const body = valueAt(line, "response", "body");
+  try {
+    if (status === null) throw jobError(http.name, line);
+    if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
+      throw answerError(http.name, { status, headers: new Headers(), body, isHtml: false }, nowMs);
+    // An address in a result needs no key of ours.
+    return { key, output: await readImages(http, body, {}, signal, decode) };
+  } catch (failure) {
+    if (!(failure instanceof ProviderError)) throw failure;
+    return { key, error: failure };
+  }
+}
+
+/** The request was not run, because its job expired or was cancelled. */
+function jobError(name: string, line: unknown): ProviderError {
+  const words = upstreamWords(textAt(line, "error", "message") ?? textAt(line, "error", "code") ?? "");
+  return new ProviderError("PROVIDER_ITEM_FAILED", words || `${name} returned no response for this image.`, {
+    retryable: false,
+  });
+}

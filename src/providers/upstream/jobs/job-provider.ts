@@ -1,0 +1,126 @@
+import type { JobEntry } from "../../../contract/provider-entries.ts";
+import {
+  type JobItem,
+  type JobProvider,
+  type JobResult,
+  ProviderError,
+  type UpstreamJob,
+} from "../../../domain/ports/image-provider.ts";
+import { hideUsedKeys } from "../../../kernel/api-keys.ts";
+import type { AdapterDeps, UpstreamAdapter } from "../adapter.ts";
+import { modelFor, upstreamFacts, withoutSecrets } from "../item-provider.ts";
+import { nearestSize } from "../nearest-size.ts";
+import { RequestRate } from "../request-rate.ts";
+import { withTimeLimit } from "../time-limit.ts";
+
+/** The time limit of a call, unless the entry has its own. Results take as long as something comes. */
+const CALL_SECONDS = 60;
+const UPLOAD_SECONDS = 3600;
+
+/** No account has so many pages of jobs. A list that never ends is broken. */
+const MOST_PAGES = 1000;
+
+export interface JobPage {
+  jobs: readonly UpstreamJob[];
+  next: string | null;
+}
+
+/** Translates between the port and one kind of upstream of jobs. Everything that all of them share is done around it. */
+export interface JobAdapter
+  extends Pick<UpstreamAdapter, "address" | "takes" | "probe" | "close">,
+    Pick<
+      JobProvider,
+      "splitsReferences" | "lineBytes" | "upload" | "create" | "poll" | "cancel" | "discard"
+    > {
+  /** Returns a page of the jobs, newest first, and the mark of the next page; null behind the last one. */
+  page(mark: string | null, signal: AbortSignal): Promise<JobPage>;
+  /** Returns the names of the files with the results of an ended job. */
+  outputs(name: string, signal: AbortSignal): Promise<readonly string[]>;
+  /** Yields the results of one file. */
+  read(file: string, signal: AbortSignal): AsyncIterable<JobResult>;
+}
+
+/** Makes a provider of an adapter: with time limits, a rate and model ids of the entry, and without secrets in errors. */
+export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: AdapterDeps): JobProvider {
+  const { name } = entry;
+  const { clock } = deps;
+  const rate = new RequestRate(entry.requestsPerMinute, clock);
+  const seconds = entry.timeoutSeconds ?? CALL_SECONDS;
+  const lateAfter = (limit: number) => () =>
+    new ProviderError("PROVIDER_TIMEOUT", `${name} did not answer within ${limit} s.`, {
+      trouble: "ambiguous",
+    });
+  /** One call: within the rate and the time limit. */
+  const call = async <T>(
+    signal: AbortSignal,
+    send: (signal: AbortSignal) => Promise<T>,
+    limit = seconds,
+  ): Promise<T> => {
+    await rate.wait(signal);
+    const time = { clock, ms: limit * 1000, late: lateAfter(limit) };
+    return withTimeLimit(time, signal, send).catch((error) => {
+      signal.throwIfAborted();
+      throw withoutSecrets(error);
+    });
+  };
+  const sized = (item: JobItem): JobItem => {
+    const { request } = item;
+    return entry.sizes === null
+      ? item
+      : { ...item, request: { ...request, size: nearestSize(entry.sizes, request.size) } };
+  };
+  return {
+    kind: "job",
+    name,
+    concurrency: entry.concurrency,
+    upstream: upstreamFacts(entry, adapter, deps),
+    limits: { images: entry.jobImages, bytes: entry.jobBytes },
+    times: {
+      pollMs: entry.pollSeconds * 1000,
+      jobMs: entry.jobHours * 3_600_000,
+      lostMs: entry.lostJobMinutes * 60_000,
+    },
+    splitsReferences: adapter.splitsReferences,
+    serves: (model) => modelFor(entry, model, model) !== null,
+    lineBytes: (item) => adapter.lineBytes(sized(item)),
+    upload: (jobId, items, signal) => {
+      const lines = items.map(sized);
+      return call(signal, (inTime) => adapter.upload(jobId, lines, inTime), UPLOAD_SECONDS);
+    },
+    create: (job, signal) => call(signal, (inTime) => adapter.create(job, inTime)),
+    async *list(signal) {
+      let mark: string | null = null;
+      for (let pages = 0; pages < MOST_PAGES; pages++) {
+        const at: string | null = mark;
+        const page: JobPage = await call<JobPage>(signal, (inTime) => adapter.page(at, inTime));
+        for (const job of page.jobs) yield shown(job);
+        mark = page.next;
+        if (mark === null) return;
+      }
+    },
+    poll: async (job, signal) => shown(await call(signal, (inTime) => adapter.poll(job, inTime))),
+    async *results(job, signal) {
+      for (const file of await call(signal, (inTime) => adapter.outputs(job, inTime)))
+        yield* withHiddenSecrets(adapter.read(file, signal));
+    },
+    cancel: (job, signal) => call(signal, (inTime) => adapter.cancel(job, inTime)),
+    discard: (input, signal) => call(signal, (inTime) => adapter.discard(input, inTime)),
+    close: () => adapter.close(),
+  };
+}
+
+/** An upstream may repeat a key. */
+function shown(job: UpstreamJob): UpstreamJob {
+  return { ...job, said: hideUsedKeys(job.said) };
+}
+
+async function* withHiddenSecrets(results: AsyncIterable<JobResult>): AsyncGenerator<JobResult> {
+  try {
+    for await (const result of results) {
+      if ("error" in result) yield { ...result, error: withoutSecrets(result.error) as ProviderError };
+      else yield result;
+    }
+  } catch (error) {
+    throw withoutSecrets(error);
+  }
+}

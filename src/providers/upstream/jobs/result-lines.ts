@@ -1,0 +1,104 @@
+import { ProviderError } from "../../../domain/ports/image-provider.ts";
+import type { Clock } from "../../../kernel/clock.ts";
+import { jsonExcess } from "../../../kernel/json/json-shape.ts";
+import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
+import { LineMemory, type LongJson } from "./line-memory.ts";
+
+/** An image has at most 64 MiB, 86 MiB as Base64. */
+const MAX_LINE_BYTES = 90 * 1024 * 1024;
+const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
+const NEWLINE = 0x0a;
+/** Broken connections in a row after which nothing came. */
+const MOST_BREAKS = 3;
+const AGAIN_MS = 1000;
+
+/** A line of JSON, or why it is none. */
+export type ResultLine = LongJson | { unreadable: string };
+
+/**
+ * Downloads a file and yields its lines as JSON. One line is in memory at a time: it is valid until the next. After a broken connection it goes on
+ * where it was, with `Range` (RFC 9110, section 14) if the upstream takes it. Rejects with `ProviderError` when it cannot
+ * be had now.
+ */
+export async function* resultLines(
+  http: UpstreamHttp,
+  request: Pick<UpstreamRequest, "path" | "headers">,
+  clock: Clock,
+  signal: AbortSignal,
+): AsyncGenerator<ResultLine> {
+  const line = new Line();
+  let received = 0;
+  for (let breaks = 0; ; ) {
+    try {
+      for await (const bytes of bytesFrom(http, request, received, signal)) {
+        received += bytes.length;
+        breaks = 0;
+        let from = 0;
+        for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, from)) {
+          line.add(bytes.subarray(from, end));
+          from = end + 1;
+          const read = line.take();
+          if (read) yield read;
+        }
+        line.add(bytes.subarray(from));
+      }
+      const last = line.take();
+      if (last) yield last;
+      return;
+    } catch (error) {
+      if (!(error instanceof ProviderError) || error.trouble !== "ambiguous" || ++breaks > MOST_BREAKS)
+        throw error;
+      await clock.sleep(AGAIN_MS * 2 ** (breaks - 1), signal);
+    }
+  }
+}
+
+/** The bytes of a file behind the first `received`. */
+async function* bytesFrom(
+  http: UpstreamHttp,
+  { path, headers }: Pick<UpstreamRequest, "path" | "headers">,
+  received: number,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  const range = received > 0 ? { range: `bytes=${received}-` } : {};
+  const answer = await http.open({ path, headers: { ...headers, ...range } }, signal);
+  const [, start] = /^bytes (\d+)-/.exec(answer.headers.get("content-range") ?? "") ?? [];
+  let position = answer.status === 206 ? Number(start ?? 0) : 0;
+  for await (const bytes of answer.body) {
+    const known = Math.max(0, Math.min(bytes.length, received - position));
+    position += bytes.length;
+    if (known < bytes.length) yield bytes.subarray(known);
+  }
+}
+
+/** Appends to a line. Of one that is too long nothing is kept. */
+class Line {
+  readonly #memory = new LineMemory();
+  #bytes = 0;
+
+  add(piece: Buffer): void {
+    this.#bytes += piece.length;
+    if (this.#bytes <= MAX_LINE_BYTES) this.#memory.add(piece);
+  }
+
+  /** Ends the line. Null when it is empty. */
+  take(): ResultLine | null {
+    const read = this.#read();
+    this.#memory.clear();
+    this.#bytes = 0;
+    return read;
+  }
+
+  #read(): ResultLine | null {
+    const { bytes } = this.#memory;
+    if (this.#bytes > MAX_LINE_BYTES) return { unreadable: `a line of ${this.#bytes} bytes` };
+    if (bytes.length < 100 && bytes.toString().trim() === "") return null;
+    if (jsonExcess(bytes, BOUNDS) !== null)
+      return { unreadable: "a line whose JSON is too deep or too long" };
+    try {
+      return this.#memory.parse();
+    } catch {
+      return { unreadable: `a line of ${bytes.length} bytes that is no JSON` };
+    }
+  }
+}

@@ -1,0 +1,146 @@
+import type { ItemError } from "../../contract/item-errors.ts";
+import { failItem, finishItem, type LeasedItem } from "../../domain/batches/finish-item.ts";
+import { askedOf } from "../../domain/batches/item-terms.ts";
+import { differences, readOutput } from "../../domain/images/output-images.ts";
+import { endJob } from "../../domain/jobs/end-job.ts";
+import { FORGOTTEN_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
+import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
+import { findJob } from "./find-job.ts";
+import type { JobWork } from "./job-work.ts";
+import { waitAfter } from "./wait-for-upstream.ts";
+
+const MOST_FORBIDDEN = 8;
+
+/**
+ * Fetches the results of an ended job and records each; a job that has failed may have some. Then the rest of its items
+ * fails. After a restart it goes on with the items that have no outcome.
+ */
+export async function recordResults(work: JobWork, job: UpstreamJobRecord): Promise<void> {
+  const { deps, downloads, jobId } = work;
+  const { stores, clock } = deps;
+  const name = job.upstreamName ?? "";
+  let gone: string | null = null;
+  for (let tries = 1; ; tries++) {
+    try {
+      await downloads.add(() => fetchResults(work, job));
+      break;
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      deps.log.warn("the results of a job could not be fetched", { job: jobId, error: error.message });
+      gone = error.message;
+      if (isFinal(error, tries) || clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS) break;
+      gone = null;
+      await waitAfter(work, error, tries, { mayGiveUp: false });
+    }
+  }
+  const now = (await stores.read.upstreamJobs.byId(jobId)) ?? job;
+  const ended = { upstreamName: null, endedNames: [...now.endedNames, name] };
+  await stores.write((tx) => tx.upstreamJobs.update(jobId, ended));
+  if (await hasAnother(work, { ...now, ...ended })) return;
+  await failRest(work, now, restError(job, gone));
+}
+
+/** What the upstream says for good: the results do not exist any more. Some say "forbidden" of a file that is gone. */
+function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boolean {
+  if (trouble === "forbidden") return tries >= MOST_FORBIDDEN;
+  return upstreamStatus !== null && (trouble === null || trouble === "no-model");
+}
+
+/** After a lost answer two jobs may exist. What one of them did not return, the other one may. */
+async function hasAnother(work: JobWork, job: UpstreamJobRecord): Promise<boolean> {
+  const { deps, provider, jobId, signal } = work;
+  const { stores } = deps;
+  if (unnamedJobs(job) === 0 || (await stores.read.items.ofJob(jobId)).length === 0) return false;
+  const found = await findJob(provider, job, signal).catch((error) => {
+    if (!(error instanceof ProviderError)) throw error;
+    return null;
+  });
+  if (!found) return false;
+  const names = { upstreamName: found.name, polledAtMs: null, endedAtMs: null };
+  await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "running", ...names }));
+  return true;
+}
+
+function restError(job: UpstreamJobRecord, gone: string | null): ItemError & { isOfJob: boolean } {
+  const source = "provider";
+  if (job.state !== "succeeded") {
+    const message = job.said ?? "The upstream ended the job.";
+    return { code: "PROVIDER_ITEM_FAILED", message, source, isOfJob: true };
+  }
+  const message =
+    gone === null
+      ? "The upstream's job ended without a result for this item."
+      : `The results of the upstream's job could not be fetched, and may have been billed: ${gone}`;
+  return { code: "RESULT_MISSING", message, source, isOfJob: false };
+}
+
+/** Ends a job: its items without a result fail. */
+export async function failRest(
+  { deps, batch }: JobWork,
+  job: UpstreamJobRecord,
+  { isOfJob, ...error }: ItemError & { isOfJob: boolean },
+): Promise<void> {
+  const { stores, clock, ids, feed } = deps;
+  const end = { error, isOfJob, nowMs: clock.nowMs(), leaseToken: ids.leaseToken() };
+  const failed = await stores.write((tx) => endJob(tx, batch, job, end));
+  for (const customId of failed)
+    feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
+}
+
+async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<void> {
+  const { deps, provider, batch, jobId, signal } = work;
+  const { stores, ids, log } = deps;
+  const leaseToken = ids.leaseToken();
+  const items = await stores.write((tx) => tx.items.leaseJob(jobId, leaseToken));
+  const waiting = new Map(items.map((item) => [item.customId, { ...item, leaseToken }]));
+  const seen = new Set<string>();
+  try {
+    for await (const result of provider.results(job.upstreamName ?? "", signal)) {
+      if ("unreadable" in result) {
+        log.warn("a part of a job's results cannot be read", { job: jobId, why: result.unreadable });
+        continue;
+      }
+      const { key } = result;
+      const item = waiting.get(key);
+      if (item && !seen.has(key)) await recordResult(work, item, result);
+      else if (seen.has(key))
+        log.warn("a job has two results for one item; the first counts", { job: jobId, key });
+      else if ((await stores.read.items.byCustomId(batch.id, key))?.jobId !== jobId) {
+        log.warn("a job has a result for an item that it was not given", { job: jobId, key });
+        continue;
+      }
+      seen.add(key);
+    }
+  } finally {
+    const results = Math.max(job.results, seen.size);
+    await stores.write((tx) => tx.upstreamJobs.update(jobId, { results }));
+  }
+  const missing = [...waiting.keys()].filter((key) => !seen.has(key));
+  if (missing.length > 0 && job.state === "succeeded")
+    log.warn("a job ended without results for some of its items", { job: jobId, missing: missing.length });
+}
+
+/** A result without a usable image is a failure of the item. */
+async function recordResult(
+  { deps, provider, batch }: JobWork,
+  item: LeasedItem,
+  result: Exclude<JobResult, { unreadable: string }>,
+): Promise<void> {
+  const { stores, clock, inspector, feed } = deps;
+  const nowMs = () => clock.nowMs();
+  let status: "success" | "failed" | null;
+  try {
+    if ("error" in result) throw result.error;
+    const images = await readOutput(result.output, inspector, provider);
+    const notes = provider.upstream ? differences(images, askedOf(batch, item)) : [];
+    const made = { ...result.output, images, notes: [...(result.output.notes ?? []), ...notes] };
+    status = await finishItem(deps, batch, item, made, nowMs);
+  } catch (error) {
+    if (!(error instanceof ProviderError)) throw error;
+    status = await failItem(stores, batch, item, error, nowMs());
+  }
+  if (status === "success") batch.waitingSinceMs = null;
+  const { batchId, customId } = item;
+  if (status) feed.publish({ type: "item", batchId, customId, status });
+}

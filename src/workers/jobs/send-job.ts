@@ -1,0 +1,202 @@
+import { failLeased } from "../../domain/batches/finish-item.ts";
+import { FORGOTTEN_MS, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
+import { isPaid } from "../../domain/offers.ts";
+import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
+import type { Repositories } from "../../domain/ports/stores.ts";
+import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
+import type { ItemRecord } from "../../domain/records.ts";
+import { linkSignals } from "../../kernel/linked-signal.ts";
+import { buildImageRequest } from "../image-request.ts";
+import { findJob } from "./find-job.ts";
+import type { JobWork } from "./job-work.ts";
+import { endWaiting, ticketFor, waitAfter } from "./wait-for-upstream.ts";
+
+/** A request to create a job ends after this time. Its answer is lost then. */
+const CREATE_MS = 120_000;
+
+/** Why the items of a job fail of which nobody knows whether it exists. */
+const LOST =
+  "The answer of the upstream to the creation of the job was lost, and its list does not have the job. The images may have been billed.";
+
+/**
+ * Uploads the input of a job. An item that cannot be built fails alone. Items that do not fit into the job go back to
+ * their batch. Rejects with `ProviderError` when the upstream refuses the input.
+ */
+export async function uploadInput(work: JobWork, job: UpstreamJobRecord): Promise<void> {
+  const { deps, provider, jobId, signal, uploads } = work;
+  const { stores, clock } = deps;
+  const items = await buildItems(work);
+  const hasReferences = hasAny(items[0]);
+  if (items.length === 0) {
+    await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "done" }));
+    return;
+  }
+  for (let tries = 1; ; tries++) {
+    const ticket = await ticketFor(work);
+    try {
+      const input = await uploads.add(() => provider.upload(jobId, items, signal));
+      await ticket.succeeded();
+      const uploadedAtMs = clock.nowMs();
+      await stores.write((tx) =>
+        tx.upstreamJobs.update(jobId, { step: "uploaded", input, uploadedAtMs, hasReferences }),
+      );
+      if (job.input !== null && job.input !== input)
+        await provider.discard(job.input, signal).catch(() => {});
+      return;
+    } catch (error) {
+      if (!(error instanceof ProviderError)) {
+        ticket.dropped();
+        throw error;
+      }
+      await ticket.failed(error, jobId);
+      if (!error.retryable) throw error;
+      await waitAfter(work, error, tries);
+    }
+  }
+}
+
+const hasAny = (item: JobItem | undefined) => (item?.request.references.length ?? 0) > 0;
+
+/** The requests of the job's items, as many as fit. Only their texts are in memory. */
+async function buildItems(work: JobWork): Promise<JobItem[]> {
+  const { deps, provider, batch, jobId, model } = work;
+  const items: JobItem[] = [];
+  const others: number[] = [];
+  let bytes = 0;
+  for (const item of await deps.stores.read.items.ofJob(jobId)) {
+    try {
+      const request = await buildImageRequest(deps, batch, item, model);
+      const line = { key: item.customId, request };
+      const sum = bytes + (await provider.lineBytes(line));
+      const fits = items.length === 0 || sum <= provider.limits.bytes;
+      if (!fits || (provider.splitsReferences && items[0] && hasAny(items[0]) !== hasAny(line))) {
+        others.push(item.id);
+        continue;
+      }
+      bytes = sum;
+      items.push(line);
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      await failItem(work, item, error);
+    }
+  }
+  if (others.length > 0) await deps.stores.write((tx) => tx.items.releaseFromJob(others));
+  return items;
+}
+
+async function failItem({ deps, batch, jobId }: JobWork, item: ItemRecord, error: ProviderError) {
+  const { stores, ids, clock, feed } = deps;
+  const leaseToken = ids.leaseToken();
+  const { isOurs } = await stores.write(async (tx) => {
+    await tx.items.leaseJob(jobId, leaseToken);
+    return failLeased(tx, batch, { ...item, leaseToken }, error, clock.nowMs());
+  });
+  const { batchId, customId } = item;
+  if (isOurs) feed.publish({ type: "item", batchId, customId, status: "failed" });
+}
+
+/**
+ * Creates the job of an uploaded input. That the request is sent is stored before. After a lost answer the job is looked
+ * for. Rejects with `ProviderError` when the upstream refuses the job.
+ */
+export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
+  const { deps, provider, jobId, model, signal } = work;
+  const { stores, clock } = deps;
+  if (job.input === null || clock.nowMs() - (job.uploadedAtMs ?? 0) > FORGOTTEN_MS) {
+    await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "new" }));
+    return;
+  }
+  const ticket = await ticketFor(work);
+  if (!(await markSent(work, job))) {
+    ticket.dropped();
+    signal.throwIfAborted();
+    return;
+  }
+  work.isCreating = true;
+  const inTime = linkSignals(work.abandoned, AbortSignal.timeout(CREATE_MS));
+  try {
+    const { input, hasReferences } = job;
+    const name = await provider.create({ jobId, model, input, hasReferences }, inTime.signal);
+    await stores.write((tx) => markCreated(tx, jobId, name));
+    await ticket.succeeded();
+    await endWaiting(work);
+  } catch (error) {
+    // The next step looks for the job.
+    if (!(error instanceof ProviderError)) return ticket.dropped();
+    await ticket.failed(error, jobId);
+    if (mayBeCreated(error)) {
+      deps.log.warn("the answer to the creation of a job was lost; looking for the job", {
+        job: jobId,
+        error: error.message,
+      });
+      return;
+    }
+    await stores.write((tx) => unmarkSent(tx, work, job));
+    if (!error.retryable) throw error;
+    await waitAfter(work, error, 1);
+  } finally {
+    inTime.unlink();
+    work.isCreating = false;
+  }
+}
+
+/** Returns false when the batch has ended meanwhile: then nothing may be sent. */
+function markSent({ deps, batch, provider, jobId }: JobWork, job: UpstreamJobRecord): Promise<boolean> {
+  const { stores, clock } = deps;
+  return stores.write(async (tx) => {
+    if ((await tx.batches.byId(batch.id))?.status !== "running") return false;
+    const creates = job.creates + 1;
+    await tx.upstreamJobs.update(jobId, { step: "sent", creates, sentAtMs: clock.nowMs() });
+    if (creates > 1 && isPaid(provider)) await tx.items.markJob(jobId, "twice");
+    return true;
+  });
+}
+
+/** The job may have been found and stopped already, because its batch has ended meanwhile. */
+async function markCreated(tx: Repositories, jobId: string, upstreamName: string): Promise<void> {
+  const job = await tx.upstreamJobs.byId(jobId);
+  if (job?.step !== "sent" || job.endedNames.includes(upstreamName)) return;
+  await tx.upstreamJobs.update(jobId, { step: "running", upstreamName, polledAtMs: null });
+}
+
+async function unmarkSent(
+  tx: Repositories,
+  { jobId }: JobWork,
+  { creates, sentAtMs }: UpstreamJobRecord,
+): Promise<void> {
+  await tx.upstreamJobs.update(jobId, { step: "uploaded", creates, sentAtMs });
+  if (creates > 0) await tx.items.markJob(jobId, "once");
+}
+
+/**
+ * Looks for a job whose creation has no known answer. It is created once more only when a whole list, read long enough
+ * after the request, does not have it. Rejects with `ProviderError` when it is given up.
+ */
+export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
+  const { deps, provider, jobId, signal } = work;
+  const { stores, clock } = deps;
+  const sentAtMs = job.sentAtMs ?? job.createdAtMs;
+  for (let tries = 1; ; tries++) {
+    const nowMs = clock.nowMs();
+    try {
+      const found = await findJob(provider, job, signal);
+      if (found) {
+        await stores.write((tx) => markCreated(tx, jobId, found.name));
+        return endWaiting(work);
+      }
+      if (nowMs - sentAtMs >= provider.times.lostMs) break;
+      tries = 0;
+      await clock.sleep(provider.times.pollMs, signal);
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      if (nowMs - job.createdAtMs > FORGOTTEN_MS) break;
+      await waitAfter(work, error, tries, { mayGiveUp: false });
+    }
+  }
+  const isTooOld = clock.nowMs() - job.createdAtMs > FORGOTTEN_MS;
+  if (isTooOld || job.creates >= MOST_CREATES) throw new ProviderError("PROVIDER_ITEM_FAILED", LOST);
+  deps.log.warn("a job whose answer was lost was not found; creating another, which may be paid twice", {
+    job: jobId,
+  });
+  await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "uploaded" }));
+}

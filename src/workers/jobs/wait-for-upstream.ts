@@ -1,0 +1,83 @@
+import type { Block, Ticket } from "../../domain/health/provider-health.ts";
+import { waitingFor } from "../../domain/health/waiting.ts";
+import { ProviderError } from "../../domain/ports/image-provider.ts";
+import { backoffMs } from "../../kernel/backoff.ts";
+import { linkSignals } from "../../kernel/linked-signal.ts";
+import type { JobWork } from "./job-work.ts";
+
+const AGAIN = { baseMs: 5000, capMs: 300_000 };
+/** Another request finds out now whether the upstream is well. Its result is reported. */
+const PROBING_MS = 1000;
+/** A look now and then is enough, also when no end of the block is known. */
+const LONGEST_SLEEP_MS = 3_600_000;
+
+/**
+ * Waits until the upstream may be asked for a job, and returns the permission. Meanwhile the job waits. Rejects with
+ * `ProviderError` after too long an outage.
+ */
+export async function ticketFor(work: JobWork): Promise<Ticket> {
+  const { deps, provider, model } = work;
+  for (;;) {
+    const ticket = deps.health.begin(provider, model);
+    if (ticket) return ticket;
+    const block = deps.health.blockOf(provider, model);
+    if (block) await waitOut(work, block);
+    else await deps.clock.sleep(PROBING_MS, work.signal);
+  }
+}
+
+/**
+ * Waits after a failure that may pass. `tries` counts those in a row. Rejects with `ProviderError` after too long an
+ * outage, unless the job may exist and is paid.
+ */
+export function waitAfter(
+  work: JobWork,
+  error: ProviderError,
+  tries: number,
+  { mayGiveUp = true }: { mayGiveUp?: boolean } = {},
+): Promise<void> {
+  const { deps, provider, model } = work;
+  const block = deps.health.blockOf(provider, model);
+  if (block) return waitOut(work, block, mayGiveUp);
+  const ownMs = Math.max(AGAIN.baseMs / 2, backoffMs(tries, AGAIN, deps.random));
+  const untilMs = deps.clock.nowMs() + (error.retryAfterMs ?? ownMs);
+  const { message, trouble } = error;
+  const own = { provider: provider.name, trouble: trouble ?? "failing", message, untilMs } as const;
+  return waitOut(work, own, mayGiveUp);
+}
+
+/** Waits for the end of a block, or for a change of health. */
+async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<void> {
+  const { deps, batch, signal } = work;
+  const { stores, clock, health, outageMs } = deps;
+  work.waiting = waitingFor([block]);
+  const nowMs = clock.nowMs();
+  if (batch.waitingSinceMs === null) {
+    batch.waitingSinceMs = nowMs;
+    await stores.write((tx) => tx.batches.update(batch.id, { waitingSinceMs: nowMs }));
+  }
+  const giveUpMs = mayGiveUp ? batch.waitingSinceMs + outageMs : Number.POSITIVE_INFINITY;
+  if (nowMs >= giveUpMs) {
+    const message = `The upstream could not be used for too long. ${work.waiting.message}`;
+    throw new ProviderError("PROVIDER_ITEM_FAILED", message, { retryable: false });
+  }
+  const changed = new AbortController();
+  const stop = health.onChange(() => changed.abort());
+  const { signal: either, unlink } = linkSignals(signal, changed.signal);
+  try {
+    const untilMs = Math.min(giveUpMs, block.untilMs ?? Number.POSITIVE_INFINITY);
+    await clock.sleep(Math.min(LONGEST_SLEEP_MS, Math.max(1, untilMs - nowMs)), either).catch(() => {});
+  } finally {
+    stop();
+    unlink();
+    work.waiting = null;
+  }
+  signal.throwIfAborted();
+}
+
+/** The upstream works again: the time of an outage begins anew. */
+export async function endWaiting({ deps, batch }: JobWork): Promise<void> {
+  if (batch.waitingSinceMs === null) return;
+  batch.waitingSinceMs = null;
+  await deps.stores.write((tx) => tx.batches.update(batch.id, { waitingSinceMs: null }));
+}
