@@ -4,6 +4,7 @@ import { isFromElsewhere } from "../http/network-errors.ts";
 import { mayPass } from "../http/retry-policy.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { formatDuration } from "../kernel/durations.ts";
 import { getBatch } from "./batches/get.ts";
 import type { PollLimiter } from "./poll-limiter.ts";
 import type { Batch } from "./wire/read-batch.ts";
@@ -29,10 +30,10 @@ export const localSchedule: PollSchedule = (_elapsedMs, looks) => Math.min(500, 
 const SHORTEST_ASKED_MS = { local: 100, remote: 1_000 };
 const LONGEST_ASKED_MS = 60 * MINUTE_MS;
 
-/** The polls that may fail in a row before the poller gives up, and the pause after each. */
-const PATIENT = { failures: 20, backoff: { baseMs: 1_000, capMs: 60_000 } };
+/** For how long polls may fail in a row, in ms without the pauses that the service asks for, and the pause after each. */
+const PATIENT = { limitMs: 8 * MINUTE_MS, backoff: { baseMs: 1_000, capMs: 60_000 } };
 /** A service inside another command ends with it, and does not come back under its address. */
-const IMPATIENT = { failures: 2, backoff: { baseMs: 100, capMs: 200 } };
+const IMPATIENT = { limitMs: 400, backoff: { baseMs: 100, capMs: 200 } };
 
 export interface PollOptions {
   http: Http;
@@ -50,7 +51,8 @@ export interface PollOptions {
   /** Its reason is thrown as it is: an interruption or a time limit. */
   signal?: AbortSignal | undefined;
   onLook?: (batch: Batch) => void;
-  onFailure?: (error: ImgbatchError, delayMs: number) => void;
+  /** Called after a failure that may pass. Failures are waited out until `untilMs`. */
+  onFailure?: (error: ImgbatchError, delayMs: number, untilMs: number) => void;
 }
 
 /**
@@ -69,6 +71,7 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       : () => options.intervalMs ?? 0;
   const patience = options.isBorrowed ? IMPATIENT : PATIENT;
   let failures = 0;
+  let untilMs = 0;
   for (let looks = 0; ; looks++) {
     let askedForMs: number | null;
     let delayMs: number;
@@ -84,10 +87,12 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       failures++;
       const isElsewhere = isFromElsewhere(error);
       if (!mayPass(error) && !isElsewhere) throw error;
-      if (failures > patience.failures) throw isElsewhere ? notTheService(error) : error;
+      if (failures === 1) untilMs = clock.nowMs() + patience.limitMs;
+      if (clock.nowMs() >= untilMs) throw isElsewhere ? notTheService(error) : error;
       askedForMs = withinReason(error.retryAfterMs ?? null, options.isLocal);
       delayMs = Math.max(usualMs(), backoffMs(failures, patience.backoff, random));
-      options.onFailure?.(error, askedForMs ?? delayMs);
+      untilMs += askedForMs ?? 0;
+      options.onFailure?.(error, askedForMs ?? delayMs, untilMs);
     }
     if (askedForMs !== null) turns?.keepQuiet(askedForMs);
     await clock.sleep(askedForMs ?? delayMs, signal);
@@ -113,7 +118,7 @@ export function deadline(clock: Clock, limitMs: number): { signal: AbortSignal; 
   const over = new AbortController();
   const stopped = new AbortController();
   clock.sleep(limitMs, stopped.signal).then(
-    () => over.abort(new ImgbatchError("TIMEOUT")),
+    () => over.abort(new ImgbatchError("TIMEOUT", `Timed out after ${formatDuration(limitMs)}.`)),
     () => {},
   );
   return { signal: over.signal, stop: () => stopped.abort() };

@@ -1,9 +1,22 @@
+import { ImgbatchError } from "../contract/errors.ts";
 import { createHttp, type Http, type HttpOptions } from "../http/http.ts";
 import { readErrorResponse } from "./wire/error-response.ts";
 
 export type ServiceHttpOptions = Omit<HttpOptions, "readError">;
 
+/** The beginning of the paths of an API, which people copy into the base URL from the settings of other tools. */
+const API_VERSION = /\/v\d\w*$/;
+
 /** Sends requests to an image service. Errors have the codes of this program's catalogue. */
 export function createServiceHttp(options: ServiceHttpOptions): Http {
-  return createHttp({ ...options, readError: readErrorResponse });
+  const { baseUrl } = options;
+  return createHttp({
+    ...options,
+    readError: (...args) => {
+      const answer = readErrorResponse(...args);
+      if (answer.error.code !== "NOT_FOUND" || !API_VERSION.test(baseUrl)) return answer;
+      const message = `No imgbatch API at ${baseUrl}; try ${baseUrl.replace(API_VERSION, "")}`;
+      return { ...answer, error: new ImgbatchError("NOT_FOUND", message, { ...answer.error }) };
+    },
+  });
 }

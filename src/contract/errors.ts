@@ -149,7 +149,7 @@ export const LOCAL_ERRORS = {
   SAVE_FAILED: e(0, "saving", "A file could not be saved."),
   VERIFY_FAILED: e(0, "saving", "A downloaded file differs from the service's description."),
   ...WAITING_ERRORS,
-  TIMEOUT: e(0, "timeout", "Time is up; the batch goes on."),
+  TIMEOUT: e(0, "timeout", "Timed out; the batch goes on."),
   INTERRUPTED: e(0, "interrupted", "Interrupted."),
   TERMINATED: e(0, "terminated", "Terminated."),
 } as const satisfies Record<string, ErrorEntry>;

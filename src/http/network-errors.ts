@@ -15,6 +15,19 @@ const NOT_CONNECTED = new Set([
   "ERR_TLS_CERT_ALTNAME_INVALID",
 ]);
 
+/** The usual reasons in words. */
+const WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connection refused",
+  ENOTFOUND: "no such host",
+  EAI_AGAIN: "the host name cannot be looked up",
+  EHOSTUNREACH: "the host cannot be reached",
+  ENETUNREACH: "the network cannot be reached",
+  UND_ERR_CONNECT_TIMEOUT: "the connection timed out",
+  ECONNRESET: "connection reset",
+  UND_ERR_SOCKET: "the connection was closed",
+  ETIMEDOUT: "the connection timed out",
+};
+
 /** The message of `fetch` for a redirect that it may not follow. It has no code, so the text must decide. */
 const REDIRECT = "unexpected redirect";
 
@@ -42,10 +55,12 @@ export function networkError(
     return { error: new ImgbatchError("BAD_RESPONSE", message, { cause: thrown }), mayHaveArrived: false };
   }
   const code = systemCode(thrown);
-  const reason = thrown instanceof Silence ? thrown.message : (code ?? messageOf(thrown));
+  const reason =
+    thrown instanceof Silence ? thrown.message : (WORDS[code ?? ""] ?? code ?? messageOf(thrown));
   const mayHaveArrived = code === null || !NOT_CONNECTED.has(code);
-  const what = mayHaveArrived ? "The connection to" : "Could not connect to";
-  const message = `${what} ${baseUrl}${mayHaveArrived ? " broke" : ""}: ${reason}`;
+  const message = mayHaveArrived
+    ? `The connection to ${baseUrl} broke: ${reason}`
+    : `No answer from ${baseUrl} (${reason})`;
   return { error: new ImgbatchError("NETWORK", message, { cause: thrown }), mayHaveArrived };
 }
 

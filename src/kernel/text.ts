@@ -3,6 +3,11 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
+/** Returns the text with a small first letter, to stand inside a sentence. */
+export function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
+
 /** Length in Unicode code points, without building an array for long plain text. */
 export function codePointLength(text: string): number {
   let count = 0;

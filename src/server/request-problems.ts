@@ -1,5 +1,6 @@
 import type { ZodError } from "zod";
 import { ImgbatchError, type ServiceErrorCode } from "../contract/errors.ts";
+import { lowerFirst } from "../kernel/text.ts";
 
 /** An error about one field: the message names it, and so does `param`. */
 export function fieldError(code: ServiceErrorCode, param: string, problem: string): ImgbatchError {
@@ -16,8 +17,4 @@ export function schemaProblem(error: ZodError, code: ServiceErrorCode, prefix = 
   }, "");
   const at = [prefix, param].filter((part) => part !== "").join(".");
   return fieldError(code, at || "body", lowerFirst(issue?.message ?? "is not valid"));
-}
-
-function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
 }

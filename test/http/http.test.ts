@@ -134,12 +134,21 @@ it("[HTTP-6] an answer that is no JSON, or not what was asked for, is BAD_RESPON
   await expect(listModels(http)).rejects.toMatchObject({ code: "BAD_RESPONSE" });
 });
 
+it("[HTTP-41] a base URL that ends with an API version is told to leave it out", async () => {
+  const { fake } = await wire();
+  fake.fault(/./, { status: 404, body: "" });
+  const baseUrl = `${fake.url}/v1`;
+  const http = createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
+  const message = `No imgbatch API at ${baseUrl}; try ${fake.url}`;
+  await expect(listModels(http)).rejects.toMatchObject({ code: "NOT_FOUND", message });
+});
+
 it("[HTTP-7] a refused connection on create says that nothing was sent", async () => {
   const { fake, http } = await wire();
   await fake.close();
   await expect(create(http)).rejects.toMatchObject({
     code: "NETWORK",
-    message: expect.stringContaining("Could not connect"),
+    message: expect.stringContaining("No answer from"),
   });
 });
 

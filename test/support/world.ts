@@ -249,6 +249,9 @@ export class World {
       draft: () => {
         throw new Error("no large body is sent here");
       },
+      borrow: async () => {
+        throw new Error("no file is uploaded here");
+      },
       removeDrafts: async () => {},
       open: async () => {
         throw new Error("nothing is streamed here");

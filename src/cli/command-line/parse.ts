@@ -56,7 +56,10 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     const text = written.join("");
     if (error.exitCode === 0) return { kind: "text", text };
     if (error.code === "commander.help") return { kind: "help", text };
-    throw new ImgbatchError("USAGE", error.message.replace(/^error: /, "").replace(/\n+/g, " "));
+    const message = error.message.replace(/^error: /, "").replace(/\n+/g, " ");
+    // The option is most likely one of the command that `exec` is to run.
+    const isForChild = error.code === "commander.unknownOption" && commandIn(argv, table) === "exec";
+    throw new ImgbatchError("USAGE", isForChild ? `${message}; put -- before the command` : message);
   }
   return chosen ?? { kind: "help", text: program.helpInformation() };
 }

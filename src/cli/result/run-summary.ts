@@ -51,7 +51,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
     ...failureNote(counts),
     ...repairNote(run, counts.success),
   ];
-  output.note([...parts, ...(cost === null ? [] : [formatUsd(cost)])].join(", "));
+  output.note(`${parts.join(", ")}${costNote(run, cost)}`);
   return {
     exitCode,
     json: {
@@ -88,11 +88,18 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
   return { exitCode: EXIT_CODES[judged.exit].code, error: { code: judged.code, message } };
 }
 
+/** A run whose batches were all made earlier costs nothing now. */
+function costNote({ replayed }: EndedRun, costMicroUsd: number | null): string {
+  if (costMicroUsd === null) return "";
+  if (replayed !== true || costMicroUsd === 0) return `, ${formatUsd(costMicroUsd)}`;
+  return `; ${formatUsd(0)} now (${formatUsd(costMicroUsd)} paid earlier)`;
+}
+
 /** Reports how many images a repeated run fetched. */
 function repairNote({ outcome, replayed }: EndedRun, successCount: number): string[] {
   const { fetchedCount } = outcome;
   if (successCount === 0 || fetchedCount === successCount) return [];
-  if (fetchedCount === 0) return outcome.lines.some(isMissing) ? [] : ["nothing was missing"];
+  if (fetchedCount === 0) return outcome.lines.some(isMissing) ? [] : ["nothing to fetch"];
   return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
 }
 

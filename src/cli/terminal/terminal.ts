@@ -92,7 +92,7 @@ export function askOn({
 
 function explainTimeout(reason: unknown): unknown {
   if (!(reason instanceof ImgbatchError) || reason.code !== "TIMEOUT") return reason;
-  const message = "Time is up: standard input has not ended. Nothing was sent.";
+  const message = `${reason.message} Standard input has not ended; nothing was sent.`;
   return new ImgbatchError("TIMEOUT", message, {
     advice: "end what is piped into the command, or allow more time with --timeout",
   });

@@ -7,7 +7,7 @@ import { advanceRate, countImages } from "./rate.ts";
 import type { DashboardState, Pressed } from "./state.ts";
 
 const KEPT_LINES = 200;
-const MESSAGE_MS = 8000;
+const MESSAGE_MS = 3000;
 
 /** Returns the state after an event, and the person's request if there is one. Pure: no clock, terminal or service. */
 export function reduce(state: DashboardState, event: DashboardEvent): Pressed {

@@ -14,6 +14,8 @@ export interface UpstreamRequest {
   path: string;
   headers: Readonly<Record<string, string>>;
   body?: RequestBody;
+  /** The caller's texts in the body: an error that repeats them is not judged by them. */
+  asked?: string;
 }
 
 /** An answer of any status. */
@@ -70,7 +72,7 @@ export class UpstreamHttp {
     if (isSuccess && body === undefined) throw ambiguous(this.name, `HTTP ${status} without JSON`, status);
     if (isSuccess && errorOf(body) === undefined) return body;
     const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
-    throw this.#error({ status, headers, body, isHtml });
+    throw this.#error({ status, headers, body, isHtml, asked: request.asked ?? "" });
   }
 
   #error(answer: ErrorAnswer): ProviderError {

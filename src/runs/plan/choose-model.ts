@@ -3,6 +3,7 @@ import type { ListedModel } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/text-rules.ts";
 import type { Http } from "../../http/http.ts";
+import { counted } from "../../kernel/text.ts";
 import { Problems } from "../prompts/problems.ts";
 import type { PromptItem } from "../prompts/prompt-item.ts";
 
@@ -36,7 +37,7 @@ export async function chooseModel(
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", "This key can use no model for batches.");
   const listed = models.find((model) => model.id === id);
   if (listed === undefined && id !== earlier) {
-    const message = `There is no batch model ${JSON.stringify(id)}; there is ${models.map((model) => model.id).join(", ")}.`;
+    const message = `There is no batch model ${JSON.stringify(id)}; there is ${models.map((model) => model.id).join(", ") || "none"}.`;
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { param: "model" });
   }
   return describe(id, listed);
@@ -80,7 +81,7 @@ export function requireReferencesFit(items: readonly PromptItem[], model: Chosen
   const problems = new Problems();
   for (const { fileLine, references } of items) {
     if (references.length <= max) continue;
-    const message = `has ${references.length} images; ${model.id} takes at most ${max}`;
+    const message = `${model.id} takes at most ${counted(max, "reference image")}; this prompt has ${references.length}`;
     problems.add(fileLine, "reference_images", message);
   }
   problems.throwIfAny();

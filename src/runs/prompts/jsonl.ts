@@ -6,8 +6,14 @@ const SHAPE = 'write one object a line, like {"prompt": "a red bicycle"}';
 
 /** `.jsonl` and standard input: every line is a JSON object, or blank, or a comment that begins with `//`. */
 export const readJsonl: ReadRows = async function* (lines, report) {
+  let isFirst = true;
   for await (const { number: line, text, problem } of lines) {
     if (problem !== null || isBlank(text) || isComment(text)) continue;
+    if (isFirst && text.trimStart().startsWith("[")) {
+      report(null, null, `is a JSON array; ${SHAPE} (jq -c '.[]' does that)`);
+      return;
+    }
+    isFirst = false;
     let value: unknown;
     try {
       value = JSON.parse(text);

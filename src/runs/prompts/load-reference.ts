@@ -34,6 +34,10 @@ export async function loadReference(
 ): Promise<PromptReference | null> {
   if (spec.inline !== undefined) return inlineReference(spec, spec.inline, { limits, spool }, report);
   if (spec.path === undefined) return null;
+  if (/^https?:\/\//i.test(spec.path)) {
+    report(spec.field, `${spec.path} is a URL, and URLs are not supported here; download it first`);
+    return null;
+  }
   const path = resolve(baseDir, spec.path);
   const facts = await readImageFile(path, limits.referenceImageBytes);
   if (typeof facts === "string") {

@@ -1,5 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { type FileLine, formatProblem, type Problem } from "./prompt-item.ts";
+import { formatProblem, type Problem } from "./prompt-item.ts";
 
 /** More problems than a person mends at once. In a file of a wrong format every line is one. */
 const MOST_SHOWN = 200;
@@ -13,7 +13,7 @@ export class Problems {
     return this.#count;
   }
 
-  add(fileLine: FileLine, field: string | null, message: string): void {
+  add(fileLine: Pick<Problem, "file" | "line">, field: string | null, message: string): void {
     this.#count++;
     if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field, message });
   }
@@ -22,7 +22,7 @@ export class Problems {
   throwIfAny(files: readonly string[] = []): void {
     if (this.#count === 0) return;
     const shown = this.#shown.toSorted(
-      (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || a.line - b.line,
+      (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || (a.line ?? 0) - (b.line ?? 0),
     );
     const hidden = this.#count - shown.length;
     const more = hidden === 0 ? [] : [`and ${hidden} more, which are shown when these are right`];

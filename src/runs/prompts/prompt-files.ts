@@ -2,6 +2,7 @@ import { createReadStream } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { counted } from "../../kernel/text.ts";
 import { checkRow, type RowRules } from "./check-row.ts";
 import { formatOf } from "./formats.ts";
 import { readLines } from "./lines.ts";
@@ -56,7 +57,7 @@ interface Input {
 /** Reports lines with unusually many references now: the service's own limit is only known after all else is right. */
 function reportCrowded({ rules: { usualReferences }, problems, crowded }: Input): void {
   for (const { fileLine, count } of crowded) {
-    const message = `has ${count} images; ${usualReferences?.who} at most ${usualReferences?.max}`;
+    const message = `${usualReferences?.who} at most ${counted(usualReferences?.max ?? 0, "reference image")}; this prompt has ${count}`;
     problems.add(fileLine, "reference_images", message);
   }
 }
@@ -67,7 +68,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   const path = resolve(source.cwd, source.name);
   const isStdin = source.name === STDIN;
   const baseDir = isStdin ? source.cwd : dirname(path);
-  const reportLine = (line: number, field: string | null, message: string) =>
+  const reportLine = (line: number | null, field: string | null, message: string) =>
     problems.add({ file, line }, field, message);
   const before = problems.count;
   const { read, maxLineBytes } = formatOf(file, rules.limits);
@@ -88,9 +89,9 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
     const code = systemCode(error);
     // The input is not wrong: reading was interrupted, or the disk for temporary files is full.
     if (code === null) throw error;
-    return reportLine(1, null, code === "ENOENT" ? "this file does not exist" : `cannot be read (${code})`);
+    return reportLine(null, null, code === "ENOENT" ? "no such file" : `cannot be read (${code})`);
   }
-  if (rowCount === 0 && problems.count === before) reportLine(1, null, "holds no prompts");
+  if (rowCount === 0 && problems.count === before) reportLine(null, null, "holds no prompts");
 }
 
 async function readRow({ fields }: Row, fileLine: FileLine, baseDir: string, input: Input): Promise<void> {

@@ -32,8 +32,11 @@ export interface FileLine {
 }
 
 /** A problem in the input. Its message also gives the right form. */
-export interface Problem extends FileLine {
-  /** Null when it is about the line or the file as a whole. */
+export interface Problem {
+  file: string;
+  /** Null when it is about the file as a whole. */
+  line: number | null;
+  /** Null when it is about the line as a whole. */
   field: string | null;
   message: string;
 }
@@ -42,5 +45,5 @@ export interface Problem extends FileLine {
 export type Report = (field: string | null, message: string) => void;
 
 export function formatProblem({ file, line, field, message }: Problem): string {
-  return `${file}:${line}: ${field === null ? "" : `${field}: `}${message}`;
+  return `${file}${line === null ? "" : `:${line}`}: ${field === null ? "" : `${field}: `}${message}`;
 }

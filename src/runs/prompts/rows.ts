@@ -7,7 +7,7 @@ export interface Row {
   fields: Record<string, unknown>;
 }
 
-export type ReportLine = (line: number, field: string | null, message: string) => void;
+export type ReportLine = (line: number | null, field: string | null, message: string) => void;
 
 /**
  * Makes rows of the lines of a prompt file as they come. A line that is not a row is reported, never thrown. A row may

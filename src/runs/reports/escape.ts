@@ -27,9 +27,13 @@ export function escapeAttribute(text: string): string {
   return escapeMarkup(text).replace(/[\t\n\r]/g, (c) => `&#${c.charCodeAt(0)};`);
 }
 
-/** For one line of Markdown, inside a table too: nothing in it is formatting, a link, or a tag. */
+/** Formatting, tags, mentions, addresses, emoji names and issue numbers; at the start, what begins a heading or a list. */
+const MARKDOWN =
+  /[\\`*[\]|~<>&@]|(?<![a-z0-9])_|_(?![a-z0-9])|:(?=\/\/|[\w+-]+:)|(?<=\bwww)\.|#(?=\d)|^[#+-]/gi;
+
+/** For one line of Markdown, inside a table too: nothing in it is formatting, a link, a mention or a tag. */
 export function escapeMarkdown(text: string): string {
   return printable(text)
     .replace(/\s+/g, " ")
-    .replace(/[\\`*_{}[\]()#+!|~<>&@:-]/g, (c) => `&#${c.charCodeAt(0)};`);
+    .replace(MARKDOWN, (c) => `&#${c.charCodeAt(0)};`);
 }

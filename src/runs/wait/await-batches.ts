@@ -8,7 +8,7 @@ import { formatDuration } from "../../kernel/durations.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { RunReporter } from "../reporter.ts";
 import { parkedError } from "./parked.ts";
-import { progressOf } from "./progress.ts";
+import { outageText, progressOf } from "./progress.ts";
 
 export interface AwaitOptions {
   service: RunService;
@@ -58,10 +58,11 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
           const parked = parkedError(states, service, clock.nowMs());
           if (parked !== null) failed.abort(parked);
         },
-        onFailure: (error, delayMs) => {
+        onFailure: (error, delayMs, untilMs) => {
           const { code, message } = error;
           reporter.event?.({ event: "retry", code, message, delay_ms: delayMs });
-          reporter.detail(`${message} Asking again in ${formatDuration(delayMs)}.`);
+          reporter.detail(`${message.replace(/\.?$/, ".")} Asking again in ${formatDuration(delayMs)}.`);
+          reporter.progress(outageText(error, untilMs), startMs);
         },
       });
     } catch (error) {

@@ -1,10 +1,11 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { waitingText } from "../../contract/waiting.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { counted } from "../../kernel/text.ts";
+import { clockTime, formatDuration } from "../../kernel/durations.ts";
+import { counted, lowerFirst } from "../../kernel/text.ts";
 
 /**
- * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running`. The
+ * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running, about 55 s left`. The
  * rate counts images since the first call. The status is that of a running batch, else of one that has not ended; it says why batches wait. Batches
  * in `retries` make images of the others again; such an image counts once.
  */
@@ -26,13 +27,21 @@ export function progressOf(
       ...(isCounted ? [`${successCount}/${total} images`, `${failCount} failed`] : []),
       ...(rate > 0 ? [`${rate.toFixed(1)}/s`] : []),
       ...(status === null ? [] : [status]),
+      ...(rate > 0 && isWorking(states)
+        ? [`about ${formatDuration(((total - doneCount) / rate) * 1000)} left`]
+        : []),
     ];
     return parts.join(", ") || "ended";
   };
 }
 
+/** Describes a service that cannot be asked now: `no answer from http://… (connection refused); trying until 21:46:00`. */
+export function outageText({ message }: Error, untilMs: number): string {
+  return `${lowerFirst(message).replace(/\.$/, "")}; trying until ${clockTime(untilMs)}`;
+}
+
 /**
- * The same while batches are still being submitted: `0/10000 images, submitting batch 3 of 50`. `imageCount` is that of
+ * The same as `progressOf` while batches are still being submitted: `0/10000 images, submitting batch 3 of 50`. `imageCount` is that of
  * the whole run.
  */
 export function submittingText(
@@ -59,6 +68,12 @@ function countsOf(
     failCount: Math.max(0, failed - again),
     total: all - again,
   };
+}
+
+/** Whether images are still being made, and no batch waits for a provider. */
+function isWorking(states: readonly Batch[]): boolean {
+  const open = states.filter((batch) => !batch.isDone);
+  return open.length > 0 && open.every((batch) => batch.waiting === null);
 }
 
 /** Null when all have ended. */

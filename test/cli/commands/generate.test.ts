@@ -93,6 +93,19 @@ it("[GEN-9] the ending follows the bytes, and that is said", async () => {
   expect((await cli.run(["generate", "x", "-o", "v1.2"])).stdout).toBe("v1.2.jpg\n");
 });
 
+it("[GEN-15] the ending of the file or --mime-type decides which type is asked for, and PNG needs no field", async () => {
+  const cli = await createInProcessCli();
+  const asked = async (...flags: string[]) => {
+    expect((await cli.run(["generate", "x", ...flags])).code).toBe(0);
+    return cli.fake.requests.at(-1)?.json.generationConfig.imageConfig;
+  };
+  expect(await asked("-o", "a.png")).toEqual({});
+  expect(await asked("-o", "b")).toEqual({});
+  expect(await asked("-o", "c.WebP")).toEqual({ outputMimeType: "image/webp" });
+  expect(await asked("-o", "d.jpeg")).toEqual({ outputMimeType: "image/jpeg" });
+  expect(await asked("-o", "e.jpg", "--mime-type", "image/webp")).toEqual({ outputMimeType: "image/webp" });
+});
+
 it("[GEN-9] a file that is there is refused before anything is sent; --force replaces it, and only by an image", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("fox.png"), "mine");
@@ -157,7 +170,7 @@ const WRONG: [string[], RegExp][] = [
     ["x", "--model", "none"],
     /There is no model "none" .*; there is vendorx-3.1-flash-image, vendorx-3-pro-image/,
   ],
-  [["--file", "none.jsonl"], /this file does not exist/],
+  [["--file", "none.jsonl"], /no such file/],
   [["x", "y"], /too many arguments/],
 ];
 it("[GEN-6] whatever is wrong with the command line is exit 2, and no image is asked for", async () => {
@@ -250,7 +263,9 @@ it("[GEN-4] --timeout ends everything with 124, and says that the request may be
   cli.fake.always(/./, { silent: true });
   const { code, stderr } = await cli.run([...FOX, "--timeout", "2s"]);
   expect(code).toBe(124);
-  expect(stderr).toContain("Time is up: no image was saved; the request was sent and may be billed.");
+  expect(stderr).toContain(
+    "Timed out after 2 s: no image was saved; the request was sent and may be billed.",
+  );
   expect(cli.list()).toEqual([]);
 });
 

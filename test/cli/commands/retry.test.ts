@@ -253,7 +253,7 @@ it("[CLI-10] [RUN-29] while only a retry runs, an image counts once, and no ende
   ]) {
     const { code, stderr } = await cli.here([...args, "--timeout", "2s"]);
     expect(code).toBe(124);
-    expect(stderr).toContain(`Time is up; ${cli.fake.batches[1]?.id} goes on.`);
+    expect(stderr).toContain(`Timed out after 2 s; ${cli.fake.batches[1]?.id} goes on.`);
     expect(stderr).not.toContain(`${made?.id} goes on`);
     expect(stderr).not.toMatch(/\d\/4 images/);
     if (args[0] !== "retry") expect(stderr).toContain("2/3 images, 0 failed, running");

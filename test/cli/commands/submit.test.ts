@@ -65,10 +65,10 @@ it("[FILE-16] too many reference images are said together with what else is wron
   const problems = async (...more: string[]) =>
     (await cli.here(["submit", "pets.jsonl", "--json", ...more])).json().error?.details?.join("\n");
   expect(await problems()).toMatch(
-    /^pets\.jsonl:1: reference_images: has 4 images; many models .* take at most 3\npets\.jsonl:2: promt:/,
+    /^pets\.jsonl:1: reference_images: many models .* take at most 3 reference images; this prompt has 4\npets\.jsonl:2: promt:/,
   );
   expect(await problems("--model", "v-flash-image")).toMatch(/v-flash-image usually takes at most 3/);
-  expect(await problems("--model", "v-pro-image")).not.toContain("images");
+  expect(await problems("--model", "v-pro-image")).not.toContain("reference_images");
   expect(cli.fake.requests).toHaveLength(0);
 });
 
@@ -266,7 +266,7 @@ it("[CLI-10] the time limit is exit 124 and says what becomes of the batch", asy
   const { code, json, stderr } = await cli.here(["submit", "pets.jsonl", "--timeout", "2s", "--json"]);
   expect(code).toBe(124);
   expect(json().error).toMatchObject({ code: "TIMEOUT" });
-  expect(stderr).toMatch(/Time is up; imgbatch_\w+ goes on/);
+  expect(stderr).toMatch(/Timed out after \S+ m?s; imgbatch_\w+ goes on/);
 });
 
 it("[CLI-11] the first signal ends with what to do next and 130 or 143, and the same command goes on", async () => {

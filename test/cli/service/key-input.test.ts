@@ -19,7 +19,7 @@ it("[CLI-38] a key that is piped in is used; an empty pipe or file is no key", a
     [["models", "--api-key-stdin"], "standard input (--api-key-stdin) is empty"],
     [["models", "--api-key-file", "none.key"], "none.key (--api-key-file) is empty"],
   ] as const) {
-    const { code, stderr } = await cli.run(args, NO_KEY);
+    const { code, stderr } = await cli.here(args, NO_KEY);
     expect({ code, stderr }).toEqual({ code: 3, stderr: expect.stringContaining(source) });
   }
   expect(cli.fake.requests).toHaveLength(asked);
@@ -41,7 +41,7 @@ it("[CLI-38] while the key does not come, Ctrl-C and the time limit are obeyed",
   const [interrupted, timedOut] = await Promise.all([waiting.ended, cli.run(late, open)]);
   expect([interrupted.code, interrupted.json().error?.code]).toEqual([130, "INTERRUPTED"]);
   expect(timedOut.code).toBe(124);
-  expect(timedOut.stderr).toContain("standard input has not ended. Nothing was sent.");
+  expect(timedOut.stderr).toContain("Standard input has not ended; nothing was sent.");
   expect(cli.fake.requests).toHaveLength(0);
 });
 
@@ -49,7 +49,7 @@ it("[CLI-38] the time limit ends the reading of prompts too", async () => {
   const cli = await createCli();
   for (const command of ["submit", "generate"]) {
     const { code, stderr } = await cli.run([command, "-", "--timeout", "300ms"], { stdin: null });
-    expect({ code, stderr }).toEqual({ code: 124, stderr: expect.stringContaining("Nothing was sent.") });
+    expect({ code, stderr }).toEqual({ code: 124, stderr: expect.stringContaining("nothing was sent.") });
   }
 });
 

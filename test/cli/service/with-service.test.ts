@@ -68,7 +68,7 @@ it("[CLI-10] a stop says whether the batch goes on without this command", () => 
   const stop = (kind: Kind) => (explainStop(new ImgbatchError("INTERRUPTED"), kind, ["b1"]) as Error).message;
   expect(stop("remote")).toBe("Interrupted; b1 goes on.");
   expect(stop("shared")).toBe("Interrupted; b1 goes on while its service runs.");
-  expect(stop("own")).toBe("Interrupted; b1 runs on when you call this again.");
+  expect(stop("own")).toBe("Interrupted; b1 is paused; run the same command to continue.");
   const other = new ImgbatchError("NETWORK");
   expect(explainStop(other, "own", ["b1"])).toBe(other);
 });

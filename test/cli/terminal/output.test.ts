@@ -35,7 +35,7 @@ it("[CLI-24] a sign of life tells how long the work has taken, which is no chang
     await clock.sleep(afterMs);
     output.progress("1/9, running", startMs);
   }
-  expect(lines).toEqual(["1/9, running\n", "1/9, running, 60 s\n", "1/9, running, 3 min\n"]);
+  expect(lines).toEqual(["1/9, running\n", "1/9, running, 60 s elapsed\n", "1/9, running, 3 min elapsed\n"]);
 });
 
 it("[CLI-24] details are for -v, and control characters are shown instead of obeyed", () => {

@@ -10,6 +10,7 @@ import type { PromptItem } from "../../../src/runs/prompts/prompt-item.ts";
 import { repeatedKeys } from "../../../src/runs/prompts/repeated-keys.ts";
 import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
 import { png } from "../../support/fake-service.ts";
+import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 type Files = Record<string, string | Uint8Array>;
@@ -255,7 +256,7 @@ it("[FILE-17] of any object, exactly the keys that stand twice at its top are fo
       const expected = new Set(keys.filter((key, i) => keys.indexOf(key) < i));
       expect(new Set(repeatedKeys(`{${members.join(",")}}`))).toEqual(expected);
     }),
-    { numRuns: 500 },
+    { numRuns: fuzzRuns(500) },
   );
 });
 
@@ -352,8 +353,15 @@ it("[FILE-9] quotes that go wrong are said with the line where the row begins", 
 });
 
 it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
-  expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl:1: this file does not exist"]);
-  expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl:1: holds no prompts"]);
+  expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl: no such file"]);
+  expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl: holds no prompts"]);
+});
+
+it("[FILE-10] a JSON array instead of lines is one problem, which names the way to lines", async () => {
+  const text = JSON.stringify([{ prompt: "a fox" }, { prompt: "an owl" }], null, 2);
+  const [problem, ...others] = await problems({ "p.jsonl": text });
+  expect(problem).toMatch(/^p\.jsonl: is a JSON array; write one object a line.*jq -c '\.\[\]'/);
+  expect(others).toEqual([]);
 });
 
 it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one error with lines", async () => {
@@ -389,9 +397,9 @@ it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one 
         expect(items.length).toBeGreaterThan(0);
       } catch (error) {
         expect(error).toMatchObject({ code: "INVALID_INPUT" });
-        for (const line of (error as ImgbatchError).details ?? []) expect(line).toMatch(/^\d+\.\w+:\d+: /);
+        for (const line of (error as ImgbatchError).details ?? []) expect(line).toMatch(/^\d+\.\w+(:\d+)?: /);
       }
     }),
-    { numRuns: 300 },
+    { numRuns: fuzzRuns(300) },
   );
 });

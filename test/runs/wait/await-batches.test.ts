@@ -22,7 +22,14 @@ interface Look {
 type Life = (
   atS: number,
   looks: number,
-) => { done: number; of?: number; status?: string; retryAfter?: number; waiting?: object | null };
+) => {
+  done: number;
+  of?: number;
+  status?: string;
+  retryAfter?: number;
+  waiting?: object | null;
+  isDown?: boolean;
+};
 
 const running =
   (until: number): Life =>
@@ -64,6 +71,8 @@ function bench(
       const id = path.split("/").at(-1) ?? "";
       const before = looks.filter((look) => look.id === id).length;
       looks.push({ id, atS: now() });
+      if (lives[id]?.(now(), before).isDown)
+        throw new ImgbatchError("NETWORK", "No answer from http://service.test (connection refused)");
       const { retryAfter } = lives[id]?.(now(), before) ?? {};
       const headers = new Headers(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) });
       return { json: wire(id, now(), before), headers, requestId: undefined, bytes: 0 };
@@ -121,6 +130,21 @@ it("[RUN-29] a slow batch does not hold up the others: each is looked at in its 
   const counts = shown.map((text) => Number.parseInt(text ?? "", 10));
   expect(counts).toEqual(counts.toSorted((a, b) => a - b));
   expect([...new Set(counts)]).toEqual([0, 10, 20, 30]);
+});
+
+it("[RUN-34] the progress reports an outage, its reason, and until when it is waited out", async () => {
+  const life: Life = (atS) => ({ ...running(300)(atS, 0), isDown: atS > 60 && atS < 200 });
+  const { clock, progress, pass } = bench({ a: life });
+  const startMs = clock.nowMs();
+  expect((await pass())[0]?.status).toBe("completed");
+  const outage = progress.filter((text) => text.startsWith("no answer"));
+  expect(outage.length).toBeGreaterThan(3);
+  for (const text of outage) {
+    const [, until = ""] =
+      /^no answer from http:\/\/service\.test \(connection refused\); trying until (.*)$/.exec(text) ?? [];
+    expect(until >= clockTime(startMs + 540_000) && until <= clockTime(startMs + 560_000)).toBe(true);
+  }
+  expect(progress.at(-1)).toMatch(/^10\/10 images/);
 });
 
 it("[HTTP-33] every batch is asked at the rate of a single one, and few are asked at once", async () => {
@@ -191,7 +215,7 @@ it("[HTTP-17] a fixed interval holds for each of several batches", async () => {
 /** A waiting of the batch API, until so many seconds after the beginning. */
 function waitingFor(code: string, untilS: number | null) {
   const until = untilS === null ? null : Math.floor(new FakeClock().nowMs() / 1000) + untilS;
-  return { code, message: "google: google takes no more requests now.", until };
+  return { code, message: "google: takes no more requests now.", until };
 }
 
 /** Waits from the beginning, and ends after so many seconds. */

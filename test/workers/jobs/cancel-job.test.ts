@@ -48,14 +48,14 @@ async function runningJob(upstream: FakeJobProvider, clock = new FakeClock()) {
 }
 
 describe("an upstream's job of a cancelled batch", () => {
-  it("[CANCEL-5] is told to stop once, and a repeated cancellation does not tell it again", async () => {
+  it("[CANCEL-5] the job is told to stop once, and a repeated cancellation does not tell it again", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     for (let i = 0; i < 3; i++) await cancelled(service, id);
     expect(upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-5] that could not be told is told by a repeated cancellation", async () => {
+  it("[CANCEL-5] a repeated cancellation by the caller repeats a failed cancellation of the job", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     const relent = refuseToCancel(upstream);
@@ -76,7 +76,7 @@ describe("an upstream's job of a cancelled batch", () => {
     ]);
   });
 
-  it("[CANCEL-5] that could not be told is told again later, with nobody asking", async () => {
+  it("[CANCEL-5] the service repeats a failed cancellation of the job later by itself", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream, clock);
@@ -90,7 +90,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-5] that could not be told is told at the next start, and only at that one", async () => {
+  it("[CANCEL-5] the next start repeats a failed cancellation of the job, and later starts do not", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     const relent = refuseToCancel(upstream);
@@ -105,7 +105,7 @@ describe("an upstream's job of a cancelled batch", () => {
     expect(upstream.cancelled).toHaveLength(1);
   });
 
-  it("[CANCEL-5] that has ended by itself needs no telling, although the upstream refuses", async () => {
+  it("[CANCEL-5] a job that has ended by itself is not told again, although the upstream refused", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     refuseToCancel(upstream);
@@ -113,7 +113,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await cancelled(service, id);
   });
 
-  it("[CANCEL-6] is found and stopped when the answer to its submission is still on its way", async () => {
+  it("[CANCEL-6] a job whose submission is not answered yet is found and stopped", async () => {
     const upstream = busyUpstream();
     const accepted = gate();
     const answer = gate();
@@ -131,7 +131,7 @@ describe("an upstream's job of a cancelled batch", () => {
     expect([upstream.jobs.size, upstream.cancelled.length]).toEqual([1, 1]);
   });
 
-  it("[CANCEL-6] is stopped when the upstream takes it only after the cancellation", async () => {
+  it("[CANCEL-6] a job that the upstream takes after the cancellation is stopped", async () => {
     const upstream = busyUpstream();
     const asked = gate();
     const arrives = gate();
@@ -151,7 +151,7 @@ describe("an upstream's job of a cancelled batch", () => {
     expect(upstream.polls).toBe(0);
   });
 
-  it("[CANCEL-6] is looked for once more when the upstream did not know it yet", async () => {
+  it("[CANCEL-6] a job that the upstream does not know yet is looked for once more", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     const asked = gate();
@@ -173,7 +173,7 @@ describe("an upstream's job of a cancelled batch", () => {
     clock.advance(HOUR_MS);
   });
 
-  it("[CANCEL-6] is stopped at the next start when its name never became known", async () => {
+  it("[CANCEL-6] a job whose name never became known is stopped at the next start", async () => {
     const upstream = busyUpstream();
     const accepted = gate();
     const answer = gate();
@@ -197,7 +197,7 @@ describe("an upstream's job of a cancelled batch", () => {
 });
 
 describe("an upstream's job of a batch that failed", () => {
-  it("[CANCEL-6] is stopped when its submission seemed to fail, but did not", async () => {
+  it("[CANCEL-6] a job whose submission only seemed to fail is stopped", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     upstream.afterSubmit = () => {

@@ -9,7 +9,7 @@ const failure = (service: { ask(path: string): Promise<Response> }, id: string) 
   service.ask(`/${id}/items?status=failed`).then((answer) => answer.json());
 
 describe("a provider that takes whole batches", () => {
-  it("[JOB-1] gets a batch as one job, and its results are matched by key", async () => {
+  it("[JOB-1] the provider gets a batch as one job, and results are matched by key", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: upstream.polls < 3 ? "running" : "succeeded" });
@@ -36,7 +36,7 @@ describe("a provider that takes whole batches", () => {
     });
   });
 
-  it("[JOB-2] is not given a job twice when its answer was lost", async () => {
+  it("[JOB-2] a job whose answer was lost is not submitted twice", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
     upstream.afterSubmit = () => {
@@ -51,7 +51,7 @@ describe("a provider that takes whole batches", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-2] is asked for the job of an earlier process after a restart", async () => {
+  it("[JOB-2] after a restart the provider is asked for the job of the earlier process", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "running" });
@@ -69,7 +69,7 @@ describe("a provider that takes whole batches", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-3] whose job fails, fails the batch, and the whole hold goes back", async () => {
+  it("[JOB-3] a failed job fails its batch, and the whole hold goes back", async () => {
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "expired", message: "the job expired" });
     const service = await startTestService({ providers: [upstream] });
@@ -89,7 +89,7 @@ describe("a provider that takes whole batches", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
-  it("[JOB-4] that forgets an item fails that item alone", async () => {
+  it("[JOB-4] an item that the job left out fails alone", async () => {
     const upstream = new FakeJobProvider();
     const resultOf = upstream.resultOf;
     upstream.resultOf = async (item) => (item.key === "i1" ? null : resultOf(item));

@@ -2,6 +2,7 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { SIZE_TIERS, type SizeTier } from "../../../contract/images/image-sizes.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
 import { loadReference } from "../../../runs/prompts/load-reference.ts";
@@ -20,6 +21,8 @@ export interface GenerateOptions {
   model: string | null;
   aspectRatio: string | null;
   size: SizeTier | null;
+  /** Null: by the ending of the output file, else PNG. */
+  mimeType: ImageMimeType | null;
   /** The checked input images of the prompt. With a file, they go with each prompt that has no images of its own. */
   images: PromptReference[];
   mayReplace: boolean;
@@ -50,8 +53,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     throw usage("--force", "works only for a single image: a run with --file makes only the missing images");
   if ((argument === STDIN || file === STDIN) && global.apiKeyStdin)
     throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
-  const output = read.textOption(options, "output") ?? null;
-  if (output === "" || output === STDIN) throw usage("--output", "name a file or a directory");
+  const output = read.pathOption(options, "output") ?? null;
   return {
     prompt: file === null ? await readPrompt(argument ?? "", context) : null,
     file,
@@ -59,6 +61,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     model: read.textOption(options, "model") ?? null,
     aspectRatio: ratioOption(options) ?? null,
     size: sizeOption(options) ?? null,
+    mimeType: read.choiceOption(options, "mimeType", "--mime-type", IMAGE_MIME_TYPES) ?? null,
     images: await loadImages(options, cwd),
     mayReplace: read.flagOption(options, "force"),
     jobs: read.wholeOption(options, "jobs", "--jobs", { min: 1, max: MOST_JOBS }) ?? 4,

@@ -1,4 +1,5 @@
 import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
+import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { asking, maxCostOption, reportOptions, upstreamOption } from "../shared-options.ts";
 
@@ -31,6 +32,12 @@ export const generate: CommandSpec = {
       description: "512, 1K, 2K or 4K, as far as the model has it",
       default: "1K",
       choices: SIZE_TIERS,
+    },
+    {
+      flags: "--mime-type <type>",
+      description: "image/png, image/jpeg or image/webp",
+      default: "by the ending of the file in --output, else image/png",
+      choices: IMAGE_MIME_TYPES,
     },
     maxCostOption,
     { flags: "--force", description: "replace an existing file" },

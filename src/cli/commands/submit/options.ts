@@ -35,7 +35,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
   if (files.includes("-") && global.apiKeyStdin) {
     throw new ImgbatchError("USAGE", "Standard input is either the prompts or the key: use --api-key-file.");
   }
-  const shownDir = read.textOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
+  const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
   const isNew = read.flagOption(options, "new");
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;

@@ -94,6 +94,7 @@ export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; 
         const open = now.find((batch) => batch.id === openDetail);
         if (open !== undefined) showDetail(open.id).catch(() => {});
       },
+      trouble: (text) => tell({ type: "message", text, isError: true }),
       close: () => {},
     },
     source: {

@@ -1,6 +1,7 @@
 import type { Batch } from "../../../client/wire/read-batch.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { hasChanged } from "../../../runs/wait/await-batches.ts";
+import type { Lines } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import type { WatchView } from "./watch-batches.ts";
 
@@ -8,11 +9,16 @@ import type { WatchView } from "./watch-batches.ts";
 const CHANGE_MS = 10_000;
 const HEARTBEAT_MS = 60_000;
 
-/** Writes a line for each batch that has changed. Writes its end at once. */
-export function createPlainView(say: (line: string) => void, clock: Clock): WatchView {
+/** Writes a line for each batch that has changed. Writes its end at once. `lines` gets the failures to look. */
+export function createPlainView(
+  say: (line: string) => void,
+  clock: Clock,
+  lines: Pick<Lines, "progress" | "settle">,
+): WatchView {
   const told = new Map<string, { batch: Batch; atMs: number }>();
   return {
     show: (batches) => {
+      lines.settle();
       const nowMs = clock.nowMs();
       for (const batch of batches) {
         const last = told.get(batch.id);
@@ -21,7 +27,8 @@ export function createPlainView(say: (line: string) => void, clock: Clock): Watc
         say(batchLine(batch));
       }
     },
-    close: () => {},
+    trouble: (text) => lines.progress(text),
+    close: () => lines.settle(),
   };
 }
 

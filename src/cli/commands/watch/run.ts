@@ -70,12 +70,13 @@ async function watch(
     ? named
     : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));
   const say = global.json || global.events === "-" ? output.note : results.line;
-  const plain = createPlainView(global.progress === "none" ? () => {} : say, clock);
+  const plain = createPlainView(global.progress === "none" ? () => {} : say, clock, output);
   try {
     const options = { service, clock, intervalMs, output };
     const ended = mayShowDashboard(context)
       ? await watchLive(context, found, targets, options)
       : await watchBatches(found, { ...options, signal, view: plain });
+    if (ended === null) return { exitCode: EXIT_CODES.ok.code, json: {} };
     const batches = await allWithCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
     if (isNamed) requireOutputs(batches);

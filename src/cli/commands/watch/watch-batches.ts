@@ -6,12 +6,15 @@ import type { Clock } from "../../../kernel/clock.ts";
 import type { RunService } from "../../../runs/directory/service-identity.ts";
 import { hasChanged, progressEvent } from "../../../runs/wait/await-batches.ts";
 import { parkedError } from "../../../runs/wait/parked.ts";
+import { outageText } from "../../../runs/wait/progress.ts";
 import type { Output } from "../../command-line/command-context.ts";
 
 /** Shows batches while they run: as lines in a log, or as a dashboard on a terminal. */
 export interface WatchView {
   /** Called with all batches each time one of them was read. */
   show(batches: readonly Batch[]): void;
+  /** Called with a description of each failure that is being waited out. */
+  trouble(text: string): void;
   /** The end: every batch has ended, or the command was stopped. */
   close(): void;
 }
@@ -57,9 +60,10 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
           const parked = parkedError(states, service, clock.nowMs());
           if (parked !== null) failed.abort(parked);
         },
-        onFailure: ({ code, message }, delay_ms) => {
+        onFailure: (error, delay_ms, untilMs) => {
+          const { code, message } = error;
           output.event({ event: "retry", code, message, delay_ms });
-          output.detail(message);
+          view.trouble(outageText(error, untilMs));
         },
       });
     } catch (error) {
