@@ -4,6 +4,7 @@ import type { Fact } from "../dashboard/events.ts";
 import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
 import { openFolder } from "../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../dashboard/source.ts";
+import { costOf } from "../domain/batches/item-terms.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
@@ -186,10 +187,16 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
 }
 
 async function changedRows(deps: DashboardSourceDeps, ids: readonly string[]): Promise<BatchRow[]> {
+  const batches: (BatchRecord | null)[] = [];
+  for (const id of ids) batches.push(await deps.stores.read.batches.byId(id));
+  return rowsOf(deps, batches);
+}
+
+async function rowsOf(deps: DashboardSourceDeps, batches: Iterable<BatchRecord | null>): Promise<BatchRow[]> {
   const rows: BatchRow[] = [];
-  for (const id of ids) {
-    const batch = await deps.stores.read.batches.byId(id);
-    if (isShown(batch)) rows.push(toRow(batch, waitingWords(deps, id)));
+  for (const batch of batches) {
+    if (isShown(batch))
+      rows.push(toRow(batch, waitingWords(deps, batch.id), await costOf(deps.stores.read, batch)));
   }
   return rows;
 }
@@ -205,7 +212,7 @@ async function firstRows(deps: DashboardSourceDeps): Promise<BatchRow[]> {
   ]);
   const latest = await stores.read.batches.latest(FIRST_ROWS);
   const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
-  return [...byId.values()].filter(isShown).map((batch) => toRow(batch, waitingWords(deps, batch.id)));
+  return rowsOf(deps, byId.values());
 }
 
 /** A line among the errors for an image that could not be made. */
@@ -230,7 +237,7 @@ function waitingWords(deps: DashboardSourceDeps, batchId: string): string | null
   return waiting && waitingText(waiting);
 }
 
-function toRow(batch: BatchRecord, waiting: string | null): BatchRow {
+function toRow(batch: BatchRecord, waiting: string | null, costMicroUsd: number): BatchRow {
   return {
     id: batch.id,
     name: batch.taskName,
@@ -242,7 +249,7 @@ function toRow(batch: BatchRecord, waiting: string | null): BatchRow {
     successCount: batch.successCount,
     failCount: batch.failCount,
     estimatedMicroUsd: batch.estimatedMicroUsd,
-    costMicroUsd: batch.actualMicroUsd ?? batch.successCount * batch.price.imageMicroUsd,
+    costMicroUsd,
     createdAtMs: batch.createdAtMs,
     endedAtMs: batch.endedAtMs,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
