@@ -11,7 +11,6 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { AdapterDeps, UpstreamAdapter } from "./adapter.ts";
-import { describeImages } from "./described-images.ts";
 import { nearestSize } from "./nearest-size.ts";
 import { RequestRate } from "./request-rate.ts";
 
@@ -19,8 +18,8 @@ import { RequestRate } from "./request-rate.ts";
 const TIER_SECONDS = { "512": 120, "1K": 120, "2K": 180, "4K": 300 } as const;
 
 /**
- * Makes a provider of an adapter: with time limits, a rate, the sizes and model ids of the entry, without secrets in
- * errors, and with metadata in files that have none. A secret that is not set disables the provider and nothing else.
+ * Makes a provider of an adapter: with time limits, a rate, the sizes and model ids of the entry, and without secrets in
+ * errors. A secret that is not set disables the provider and nothing else.
  */
 export function asItemProvider(
   entry: UpstreamEntry,
@@ -96,11 +95,10 @@ async function withTimeLimit(
   const linked = linkSignals(signal, late.signal);
   const size = entry.sizes === null ? request.size : nearestSize(entry.sizes, request.size);
   try {
-    const made = await adapter.generate({ ...request, size }, linked.signal, () => {
+    return await adapter.generate({ ...request, size }, linked.signal, () => {
       isSent = true;
       onSent();
     });
-    return { ...made, images: describeImages(entry.name, request, made) };
   } catch (error) {
     signal.throwIfAborted();
     throw withoutSecrets(late.signal.aborted ? late.signal.reason : error);

@@ -336,8 +336,8 @@ it("[FILE-9] columns that are unknown, double or separated in another way are sa
   expect(await problems({ "p.csv": "prompt,,\na,b,\nc,d," })).toEqual([
     "p.csv:1: a column has cells but no name; name it or remove it",
   ]);
-  expect(await problems({ "p.csv": "prompt;custom_id\na;b" })).toEqual([
-    'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by ";": save the file with commas',
+  expect(await problems({ "p.csv": "prompt|custom_id\na|b" })).toEqual([
+    'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by "|": save the file with commas',
   ]);
   expect(await problems({ "p.csv": "Promt,x\na,b" })).toEqual([
     'p.csv:1: the first row must name the columns, and one of them must be prompt; did you mean prompt by "Promt"?',
@@ -355,6 +355,21 @@ it("[FILE-9] quotes that go wrong are said with the line where the row begins", 
 it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
   expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl: no such file"]);
   expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl: holds no prompts"]);
+});
+
+it("[FILE-18] a header may be written in any case, and semicolons separate the cells where no comma does", async () => {
+  const rows = async (text: string) =>
+    (await read({ "p.csv": text })).map(({ prompt, customId, outputCount }) => [
+      prompt,
+      customId,
+      outputCount,
+    ]);
+  const spreadsheet = '\nPrompt;Custom_ID\na fox, red;one\n"an owl; grey";two\n';
+  expect(await rows(spreadsheet)).toEqual([
+    ["a fox, red", "one", 1],
+    ["an owl; grey", "two", 1],
+  ]);
+  expect(await rows("PROMPT,output_count\na fox; red,2\n")).toEqual([["a fox; red", null, 2]]);
 });
 
 it("[FILE-10] a JSON array instead of lines is one problem, which names the way to lines", async () => {

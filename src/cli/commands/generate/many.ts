@@ -39,6 +39,7 @@ export async function generateMany(
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
+    stdinFormat: options.stdinFormat,
   });
   const prompts = read.map((item) =>
     item.references.length === 0 ? { ...item, references: options.images } : item,

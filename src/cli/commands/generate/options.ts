@@ -5,6 +5,7 @@ import { SIZE_TIERS, type SizeTier } from "../../../contract/images/image-sizes.
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
 import { loadReference } from "../../../runs/prompts/load-reference.ts";
 import { STDIN } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
@@ -29,6 +30,7 @@ export interface GenerateOptions {
   jobs: number;
   rpm: number | undefined;
   count: number;
+  stdinFormat: FormatName | null;
   retries: number | undefined;
   maxCostMicroUsd: number | undefined;
 }
@@ -68,6 +70,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     rpm: read.wholeOption(options, "rpm", "--rpm", { min: 1, max: MOST_REQUESTS }),
     count:
       read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    stdinFormat: read.choiceOption(options, "format", "--format", FORMAT_NAMES) ?? null,
     retries: read.wholeOption(options, "retries", "--retries", { min: 0, max: MOST_RETRIES }),
     maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
   };
@@ -84,7 +87,7 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
 }
 
 function refuseRunOptions(options: read.TypedOptions): void {
-  for (const name of ["jobs", "rpm", "count", "junit", "markdown", "gallery"])
+  for (const name of ["jobs", "rpm", "count", "format", "junit", "markdown", "gallery"])
     if (options[name] !== undefined) throw usage(`--${name}`, "works only with --file");
 }
 

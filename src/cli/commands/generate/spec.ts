@@ -1,7 +1,7 @@
 import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
 import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { asking, maxCostOption, reportOptions, upstreamOption } from "../shared-options.ts";
+import { asking, formatOption, maxCostOption, reportOptions, upstreamOption } from "../shared-options.ts";
 
 export const generate: CommandSpec = {
   name: "generate",
@@ -47,6 +47,7 @@ export const generate: CommandSpec = {
     },
     { flags: "-j, --jobs <n>", description: "with --file: concurrent requests", default: "4" },
     { flags: "--rpm <n>", description: "with --file: at most this many requests per minute" },
+    { ...formatOption, description: `with --file -: ${formatOption.description}` },
     {
       flags: "--count <n>",
       description: "with --file: images for each prompt that sets no output_count",
