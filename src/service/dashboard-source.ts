@@ -5,6 +5,7 @@ import type { Fact } from "../dashboard/events.ts";
 import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
 import { openFolder } from "../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../dashboard/source.ts";
+import { costOf } from "../domain/batches/item-terms.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
@@ -189,10 +190,15 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
 }
 
 async function changedRows(deps: DashboardSourceDeps, ids: readonly string[]): Promise<BatchRow[]> {
+  const batches: (BatchRecord | null)[] = [];
+  for (const id of ids) batches.push(await deps.stores.read.batches.byId(id));
+  return rowsOf(deps, batches);
+}
+
+async function rowsOf(deps: DashboardSourceDeps, batches: Iterable<BatchRecord | null>): Promise<BatchRow[]> {
   const rows: BatchRow[] = [];
-  for (const id of ids) {
-    const batch = await deps.stores.read.batches.byId(id);
-    if (isShown(batch)) rows.push(toRow(deps, batch));
+  for (const batch of batches) {
+    if (isShown(batch)) rows.push(toRow(deps, batch, await costOf(deps.stores.read, batch)));
   }
   return rows;
 }
@@ -208,7 +214,7 @@ async function firstRows(deps: DashboardSourceDeps): Promise<BatchRow[]> {
   ]);
   const latest = await stores.read.batches.latest(FIRST_ROWS);
   const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
-  return [...byId.values()].filter(isShown).map((batch) => toRow(deps, batch));
+  return rowsOf(deps, byId.values());
 }
 
 /** A line among the errors for an image that could not be made. */
@@ -240,7 +246,7 @@ function wordsOf(deps: DashboardSourceDeps, batchId: string): string {
 const jobsWords = (deps: DashboardSourceDeps, batchId: string) =>
   jobsText(deps.jobsOf(batchId), deps.clock.nowMs());
 
-function toRow(deps: DashboardSourceDeps, batch: BatchRecord): BatchRow {
+function toRow(deps: DashboardSourceDeps, batch: BatchRecord, costMicroUsd: number): BatchRow {
   return {
     id: batch.id,
     name: batch.taskName,
@@ -252,7 +258,7 @@ function toRow(deps: DashboardSourceDeps, batch: BatchRecord): BatchRow {
     successCount: batch.successCount,
     failCount: batch.failCount,
     estimatedMicroUsd: batch.estimatedMicroUsd,
-    costMicroUsd: batch.actualMicroUsd ?? batch.successCount * batch.price.imageMicroUsd,
+    costMicroUsd,
     createdAtMs: batch.createdAtMs,
     endedAtMs: batch.endedAtMs,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,

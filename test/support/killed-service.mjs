@@ -1,8 +1,10 @@
 // A service in a process of its own that kills itself, without any goodbye, at the moment that it is told to:
 //   node killed-service.mjs DATA_DIRECTORY MOMENT
-// MOMENT is a batch status (just committed), `item:N` (the Nth item was just committed) or `making:N` (the Nth
-// request has just reached the provider). Prints a line of JSON when it is ready.
+// MOMENT is a batch status (just committed; `queued:2` for the second time), `item:N` (the Nth item was just committed),
+// `making:N` (the Nth request has just reached the provider) or `input:N` (the Nth input file is about to get its name). Prints a line of JSON when it is ready.
 
+import { promises } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { parseConfig } from "../../dist/config/load.js";
 import { Feed } from "../../dist/domain/feed.js";
 import { silentLog } from "../../dist/kernel/log.js";
@@ -18,10 +20,21 @@ const PNG = Buffer.from(
 
 let requests = 0;
 let items = 0;
+let inputs = 0;
+const statuses = {};
+const { rename } = promises;
+promises.rename = async (from, to) => {
+  if (String(to).includes("/inputs/") && moment === `input:${++inputs}`) die();
+  return rename(from, to);
+};
+syncBuiltinESMExports();
 const feed = new Feed();
 feed.subscribe((event) => {
   if (event.type === "item" && moment === `item:${++items}`) die();
-  if (event.type === "batch" && event.status === moment) die();
+  if (event.type !== "batch") return;
+  if (event.status === moment) die();
+  statuses[event.status] = (statuses[event.status] ?? 0) + 1;
+  if (moment === `${event.status}:${statuses[event.status]}`) die();
 });
 const provider = {
   kind: "item",

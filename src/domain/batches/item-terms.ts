@@ -23,6 +23,14 @@ export function askedOf(
   return { tier, ratio, size: imageSizePx(tier, ratio), mimeType: item.askedMimeType ?? batch.mimeType };
 }
 
+/** Returns what the images of a batch cost so far, in micro-dollars; once it is settled, the final amount. */
+export async function costOf(read: Repositories, batch: BatchRecord): Promise<number> {
+  if (batch.actualMicroUsd !== null) return batch.actualMicroUsd;
+  // Without an input, no item has a price of its own.
+  if (batch.input === null) return batch.successCount * batch.price.imageMicroUsd;
+  return (await read.items.sums(batch.id, batch.price)).earnedMicroUsd;
+}
+
 /** Returns what a provider must take that makes all items of a batch. */
 export async function needsOf(read: Repositories, batchId: string): Promise<Needs> {
   const references = await read.references.mostOfSource(batchId);

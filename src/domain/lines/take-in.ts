@@ -76,7 +76,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const draft: Draft = { ...NO_LINES, items: [], references: [] };
   const stored = new Set<string>();
   try {
-    for await (const line of read(model, bytes, batch.apiKeyId)) {
+    for await (const line of read(model, whileWanted(bytes, isOver), batch.apiKeyId)) {
       if (isOver()) return null;
       if (draft.items.length === deps.limits.linesPerJob) {
         throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);
@@ -90,8 +90,17 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   } finally {
     bytes.destroy();
   }
+  if (isOver()) return null;
   if (draft.items.length === 0) throw unusable("The input has no lines.");
   return draft;
+}
+
+/** Ends early when nobody wants the input any more: a line, or the gap between two of them, can be long. */
+async function* whileWanted(bytes: AsyncIterable<Buffer>, isOver: () => boolean): AsyncGenerator<Buffer> {
+  for await (const chunk of bytes) {
+    if (isOver()) return;
+    yield chunk;
+  }
 }
 
 async function addLine(

@@ -12,7 +12,7 @@ export interface ErrorAnswer {
   /** The parsed body; undefined when it is not JSON. */
   body: unknown;
   isHtml: boolean;
-  /** The caller's texts in the request. An answer may repeat them, and they decide nothing. */
+  /** The caller's texts in the request, default none. An answer may repeat them, and they decide nothing. */
   asked?: string;
 }
 

@@ -136,7 +136,11 @@ export class UpstreamHttp {
 
   #error({ status, headers, bytes }: UpstreamAnswer, asked = ""): ProviderError {
     const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
-    return answerError(this.name, { status, headers, body: parse(bytes), isHtml, asked }, this.#clock.nowMs());
+    return answerError(
+      this.name,
+      { status, headers, body: parse(bytes), isHtml, asked },
+      this.#clock.nowMs(),
+    );
   }
 
   /**

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { needsOf } from "../../../src/domain/batches/item-terms.ts";
+import { costOf, needsOf } from "../../../src/domain/batches/item-terms.ts";
 import { moveBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { refuseToRetryJob } from "../../../src/domain/batches/new-batch.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
@@ -47,6 +47,10 @@ describe("items that differ from the rest of their batch", () => {
         const facts = { modelVersion: null, seed: null, notes: [], usage: null };
         await tx.items.finish(claimed?.id ?? 0, token, { status: "success", ...made, ...facts });
       }
+    });
+    const input = { fileName: "files/a", blobKey: "files/a", consentMicroUsd: null };
+    expect(await costOf(stores.read, { ...batch, input })).toBe(80);
+    await stores.write(async (tx) => {
       const error = { code: "CANCELLED", message: "no", source: "service" } as const;
       await tx.items.failPending(batch.id, error, 3);
       await tx.batches.addCounts(batch.id, { success: 2, fail: 1 });

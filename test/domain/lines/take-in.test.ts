@@ -105,6 +105,20 @@ describe("the reading of a job's input", () => {
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 
+  it("[LINES-12] reads no further once nobody wants it, also between two lines", async () => {
+    const { deps, batch, blobs } = await queuedJob([]);
+    await blobs.put("files/abc", Buffer.alloc(1_000_000, "\n"));
+    let chunks = 0;
+    async function* gap(_model: unknown, input: AsyncIterable<Buffer>): AsyncGenerator<Line> {
+      for await (const _ of input) chunks++;
+      yield* [];
+    }
+    let looks = 0;
+    const untilThird = () => ++looks >= 3;
+    expect(await takeIn({ ...deps, lineReaders: { native: gap } }, batch, untilThird)).toBeNull();
+    expect(chunks).toBe(2);
+  });
+
   it("[LINES-5] reports what cannot be paid, and writes nothing", async () => {
     const { deps, batch, stores } = await queuedJob(Array(90).fill("a"));
     expect(await takeIn(deps, batch, NEVER)).toMatchObject({

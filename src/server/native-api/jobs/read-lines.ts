@@ -43,7 +43,7 @@ export function nativeLines(rules: LineRules): LineReader {
       for await (const chunk of input) {
         let from = 0;
         for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, from)) {
-          await line.add(chunk.subarray(from, end));
+          if (end > from) await line.add(chunk.subarray(from, end));
           from = end + 1;
           if (line.isBlank) continue;
           yield await line.end();
