@@ -1,42 +1,30 @@
 import { isTerminal } from "../contract/statuses.ts";
-import { jobsText, type ShownJob } from "../contract/upstream-jobs.ts";
-import { waitingText } from "../contract/waiting.ts";
 import type { Fact } from "../dashboard/events.ts";
-import type { BatchRow, ItemRow, ServiceFacts } from "../dashboard/model.ts";
+import type { ItemRow, ServiceFacts } from "../dashboard/model.ts";
 import { openFolder } from "../dashboard/open-folder.ts";
 import type { DashboardSource, Intent } from "../dashboard/source.ts";
-import { costOf } from "../domain/batches/item-terms.ts";
 import type { Feed } from "../domain/feed.ts";
-import type { Waiting } from "../domain/health/waiting.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
-import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
+import type { ItemRecord, OutputRecord } from "../domain/records.ts";
 import type { toPixels } from "../imaging/pixels.ts";
-import type { Clock } from "../kernel/clock.ts";
+import { changedRows, firstRows, type RowSource, wordsOf } from "./dashboard-rows.ts";
 import { type TroubleSource, troubleReporter } from "./provider-troubles.ts";
 import { showPicture } from "./show-picture.ts";
 
-/** Batches of earlier times that are shown when the view opens. */
-const FIRST_ROWS = 500;
 const DISK_EVERY_MS = 10_000;
 /** A person could not read more. */
 const FAILURES_A_FRAME = 10;
 
 /** Everything that the live view of a service in this process uses. */
-export interface DashboardSourceDeps {
-  stores: Stores;
+export interface DashboardSourceDeps extends RowSource {
   blobs: BlobStore;
   feed: Feed;
-  clock: Clock;
   facts: ServiceFacts;
   health: TroubleSource;
   freeDiskBytes(): Promise<number>;
   /** Makes a picture small. It waits in turn with all other images that the service decodes. */
   toPixels(...[bytes, box]: Parameters<typeof toPixels>): ReturnType<typeof toPixels>;
-  /** Why the items of a batch cannot be made now; null when they can. */
-  waitingOf(batchId: string): Waiting | null;
-  /** The jobs of a batch that are at work at an upstream. */
-  jobsOf(batchId: string): ShownJob[];
   /** The load of the workers now. */
   queue(): { running: number; paid: number; slots: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
@@ -189,34 +177,6 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
   };
 }
 
-async function changedRows(deps: DashboardSourceDeps, ids: readonly string[]): Promise<BatchRow[]> {
-  const batches: (BatchRecord | null)[] = [];
-  for (const id of ids) batches.push(await deps.stores.read.batches.byId(id));
-  return rowsOf(deps, batches);
-}
-
-async function rowsOf(deps: DashboardSourceDeps, batches: Iterable<BatchRecord | null>): Promise<BatchRow[]> {
-  const rows: BatchRow[] = [];
-  for (const batch of batches) {
-    if (isShown(batch)) rows.push(toRow(deps, batch, await costOf(deps.stores.read, batch)));
-  }
-  return rows;
-}
-
-/** Returns all batches at work, and the newest of the others. */
-async function firstRows(deps: DashboardSourceDeps): Promise<BatchRow[]> {
-  const { stores } = deps;
-  const working = await stores.read.batches.withStatus([
-    "queued",
-    "running",
-    "processing_results",
-    "settling",
-  ]);
-  const latest = await stores.read.batches.latest(FIRST_ROWS);
-  const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
-  return rowsOf(deps, byId.values());
-}
-
 /** A line among the errors for an image that could not be made. */
 async function tellFailure(
   { stores, clock }: DashboardSourceDeps,
@@ -228,43 +188,6 @@ async function tellFailure(
   const name = (await stores.read.batches.byId(batchId))?.taskName ?? batchId;
   const text = `${customId} failed, ${item.error.code}: ${item.error.message} (“${name}”)`;
   tell({ type: "log", line: { atMs: clock.nowMs(), level: "warn", text } });
-}
-
-function isShown(batch: BatchRecord | null): batch is BatchRecord {
-  return batch !== null && batch.recordDeletedAtMs === null;
-}
-
-function waitingWords(deps: DashboardSourceDeps, batchId: string): string | null {
-  const waiting = deps.waitingOf(batchId);
-  return waiting && waitingText(waiting);
-}
-
-function wordsOf(deps: DashboardSourceDeps, batchId: string): string {
-  return JSON.stringify([waitingWords(deps, batchId), jobsWords(deps, batchId)]);
-}
-
-const jobsWords = (deps: DashboardSourceDeps, batchId: string) =>
-  jobsText(deps.jobsOf(batchId), deps.clock.nowMs());
-
-function toRow(deps: DashboardSourceDeps, batch: BatchRecord, costMicroUsd: number): BatchRow {
-  return {
-    id: batch.id,
-    name: batch.taskName,
-    status: batch.status,
-    model: batch.model,
-    provider: batch.provider,
-    source: batch.source,
-    itemCount: batch.itemCount,
-    successCount: batch.successCount,
-    failCount: batch.failCount,
-    estimatedMicroUsd: batch.estimatedMicroUsd,
-    costMicroUsd,
-    createdAtMs: batch.createdAtMs,
-    endedAtMs: batch.endedAtMs,
-    error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
-    waiting: waitingWords(deps, batch.id),
-    jobs: jobsWords(deps, batch.id),
-  };
 }
 
 async function moneyOf(stores: Stores): Promise<{ balanceMicroUsd: number; heldMicroUsd: number }> {

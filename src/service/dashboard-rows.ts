@@ -1,0 +1,87 @@
+import { jobsText, type ShownJob } from "../contract/upstream-jobs.ts";
+import { waitingText } from "../contract/waiting.ts";
+import type { BatchRow } from "../dashboard/model.ts";
+import { costOf } from "../domain/batches/item-terms.ts";
+import type { Waiting } from "../domain/health/waiting.ts";
+import type { Stores } from "../domain/ports/stores.ts";
+import type { BatchRecord } from "../domain/records.ts";
+import type { Clock } from "../kernel/clock.ts";
+
+/** Batches of earlier times that are shown when the view opens. */
+const FIRST_ROWS = 500;
+
+/** The origin of the rows that the live view shows. */
+export interface RowSource {
+  stores: Stores;
+  clock: Clock;
+  /** Why the items of a batch cannot be made now; null when they can. */
+  waitingOf(batchId: string): Waiting | null;
+  /** The jobs of a batch that are at work at an upstream. */
+  jobsOf(batchId: string): ShownJob[];
+}
+
+/** Returns the rows of these batches. Deleted ones are left out. */
+export async function changedRows(deps: RowSource, ids: readonly string[]): Promise<BatchRow[]> {
+  const batches: (BatchRecord | null)[] = [];
+  for (const id of ids) batches.push(await deps.stores.read.batches.byId(id));
+  return rowsOf(deps, batches);
+}
+
+async function rowsOf(deps: RowSource, batches: Iterable<BatchRecord | null>): Promise<BatchRow[]> {
+  const rows: BatchRow[] = [];
+  for (const batch of batches) {
+    if (isShown(batch)) rows.push(toRow(deps, batch, await costOf(deps.stores.read, batch)));
+  }
+  return rows;
+}
+
+/** Returns all batches at work, and the newest of the others. */
+export async function firstRows(deps: RowSource): Promise<BatchRow[]> {
+  const { stores } = deps;
+  const working = await stores.read.batches.withStatus([
+    "queued",
+    "running",
+    "processing_results",
+    "settling",
+  ]);
+  const latest = await stores.read.batches.latest(FIRST_ROWS);
+  const byId = new Map([...working, ...latest].map((batch) => [batch.id, batch]));
+  return rowsOf(deps, byId.values());
+}
+
+function isShown(batch: BatchRecord | null): batch is BatchRecord {
+  return batch !== null && batch.recordDeletedAtMs === null;
+}
+
+function waitingWords(deps: RowSource, batchId: string): string | null {
+  const waiting = deps.waitingOf(batchId);
+  return waiting && waitingText(waiting);
+}
+
+/** The words about a batch that change without the batch: why it waits, and its jobs. */
+export function wordsOf(deps: RowSource, batchId: string): string {
+  return JSON.stringify([waitingWords(deps, batchId), jobsWords(deps, batchId)]);
+}
+
+const jobsWords = (deps: RowSource, batchId: string) => jobsText(deps.jobsOf(batchId), deps.clock.nowMs());
+
+function toRow(deps: RowSource, batch: BatchRecord, costMicroUsd: number): BatchRow {
+  return {
+    id: batch.id,
+    name: batch.taskName,
+    status: batch.status,
+    model: batch.model,
+    provider: batch.provider,
+    source: batch.source,
+    itemCount: batch.itemCount,
+    successCount: batch.successCount,
+    failCount: batch.failCount,
+    estimatedMicroUsd: batch.estimatedMicroUsd,
+    costMicroUsd,
+    createdAtMs: batch.createdAtMs,
+    endedAtMs: batch.endedAtMs,
+    error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
+    waiting: waitingWords(deps, batch.id),
+    jobs: jobsWords(deps, batch.id),
+  };
+}
