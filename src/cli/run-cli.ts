@@ -167,7 +167,8 @@ async function work(
         stdin: terminal.stdin,
         cwd: terminal.cwd,
       });
-      const { failed } = connection;
+      const { failed, paidRequests } = connection;
+      if (paidRequests) watch.countPaid(paidRequests);
       failed?.addEventListener("abort", () => watch.abort(failed.reason), { once: true });
       return connection;
     },

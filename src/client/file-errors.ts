@@ -9,6 +9,8 @@ const ADVICE: Record<string, string> = {
   EROFS: "the file system is read-only",
   ENOTDIR: "a part of the path is not a directory",
   EISDIR: "it is a directory",
+  EEXIST: "a file is in the way",
+  ENOENT: "nothing can be made there",
   ENAMETOOLONG: "the name is too long",
 };
 

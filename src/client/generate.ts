@@ -16,6 +16,8 @@ export interface GenerateRequest {
   aspectRatio: string | null;
   /** Null: the service's default, 1K. */
   size: SizeTier | null;
+  /** Null: the service's default, PNG. */
+  mimeType: ImageMimeType | null;
 }
 
 export interface GenerateOptions {
@@ -85,7 +87,7 @@ export async function generateImage(
   );
 }
 
-function toBody({ prompt, images, aspectRatio, size }: GenerateRequest): GenerateContentBody {
+function toBody({ prompt, images, aspectRatio, size, mimeType }: GenerateRequest): GenerateContentBody {
   const inputs = images.map(({ mimeType, data }) => ({
     inlineData: { mimeType, data: data.toString("base64") },
   }));
@@ -96,6 +98,7 @@ function toBody({ prompt, images, aspectRatio, size }: GenerateRequest): Generat
       imageConfig: {
         ...(aspectRatio === null ? {} : { aspectRatio }),
         ...(size === null ? {} : { imageSize: size }),
+        ...(mimeType === null ? {} : { outputMimeType: mimeType }),
       },
     },
   };

@@ -28,7 +28,7 @@ export interface UpstreamPreset {
   keyVariable: string | null;
   /** A step that a person does once, besides setting the key; null when there is none. */
   preparation: string | null;
-  /** The source of the prices, with its date. */
+  /** The source of the prices with its date, or, where they were not read from the vendor's own list, the advice to check them. */
   priceSource: string;
   models: Written<"models">[];
   /** The share of the list price that an image of a batch costs. Left out: all of it. */
@@ -72,11 +72,11 @@ const own = (id: string, maxReferenceImages: number): Written<"models"> => ({
   maxReferenceImages,
 });
 
-const GOOGLE_PRICES = "ai.google.dev/gemini-api/docs/pricing, 2026-09-05, standard tier";
+const GOOGLE_PRICES = "Source: ai.google.dev/gemini-api/docs/pricing, 2026-09-05, standard tier";
 const OPENAI_PRICES =
-  "the cost table of OpenAI's image generation guide, 2026-05-06, for quality medium at 1024x1024; input tokens are extra";
+  "Check this price at platform.openai.com: noted on 2026-05-06 for quality medium at 1024x1024; input tokens are extra";
 
-/** Models, addresses and prices in US dollars. They change; each has its source. */
+/** Models, addresses and prices in US dollars. They change. */
 export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
   google: {
     title: "the Gemini API",
@@ -144,7 +144,8 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "OpenRouter",
     keyVariable: "OPENROUTER_API_KEY",
     preparation: null,
-    priceSource: "openrouter.ai/models, 2026-11, for one image of about a megapixel; input tokens are extra",
+    priceSource:
+      "Check this price at openrouter.ai/models: noted in 2026-11 for an image of about a megapixel; input tokens are extra",
     models: [
       {
         id: "gemini-3.1-flash-image",
@@ -177,7 +178,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "Together AI",
     keyVariable: "TOGETHER_API_KEY",
     preparation: null,
-    priceSource: "together.ai/pricing, 2026-11, for 1024x1024 (1.05 megapixels)",
+    priceSource: "Check this price at together.ai/pricing: noted in 2026-11 for 1024x1024 (1.05 megapixels)",
     models: [
       { id: "flux.1-schnell", sizes: ["1K"], prices: { "1K": 0.0028 }, maxReferenceImages: 0 },
       { id: "flux.2-pro", sizes: ["1K"], prices: { "1K": 0.03 }, maxReferenceImages: 0 },
@@ -200,7 +201,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "the xAI API",
     keyVariable: "XAI_API_KEY",
     preparation: null,
-    priceSource: "docs.x.ai/docs/models, 2026-11, for resolution 1k",
+    priceSource: "Check this price at docs.x.ai/docs/models: noted in 2026-11 for resolution 1k",
     models: [
       { id: "grok-imagine-image", sizes: ["1K"], prices: { "1K": 0.02 }, maxReferenceImages: 3 },
       { id: "grok-imagine-image-quality", sizes: ["1K"], prices: { "1K": 0.05 }, maxReferenceImages: 2 },
@@ -219,7 +220,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "LocalAI on this machine",
     keyVariable: null,
     preparation: "start LocalAI on port 8080 with an image model named stablediffusion",
-    priceSource: "your own machine: images cost nothing",
+    priceSource: "Your own machine: images cost nothing",
     models: [own("stablediffusion", 0)],
     provider: {
       name: "localai",
@@ -235,7 +236,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "Ollama on this machine",
     keyVariable: null,
     preparation: "ollama pull x/z-image-turbo",
-    priceSource: "your own machine: images cost nothing",
+    priceSource: "Your own machine: images cost nothing",
     models: [own("z-image-turbo", 0)],
     provider: {
       name: "ollama",
@@ -252,7 +253,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "A1111, Forge, SD.Next or sd-server on this machine",
     keyVariable: null,
     preparation: "start your image server with its API on port 7860 (A1111 and Forge: --api)",
-    priceSource: "your own graphics card: images cost nothing",
+    priceSource: "Your own graphics card: images cost nothing",
     models: [own("local", 1)],
     provider: { name: "sdapi", type: "sdapi", baseUrl: "http://127.0.0.1:7860", free: true },
   },
@@ -260,7 +261,7 @@ export const PRESETS: Readonly<Record<UpstreamName, UpstreamPreset>> = {
     title: "a program of your own",
     keyVariable: null,
     preparation: "write ./make-image (or name another program in argv)",
-    priceSource: "put here the price of one image of your program; add free: true if it costs nothing",
+    priceSource: "Put here the price of one image of your program; add free: true if it costs nothing",
     models: [own("my-model", 14)],
     provider: { name: "command", type: "command", argv: ["./make-image"] },
   },

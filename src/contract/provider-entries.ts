@@ -186,6 +186,10 @@ export const providerIdentitySchema = z.looseObject({
   address: z.string().nullable(),
   /** Whether its images cost nothing, or only play money. */
   free: z.boolean(),
+  /** Why a running service cannot use it until it starts again, such as a missing key; left out when it can. */
+  disabled: z.string().optional(),
+  /** The hash of entry and key by which a running service keeps its health. Drawings have none. */
+  fingerprint: z.string().optional(),
 });
 export type ProviderIdentity = z.infer<typeof providerIdentitySchema>;
 

@@ -19,11 +19,23 @@ export function isWaitingCode(code: string): code is WaitingCode {
   return Object.hasOwn(WAITING_CODES, code);
 }
 
+/** Returns a message without the name of its provider, with which messages about HTTP upstreams begin. */
+export function unnamed(provider: string, message: string): string {
+  return [`${provider}: `, `${provider} `].reduce(
+    (rest, name) => (rest.startsWith(name) ? rest.slice(name.length) : rest),
+    message,
+  );
+}
+
+/** Returns a message that names its provider once: `google: takes no more requests for now (HTTP 429).` */
+export function named(provider: string, message: string): string {
+  return `${provider}: ${unnamed(provider, message)}`;
+}
+
 /** Describes a waiting: `waiting for google: too many requests, until 14:32:10`. */
 export function waitingText(waiting: { code: string; message: string; untilMs: number | null }): string {
   const { code, message, untilMs } = waiting;
-  // Messages name the provider, and some of them do it twice.
-  const reason = message.replace(/^([^:]+): \1 /, "$1: ").replace(/\.$/, "");
+  const reason = message.replace(/\.$/, "");
   const isNamed = isWaitingCode(code) && code !== "PROVIDER_NOT_CONFIGURED";
   return `waiting${isNamed ? " for" : ":"} ${reason}${untilMs === null ? "" : `, until ${clockTime(untilMs)}`}`;
 }

@@ -9,11 +9,8 @@ export interface PictureMetadata {
   /** The program that made it, and what kind of picture that is. */
   software: string;
   prompt: string;
-  model: string;
-  seed: number;
-  /** The names of the method and the version in the settings line. */
-  sampler: string;
-  version: string;
+  /** The names and values of the settings line, in this order. A null is left out. */
+  settings: Readonly<Record<string, string | number | null>>;
   /** Goes as JSON into the program's own chunk; PNG only. */
   details: Record<string, unknown>;
 }
@@ -29,9 +26,8 @@ export function addMetadata(
   metadata: PictureMetadata,
 ): Buffer {
   if (mimeType === "image/png") {
-    const parameters = parametersText(metadata, size);
     return addPngText(image, [
-      ["parameters", parameters],
+      ["parameters", parametersText(metadata)],
       ["Software", metadata.software],
       ["imgbatch", JSON.stringify(metadata.details)],
     ]);
@@ -39,7 +35,7 @@ export function addMetadata(
   const exif = exifBlock({
     software: metadata.software,
     description: beginning(metadata.prompt, MAX_DESCRIPTION),
-    comment: parametersText({ ...metadata, prompt: beginning(metadata.prompt, MAX_COMMENT) }, size),
+    comment: parametersText({ ...metadata, prompt: beginning(metadata.prompt, MAX_COMMENT) }),
   });
   return mimeType === "image/jpeg" ? addExifToJpeg(image, exif) : addExifToWebp(image, exif, size);
 }
@@ -53,15 +49,9 @@ function beginning(text: string, units: number): string {
   return `${text.slice(0, units - 1).replace(/[\ud800-\udbff]$/, "")}…`;
 }
 
-function parametersText(metadata: PictureMetadata, size: SizePx): string {
-  const settings = [
-    "Steps: 1",
-    `Sampler: ${metadata.sampler}`,
-    "CFG scale: 1",
-    `Seed: ${metadata.seed}`,
-    `Size: ${size.widthPx}x${size.heightPx}`,
-    `Model: ${metadata.model.replaceAll(/[,\s]+/g, " ")}`,
-    `Version: ${metadata.version}`,
-  ];
-  return `${metadata.prompt}\n${settings.join(", ")}`;
+function parametersText({ prompt, settings }: Pick<PictureMetadata, "prompt" | "settings">): string {
+  const pairs = Object.entries(settings).flatMap(([name, value]) =>
+    value === null ? [] : [`${name}: ${String(value).replaceAll(/[,\s]+/g, " ")}`],
+  );
+  return `${prompt}\n${pairs.join(", ")}`;
 }

@@ -1,4 +1,10 @@
-import type { EntryOf, ProviderEntry, ProviderType } from "../contract/provider-entries.ts";
+import {
+  type EntryOf,
+  identityOf,
+  type ProviderEntry,
+  type ProviderIdentity,
+  type ProviderType,
+} from "../contract/provider-entries.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
 import type { AdapterDeps } from "./upstream/adapter.ts";
@@ -52,6 +58,18 @@ export function createProviders(
   deps: ProviderDeps,
 ): Promise<ImageProvider[]> {
   return Promise.all(entries.map((entry) => create(entry, deps)));
+}
+
+/** The facts by which other processes recognise these providers, and know their state. */
+export function identitiesOf(
+  entries: readonly ProviderEntry[],
+  providers: readonly ImageProvider[],
+): ProviderIdentity[] {
+  return entries.map((entry, at) => ({
+    ...identityOf(entry),
+    disabled: providers[at]?.upstream?.disabled ?? undefined,
+    fingerprint: providers[at]?.upstream?.fingerprint,
+  }));
 }
 
 function create<Type extends ProviderType>(entry: EntryOf<Type>, deps: ProviderDeps): Promise<ImageProvider> {

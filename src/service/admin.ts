@@ -102,9 +102,12 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
     const message = `${directory} is not a data directory: it has no ${DATA_FILES.database}`;
     throw new ImgbatchError("USAGE", message);
   }
-  const data = await openDataDirectory(directory, clock).catch((error: NodeJS.ErrnoException) => {
-    if (!isNew || !FILE_PROBLEMS.has(error.code ?? "")) throw withApiCode(error);
-    throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${error.message}`);
+  const data = await openDataDirectory(directory, clock).catch((error: Error) => {
+    const problem = (error instanceof ImgbatchError ? error.cause : error) as
+      | NodeJS.ErrnoException
+      | undefined;
+    if (!isNew || !FILE_PROBLEMS.has(problem?.code ?? "")) throw withApiCode(error);
+    throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${problem?.message}`);
   });
   return { isNew, ...adminOf(data, { clock, ids }) };
 }

@@ -1,5 +1,5 @@
 import { existsSync, statSync } from "node:fs";
-import { mkdir, readdir } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
@@ -7,6 +7,8 @@ import type { BlobStore } from "../domain/ports/blob-store.ts";
 import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
+import { systemCodeOf } from "../kernel/files/disk-full.ts";
+import { makeDirectory } from "../kernel/files/make-directory.ts";
 import { fileBlobs } from "../storage/blobs/file-blobs.ts";
 import type { SqlDatabase } from "../storage/dialects/sql-session.ts";
 import { openSqlite } from "../storage/dialects/sqlite.ts";
@@ -32,7 +34,7 @@ export async function openDataDirectory(
   clock: Clock = systemClock,
   onBroken?: (cause: Error) => void,
 ): Promise<OpenData> {
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await makeDataDirectory(directory);
   const file = join(directory, DATA_FILES.database);
   await refuseLostDatabase(file, directory);
   const database = await openDatabase(file, clock, onBroken);
@@ -42,6 +44,17 @@ export async function openDataDirectory(
     integrityProblems: () => database.integrityProblems(),
     close: () => database.close(),
   };
+}
+
+/** Makes a data directory that only its user can read. Throws `SAVE_FAILED` with the reason of the system. */
+export async function makeDataDirectory(directory: string): Promise<void> {
+  await makeDirectory(directory, 0o700).catch((cause) => {
+    const message = `The data directory ${directory} cannot be made: ${systemCodeOf(cause)}.`;
+    throw new ImgbatchError("SAVE_FAILED", message, {
+      cause,
+      advice: "choose another directory with --data",
+    });
+  });
 }
 
 async function openDatabase(

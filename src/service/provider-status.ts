@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { DATA_FILES } from "../contract/data-directory.ts";
-import type { ProviderType } from "../contract/provider-entries.ts";
+import type { ProviderIdentity, ProviderType } from "../contract/provider-entries.ts";
 import { type CallSums, sumCalls } from "../domain/health/call-sums.ts";
 import { type Block, disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
 import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
@@ -29,7 +29,7 @@ export type ProviderTrouble = Block & { model: string };
 export interface ProviderReport {
   name: string;
   type: ProviderType;
-  /** Why the configuration or the environment disables it, such as a missing key; null when they do not. */
+  /** Why the configuration or the environment disables it, such as a missing key; null when they do not. Those of the running service count. */
   disabled: string | null;
   troubles: readonly ProviderTrouble[];
   /** Of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
@@ -40,7 +40,15 @@ export interface ProviderReport {
 }
 
 /** The result of asking an upstream for something that costs nothing. `trouble`: null when it names none. */
-export type Probe = { isOk: true } | { isOk: false; trouble: Trouble | null; message: string };
+export type Probe =
+  | { isOk: true }
+  | {
+      isOk: false;
+      trouble: Trouble | null;
+      message: string;
+      /** It was not asked: the running service has its key, and this process has not. */
+      isKeyElsewhere?: true;
+    };
 
 /** The configured providers beside the service that may run on the data directory. */
 export interface ProviderStatus {
@@ -53,27 +61,38 @@ export interface ProviderStatus {
   close(): Promise<void>;
 }
 
-/** Opens the configured providers with what the data directory knows of them. A missing directory stays missing. */
+/**
+ * Opens the configured providers with what the data directory and the service that runs on it know of them. A missing
+ * directory stays missing.
+ */
 export async function openProviderStatus(options: {
   config: Config;
   directory: string;
+  /** The providers of the running service, if they are the configured ones. Default: none runs. */
+  running?: readonly ProviderIdentity[];
   /** For tests. Default: the real clock. */
   clock?: Clock;
 }): Promise<ProviderStatus> {
-  const { config, directory, clock = systemClock } = options;
-  const providers = await createProviders(config.providers, {
+  const { config, directory, running = [], clock = systemClock } = options;
+  const own = await createProviders(config.providers, {
     clock,
     simulate: config.simulate,
     decoding: new Decoding(poolThreads()),
     secret: (name) => secretOf(name),
   });
+  const providers = own.map((each) => asRunning(each, running));
   const isThere = existsSync(join(directory, DATA_FILES.database));
   const data = isThere ? await openDataDirectory(directory, clock).catch(rethrow) : null;
   const health =
     data && (await ProviderHealth.load({ stores: data.stores, clock, log: silentLog }, providers));
   const ask = async (signal: AbortSignal) =>
     new Map(
-      await Promise.all(providers.map(async (each) => [each.name, await probe(each, signal)] as const)),
+      await Promise.all(
+        own.map(async (each, at) => {
+          const isKeyElsewhere = !disabledBy(providers[at] ?? each);
+          return [each.name, await probe(each, isKeyElsewhere, signal)] as const;
+        }),
+      ),
     );
   return {
     report: async () => {
@@ -103,7 +122,11 @@ export async function openProviderStatus(options: {
     ask,
     probe: async (signal) => {
       const probes = await ask(signal);
-      for (const [name, { isOk }] of probes) if (isOk) await health?.forgive(name);
+      for (const [at, { name, upstream }] of own.entries()) {
+        // The key of the running service may be another one.
+        const isSame = upstream?.fingerprint === providers[at]?.upstream?.fingerprint;
+        if (probes.get(name)?.isOk && isSame) await health?.forgive(name);
+      }
       return probes;
     },
     close: async () => {
@@ -123,10 +146,23 @@ function troublesOf(provider: ImageProvider, health: ProviderHealth | null): Pro
   return disabled ? [{ ...disabled, model: EVERY_MODEL }] : [];
 }
 
-async function probe(provider: ImageProvider, signal: AbortSignal): Promise<Probe> {
+/** Returns a provider as the running service has it, which may have another key, or one that is missing here. */
+function asRunning(provider: ImageProvider, running: readonly ProviderIdentity[]): ImageProvider {
+  const theirs = running.find(({ name }) => name === provider.name);
+  if (!theirs?.fingerprint || !provider.upstream) return provider;
+  const { fingerprint, disabled = null } = theirs;
+  return { ...provider, upstream: { ...provider.upstream, fingerprint, disabled } };
+}
+
+async function probe(provider: ImageProvider, isKeyElsewhere: boolean, signal: AbortSignal): Promise<Probe> {
   const { upstream } = provider;
   const disabled = disabledBy(provider);
-  if (disabled) return { isOk: false, trouble: disabled.trouble, message: disabled.message };
+  if (disabled) {
+    const { trouble, message } = disabled;
+    if (!isKeyElsewhere) return { isOk: false, trouble, message };
+    const here = `${message} here, and the running service has it`;
+    return { isOk: false, trouble, message: here, isKeyElsewhere };
+  }
   const late = AbortSignal.timeout(PROBE_SECONDS * 1000);
   const linked = linkSignals(signal, late);
   try {

@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, statfs } from "node:fs/promises";
+import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
-import { identityOf } from "../contract/provider-entries.ts";
 import { openRealAccount, topUp } from "../domain/accounts.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
@@ -24,7 +23,7 @@ import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds, sha256Hex } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
-import { createProviders } from "../providers/registry.ts";
+import { createProviders, identitiesOf } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
 import { withPathTargets } from "../server/connections/path-targets.ts";
 import type { ApiDeps } from "../server/deps.ts";
@@ -44,7 +43,7 @@ import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { shareProviders } from "../workers/shared-concurrency.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
-import { openDataDirectory } from "./data-directory.ts";
+import { makeDataDirectory, openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
 import { removeServerFile, writeServerFile } from "./server-file.ts";
 
@@ -115,7 +114,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     for (const step of undo.reverse()) await step();
   };
   try {
-    await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
+    await makeDataDirectory(dataDirectory);
     undo.push(await acquireDataLockPatiently(dataDirectory, systemClock));
     await removePartialFiles(dataDirectory);
     const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
@@ -237,7 +236,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const facts = {
       url: listening.url,
       workers: withWorkers,
-      providers: config.providers.map(identityOf),
+      providers: identitiesOf(config.providers, providers),
       secret,
     };
     await writeServerFile(dataDirectory, facts, clock);

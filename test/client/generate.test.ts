@@ -18,6 +18,7 @@ const REQUEST: GenerateRequest = {
   images: [],
   aspectRatio: null,
   size: null,
+  mimeType: null,
 };
 
 interface Wire {

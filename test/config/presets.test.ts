@@ -50,7 +50,8 @@ describe.each(UPSTREAM_NAMES)("the preset %s", (name) => {
       expect(usd > 0).toBe(isPriced);
       for (const size of model.sizes) expect(model.prices[size]).toBeDefined();
     }
-    expect(PRESETS[name].priceSource).toMatch(PRESETS[name].keyVariable === null ? /./ : /20\d\d-\d\d/);
+    const { priceSource, keyVariable } = PRESETS[name];
+    expect(priceSource).toMatch(keyVariable === null ? /./ : /^(Source: |Check this price at ).*20\d\d-\d\d/);
   });
 
   it("[PRESET-1] names the variable of its key, and is disabled without it", () => {

@@ -12,10 +12,16 @@ const size = { widthPx: 33, heightPx: 21 };
 const metadata = (prompt: string): PictureMetadata => ({
   software: "a drawing program",
   prompt,
-  model: "some, model",
-  seed: 4242,
-  sampler: "procedural",
-  version: "procedural/1",
+  settings: {
+    Steps: 1,
+    Sampler: "procedural",
+    "CFG scale": 1,
+    Seed: 4242,
+    Nothing: null,
+    Size: "33x21",
+    Model: "some, model",
+    Version: "procedural/1",
+  },
   details: { prompt, seed: 4242, nested: { list: [1, "é"] } },
 });
 

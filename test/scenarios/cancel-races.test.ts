@@ -1,10 +1,10 @@
 import { describe, expect, inject, it } from "vitest";
-import { memoryDir } from "../support/memory-dir.ts";
+import { tempDir } from "../support/temp-dir.ts";
 import { World, type WorldModel } from "../support/world.ts";
 import { checkEnd, checkFeed } from "../support/world-checks.ts";
 
 /** Rounds of each kind; `soak/races.mjs` asks for more. */
-const ROUNDS = inject("rounds") ?? 150;
+const ROUNDS = inject("rounds") ?? 50;
 const SEED = inject("seed") ?? 20_300_101;
 /** A world gets slower as it fills. */
 const ROUNDS_PER_WORLD = 25;
@@ -45,7 +45,7 @@ describe("a cancellation that races the work", () => {
     async (model, damagedShare) => {
       const ends: Record<string, number> = {};
       for (let done = 0; done < ROUNDS; done += ROUNDS_PER_WORLD) {
-        const world = await World.begin(await memoryDir(), SEED + done, 10_000_000);
+        const world = await World.begin(await tempDir(), SEED + done, 10_000_000);
         world.damagedShare = damagedShare;
         for (let i = 0; i < ROUNDS_PER_WORLD; i++) {
           const end = await race(world, model);
@@ -70,7 +70,7 @@ describe("a cancellation that races the work", () => {
 
   it("[CANCEL-9] wins while the results are being read, although it reads them too", async () => {
     for (let seed = SEED; seed < SEED + 20; seed++) {
-      const world = await World.begin(await memoryDir(), seed, 10_000_000);
+      const world = await World.begin(await tempDir(), seed, 10_000_000);
       const creating = world.create("one-by-one", ["a", "b", "c"], null);
       const { batch } = await world.turns.until(creating);
       const status = async () => (await world.stores.read.batches.byId(batch.id))?.status;

@@ -6,6 +6,7 @@ import { type Cli, createCli } from "../support/cli.ts";
 import { createInProcessCli } from "../support/cli-in-process.ts";
 import { bytes, type Damage, inside } from "../support/damage.ts";
 import { type FakeBatch, png } from "../support/fake-service.ts";
+import { fuzzRuns } from "../support/fuzz-runs.ts";
 
 const PROMPTS = [
   { custom_id: "cat", prompt: "a cat" },
@@ -77,7 +78,7 @@ it("[RUN-32] whatever befell a file of a run, every command that reads it goes o
       writeFileSync(path, damage(readFileSync(path, "utf8")));
       expectNamed(await cli.here(command), file);
     }),
-    { numRuns: 150 },
+    { numRuns: fuzzRuns(150) },
   );
 }, 120_000);
 
@@ -210,6 +211,6 @@ it("[RUN-32] damaged files of a run of single requests are rebuilt or named, and
       expectNamed(result, file);
       expect(readdirSync(path("run/images")).sort()).toEqual(["cat.png", "dog.png", "fox.png"]);
     }),
-    { numRuns: 50 },
+    { numRuns: fuzzRuns(50) },
   );
 }, 120_000);

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { expectProperAnswer } from "../support/error-body.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { fuzzRuns } from "../support/fuzz-runs.ts";
 import { exchange, requestText } from "../support/raw-http.ts";
 import { MODEL, startTestService, type TestService } from "../support/service.ts";
 import { readZip } from "../support/zip.ts";
@@ -187,7 +188,7 @@ describe("whatever is sent", () => {
           expectProperAnswer({ status: answer.status, requestId, body: await answer.text() }),
         ).not.toBeNull();
       }),
-      { numRuns: 150 },
+      { numRuns: fuzzRuns(150) },
     );
   });
 
@@ -289,7 +290,7 @@ describe("whatever is sent", () => {
           } else expectProperAnswer({ status, requestId, body: String(answer?.body) });
         },
       ),
-      { numRuns: 400 },
+      { numRuns: fuzzRuns(400) },
     );
   });
 });

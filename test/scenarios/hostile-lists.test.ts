@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { type Cli, createCli } from "../support/cli.ts";
 import { type Damage, inside } from "../support/damage.ts";
 import type { FakeService } from "../support/fake-service.ts";
+import { fuzzRuns } from "../support/fuzz-runs.ts";
 import {
   CONTENT,
   claim,
@@ -202,7 +203,7 @@ it("[HTTP-37] whatever stands in an answer of JSON, the command ends without an 
       for (const name of [id, "p-images"]) rmSync(join(cli.cwd, name), { recursive: true, force: true });
       rmSync(join(cli.cwd, `${id}.zip`), { force: true });
     }),
-    { numRuns: 150 },
+    { numRuns: fuzzRuns(150) },
   );
 }, 120_000);
 

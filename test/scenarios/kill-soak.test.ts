@@ -11,4 +11,4 @@ it("[LIFE-7] killed at random moments, at durable steps and at system calls, the
   expect([code, summary?.broken], stderr).toEqual([0, []]);
   expect(summary.kills).toBeGreaterThanOrEqual(4);
   if (!summary.strace) process.stderr.write("SKIPPED: kills at system calls need strace\n");
-});
+}, 300_000);

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { FakeProvider } from "../support/fake-provider.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../support/processes.ts";
+import { startNode } from "../support/processes.ts";
 import { items, MODEL, openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -51,32 +51,4 @@ describe("a service that is killed", () => {
       expect(history).toEqual(["queued", "running", "processing_results", "settling", "completed"]);
     },
   );
-
-  it("[LIFE-5] again and again at any moment still completes, and its books balance", async () => {
-    const data = await tempDir();
-    const env = cleanEnvironment();
-    let id = "";
-    // Delays after the start, in ms: the first kills hit the making of images, the last round may finish.
-    for (const delay of [150, 60, 350, 20, 250]) {
-      const serve = startNode([BIN, "serve", "--port", "0", "--data", data, "--log-level", "error"], { env });
-      const { url } = JSON.parse(await serve.line()) as { url: string };
-      const { stores } = await openBeside(data);
-      if (id === "") {
-        const models = [{ prompt: "a green hill" }, { prompt: "a blue lake", output_count: 4 }];
-        const credentials = await import(`${data}/credentials.json`, { with: { type: "json" } });
-        const batch = await post(url, credentials.default.api_key, { model: MODEL, items: models });
-        id = batch?.id ?? (await stores.read.batches.all())[0]?.id ?? "";
-      }
-      await new Promise((done) => setTimeout(done, delay));
-      serve.child.kill("SIGKILL");
-      await serve.exited;
-    }
-    const service = await startTestService({ data });
-    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 5 });
-    await service.close(0);
-    const check = await imgbatch(["admin", "check", "--data", data], { env });
-    expect([check.code, check.stdout]).toEqual([0, expect.stringMatching(/^ok: /)]);
-    const { blobs } = await openBeside(data);
-    expect(await blobs.list("outputs/")).toHaveLength(5);
-  });
 });

@@ -5,8 +5,8 @@ import { settleBatch } from "../../src/domain/batches/settle.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { gate } from "../support/gate.ts";
-import { memoryDir } from "../support/memory-dir.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
 import { MODELS, World } from "../support/world.ts";
 import { checkEnd, checkMoment } from "../support/world-checks.ts";
 
@@ -90,7 +90,7 @@ const EXPECTED_REFUSAL =
   /^BATCH_IMAGE_(INSUFFICIENT_BALANCE|IDEMPOTENCY_CONFLICT|CANCEL_FAILED|OUTPUT_DELETE_NOT_READY|RECORD_DELETE_NOT_READY)$/;
 
 async function tell(story: readonly Step[], seed: number): Promise<void> {
-  const directory = await memoryDir();
+  const directory = await tempDir();
   const world = await World.begin(directory, seed, 60_000);
   const ended = new Map<string, unknown>();
   for (const now of story) {
@@ -138,7 +138,7 @@ describe("the books", () => {
 
 describe("a balance", () => {
   it("[MONEY-2] for seven pays for exactly seven of a thousand that come at once", async () => {
-    const world = await World.begin(await memoryDir(), SEED, 7 * 6000 + 5999);
+    const world = await World.begin(await tempDir(), SEED, 7 * 6000 + 5999);
     const creating = Array.from({ length: 1000 }, () =>
       world.create("one-by-one", ["a picture"], null).then(
         () => "accepted",
@@ -158,7 +158,7 @@ describe("a balance", () => {
 
   it("[MONEY-2] is never overdrawn by sixteen of different sizes, and refuses only what it cannot pay", async () => {
     for (let seed = 0; seed < 8; seed++) {
-      const world = await World.begin(await memoryDir(), SEED + seed, 100_000);
+      const world = await World.begin(await tempDir(), SEED + seed, 100_000);
       await world.turns.until(world.scheduler.stop(0));
       const sizes = Array.from({ length: 16 }, () => 1 + Math.floor(world.turns.random() * 5));
       const creating = sizes.map((size) =>

@@ -7,7 +7,7 @@ import { BIN, startNode } from "../support/processes.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-it("[DATA-5] a second owner does not start when the file of the lock was removed, however often it tries", async () => {
+it("[DATA-5] a second owner never starts, even when the lock file was removed", async () => {
   const data = await tempDir();
   const serve = startNode([BIN, "serve", "--port", "0", "--data", data]);
   const { url } = JSON.parse(await serve.line());
@@ -29,7 +29,7 @@ it("[DATA-5] a second owner does not start when the file of the lock was removed
   expect(existsSync(join(data, "lock.db"))).toBe(true);
 });
 
-it("[DATA-5] the file of the lock may be missing when nobody owns the directory", async () => {
+it("[DATA-5] a directory without an owner and without a lock file can be taken", async () => {
   const first = await startTestService();
   await first.close(0);
   await rm(join(first.data, "lock.db"));
@@ -60,7 +60,7 @@ describe("a service whose files are replaced by copies of them", () => {
     await next.until((await next.submit({ model: MODEL, items: items(1) })).id);
   });
 
-  it("[DATA-6] writes nothing more, and leaves the facts of the service after it", async () => {
+  it("[DATA-6] the replaced service writes nothing more, and leaves the server file of the next service", async () => {
     const first = await startTestService();
     replaceByCopies(first.data, ["lock.db", ...database]);
     const second = startNode([BIN, "serve", "--port", "0", "--data", first.data]);

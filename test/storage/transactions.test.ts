@@ -9,7 +9,7 @@ const account = (id: string) => ({ id, name: id, createdAtMs: 1 });
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe("transactions", () => {
-  it("[TX-1] take turns: none sees another one half done, or is undone with it", async () => {
+  it("[TX-1] writes run one after another: none sees another half done, and none is undone with another", async () => {
     const stores = await openStores();
     const writes = ["a", "b", "c"].map((id) =>
       stores.write(async (tx) => {
@@ -27,7 +27,7 @@ describe("transactions", () => {
     expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["a", "c"]);
   });
 
-  it("[TX-2] that wait for anything but the database are undone, and the next has its turn", async () => {
+  it("[TX-2] a write that waits for anything but the database is undone, and the next write runs", async () => {
     const stores = await openStores();
     const waiting = stores.write(async (tx) => {
       await tx.accounts.insert(account("a"));
@@ -43,7 +43,7 @@ describe("transactions", () => {
     expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["c", "d"]);
   });
 
-  it("[TX-3] take no query after their end: it would be part of the next one", async () => {
+  it("[TX-3] a transaction takes no query after its end, since the query would join the next one", async () => {
     const stores = await openStores();
     let late: () => Promise<void> = async () => {};
     await stores.write(async (tx) => {
@@ -64,7 +64,7 @@ describe("transactions", () => {
 });
 
 describe("reads of one moment", () => {
-  it("[TX-4] do not see what comes meanwhile; every other read sees it at once", async () => {
+  it("[TX-4] reads of one moment do not see later writes; every other read sees them at once", async () => {
     const data = await tempDir();
     const { stores } = await openBeside(data);
     const other = new Sqlite(join(data, "imgbatch.db"));
@@ -80,7 +80,7 @@ describe("reads of one moment", () => {
     expect(await stores.snapshot((now) => now.accounts.list())).toHaveLength(1);
   });
 
-  it("[TX-5] that wait at the same time share a commit: one that throws is undone alone", async () => {
+  it("[TX-5] transactions that wait at the same time share a commit, and one that throws is undone alone", async () => {
     const stores = await openStores();
     const writes = Array.from({ length: 20 }, (_, i) =>
       stores.write(async (tx) => {
@@ -101,7 +101,7 @@ describe("reads of one moment", () => {
 });
 
 describe("many rows", () => {
-  it("[BATCH-1] are stored in their order, however many statements they take", async () => {
+  it("[BATCH-1] many rows are stored in their order over several statements", async () => {
     const stores = await openStores();
     const { id } = await openBatchRecord(stores);
     const items = Array.from({ length: 101 }, (_, position) => ({

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, statfsSync, statSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -8,6 +8,17 @@ import { join, resolve } from "node:path";
 export const SUITE_ROOT = "IMGBATCH_TEST_ROOT";
 
 const REPOSITORY = resolve(import.meta.dirname, "../..");
+
+/** Files in memory, which cost no wait for a disk. Containers often have little of it. */
+const IN_MEMORY = "/dev/shm";
+const ENOUGH_BYTES = 2 * 1024 ** 3;
+
+/** Where the directory of a run is made: in memory, unless there is too little or `TMPDIR` names another place. */
+function parentDirectory(): string {
+  if (process.env.TMPDIR || !existsSync(IN_MEMORY)) return tmpdir();
+  const { bavail, bsize } = statfsSync(IN_MEMORY);
+  return bavail * bsize >= ENOUGH_BYTES ? IN_MEMORY : tmpdir();
+}
 
 /** Tests of the command line run the built program: it is built when it is missing or older than its sources. */
 function buildWhenStale(): void {
@@ -31,7 +42,7 @@ export default function setup(): (() => Promise<void>) | undefined {
   // Vitest calls this for each of its projects; the first call is for all.
   if (process.env[SUITE_ROOT] !== undefined) return undefined;
   buildWhenStale();
-  const root = mkdtempSync(join(tmpdir(), "imgbatch-suite-"));
+  const root = mkdtempSync(join(parentDirectory(), "imgbatch-suite-"));
   process.env[SUITE_ROOT] = root;
   return async () => {
     const { takeFindings, watchDirectory } = await import("./secrets.ts");

@@ -6,14 +6,11 @@ import { SUITE_ROOT } from "./global-setup.ts";
 import { watchDirectory } from "./secrets.ts";
 
 /**
- * A new directory that is gone after the test, after it was searched for secrets. `beforeRemoval` ends what still
- * writes into it; `parent` is where it is made, by default the directory of this run.
+ * Makes a directory inside the directory of this run. It is removed after the test, after it was searched for secrets.
+ * `beforeRemoval` ends everything that still writes into it.
  */
-export async function tempDir(
-  beforeRemoval?: () => Promise<void>,
-  parent = process.env[SUITE_ROOT] ?? tmpdir(),
-): Promise<string> {
-  const directory = await mkdtemp(join(parent, "imgbatch-test-"));
+export async function tempDir(beforeRemoval?: () => Promise<void>): Promise<string> {
+  const directory = await mkdtemp(join(process.env[SUITE_ROOT] ?? tmpdir(), "imgbatch-test-"));
   onTestFinished(async () => {
     await beforeRemoval?.();
     await watchDirectory(directory);

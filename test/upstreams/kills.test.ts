@@ -7,8 +7,8 @@ import { nativeErrors, startNative } from "../support/upstreams/native.ts";
 const PROMPTS = Array.from({ length: 8 }, (_, at) => `picture ${at + 1}`);
 const CONCURRENCY = 4;
 
-/** A service with one paid upstream that behaves this way at first. */
-async function started(behaviour: Behaviour | null) {
+/** A service, served with these arguments, with one paid upstream that behaves this way at first. */
+async function started(behaviour: Behaviour | null, args: readonly string[] = []) {
   const fake = await startNative();
   onTestFinished(() => fake.close());
   fake.setBehaviour(behaviour);
@@ -16,7 +16,7 @@ async function started(behaviour: Behaviour | null) {
     ...{ name: "paid", type: "native", baseUrl: fake.url, concurrency: CONCURRENCY, timeoutSeconds: 30 },
     ...{ apiKeyEnv: "NATIVE_API_KEY", keyHeader: "x-goog-api-key", models: { mine: "gemini-3-pro-image" } },
   };
-  const chain = await Chain.start({ models: [model("mine")], providers: [provider] });
+  const chain = await Chain.start({ models: [model("mine")], providers: [provider] }, {}, args);
   onTestFinished(() => chain.close());
   return { fake, chain };
 }
@@ -68,9 +68,7 @@ describe("a service that is killed while its upstream works", () => {
   });
 
   it("[CHAIN-11] told to stop, it waits for what it has sent, longer than its grace", async () => {
-    const { fake, chain } = await started(hostile.late(2500));
-    await chain.end("SIGTERM");
-    await chain.serve(["--grace", "100ms"]);
+    const { fake, chain } = await started(hostile.late(2500), ["--grace", "100ms"]);
     const { id } = await chain.submit("mine", PROMPTS);
     await arrived(fake, CONCURRENCY);
     expect(await chain.end("SIGTERM")).toBe(0);

@@ -18,7 +18,7 @@ export interface Row {
   /**
    * `final`: it fails at once; `retried`: it succeeds after `asked` requests; `exhausted`: it fails after three;
    * `marked`: it succeeds with the second request, and is marked; `given up`: it fails after the second;
-   * `waits`: it waits; `refused`: nothing was sent, it waits; `elsewhere`: it fails, and no redirect was followed.
+   * `waits`: it waits; `refused`: nothing was sent, it waits; `elsewhere`: it waits, and no redirect was followed.
    */
   fate: "final" | "retried" | "exhausted" | "marked" | "given up" | "waits" | "refused" | "elsewhere";
   codes?: readonly string[];

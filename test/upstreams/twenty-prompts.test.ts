@@ -2,7 +2,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { sha256Hex } from "../../src/kernel/ids.ts";
-import { Chain, model } from "../support/upstreams/chain.ts";
+import { imgbatch } from "../support/processes.ts";
+import { Chain, type ChainItem, model } from "../support/upstreams/chain.ts";
 import type { FakeUpstream } from "../support/upstreams/fake-upstream.ts";
 import { startNative } from "../support/upstreams/native.ts";
 import { startOpenai } from "../support/upstreams/openai.ts";
@@ -53,14 +54,14 @@ describe("a file of twenty prompts", () => {
     const { fake, entry, model: upstreamId } = await (UPSTREAMS[name] as () => Promise<Upstream>)();
     onTestFinished(() => fake.close());
     const providers = [{ name: "pictures", models: { mine: upstreamId }, ...entry }];
-    const chain = await Chain.start({ models: [model("mine")], providers });
+    const chain = await Chain.prepare({ models: [model("mine")], providers });
     onTestFinished(() => chain.close());
-    await chain.end("SIGTERM");
     const prompts = Array.from({ length: 20 }, (_, at) => `picture ${at + 1} of ${name}`);
     await writeFile(join(chain.directory, "prompts.txt"), `${prompts.join("\n")}\n`);
     const submit = ["submit", "prompts.txt", "-o", "out", "--max-cost", "5", "--json"];
 
-    const run = await chain.run(submit);
+    const { directory: cwd, env, where } = chain;
+    const run = await imgbatch([...submit, ...where], { cwd, env });
     expect([run.code, run.stdout, run.stderr]).toEqual([0, expect.any(String), expect.any(String)]);
     const text = await readFile(join(chain.directory, "out/results.jsonl"), "utf8");
     const lines: Line[] = text
@@ -83,8 +84,8 @@ describe("a file of twenty prompts", () => {
       [0, 20, 20],
     );
 
-    await chain.serve();
-    const items = await chain.items(lines[0]?.batch_id ?? "");
+    const listed = await chain.run(["items", lines[0]?.batch_id ?? "", "--json"]);
+    const { items } = listed.json() as unknown as { items: ChainItem[] };
     expect(items.map(({ provider }) => provider)).toEqual(prompts.map(() => "pictures"));
     if (name === "native") expect(items[0]?.model_version).toBe(upstreamId);
     const [request] = fake.requests.filter(({ prompt }) => prompt === prompts[0]);

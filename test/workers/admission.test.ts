@@ -20,7 +20,7 @@ function slowly(stored: BatchRecord[]) {
 }
 
 describe("admission over a slow database", () => {
-  it("[WORK-7] does not forget a batch that comes to wait during a look at its queue", async () => {
+  it("[WORK-7] a batch that begins to wait while its queue is read is not forgotten", async () => {
     const stored: BatchRecord[] = [];
     const { answer, admission } = slowly(stored);
     admission.expect(QUEUE);
@@ -33,7 +33,7 @@ describe("admission over a slow database", () => {
     expect(admission.enter(batchOf("next"))).toBe(true);
   });
 
-  it("[WORK-7] takes a batch in hand once, however often it is looked at meanwhile", async () => {
+  it("[WORK-7] a batch is started once, even when its queue is read several times meanwhile", async () => {
     const stored = ["a", "b", "c"].map(batchOf);
     const { answer, admission } = slowly(stored);
     admission.expect(QUEUE);

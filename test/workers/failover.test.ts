@@ -206,7 +206,7 @@ describe("an upstream that cannot be used", () => {
 
 describe("several upstreams", () => {
   it.each(["limited", "credential", "billing", "forbidden", "failing", "no-model"] as const)(
-    "[FAILOVER-1] the second makes what the first cannot (%s), and no item is asked for twice with a mark",
+    "[FAILOVER-1] the second provider makes the items when the first cannot (%s), and no item is marked",
     async (trouble) => {
       const first = new FakeUpstream("first");
       const second = new FakeUpstream("second");
@@ -222,7 +222,7 @@ describe("several upstreams", () => {
     },
   );
 
-  it("[FAILOVER-1] a first one that answers nothing readable is left after one request an item, with the mark", async () => {
+  it("[FAILOVER-1] after an unreadable answer of the first provider, the second makes the item, which is marked", async () => {
     const first = new FakeUpstream("first");
     const second = new FakeUpstream("second");
     first.answer = async () => made(Buffer.from("no image"));
@@ -239,7 +239,7 @@ describe("several upstreams", () => {
     }
   });
 
-  it("[FAILOVER-1] an item that has changed the provider twice stays with the last one, and is made there", async () => {
+  it("[FAILOVER-1] an item that has changed providers twice stays with its last provider", async () => {
     const first = new FakeUpstream("first");
     const second = new FakeUpstream("second");
     const answer = async () => {

@@ -26,7 +26,7 @@ async function laterBatchIsInHand(service: TestService): Promise<void> {
 }
 
 describe("paused workers", () => {
-  it("[WORK-10] begin nothing new, end what runs, and go on when they are resumed", async () => {
+  it("[WORK-10] paused workers finish running work, begin nothing new, and continue when resumed", async () => {
     const { provider, gates } = heldProvider();
     const service = await startTestService({ providers: [provider] });
     const { id } = await service.submit({ model: MODEL, items: items(4) });
@@ -44,7 +44,7 @@ describe("paused workers", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 4 });
   });
 
-  it("[WORK-10] leave requests answered: batches are taken, looked at, cancelled and made later", async () => {
+  it("[WORK-10] while workers are paused, batches can be created, read and cancelled, and are made later", async () => {
     const { provider, gates } = heldProvider();
     const service = await startTestService({ providers: [provider] });
     service.view.setPaused(true);
@@ -61,7 +61,7 @@ describe("paused workers", () => {
     expect(provider.requests).toHaveLength(1);
   });
 
-  it("[WORK-10] are not paused after a restart, and stopping them while paused loses nothing", async () => {
+  it("[WORK-10] workers are not paused after a restart, and a stop while paused loses nothing", async () => {
     const { provider, gates } = heldProvider();
     const first = await startTestService({ providers: [provider] });
     const { id } = await first.submit({ model: MODEL, items: items(3) });
@@ -73,7 +73,7 @@ describe("paused workers", () => {
     expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 3 });
   });
 
-  it("[WORK-10] hand no whole batch to an upstream either", async () => {
+  it("[WORK-10] paused workers submit no job to an upstream", async () => {
     const upstream = new FakeJobProvider();
     const service = await startTestService({ providers: [upstream] });
     service.view.setPaused(true);

@@ -36,7 +36,7 @@ describe("the first start with another clock", () => {
     ["a hundred hours", 100 * HOUR_MS],
     ["ten years", 10 * YEAR_MS],
   ])(
-    "[CLOCK-6] [CLOCK-7] %s ahead deletes nothing, also after it made batches of its own; says so; and the right clock goes on",
+    "[CLOCK-6] [CLOCK-7] a clock %s ahead deletes nothing, even after new batches, and logs why; the right clock goes on",
     async (_, aheadMs) => {
       const { data, id, endMs } = await earlierRun();
       const clock = new SetbackClock(endMs + aheadMs);
@@ -66,7 +66,7 @@ describe("the first start with another clock", () => {
     },
   );
 
-  it("[CLOCK-7] after a month without power deletes when a whole retention has passed, over more than one start", async () => {
+  it("[CLOCK-7] after a month without power, outputs are deleted when a whole retention has passed, over several starts", async () => {
     const { data, id, endMs } = await earlierRun();
     let nowMs = endMs + 30 * 24 * HOUR_MS;
     for (const hours of [40, 30]) {
@@ -83,7 +83,7 @@ describe("the first start with another clock", () => {
     await service.until(id, "output_deleted");
   });
 
-  it("[CLOCK-6] behind deletes nothing, and its batches are kept for their whole time by the right clock", async () => {
+  it("[CLOCK-6] a clock that is behind deletes nothing, and the right clock keeps its batches for their whole time", async () => {
     const { data, id, endMs } = await earlierRun();
     const clock = new SetbackClock(endMs - 10 * YEAR_MS);
     const service = await startTestService({ data, clock });
@@ -101,7 +101,7 @@ describe("the first start with another clock", () => {
     for (const each of [id, own.id]) expect((await second.batch(each)).status).toBe("output_deleted");
   });
 
-  it("[CLOCK-6] deletes what is due only at the second look, and files that were deleted before at the first", async () => {
+  it("[CLOCK-6] the second look deletes due outputs, and the first look deletes none", async () => {
     const { data, id, endMs } = await earlierRun();
     const clock = new SetbackClock(endMs + RETENTION_MS);
     const first = await startTestService({ data, clock });
@@ -111,7 +111,7 @@ describe("the first start with another clock", () => {
     expect((await first.batch(id)).status).toBe("output_deleted");
   });
 
-  it("[CLOCK-7] on data of a version that did not keep its looks goes by the last event of a batch", async () => {
+  it("[CLOCK-7] without a saved look at the clock, the last event of a batch counts as one", async () => {
     const { data, id, endMs } = await earlierRun();
     const database = new Sqlite(join(data, "imgbatch.db"));
     database.exec("DELETE FROM retention_time");

@@ -5,7 +5,7 @@ import { RoundRobin } from "../../src/workers/round-robin.ts";
 const take = (turns: RoundRobin<string>, count: number) => Array.from({ length: count }, () => turns.next());
 
 describe("taking turns", () => {
-  it("[WORK-3] goes round the things of an owner", () => {
+  it("[WORK-3] the entries of an owner take turns", () => {
     const turns = new RoundRobin<string>();
     for (const id of ["a", "b"]) turns.add("one", id, id);
     turns.add("one", "a", "a");
@@ -17,14 +17,14 @@ describe("taking turns", () => {
     expect(turns.next()).toBeNull();
   });
 
-  it("[WORK-6] goes round the owners first, however many things one has", () => {
+  it("[WORK-6] owners take turns first, whatever number of entries each has", () => {
     const turns = new RoundRobin<string>();
     for (let i = 1; i <= 100; i++) turns.add("many", `m${i}`, `m${i}`);
     turns.add("few", "f", "f");
     expect(take(turns, 6)).toEqual(["m1", "f", "m2", "f", "m3", "f"]);
   });
 
-  it("[WORK-6] never lets an owner wait for more turns than there are owners", () => {
+  it("[WORK-6] an owner never waits for more turns than there are owners", () => {
     const step = fc.record({
       do: fc.constantFrom("add", "delete", "next", "next"),
       owner: fc.integer({ min: 0, max: 3 }).map(String),

@@ -27,7 +27,7 @@ function twoSides(concurrency: number) {
   return { provider, ask, started, end, turn };
 }
 
-it("[RT-19] both sides together take no more places than the provider has", async () => {
+it("[RT-19] batches and real time together never use more slots than the provider has", async () => {
   const { provider, ask, started, end, turn } = twoSides(2);
   const all = [
     ask("forBatches", "b1"),
@@ -52,7 +52,7 @@ it("[RT-19] real-time requests go first, but after three in a row a waiting item
   expect(started()).toEqual(order);
 });
 
-it("[RT-19] who gives up waiting leaves the line, and its place goes to the next", async () => {
+it("[RT-19] a request that gives up waiting leaves the queue, and the next one gets its slot", async () => {
   const { ask, started, end } = twoSides(1);
   const first = ask("forRealtime", "r1");
   const gone = new AbortController();

@@ -25,6 +25,14 @@ export function textOption(options: TypedOptions, name: string): string | undefi
   return typeof value === "string" ? value : undefined;
 }
 
+/** Returns the name of a file or directory. Throws `USAGE` for an empty one, and for `-`: stdout has the result. */
+export function pathOption(options: TypedOptions, name: string): string | undefined {
+  const path = textOption(options, name);
+  if (path !== "" && path !== "-") return path;
+  const message = `--${name}: name a file or a directory (./- for one that is called -); standard output is for the result`;
+  throw new ImgbatchError("USAGE", message, { param: `--${name}` });
+}
+
 export function flagOption(options: TypedOptions, name: string): boolean {
   return options[name] === true;
 }

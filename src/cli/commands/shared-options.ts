@@ -1,6 +1,7 @@
 import { UPSTREAM_NAMES } from "../../config/presets.ts";
 import { VENDOR_NAMES } from "../../config/vendors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
+import { FORMAT_NAMES } from "../../runs/prompts/format-names.ts";
 import type { ArgumentSpec } from "../command-line/command-spec.ts";
 import type { OptionSpec } from "../command-line/option-values.ts";
 
@@ -40,6 +41,12 @@ export const intervalOption: OptionSpec = {
 export const timeoutOption: OptionSpec = {
   flags: "--timeout <time>",
   description: "stop waiting after this time, such as 45m; the batch goes on",
+};
+export const formatOption: OptionSpec = {
+  flags: "--format <name>",
+  description: "the format of prompts from standard input: jsonl, txt, csv or tsv",
+  default: "jsonl",
+  choices: FORMAT_NAMES,
 };
 export const maxCostOption: OptionSpec = {
   flags: "--max-cost <usd>",

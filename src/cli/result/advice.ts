@@ -116,7 +116,7 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   PROVIDER_CREDENTIAL: goesOn("set a key that the upstream takes in the variable of the provider"),
   PROVIDER_FORBIDDEN: goesOn("check at the upstream what the key of the provider may do"),
   PROVIDER_BILLING: goesOn("check the balance and the limits at the upstream"),
-  PROVIDER_MODEL_MISSING: goesOn("check the provider's `models` in the configuration"),
+  PROVIDER_MODEL_MISSING: goesOn("check the provider's `models` and `baseUrl` in the configuration"),
   PROVIDER_RATE_LIMITED: goesOn("wait until then"),
   PROVIDER_UNREACHABLE: goesOn("check the provider's `baseUrl` and the network, or wait until then"),
   PROVIDER_FAILING: goesOn("wait until then"),

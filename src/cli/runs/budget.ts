@@ -28,8 +28,8 @@ type PricedModel = Pick<ChosenModel, "id" | "imageCostMicroUsd" | "imageHoldMicr
 type Surroundings = Pick<CommandContext, "typed" | "ask" | "output" | "signal">;
 
 /**
- * Throws `USAGE` if there is a limit but no price. Consent is for the embedded service alone: any other service has
- * accounts of its own.
+ * Approving images throws `USAGE` if there is a limit but no price. Consent is for the embedded service alone: any other
+ * service has accounts of its own.
  */
 export function createBudget(
   options: Pick<RunOptions, "maxCostMicroUsd" | "unitCostMicroUsd">,
@@ -42,13 +42,14 @@ export function createBudget(
   const needsConsent = model.isPaid && service.kind !== "remote";
   // The hold is the most that an image can cost.
   const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
-  if (max !== undefined && limited === null) {
-    const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
-    throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
-  }
   const estimateImages = (images: number) => (unit === null ? null : unit * images);
   const approveImages = (images: number) => {
-    if (max === undefined || limited === null || limited * images <= max) return;
+    if (max === undefined || images === 0) return;
+    if (limited === null) {
+      const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
+      throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
+    }
+    if (limited * images <= max) return;
     const cost = limited * images;
     const message = `${counted(images, "image")} would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
     const advice = needsConsent ? `to agree: ${withMaxCost(context, cost)}` : undefined;

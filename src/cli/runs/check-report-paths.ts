@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { nearestExisting } from "../../kernel/files/nearest-existing.ts";
-import type { TypedOptions } from "../command-line/option-values.ts";
+import { pathOption, type TypedOptions } from "../command-line/option-values.ts";
 
 /**
  * Throws `SAVE_FAILED` if a requested report cannot be written, before any paid request is sent. A missing directory is
@@ -11,8 +11,8 @@ import type { TypedOptions } from "../command-line/option-values.ts";
  */
 export async function requireReportPaths(options: TypedOptions, cwd: string): Promise<void> {
   for (const name of ["junit", "markdown"]) {
-    const named = options[name];
-    if (typeof named !== "string") continue;
+    const named = pathOption(options, name);
+    if (named === undefined) continue;
     const param = `--${name}`;
     const path = resolve(cwd, named);
     try {

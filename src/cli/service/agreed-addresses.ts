@@ -1,9 +1,10 @@
-import { mkdir, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
 import { agreementsFile } from "../../config/load.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 
 const agreedSchema = z.array(z.string());
 
@@ -22,7 +23,7 @@ export async function requireAgreed(baseUrl: string): Promise<void> {
 export async function agreeTo(baseUrl: string): Promise<string> {
   const path = agreementsFile();
   const agreed = new Set([...(await readAgreed()), baseUrl]);
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeDirectory(dirname(path), 0o700);
   await writeFileDurably(path, `${JSON.stringify([...agreed], null, 2)}\n`, { mode: 0o600 });
   return path;
 }

@@ -37,15 +37,13 @@ export async function connect(
   const chosen = global.baseUrl ?? environment.baseUrl;
   const named = chosen ?? config.baseUrl;
   if (named === null) {
-    if (global.config === undefined && (needs.images ?? needs.workers)) requireNamedAddresses(config);
+    const asksUpstreams = needs.workers || needs.images === true;
+    if (global.config === undefined && asksUpstreams) requireNamedAddresses(config);
     return connectEmbedded({ config, dataDirectory, needs, output, signal });
   }
 
   const baseUrl = checkedUrl(named);
-  if (upstream?.isTyped) {
-    const message = `--upstream is for the service inside imgbatch, and this command talks to ${baseUrl}: leave out --upstream, or the base URL (--base-url, IMGBATCH_BASE_URL, or baseUrl in the configuration).`;
-    throw new ImgbatchError("USAGE", message, { param: "--upstream" });
-  }
+  if (upstream?.isTyped) throw upstreamElsewhere(baseUrl);
   const running = await findRunning(dataDirectory);
   const own = running?.url === baseUrl ? running : null;
   if (own === null && chosen === undefined && global.config === undefined) await requireAgreed(baseUrl);
@@ -57,6 +55,12 @@ export async function connect(
     isLocal: isLoopback(new URL(baseUrl).hostname),
     close: async () => {},
   };
+}
+
+/** The error of `--upstream` together with the address of a service. */
+export function upstreamElsewhere(baseUrl: string): ImgbatchError {
+  const message = `--upstream is for the service inside imgbatch, and this command talks to ${baseUrl}: leave out --upstream, or the base URL (--base-url, IMGBATCH_BASE_URL, or baseUrl in the configuration).`;
+  return new ImgbatchError("USAGE", message, { param: "--upstream" });
 }
 
 /**

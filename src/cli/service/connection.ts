@@ -20,6 +20,13 @@ export interface ServiceNeeds {
   upstream?: UpstreamChoice | null;
 }
 
+export interface DisabledProvider {
+  provider: string;
+  message: string;
+  /** `forbidden`: its upstream takes the key and forbids the requests. Else the key is missing or not accepted. */
+  trouble: "credential" | "forbidden";
+}
+
 /** A connection of a command to a service over HTTP. */
 export interface ServiceConnection {
   /** Without a trailing slash. */
@@ -38,8 +45,12 @@ export interface ServiceConnection {
   providers?: readonly ProviderIdentity[];
   /** The upstream that the command named or the run remembers, of an embedded service. */
   upstream?: UpstreamName | null;
+  /** The providers of an embedded service that cannot be used until the configuration or a key changes, and why. */
+  disabled?: () => readonly DisabledProvider[];
   /** Aborted with the reason if an `own` service fails. */
   failed?: AbortSignal;
+  /** Counts the requests of an `own` service that run now and cost money. */
+  paidRequests?: () => number;
   /** Stops an `own` service: running items get up to one second, the rest is parked. Does nothing for the others. */
   close(): Promise<void>;
 }

@@ -4,10 +4,11 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { identityOf, type ProviderIdentity } from "../../contract/provider-entries.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { createLog } from "../../service/pino-log.ts";
+import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command-line/command-context.ts";
 import { paidRequestsNote } from "../interruption/paid-requests.ts";
 import { isInterruption } from "../interruption/stop-reason.ts";
-import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
+import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
 import { keyAdvice, requireKeys } from "./upstream-keys.ts";
 
@@ -51,7 +52,8 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
       if (wantsImages) requireSameProviders(embedding, running.providers ?? []);
       const { url: baseUrl, apiKey, confirm, providers } = running;
       warnOnce(providers ?? []);
-      const facts = providers === null ? { upstream } : { upstream, providers };
+      const disabled = () => disabledOf(providers ?? []);
+      const facts = providers === null ? { upstream } : { upstream, providers, disabled };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
     if (wantsImages) requireKeys(embedding.config);
@@ -83,19 +85,39 @@ async function startOwn({
     workers: needs.workers,
     log: createLog({ level: "warn", forPeople: true, write: (line) => output.note(line.trimEnd()) }),
   });
+  const paidRequests = () => service.view.queue().paid;
   return {
     baseUrl: service.url,
     apiKey: service.credentials.api_key,
     kind: "own",
     isLocal: true,
     failed: service.failed,
+    disabled: () => disabledNow(service.view),
+    paidRequests,
     close: async () => {
       const how = isInterruption(signal.reason) ? "a second Ctrl-C" : "Ctrl-C twice";
-      const note = paidRequestsNote(service.view.queue().paid, how);
+      const note = paidRequestsNote(paidRequests(), how);
       if (note !== null && !service.failed.aborted) output.note(note);
       await service.close(service.failed.aborted ? 0 : GRACE_MS);
     },
   };
+}
+
+function disabledNow({ health }: Service["view"]): DisabledProvider[] {
+  return health.providers
+    .flatMap((provider) => health.blocksOf(provider))
+    .filter(({ untilMs }) => untilMs === null)
+    .map(({ provider, message, trouble }) => ({
+      provider,
+      message,
+      trouble: trouble === "forbidden" ? trouble : "credential",
+    }));
+}
+
+function disabledOf(providers: readonly ProviderIdentity[]): DisabledProvider[] {
+  return providers.flatMap(({ name, disabled: message }) =>
+    message === undefined ? [] : [{ provider: name, message, trouble: "credential" as const }],
+  );
 }
 
 /** A command whose providers draw takes every running service. */

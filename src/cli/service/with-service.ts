@@ -1,5 +1,6 @@
 import { createServiceHttp } from "../../client/service-http.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { named } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
@@ -29,13 +30,17 @@ export async function withService<T>(
     try {
       return await work(toService(connection, context));
     } catch (error) {
-      if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error)) throw error;
+      if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error))
+        throw explainUnlisted(error, connection);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
       await connection.close();
     }
   }
 }
+
+const MEND =
+  "set a key that the upstream takes in the variable of the provider (after a change at the upstream: imgbatch providers --probe), then run the same command again";
 
 const WHOSE = {
   remote: "named by the caller",
@@ -72,6 +77,24 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     upstream,
     ...(providers === undefined ? {} : { providers }),
   };
+}
+
+const UNLISTED: readonly string[] = ["BATCH_IMAGE_INVALID_MODEL", "REALTIME_MODEL_NOT_FOUND"];
+
+/** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
+function explainUnlisted(error: unknown, { disabled }: ServiceConnection): unknown {
+  const providers = disabled?.() ?? [];
+  const [first] = providers;
+  if (first === undefined || !(error instanceof ImgbatchError) || !UNLISTED.includes(error.code))
+    return error;
+  const why = providers
+    .map(({ provider, message }) => named(provider, message.replace(/\.$/, "")))
+    .join("; ");
+  const code = first.trouble === "forbidden" ? "PROVIDER_FORBIDDEN" : "PROVIDER_CREDENTIAL";
+  return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, {
+    advice: MEND,
+    cause: error,
+  });
 }
 
 function isGone(error: unknown): boolean {

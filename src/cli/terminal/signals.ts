@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../../contract/errors.ts";
+import { abandonedAdvice } from "../interruption/paid-requests.ts";
 import type { Terminal } from "./terminal.ts";
 
 const SIGNALS = { SIGINT: "INTERRUPTED", SIGTERM: "TERMINATED" } as const;
@@ -7,6 +8,8 @@ export interface SignalWatch {
   signal: AbortSignal;
   /** Aborts for another reason, such as a failed embedded service. */
   abort: (reason: Error) => void;
+  /** Counts the requests that cost money and that the second signal would abandon. Default: none. */
+  countPaid: (paid: () => number) => void;
   stop: () => void;
 }
 
@@ -20,17 +23,23 @@ export function watchSignals(
 ): SignalWatch {
   const controller = new AbortController();
   let isSignalled = false;
+  let countPaid = () => 0;
   const onSignal = (name: keyof typeof SIGNALS) => {
-    const error = new ImgbatchError(SIGNALS[name]);
-    if (isSignalled) terminal.exit(fail(error));
+    if (isSignalled) {
+      const advice = abandonedAdvice(countPaid());
+      terminal.exit(fail(new ImgbatchError(SIGNALS[name], undefined, { advice })));
+    }
     isSignalled = true;
-    controller.abort(error);
+    controller.abort(new ImgbatchError(SIGNALS[name]));
   };
   const names = Object.keys(SIGNALS) as (keyof typeof SIGNALS)[];
   for (const name of names) terminal.signals.on(name, onSignal);
   return {
     signal: controller.signal,
     abort: (reason) => controller.abort(reason),
+    countPaid: (paid) => {
+      countPaid = paid;
+    },
     stop: () => {
       for (const name of names) terminal.signals.off(name, onSignal);
     },

@@ -11,6 +11,12 @@ export function isImageMimeType(value: string): value is ImageMimeType {
   return Object.hasOwn(IMAGE_EXTENSIONS, value);
 }
 
+/** Returns the type that the ending of a file name stands for; null for any other ending. */
+export function typeOfFileName(name: string): ImageMimeType | null {
+  const ending = /\.([a-z]+)$/i.exec(name)?.[1]?.toLowerCase().replace("jpeg", "jpg");
+  return IMAGE_MIME_TYPES.find((type) => IMAGE_EXTENSIONS[type] === ending) ?? null;
+}
+
 /** The first bytes of each type: a PNG signature, JPEG markers, `RIFF????WEBP`. Null stands for any byte. */
 export const IMAGE_HEADS: Record<ImageMimeType, readonly (number | null)[]> = {
   "image/png": [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a],

@@ -1,4 +1,5 @@
 import { Text } from "ink";
+import { unnamed } from "../../contract/waiting.ts";
 import { clockTime, formatDuration } from "../../kernel/durations.ts";
 import { escapeControls, formatSize } from "../../kernel/text.ts";
 import type { TroubleRow } from "../model.ts";
@@ -49,7 +50,7 @@ export function Header({ state }: { state: DashboardState }) {
 function troubleText({ provider, model, message, untilMs }: TroubleRow): string {
   const who = model === null ? provider : `${provider} (${model})`;
   const state = untilMs === null ? "disabled" : `cooling until ${clockTime(untilMs).slice(0, 5)}`;
-  return escapeControls(`${who} ${state}: ${message}`);
+  return escapeControls(`${who} ${state}: ${unnamed(provider, message)}`);
 }
 
 function join(parts: readonly (string | null | undefined)[]): string {

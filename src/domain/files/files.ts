@@ -1,7 +1,6 @@
-import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { imageInBlob, type SentImage } from "../images/sent-image.ts";
-import type { BlobStore } from "../ports/blob-store.ts";
+import { imageInDraft, type SentImage } from "../images/sent-image.ts";
+import type { BlobStore, LentDraft } from "../ports/blob-store.ts";
 import type { FileRecord } from "../ports/files.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
 
@@ -31,20 +30,38 @@ export async function findFile(
 /** Finds the file that a `fileUri` names, as an input image; null when the key has no such file. */
 export type FindFileImage = (fileUri: string) => Promise<SentImage | null>;
 
-/**
- * The files of a key as input images. Reading one throws `FILE_NOT_FOUND` when its bytes were deleted meanwhile, are lost
- * or damaged.
- */
+/** Files of a key as the input images of one request. */
+export interface FileImages {
+  find: FindFileImage;
+  /** Must be called when the request has ended. */
+  release(): Promise<void>;
+}
+
+/** The images keep their bytes until they are released, even when a file is deleted meanwhile. */
 export function fileImagesOf(
   { stores, blobs, clock }: { stores: Stores; blobs: BlobStore; clock: Clock },
   apiKeyId: string,
-): FindFileImage {
-  return async (fileUri) => {
-    const file = await findFile(stores.read, apiKeyId, fileUri, clock.nowMs());
-    if (file === null) return null;
-    const { id, blobKey, sizeBytes, sha256 } = file;
-    const lost = () => new ImgbatchError("FILE_NOT_FOUND", `files/${id}: its bytes are not there any more.`);
-    return imageInBlob(blobs, blobKey, { sizeBytes, sha256 }, lost);
+): FileImages {
+  const drafts: LentDraft[] = [];
+  const known = new Map<string, SentImage>();
+  return {
+    find: async (fileUri) => {
+      const file = await findFile(stores.read, apiKeyId, fileUri, clock.nowMs());
+      if (file === null) return null;
+      const { blobKey, sizeBytes, sha256 } = file;
+      const earlier = known.get(blobKey);
+      if (earlier) return earlier;
+      const draft = await blobs.borrow(blobKey);
+      if (draft === null) return null;
+      drafts.push(draft);
+      const image = imageInDraft(draft, { sizeBytes, sha256 });
+      known.set(blobKey, image);
+      return image;
+    },
+    release: async () => {
+      // The next start removes what cannot be removed now.
+      await Promise.allSettled(drafts.map((draft) => draft.discard()));
+    },
   };
 }
 

@@ -127,26 +127,33 @@ export class Upload {
   async #add(chunk: Chunk, bytes: Buffer): Promise<void> {
     this.#refuseOther(chunk);
     const known = Math.min(bytes.length, this.receivedBytes - chunk.at);
+    await this.#store(bytes.subarray(known));
     chunk.at += bytes.length;
-    const fresh = bytes.subarray(known);
-    if (fresh.length === 0) return;
+  }
+
+  async #store(bytes: Buffer): Promise<void> {
+    if (bytes.length === 0) return;
     if (this.#blobKey !== null)
       throw argumentError("body", "the file has all its bytes already: finalize it");
-    await this.#refuseTooMany(fresh.length);
+    await this.#refuseTooMany(bytes.length);
     try {
-      await this.#draft.write(fresh);
+      await this.#draft.write(bytes);
     } catch (error) {
       // A part of the bytes may be on the disk: the upload cannot go on.
       await this.#end();
       throw error;
     }
-    this.#hash.update(fresh);
-    this.receivedBytes += fresh.length;
+    this.#hash.update(bytes);
+    this.receivedBytes += bytes.length;
   }
 
   async #finish(chunk: Chunk): Promise<FileRecord> {
     this.#refuseOther(chunk);
     const { receivedBytes, announcedBytes } = this;
+    if (chunk.at !== receivedBytes) {
+      const problem = `the bytes of this request end at ${chunk.at}, but ${receivedBytes} bytes were received before`;
+      throw argumentError("X-Goog-Upload-Offset", problem);
+    }
     if (receivedBytes === 0) throw argumentError("body", "the file is empty");
     if (announcedBytes !== null && receivedBytes !== announcedBytes) {
       const problem = `${announcedBytes} bytes were announced, and ${receivedBytes} were received`;
@@ -208,8 +215,8 @@ export class Upload {
   }
 
   #refuseOther(chunk: Chunk): void {
-    this.#refuseEnded();
     if (this.#chunk !== chunk) throw new ImgbatchError("FILE_UPLOAD_TAKEN_OVER");
+    this.#refuseEnded();
   }
 
   async #end(): Promise<void> {
@@ -237,8 +244,8 @@ export interface Chunk {
    */
   add(bytes: Buffer): Promise<void>;
   /**
-   * Makes the upload a file, durably. Throws `REALTIME_INVALID_ARGUMENT` when it is empty or has another size than
-   * announced, `FILE_NAME_TAKEN`, `FILE_QUOTA_EXCEEDED`, and `StorageUnavailable`; then it can be tried again.
+   * Makes the upload a file, durably. Throws `REALTIME_INVALID_ARGUMENT` when it is empty, has another size than
+   * announced or more bytes than this chunk ends with, `FILE_NAME_TAKEN`, `FILE_QUOTA_EXCEEDED`, and `StorageUnavailable`; then it can be tried again.
    */
   finish(): Promise<FileRecord>;
   /** The request has ended. What it has brought stays. */

@@ -1,4 +1,4 @@
-import type { WaitingCode } from "../../contract/waiting.ts";
+import { named, type WaitingCode } from "../../contract/waiting.ts";
 import type { Trouble } from "../ports/image-provider.ts";
 import type { Block } from "./provider-health.ts";
 
@@ -27,9 +27,7 @@ export function waitingFor(blocks: readonly Block[]): Waiting {
   const [first] = [...blocks].sort((a, b) => atMs(a) - atMs(b));
   if (first) {
     const { provider, trouble, message, untilMs } = first;
-    // Messages about HTTP begin with the name already.
-    const named = message.startsWith(`${provider} `) ? message : `${provider}: ${message}`;
-    return { code: CODES[trouble], message: named, untilMs };
+    return { code: CODES[trouble], message: named(provider, message), untilMs };
   }
   const message =
     "The provider of this batch is not configured, nor another one of the same type and address.";

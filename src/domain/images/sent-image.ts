@@ -1,5 +1,5 @@
 import { sha256Hex } from "../../kernel/ids.ts";
-import type { BlobDraft, BlobStore } from "../ports/blob-store.ts";
+import type { BlobStore, LentDraft } from "../ports/blob-store.ts";
 
 /** The bytes of an image that a caller sent: in memory, in a draft, or in a blob of an earlier batch. */
 export interface SentImage {
@@ -38,7 +38,7 @@ export function imageInMemory(bytes: Buffer): SentImage {
   };
 }
 
-export function imageInDraft(draft: BlobDraft, facts: { sizeBytes: number; sha256: string }): SentImage {
+export function imageInDraft(draft: LentDraft, facts: { sizeBytes: number; sha256: string }): SentImage {
   return {
     ...facts,
     read: () => draft.read(),

@@ -25,6 +25,9 @@ export interface BlobDraft {
   discard(): Promise<void>;
 }
 
+/** A draft that takes no more bytes. */
+export type LentDraft = Omit<BlobDraft, "write" | "finish">;
+
 /** Keeps bytes under keys like `outputs/<batch>/<name>`. Keys are made by the service, never by a caller. */
 export interface BlobStore {
   /**
@@ -34,6 +37,11 @@ export interface BlobStore {
   put(key: string, bytes: Buffer): Promise<BlobFacts>;
   /** Begins a blob whose key is not known yet. The caller must keep or discard it. */
   draft(): BlobDraft;
+  /**
+   * A draft with the bytes of a blob, which it keeps even when the blob is deleted. The caller must keep or discard it.
+   * Null when there is no such blob.
+   */
+  borrow(key: string): Promise<LentDraft | null>;
   /** Removes the drafts of an earlier process. */
   removeDrafts(): Promise<void>;
   /** Null when there is no such blob, or when its file cannot be read (a bad sector, say). */

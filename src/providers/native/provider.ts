@@ -1,5 +1,6 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
+import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { modelPath, NATIVE_TAKES } from "../upstream/generate-content/native-api.ts";
 import { generateContentBody } from "../upstream/generate-content/request.ts";
@@ -22,8 +23,9 @@ export function createNativeAdapter(entry: EntryOf<"native">, deps: AdapterDeps)
       }
       const path = `/${apiVersion}/${modelPath(request.model)}:generateContent`;
       const body = jsonBody(generateContentBody(request));
-      const answer = await http.json({ method: "POST", path, headers, body }, signal, onSent);
-      return readContent(name, answer);
+      const asked = joinTurns(request.earlier ?? "", request.prompt);
+      const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, onSent);
+      return { ...readContent(name, answer), seed: request.seed };
     },
     async probe(signal) {
       await http.json({ method: "GET", path: `/${apiVersion}/models?pageSize=1`, headers }, signal);

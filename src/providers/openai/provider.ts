@@ -1,5 +1,6 @@
 import type { EntryOf } from "../../contract/provider-entries.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
+import { joinTurns } from "../../kernel/text.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../upstream/adapter.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
 import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
@@ -32,7 +33,8 @@ export function createOpenaiAdapter(entry: EntryOf<"openai">, deps: AdapterDeps)
         throw new ProviderError("INVALID_ARGUMENT", `${name} takes ${most} reference images.`);
       }
       const { path, body } = imagesRequest(entry, request);
-      const answer = await http.json({ method: "POST", path, headers, body }, signal, onSent);
+      const asked = joinTurns(request.earlier ?? "", request.prompt);
+      const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, onSent);
       return readImages(http, answer, headers, signal);
     },
     async probe(signal) {

@@ -45,10 +45,15 @@ export async function drawPicture(
   return addMetadata(encoded, mimeType, size, {
     software: SOFTWARE,
     prompt: drawing.prompt,
-    model,
-    seed,
-    sampler: "procedural",
-    version: `imgbatch procedural/${DRAWING_VERSION}`,
+    settings: {
+      Steps: 1,
+      Sampler: "procedural",
+      "CFG scale": 1,
+      Seed: seed,
+      Size: `${size.widthPx}x${size.heightPx}`,
+      Model: model,
+      Version: `imgbatch procedural/${DRAWING_VERSION}`,
+    },
     details: {
       provider: "procedural",
       version: DRAWING_VERSION,

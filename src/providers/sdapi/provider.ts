@@ -39,14 +39,15 @@ export function createSdapiAdapter(entry: EntryOf<"sdapi">, deps: AdapterDeps): 
     takes: { maxReferences: 1, ratios: "any", tiers: "any", mimeTypes: ["image/png"], seeds: true },
     generate: async (request, signal, onSent) => {
       refuseStoredReferences(request);
-      const body = jsonBody(bodyOf(entry, request));
+      const asked = joinTurns(request.earlier ?? "", request.prompt);
+      const body = jsonBody(bodyOf(entry, request, asked));
       let isSent = false;
       running++;
       try {
         const path = pathOf(request.references.length === 0 ? "txt2img" : "img2img");
-        const answer = await http.json({ method: "POST", path, headers, body }, signal, () => {
-          isSent = true;
+        const answer = await http.json({ method: "POST", path, headers, body, asked }, signal, () => {
           onSent();
+          isSent = true;
         });
         const unused = request.references.length - 1;
         const notes = unused > 0 ? ["Only the first reference image was used."] : [];
@@ -88,7 +89,7 @@ function authorization(
 }
 
 /** The fields of `extra` win, except over those that make the image the one that was asked for. */
-function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest): object {
+function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest, prompt: string): object {
   const [reference] = request.references;
   const { override_settings: settings } = extra;
   // The models of a list are names of ours: only a mapping names a checkpoint of the server.
@@ -99,7 +100,7 @@ function bodyOf({ extra, models }: EntryOf<"sdapi">, request: ImageRequest): obj
     // Otherwise the server loads its earlier checkpoint again after each image.
     ...(Array.isArray(models) ? {} : { override_settings_restore_afterwards: false }),
     ...extra,
-    prompt: joinTurns(request.earlier ?? "", request.prompt),
+    prompt,
     width: multipleOf8(request.size.widthPx),
     height: multipleOf8(request.size.heightPx),
     seed: request.seed,

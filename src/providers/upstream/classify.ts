@@ -2,7 +2,7 @@ import { type ItemErrorCode, isRefusalCode } from "../../contract/item-errors.ts
 import { ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import { type ErrorFacts, readErrorFacts } from "./error-facts.ts";
 import { announcedMs } from "./retry-times.ts";
-import { upstreamWords } from "./words.ts";
+import { ownMatches, upstreamWords } from "./words.ts";
 
 /** An answer of an upstream that is no success. */
 export interface ErrorAnswer {
@@ -12,6 +12,8 @@ export interface ErrorAnswer {
   /** The parsed body; undefined when it is not JSON. */
   body: unknown;
   isHtml: boolean;
+  /** The caller's texts in the request. An answer may repeat them, and they decide nothing. */
+  asked: string;
 }
 
 /** `refused`: the content; `invalid`: the request. Both are final. Everything else is a trouble of the provider. */
@@ -76,27 +78,27 @@ const NAMED_STATUSES: Record<string, number> = {
   DEADLINE_EXCEEDED: 504,
 };
 
-/** Whole phrases: an upstream may repeat the prompt, and a single word of it must not cool a provider. */
+/** Whole phrases, which count only as the upstream's own words. */
 const PHRASES: readonly { verdict: Verdict; statuses: readonly number[]; pattern: RegExp }[] = [
   {
     verdict: "credential",
     statuses: [400],
-    pattern: /API key (?:not valid|expired)|(?:incorrect|invalid) API key/i,
+    pattern: /API key (?:not valid|expired)|(?:incorrect|invalid) API key/gi,
   },
   {
     verdict: "refused",
     statuses: [400, 403, 422],
     pattern:
-      /(?:by|of) (?:the|our) safety system|safety_violations|content (?:management )?policy|content moderation/i,
+      /(?:by|of) (?:the|our) safety system|safety_violations|content (?:management )?policy|content moderation/gi,
   },
   {
     verdict: "billing",
     statuses: [400, 403, 429],
     pattern:
-      /billing hard limit|(?:enable|activate) billing|billing (?:is|has been) (?:not|disabled)|billing account|credit balance is too low|credits? (?:are|is|have been) (?:depleted|exhausted)|insufficient (?:credits|funds|balance|quota)|used all available credits|spending limit/i,
+      /billing hard limit|(?:enable|activate) billing|billing (?:is|has been) (?:not|disabled)|billing account|credit balance is too low|credits? (?:are|is|have been) (?:depleted|exhausted)|insufficient (?:credits|funds|balance|quota)|used all available credits|spending limit/gi,
   },
   // The tier has no quota at all: waiting does not help.
-  { verdict: "billing", statuses: [429], pattern: /\blimit: 0(?![\d.])/ },
+  { verdict: "billing", statuses: [429], pattern: /\blimit: 0(?![\d.])/g },
 ];
 
 /** Our messages. Callers see an upstream's own words only of refusals and invalid requests. */
@@ -117,18 +119,21 @@ const MESSAGES: Record<Verdict, string> = {
 export function answerError(name: string, answer: ErrorAnswer, nowMs: number): ProviderError {
   const facts = readErrorFacts(answer.body);
   const status = answer.status < 300 ? statusNamedBy(facts) : answer.status;
-  const verdict = verdictOf(status, facts, answer.isHtml);
+  const verdict = verdictOf(status, facts, answer);
   const isFinal = verdict === "refused" || verdict === "invalid";
   const words = isFinal ? upstreamWords(facts.message) : "";
   const isPerDay = verdict === "limited" && facts.quotaIds.some((id) => id.includes("PerDay"));
-  const { headers } = answer;
+  const { headers, asked } = answer;
   const { message, retryDelays: delays } = facts;
   return new ProviderError(
     codeOf(verdict, status),
-    words || upstreamTold(name, verdict, `HTTP ${answer.status}${redirectOf(status)}`),
+    words ||
+      (isRedirect(status)
+        ? redirectWords(name, answer)
+        : upstreamTold(name, verdict, `HTTP ${answer.status}`)),
     {
       trouble: isFinal ? null : verdict,
-      retryAfterMs: isFinal ? null : announcedMs({ headers, delays, message, isPerDay }, nowMs),
+      retryAfterMs: isFinal ? null : announcedMs({ headers, delays, message, asked, isPerDay }, nowMs),
       upstreamStatus: answer.status,
     },
   );
@@ -150,24 +155,25 @@ function statusNamedBy({ status, codes }: ErrorFacts): number {
   return status ?? codes.map((code) => NAMED_STATUSES[code]).find((each) => each !== undefined) ?? 500;
 }
 
-function verdictOf(status: number, facts: ErrorFacts, isHtml: boolean): Verdict {
+function verdictOf(status: number, facts: ErrorFacts, { isHtml, asked }: ErrorAnswer): Verdict {
   const { codes, message } = facts;
+  const says = (pattern: RegExp) => ownMatches(message, pattern, asked).length > 0;
   // The state that comes with every invalid request says nothing of the content.
   if (codes.some((code) => code !== "INVALID_ARGUMENT" && isRefusalCode(code))) return "refused";
   if (status < 500) {
     if (facts.isModerated && [400, 403, 422].includes(status)) return "refused";
     const byCode = codes.map((code) => CODES[code]).find((verdict) => verdict !== undefined);
     if (byCode !== undefined) return byCode;
-    const phrase = PHRASES.find(
-      ({ statuses, pattern }) => statuses.includes(status) && pattern.test(message),
-    );
+    const phrase = PHRASES.find(({ statuses, pattern }) => statuses.includes(status) && says(pattern));
     if (phrase !== undefined) return phrase.verdict;
     if (status === 400 && codes.includes("FAILED_PRECONDITION")) {
-      return /location/i.test(message) ? "forbidden" : "billing";
+      return says(/location is not supported/gi) ? "forbidden" : "billing";
     }
     // A page for people comes from something on the way.
     if (status === 403 && isHtml) return "failing";
   }
+  // The address is wrong, as it may be with a 404.
+  if (isRedirect(status)) return "no-model";
   return STATUSES[status] ?? (status >= 400 && status < 500 ? "invalid" : "failing");
 }
 
@@ -178,7 +184,14 @@ function codeOf(verdict: Verdict, status: number): ItemErrorCode {
   return [408, 504, 524].includes(status) ? "PROVIDER_TIMEOUT" : "PROVIDER_ITEM_FAILED";
 }
 
-/** An address that redirects is a wrong one. */
-function redirectOf(status: number): string {
-  return status >= 300 && status < 400 ? ", a redirect: configure the address that it leads to" : "";
+function isRedirect(status: number): boolean {
+  return status >= 300 && status < 400;
+}
+
+/** Our words about a redirect. Of the address that it leads to only the host is fit to be shown. */
+function redirectWords(name: string, { status, headers }: ErrorAnswer): string {
+  const location = headers.get("location") ?? "";
+  const host = URL.canParse(location) ? new URL(location).host : "";
+  const leads = host === "" ? "elsewhere" : `to ${upstreamWords(host)}`;
+  return `${name} redirects ${leads}: configure the address that it leads to as \`baseUrl\` (HTTP ${status}).`;
 }

@@ -16,6 +16,8 @@ export interface UpstreamRequest {
   path: string;
   headers: Readonly<Record<string, string>>;
   body?: RequestBody;
+  /** The caller's texts in the body: an error that repeats them is not judged by them. */
+  asked?: string;
   /** The answer shows something that has a `name`, and may hold the `error` of it. Default: an `error` is one. */
   isOperation?: boolean;
   /** A success needs no body. */
@@ -87,12 +89,12 @@ export class UpstreamHttp {
     const url = new URL(this.baseUrl + request.path);
     const answer = await this.send(this.connections.own, url, request, MAX_ANSWER_BYTES, signal, onSent);
     const { status, headers, bytes } = answer;
-    if (!isSuccess(status)) throw this.#error(answer);
+    if (!isSuccess(status)) throw this.#error(answer, request.asked);
     const body = parse(bytes);
     if (body === undefined && request.mayBeEmpty && bytes.length === 0) return { headers, body };
     if (body === undefined) throw ambiguous(this.name, `HTTP ${status} without JSON`, status);
     const isShown = request.isOperation && textAt(body, "name") !== null;
-    if (!isShown && errorOf(body) !== undefined) throw this.#error(answer);
+    if (!isShown && errorOf(body) !== undefined) throw this.#error(answer, request.asked);
     return { headers, body };
   }
 
@@ -132,9 +134,13 @@ export class UpstreamHttp {
     }
   }
 
-  #error({ status, headers, bytes }: UpstreamAnswer): ProviderError {
+  #error({ status, headers, bytes }: UpstreamAnswer, asked = ""): ProviderError {
     const isHtml = /^\s*</.test(bytes.subarray(0, 64).toString("latin1"));
-    return answerError(this.name, { status, headers, body: parse(bytes), isHtml }, this.#clock.nowMs());
+    return answerError(
+      this.name,
+      { status, headers, body: parse(bytes), isHtml, asked },
+      this.#clock.nowMs(),
+    );
   }
 
   /**

@@ -6,8 +6,8 @@ const MINUTE_MS = 60_000;
 export class RequestRate {
   readonly #perMinute: number | null;
   readonly #clock: Clock;
-  /** When the last requests started, in monotonic ms, the oldest first; at most as many as fit a minute. */
-  readonly #starts: number[] = [];
+  /** When requests started and will start, in monotonic ms, the earliest first; without those that no longer count. */
+  #starts: number[] = [];
 
   /** `perMinute` null sets no limit. */
   constructor(perMinute: number | null, clock: Clock) {
@@ -15,13 +15,23 @@ export class RequestRate {
     this.#clock = clock;
   }
 
-  /** Resolves when a request may start. Rejects with the signal's reason when aborted before. */
+  /**
+   * Resolves when a request may start. Rejects with the signal's reason when aborted before: its place in the minute is
+   * free again.
+   */
   async wait(signal: AbortSignal): Promise<void> {
     if (this.#perMinute === null) return;
     const nowMs = this.#clock.monotonicMs();
-    const oldest = this.#starts.length < this.#perMinute ? undefined : this.#starts.shift();
-    const startMs = oldest === undefined ? nowMs : Math.max(nowMs, oldest + MINUTE_MS);
-    this.#starts.push(startMs);
-    if (startMs > nowMs) await this.#clock.sleep(startMs - nowMs, signal);
+    this.#starts = this.#starts.filter((ms) => ms > nowMs - MINUTE_MS);
+    const before = this.#starts.at(-this.#perMinute);
+    const startMs = before === undefined ? nowMs : before + MINUTE_MS;
+    this.#starts = [...this.#starts, startMs].sort((a, b) => a - b);
+    if (startMs <= nowMs) return;
+    try {
+      await this.#clock.sleep(startMs - nowMs, signal);
+    } catch (error) {
+      this.#starts.splice(this.#starts.indexOf(startMs), 1);
+      throw error;
+    }
   }
 }

@@ -1,5 +1,6 @@
 import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
 import { parseDuration } from "../../kernel/durations.ts";
+import { ownMatches } from "./words.ts";
 
 /** Where an upstream may announce when to come back. */
 export interface Announced {
@@ -7,6 +8,8 @@ export interface Announced {
   /** `RetryInfo.retryDelay`, such as `37s` or `3.957525076s`. */
   delays: readonly string[];
   message: string;
+  /** The caller's texts in the request: an announcement that repeats them counts for nothing. */
+  asked: string;
   /** A limit per day is used up. */
   isPerDay: boolean;
 }
@@ -16,9 +19,10 @@ const IN_WORDS =
   /\b(?:try again|retry|resets?) (?:in|after) ~?(\d{1,9}(?:\.\d{1,12})?) ?(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)((?:\d{1,9}(?:\.\d{1,12})?(?:ms|[smhd]))*)/gi;
 
 /** Returns the longest announced pause in ms, a day at most; null when none is announced. */
-export function announcedMs({ headers, delays, message, isPerDay }: Announced, nowMs: number): number | null {
+export function announcedMs(announced: Announced, nowMs: number): number | null {
+  const { headers, delays, message, asked, isPerDay } = announced;
   const inHeader = Number(headers.get("retry-after-ms")?.trim() || Number.NaN);
-  const inWords = [...message.matchAll(IN_WORDS)].map(([, count = "", unit = "", rest = ""]) =>
+  const inWords = ownMatches(message, IN_WORDS, asked).map(([, count = "", unit = "", rest = ""]) =>
     parseDuration(`${count}${shortUnit(unit)}${rest.toLowerCase()}`),
   );
   const pauses = [

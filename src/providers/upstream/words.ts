@@ -23,6 +23,22 @@ export function upstreamWords(text: string): string {
   return truncateCodePoints(oneLine(safe), MAX_CHARS, "…");
 }
 
+/**
+ * Returns the matches of a pattern (with the flag `g`) in an upstream's message that are its own words. A match whose
+ * letters are also in the caller's texts may be a repeated prompt, however it was shortened or escaped.
+ */
+export function ownMatches(message: string, pattern: RegExp, asked: string): RegExpExecArray[] {
+  const theirs = lettersOf(asked);
+  return [...message.matchAll(pattern)].filter(([phrase]) => !theirs.includes(lettersOf(phrase)));
+}
+
+function lettersOf(text: string): string {
+  return text
+    .normalize("NFKC")
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "");
+}
+
 /** Joins the lines with ` | `, and makes control characters visible. */
 export function oneLine(text: string): string {
   return escapeControls(text.trim().replace(/\s*[\r\n]\s*/g, " | "));

@@ -1,8 +1,9 @@
-import { lstat, mkdir, readdir, rm } from "node:fs/promises";
+import { lstat, readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { type RunState, readRunState } from "./run-state.ts";
 import { isSameService } from "./service-identity.ts";
 
@@ -65,7 +66,7 @@ async function refuseForeignFiles(dir: string): Promise<void> {
 
 /** Makes a directory and its missing parents, on disk when this resolves. Returns the topmost new one. */
 export async function makeDurably(dir: string): Promise<string | undefined> {
-  const first = await mkdir(dir, { recursive: true });
+  const first = await makeDirectory(dir);
   if (first === undefined) return undefined;
   for (let at = dir; at.length >= first.length; at = dirname(at)) await syncDirectory(dirname(at));
   return first;

@@ -1,9 +1,10 @@
 import { constants } from "node:fs";
-import { copyFile, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { copyFile, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { PARTIAL_SUFFIX, writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hashFile } from "../files/hash-file.ts";
 import type { PromptReference } from "../prompts/prompt-item.ts";
@@ -25,7 +26,7 @@ export async function storeReferences(dir: string, references: Iterable<PromptRe
     stored.add(reference.sha256);
     const target = join(dir, referencePath(reference.sha256));
     if (await holds(target, reference.sha256)) continue;
-    await saving(target, () => mkdir(join(dir, REFERENCES_FOLDER), { recursive: true }));
+    await saving(target, () => makeDirectory(join(dir, REFERENCES_FOLDER)));
     await store(reference, target);
   }
 }

@@ -1,10 +1,10 @@
 import { existsSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { IMAGES_FOLDER } from "../directory/claim.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { isWholeResult } from "../files/intact-files.ts";
@@ -37,7 +37,7 @@ export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
     throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${job.batch.id} were deleted.`);
   }
   const images = join(job.dir, IMAGES_FOLDER);
-  if (!job.keepZip) await saving(images, () => mkdir(images, { recursive: true }));
+  if (!job.keepZip) await saving(images, () => makeDirectory(images));
   const { byItem: found, problems } = await fetchMissing(job, missing);
   for (const [customId, fetched] of found) {
     byItem.set(customId, fetched);

@@ -1,11 +1,12 @@
 import { createHash, randomBytes } from "node:crypto";
-import { mkdir, open, rename, rm } from "node:fs/promises";
+import { open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-header.ts";
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import type { ResultFile, Verified } from "../directory/results-file.ts";
 
 /** The facts that the bytes of an image must match. Null: not known. */
@@ -38,7 +39,7 @@ export async function writeVerified(
     dirname(target),
     `.${basename(target)}.${randomBytes(6).toString("hex")}${PARTIAL_SUFFIX}`,
   );
-  await saving(target, () => mkdir(dirname(target), { recursive: true }));
+  await saving(target, () => makeDirectory(dirname(target)));
   const file = await saving(target, () => open(temporary, "wx"));
   try {
     let placed: Placed;

@@ -1,12 +1,13 @@
 import { randomBytes } from "node:crypto";
 import type { Stats } from "node:fs";
-import { mkdir, open, rm, stat } from "node:fs/promises";
-import { basename, dirname, extname, join, resolve } from "node:path";
+import { open, rm, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
+import { IMAGE_EXTENSIONS, type ImageMimeType, typeOfFileName } from "../../contract/images/image-types.ts";
 import { PARTIAL_SUFFIX } from "../../kernel/files/durable-file.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { truncateBytes } from "../../kernel/text.ts";
 
 /** The target of one image. */
@@ -20,8 +21,6 @@ export interface ImageTarget {
 }
 
 const SLUG_BYTES = 60;
-/** The endings that count as an image's extension. Any other ending belongs to the name. */
-const IMAGE_NAME = /\.(png|jpe?g|webp)$/i;
 
 /**
  * Reads `--output`: a file, a directory (one that exists, or a name that ends with `/`), or nothing for a file named
@@ -37,10 +36,11 @@ export async function chooseTarget(
   const found = await stat(path).catch(() => null);
   const isDirectory = output === null || /[/\\]$/.test(output) || found?.isDirectory() === true;
   const dir = isDirectory ? path : dirname(path);
-  await saving(dir, () => mkdir(dir, { recursive: true }));
+  await saving(dir, () => makeDirectory(dir));
   if (found !== null && !isDirectory) requireReplaceable(found, output ?? "", mayReplace);
   const name = isDirectory ? null : basename(path);
-  const stem = name === null ? slugOf(prompt) : name.replace(IMAGE_NAME, "");
+  const stem =
+    name === null ? slugOf(prompt) : typeOfFileName(name) === null ? name : name.replace(/\.[^.]*$/, "");
   await saving(path, () => tryToWrite(temporaryPath(dir, stem)));
   return { dir, name, stem, mayReplace };
 }
@@ -70,13 +70,9 @@ export async function tryToWrite(path: string): Promise<void> {
 /** Yields the paths that an image of this type may get, best first. The given name is used when its ending fits the type. */
 export function* pathsFor({ dir, name, stem }: ImageTarget, mimeType: ImageMimeType): Generator<string> {
   const extension = IMAGE_EXTENSIONS[mimeType];
-  const isTrue = name !== null && typeOfName(name) === extension;
+  const isTrue = name !== null && typeOfFileName(name) === mimeType;
   yield join(dir, isTrue ? name : `${stem}.${extension}`);
   for (let n = 2; ; n++) yield join(dir, `${stem}-${n}.${extension}`);
-}
-
-function typeOfName(name: string): string {
-  return extname(name).slice(1).toLowerCase().replace("jpeg", "jpg");
 }
 
 function slugOf(prompt: string): string {

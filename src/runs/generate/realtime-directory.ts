@@ -1,10 +1,11 @@
-import { appendFile, mkdir, readFile, rm } from "node:fs/promises";
+import { appendFile, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { missingEnd } from "../../contract/images/image-end.ts";
 import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/images/image-types.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { claimDirectory, IMAGES_FOLDER, removeLeftovers } from "../directory/claim.ts";
 import { writeRunInput } from "../directory/input-file.ts";
 import { toJsonLines } from "../directory/json-lines.ts";
@@ -33,7 +34,7 @@ export interface RealtimeLine {
 
 /** Throws `SAVE_FAILED` when a folder cannot be written: an image that was paid for must be saved. */
 async function requireWritable(folder: string): Promise<void> {
-  await saving(folder, () => mkdir(folder, { recursive: true }));
+  await saving(folder, () => makeDirectory(folder));
   await saving(folder, () => tryToWrite(temporaryPath(folder, "test")));
 }
 

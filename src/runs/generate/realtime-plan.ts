@@ -1,4 +1,5 @@
 import type { SizeTier } from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import { createDiskNames } from "../files/file-names.ts";
@@ -12,6 +13,7 @@ export interface RealtimeSettings {
   model: string;
   aspectRatio: string | null;
   size: SizeTier | null;
+  mimeType: ImageMimeType | null;
 }
 
 /** One request of a run. */
@@ -43,7 +45,8 @@ export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly Pr
       stem: names.take(safeFileName(id)),
     })),
   );
-  const { model, aspectRatio, size } = settings;
-  const inputSha256 = contentHash({ kind: "realtime", model, aspectRatio, size }, items);
+  const { model, aspectRatio, size, mimeType } = settings;
+  const asked = { model, aspectRatio, size, ...(mimeType === null ? {} : { mimeType }) };
+  const inputSha256 = contentHash({ kind: "realtime", ...asked }, items);
   return { settings, items, images, inputSha256 };
 }

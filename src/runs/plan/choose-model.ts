@@ -37,7 +37,7 @@ export async function chooseModel(
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", "This key can use no model for batches.");
   const listed = models.find((model) => model.id === id);
   if (listed === undefined && id !== earlier) {
-    const message = `There is no batch model ${JSON.stringify(id)}; there is ${models.map((model) => model.id).join(", ")}.`;
+    const message = `There is no batch model ${JSON.stringify(id)}; there is ${models.map((model) => model.id).join(", ") || "none"}.`;
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message, { param: "model" });
   }
   return describe(id, listed);

@@ -2,6 +2,7 @@ import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { customIdProblem } from "../../contract/text-rules.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
+import type { FormatName } from "./format-names.ts";
 import type { Report } from "./prompt-item.ts";
 
 /** The fields of a line. */
@@ -31,6 +32,8 @@ export interface RowRules {
   limits: Limits;
   /** The `output_count` of lines that have none. */
   defaultCount: number;
+  /** The format of standard input. Default: JSON lines. */
+  stdinFormat?: FormatName | null;
   /**
    * How many reference images a line may usually have, and who sets that limit. The service decides, so an excess is
    * reported only together with other problems. Default: it is not reported.

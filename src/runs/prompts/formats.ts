@@ -1,5 +1,6 @@
 import { extname } from "node:path";
 import type { Limits } from "../../contract/limits.ts";
+import { FORMAT_NAMES, type FormatName } from "./format-names.ts";
 import { readJsonl } from "./jsonl.ts";
 import { isBlank, type ReadRows } from "./rows.ts";
 import { readTable } from "./table.ts";
@@ -21,19 +22,24 @@ export interface Format {
 /** Far more than the longest prompt with all that belongs to it. */
 const TEXT_LINE_BYTES = 4 * 1024 * 1024;
 
-const FORMATS: Record<string, ReadRows> = {
-  ".txt": readPlainLines,
-  ".csv": readTable(",", TEXT_LINE_BYTES),
-  ".tsv": readTable("\t", TEXT_LINE_BYTES),
+const FORMATS: Record<FormatName, ReadRows> = {
+  jsonl: readJsonl,
+  txt: readPlainLines,
+  csv: readTable(",", TEXT_LINE_BYTES),
+  tsv: readTable("\t", TEXT_LINE_BYTES),
 };
 
 /**
- * Returns the format for a file name: by its extension, else JSON lines. A JSON line may hold images: it may be as long
- * as a request.
+ * Returns the format of a file: the named one, else by its extension, else JSON lines. A JSON line may hold images: it may
+ * be as long as a request.
  */
-export function formatOf(fileName: string, { createBodyBytes }: Limits): Format {
-  const read = FORMATS[extname(fileName).toLowerCase()];
-  return read === undefined
-    ? { read: readJsonl, maxLineBytes: createBodyBytes }
-    : { read, maxLineBytes: TEXT_LINE_BYTES };
+export function formatOf(
+  fileName: string,
+  { createBodyBytes }: Limits,
+  named: FormatName | null = null,
+): Format {
+  const extension = extname(fileName).slice(1).toLowerCase();
+  const name = named ?? FORMAT_NAMES.find((each) => each === extension) ?? "jsonl";
+  const read = FORMATS[name];
+  return name === "jsonl" ? { read, maxLineBytes: createBodyBytes } : { read, maxLineBytes: TEXT_LINE_BYTES };
 }

@@ -71,7 +71,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   const reportLine = (line: number | null, field: string | null, message: string) =>
     problems.add({ file, line }, field, message);
   const before = problems.count;
-  const { read, maxLineBytes } = formatOf(file, rules.limits);
+  const { read, maxLineBytes } = formatOf(file, rules.limits, isStdin ? (rules.stdinFormat ?? null) : null);
   const bytes = isStdin ? source.stdin() : createReadStream(path, { highWaterMark: PIECE_BYTES });
   const lines = async function* () {
     for await (const line of readLines(bytes, maxLineBytes)) {

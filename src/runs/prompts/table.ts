@@ -1,7 +1,8 @@
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { FIELDS, unknownField } from "./check-row.ts";
 import { type CsvRecord, readRecords } from "./csv.ts";
-import type { ReadRows, ReportLine } from "./rows.ts";
+import type { Line } from "./lines.ts";
+import { isBlank, type ReadRows, type ReportLine } from "./rows.ts";
 
 /** The report for a column with cells and without a name. */
 const NAMELESS = "a column has cells but no name; name it or remove it";
@@ -9,12 +10,15 @@ const NAMELESS = "a column has cells but no name; name it or remove it";
 const SEPARATORS = [",", ";", "\t", "|"];
 
 /**
- * `.csv` and `.tsv`: the first row names the fields. An empty or missing cell is an absent field; several reference
- * images in a cell are separated by `;`.
+ * `.csv` and `.tsv`: the first row names the fields, in any case. An empty or missing cell is an absent field; several
+ * reference images in a cell are separated by `;`. A first row with `;` and no comma separates the cells of a `.csv` by
+ * `;`, as spreadsheets do where the comma is the decimal point.
  */
-export function readTable(separator: string, maxBytes: number): ReadRows {
-  return async function* (lines, report) {
+export function readTable(usual: string, maxBytes: number): ReadRows {
+  return async function* (source, report) {
     let columns: Columns | null = null;
+    const { first, lines } = await peek(source);
+    const separator = usual === "," && !first.includes(",") && first.includes(";") ? ";" : usual;
     for await (const record of readRecords(lines, { separator, maxBytes }, report)) {
       if (columns !== null) {
         const fields = columns.fieldsOf(record);
@@ -27,6 +31,21 @@ export function readTable(separator: string, maxBytes: number): ReadRows {
   };
 }
 
+/** Reads up to the first line with text. Returns that text, and all lines from the first on. */
+async function peek(source: AsyncIterable<Line>): Promise<{ first: string; lines: AsyncIterable<Line> }> {
+  const iterator = source[Symbol.asyncIterator]();
+  const head: Line[] = [];
+  for (let next = await iterator.next(); !next.done; next = await iterator.next()) {
+    head.push(next.value);
+    if (!isBlank(next.value.text)) break;
+  }
+  const lines = async function* () {
+    yield* head;
+    for (let next = await iterator.next(); !next.done; next = await iterator.next()) yield next.value;
+  };
+  return { first: head.at(-1)?.text ?? "", lines: lines() };
+}
+
 interface Columns {
   /** Null when the row does not fit, which is reported. */
   fieldsOf(record: CsvRecord): Record<string, unknown> | null;
@@ -34,7 +53,10 @@ interface Columns {
 
 /** Null when the first row does not name the columns, which is reported. */
 function readHeader({ line, cells }: CsvRecord, separator: string, report: ReportLine): Columns | null {
-  const names = cells.map((name) => name.trim());
+  const names = cells.map((cell) => {
+    const name = cell.trim();
+    return FIELDS.includes(name.toLowerCase()) ? name.toLowerCase() : name;
+  });
   const twice = names.filter((name, i) => name !== "" && names.indexOf(name) < i);
   for (const name of new Set(twice)) report(line, name, "is the name of two columns; remove or rename one");
   if (!names.includes("prompt")) {

@@ -1,6 +1,7 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { saving } from "../../client/file-errors.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { writeGallery } from "./gallery.ts";
 import { type ActionsFiles, annotations, writeActionsFiles } from "./github-actions.ts";
 import { toJunit } from "./junit.ts";
@@ -45,7 +46,7 @@ export async function writeReports(dir: string, report: RunReport, options: Repo
 
 async function writeReport(path: string, text: string): Promise<void> {
   await saving(path, async () => {
-    await mkdir(dirname(path), { recursive: true });
+    await makeDirectory(dirname(path));
     await writeFile(path, text);
   });
 }

@@ -1,6 +1,6 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isWaitingCode } from "../../contract/waiting.ts";
+import { isWaitingCode, named } from "../../contract/waiting.ts";
 import { clockTime } from "../../kernel/durations.ts";
 import { EMBEDDED, type RunService } from "../directory/service-identity.ts";
 
@@ -34,14 +34,13 @@ export function parkedError(
   const until = untilMs === null ? "until the configuration changes" : `until ${clockTime(untilMs)}`;
   const [one] = open;
   const which = open.length === 1 ? `${one?.id} is` : `${open.length} batches are`;
-  const named =
-    code === "PROVIDER_NOT_CONFIGURED" && first.provider ? `${first.provider}: ${message}` : message;
+  const why = code === "PROVIDER_NOT_CONFIGURED" && first.provider ? named(first.provider, message) : message;
   const restart =
     isBorrowed && untilMs === null
       ? " The service of another process reads a change when it starts again."
       : "";
   return new ImgbatchError(
     isWaitingCode(code) ? code : "PROVIDER_FAILING",
-    `${which} parked ${until}. ${named}${restart}`,
+    `${which} parked ${until}. ${why}${restart}`,
   );
 }

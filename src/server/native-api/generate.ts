@@ -33,16 +33,18 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
     await withJsonBody(request, response, options, async ({ value, sent }) => {
       const { strictImageConfig } = deps.features;
-      const findFileImage = fileImagesOf(deps, caller.key.id);
-      const rules = { ...deps, strictImageConfig, sent, findFileImage };
-      const content = await checkContent(value, model, rules);
+      const files = fileImagesOf(deps, caller.key.id);
       try {
+        const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
+        const content = await checkContent(value, model, rules);
         const work = deps.realtime.generate(caller, content, gone).then(contentView);
         if (framing) await answerStream(deps, framing, response, work);
         else response.json(await work);
       } catch (error) {
         // The caller is gone: no response can reach it.
         if (!gone.aborted) throw error;
+      } finally {
+        await files.release();
       }
     });
   };

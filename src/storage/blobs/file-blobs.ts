@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
+import { constants, copyFile, link, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
@@ -41,6 +41,13 @@ export function fileBlobs(root: string): BlobStore {
     });
   };
 
+  const newDraft = () => ({
+    path: path(`${DRAFTS}/${randomBytes(12).toString("hex")}`),
+    move: (key: string, rename: (target: string) => Promise<void>) =>
+      place(path(key), () => rename(path(key))),
+    memory,
+  });
+
   return {
     put: async (key, bytes) => {
       try {
@@ -50,12 +57,17 @@ export function fileBlobs(root: string): BlobStore {
       }
       return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
     },
-    draft: () =>
-      fileDraft({
-        path: path(`${DRAFTS}/${randomBytes(12).toString("hex")}`),
-        move: (key, rename) => place(path(key), () => rename(path(key))),
-        memory,
-      }),
+    draft: () => fileDraft(newDraft()),
+    borrow: async (key) => {
+      const draft = newDraft();
+      try {
+        await place(draft.path, () => linkOrCopy(path(key), draft.path));
+      } catch (error) {
+        if (ABSENT.includes(systemCodeOf(error))) return null;
+        throw notStored(error);
+      }
+      return fileDraft({ ...draft, isThere: true });
+    },
     removeDrafts: () => rm(path(DRAFTS), { recursive: true, force: true }),
     read: (key) => orNull(readFile(path(key)), [...ABSENT, ...UNREADABLE]),
     lend: async (key, work) => {
@@ -98,6 +110,16 @@ export function fileBlobs(root: string): BlobStore {
 const ABSENT = ["ENOENT"];
 /** Errors that reading again does not change. A lack of file handles or memory is not among them. */
 const UNREADABLE = ["EIO", "EISDIR", "EACCES", "EPERM", "ENOTDIR", "ELOOP"];
+
+/** Some file systems have no second names for a file. */
+async function linkOrCopy(from: string, to: string): Promise<void> {
+  try {
+    await link(from, to);
+  } catch (error) {
+    if (ABSENT.includes(systemCodeOf(error))) throw error;
+    await copyFile(from, to, constants.COPYFILE_FICLONE);
+  }
+}
 
 async function orNull<T>(result: Promise<T>, codes = ABSENT): Promise<T | null> {
   try {

@@ -17,12 +17,13 @@ interface Place {
   /** Calls `rename` with the path of a key, in a directory that exists and is durable. */
   move(key: string, rename: (target: string) => Promise<void>): Promise<void>;
   memory: LentMemory;
+  /** Whether the file is there already. Default: false. */
+  isThere?: boolean;
 }
 
 /** A draft as a file of its own, which becomes a blob by its new name. */
-export function fileDraft({ path, move, memory }: Place): BlobDraft {
+export function fileDraft({ path, move, memory, isThere = false }: Place): BlobDraft {
   let file: FileHandle | null = null;
-  let isThere = false;
   let unseen = BYTES_PER_LOOK;
   let last: Promise<unknown> = Promise.resolve();
 

@@ -2,14 +2,25 @@ import type { Waiting } from "../../domain/health/waiting.ts";
 import type { Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
+import type { ItemWork } from "./run-item.ts";
+
+/** A request from its claim until its result is recorded. */
+export interface RunningRequest {
+  work: ItemWork;
+  controller: AbortController;
+  /** `unsent`: nothing has left for the provider. `sent`: it may be paid. */
+  state: "unsent" | "sent" | "ended";
+}
 
 /** A batch whose items are being made. */
 export interface ActiveBatch {
   batch: BatchRecord;
   /** The providers that may make its items, in their order; null until they are known. */
   offers: readonly Offer<ItemProvider>[] | null;
-  /** The running requests; `isPaid`: a stop waits for them. */
-  running: Map<AbortController, { isPaid: boolean }>;
+  /** The requests for its items. */
+  running: Set<RunningRequest>;
+  /** Whether none of its items is left to claim. Only an item that is given back changes that. */
+  isAllClaimed: boolean;
   /** Ends the wait for an item whose time has not come, or for a provider. */
   pause: AbortController | null;
   /** A due time that was waited for. It counts as reached even when the wall clock was set back meanwhile. */
@@ -26,7 +37,8 @@ export function activeBatch(batch: BatchRecord): ActiveBatch {
   return {
     batch,
     offers: null,
-    running: new Map(),
+    running: new Set(),
+    isAllClaimed: false,
     pause: null,
     waitedForMs: 0,
     isHeld: false,

@@ -1,12 +1,13 @@
 import type { Waiting } from "../../domain/health/waiting.ts";
-import { type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
+import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { type ActiveBatch, activeBatch } from "./active-batch.ts";
-import { claimWork } from "./claim-work.ts";
+import { claimItems, type Turn, takeTurn } from "./claim-work.ts";
 import { ProviderSlots } from "./provider-slots.ts";
-import { type ItemAttempt, type ItemWork, makeItem, recordItem } from "./run-item.ts";
+import { Requests } from "./requests.ts";
+import type { ItemWork } from "./run-item.ts";
 import { offersFor, waitForProvider, wellOffers } from "./wait-for-provider.ts";
 
 const TROUBLE_DELAY_MS = 1000;
@@ -23,6 +24,7 @@ export class ItemPool implements WorkerPool {
   readonly #active = new Map<string, ActiveBatch>();
   readonly #onBatchIdle: (batchId: string) => void;
   readonly #stopping = new AbortController();
+  readonly #requests: Requests;
   readonly #stopListening: () => void;
   readonly #looking = new Set<Promise<void>>();
   #filling: Promise<void> | null = null;
@@ -33,9 +35,11 @@ export class ItemPool implements WorkerPool {
   constructor(deps: WorkerDeps, providers: readonly ItemProvider[], onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
     this.#onBatchIdle = onBatchIdle;
+    this.#requests = new Requests(deps, this.#stopping.signal);
     this.#slots = providers.map((provider) => new ProviderSlots(provider));
     for (const { queue } of this.#slots) queue.on("next", () => this.#fill());
     this.#stopListening = deps.health.onChange(() => {
+      this.#requests.takeBackUnsent();
       for (const active of this.#active.values()) if (active.waiting) this.#enqueue(active);
     });
   }
@@ -43,7 +47,7 @@ export class ItemPool implements WorkerPool {
   get load(): PoolLoad {
     return {
       running: this.#slots.reduce((sum, { queue }) => sum + queue.pending, 0),
-      paid: this.#slots.reduce((sum, { queue, isPaid }) => sum + (isPaid ? queue.pending : 0), 0),
+      paid: this.#requests.paid,
       slots: this.#slots.reduce((sum, { provider }) => sum + provider.concurrency, 0),
     };
   }
@@ -63,6 +67,7 @@ export class ItemPool implements WorkerPool {
   add(batch: BatchRecord): void {
     const active = this.#active.get(batch.id) ?? activeBatch(batch);
     active.isHeld = false;
+    active.isAllClaimed = false;
     this.#active.set(batch.id, active);
     this.#enqueue(active);
   }
@@ -83,7 +88,7 @@ export class ItemPool implements WorkerPool {
   }
 
   async abort(batchId: string): Promise<void> {
-    for (const controller of this.#active.get(batchId)?.running.keys() ?? []) controller.abort();
+    for (const { controller } of this.#active.get(batchId)?.running ?? []) controller.abort();
     this.remove(batchId);
   }
 
@@ -91,15 +96,9 @@ export class ItemPool implements WorkerPool {
     this.#stopping.abort();
     this.#stopListening();
     for (const { pause } of this.#active.values()) pause?.abort();
+    const idle = () => Promise.all(this.#slots.map((slots) => slots.idle()));
     await Promise.all([this.#filling, ...this.#looking]);
-    const grace = new AbortController();
-    const idle = Promise.all(this.#slots.map((slots) => slots.idle())).then(() => grace.abort());
-    await this.#deps.clock.sleep(graceMs, grace.signal).catch(() => {});
-    const running = [...this.#active.values()].flatMap((active) => [...active.running]);
-    for (const [controller, request] of running) if (isAbandoned || !request.isPaid) controller.abort();
-    const paid = running.filter(([{ signal }]) => !signal.aborted).length;
-    if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid });
-    await idle;
+    await this.#requests.stop(graceMs, isAbandoned, idle());
   }
 
   #isActive(active: ActiveBatch): boolean {
@@ -110,16 +109,21 @@ export class ItemPool implements WorkerPool {
     for (const { roundRobin } of this.#slots) roundRobin.delete(batch.apiKeyId, batch.id);
   }
 
-  /** Puts a batch in line at each of its providers that is well. Without one it waits. */
+  /** Puts a batch with items to claim in line at each of its providers that is well. Without one it waits. */
   #enqueue(active: ActiveBatch): void {
     if (this.#isActive(active) && !active.isHeld && !this.#stopping.signal.aborted) {
-      const well = wellOffers(this.#deps, active);
-      if (well.length === 0) this.#track(this.#findProvider(active));
-      else active.waiting = null;
-      const { apiKeyId, id } = active.batch;
-      for (const { provider } of well) this.#slotsOf(provider)?.roundRobin.add(apiKeyId, id, active);
+      if (!active.isAllClaimed) this.#lineUp(active);
+      else if (active.running.size === 0) this.#track(this.#rest(active));
     }
     this.#fill();
+  }
+
+  #lineUp(active: ActiveBatch): void {
+    const well = wellOffers(this.#deps, active);
+    if (well.length === 0) this.#track(this.#findProvider(active));
+    else active.waiting = null;
+    const { apiKeyId, id } = active.batch;
+    for (const { provider } of well) this.#slotsOf(provider)?.roundRobin.add(apiKeyId, id, active);
   }
 
   #slotsOf(provider: ItemProvider): ProviderSlots | undefined {
@@ -140,15 +144,19 @@ export class ItemPool implements WorkerPool {
       }
       this.#dequeue(active);
       const againMs = await waitForProvider(this.#deps, active);
-      if (againMs === null) return await this.#rest(active);
+      if (againMs === null) return this.#rest(active);
       if (active.waiting !== null) {
         // The end of a first request after a pause is reported. Until then a look now and then is enough.
         this.#pause(active, Math.max(againMs, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS));
       }
     } catch (error) {
-      this.#deps.log.error("a waiting batch could not be looked at; trying again", { error: String(error) });
-      this.#pause(active, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS);
+      this.#lookLater(active, error);
     }
+  }
+
+  #lookLater(active: ActiveBatch, error: unknown): void {
+    this.#deps.log.error("a batch could not be looked at; trying again", { error: String(error) });
+    this.#pause(active, this.#deps.clock.nowMs() + TROUBLE_DELAY_MS);
   }
 
   /** Looks at a batch again at a time. `dueMs`: an item's time that counts as reached then. */
@@ -178,50 +186,50 @@ export class ItemPool implements WorkerPool {
   async #fillFreeSlots(): Promise<void> {
     while (this.#fillAgain) {
       this.#fillAgain = false;
-      for (const slots of this.#slots) {
-        try {
-          await this.#fillSlots(slots);
-        } catch (error) {
-          // The database cannot be used now (disk full, say): waits a little, then looks again.
-          this.#deps.log.error("no item could be claimed; trying again", { error: String(error) });
-          await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-          this.#fillAgain = true;
-          return;
-        }
-      }
+      const fills = await Promise.allSettled(this.#slots.map((slots) => this.#fillSlots(slots)));
+      const failed = fills.find((fill) => fill.status === "rejected");
+      if (!failed) continue;
+      // The database cannot be used now (disk full, say): waits a little, then looks again.
+      this.#deps.log.error("no item could be claimed; trying again", { error: String(failed.reason) });
+      await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+      this.#fillAgain = true;
+      return;
     }
   }
 
-  /** Claims as many items at once as slots are free, because their transactions share a commit. */
   async #fillSlots(slots: ProviderSlots): Promise<void> {
     for (;;) {
-      const claims: { active: ActiveBatch; claimed: Promise<ItemWork | null> }[] = [];
-      while (!this.#isPaused && !this.#stopping.signal.aborted && claims.length < slots.free) {
-        const active = slots.roundRobin.next();
-        if (!active) break;
-        const claim = claimWork(this.#deps, active, slots);
-        if (claim) claims.push({ active, ...claim });
-        else {
-          // Its provider cannot be asked now: the batch goes to another one, or waits.
-          this.#dequeue(active);
-          this.#enqueue(active);
-        }
-      }
-      if (claims.length === 0) return;
-      const works = await Promise.allSettled(claims.map(({ claimed }) => claimed));
+      const turns = this.#takeTurns(slots);
+      if (turns.length === 0) return;
+      const works = await claimItems(this.#deps, turns);
       const without = new Set<ActiveBatch>();
-      for (const [at, { active }] of claims.entries()) {
+      for (const [at, { active }] of turns.entries()) {
         const work = works[at];
-        if (work?.status === "fulfilled" && work.value) this.#start(active, slots, work.value);
+        if (work) this.#start(active, slots, work);
         else without.add(active);
       }
-      const failure = works.find((work) => work.status === "rejected");
-      if (failure) throw failure.reason;
       for (const active of without) {
         slots.roundRobin.delete(active.batch.apiKeyId, active.batch.id);
         await this.#rest(active);
       }
     }
+  }
+
+  /** Takes a turn for each free slot, while there are batches in line. */
+  #takeTurns(slots: ProviderSlots): Turn[] {
+    const turns: Turn[] = [];
+    while (!this.#isPaused && !this.#stopping.signal.aborted && turns.length < slots.free) {
+      const active = slots.roundRobin.next();
+      if (!active) break;
+      const turn = takeTurn(this.#deps, active, slots.provider);
+      if (turn) turns.push(turn);
+      else {
+        // Its provider cannot be asked now: the batch goes to another one, or waits.
+        this.#dequeue(active);
+        this.#enqueue(active);
+      }
+    }
+    return turns;
   }
 
   #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {
@@ -230,43 +238,27 @@ export class ItemPool implements WorkerPool {
       work.ticket.dropped();
       return;
     }
-    const controller = new AbortController();
-    active.running.set(controller, slots);
-    void slots.queue.add(async () => {
-      const attempt = this.#mayBegin(work)
-        ? await makeItem(this.#deps, work, controller.signal)
-        : ({ aborted: true, isSent: false } as const);
-      if (attempt instanceof ProviderError)
-        active.unreachable = attempt.trouble === "unreachable" ? attempt.message : null;
-      const recorded = this.#record(work, attempt, controller.signal).finally(() => {
-        active.running.delete(controller);
-        slots.recording.delete(recorded);
-        this.#enqueue(active);
-      });
-      slots.recording.add(recorded);
-    });
-  }
-
-  /** An item is not sent when the service stops, or its provider pauses, between the claim and its turn. */
-  #mayBegin({ offer, ticket }: ItemWork): boolean {
-    if (this.#stopping.signal.aborted) return false;
-    return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
-  }
-
-  async #record(work: ItemWork, attempt: ItemAttempt, signal: AbortSignal): Promise<void> {
-    const status = await recordItem(this.#deps, work, attempt, signal);
-    if (status !== "success" && status !== "failed") return;
-    const { batchId, customId } = work.item;
-    this.#deps.feed.publish({ type: "item", batchId, customId, status });
+    this.#requests.start(active, slots, work, () => this.#enqueue(active));
   }
 
   /** Called when there is nothing to claim: the batch is done here, or its items are being made or wait for their time. */
   async #rest(active: ActiveBatch): Promise<void> {
+    try {
+      await this.#restOrEnd(active);
+    } catch (error) {
+      this.#lookLater(active, error);
+    }
+  }
+
+  async #restOrEnd(active: ActiveBatch): Promise<void> {
     const { id } = active.batch;
     if (!this.#isActive(active)) return;
     active.waitedForMs = 0;
     const { items } = this.#deps.stores.read;
+    // An item that is given back during the look takes it back.
+    active.isAllClaimed = true;
     const dueMs = await items.nextDueMs(id);
+    if (dueMs !== null) active.isAllClaimed = false;
     if (this.#stopping.signal.aborted || !this.#isActive(active)) return;
     // An item that is due, but not here, waits for another provider.
     const againMs = this.#deps.clock.nowMs() + TROUBLE_DELAY_MS;
@@ -280,6 +272,7 @@ export class ItemPool implements WorkerPool {
     if (!this.#isActive(active)) return;
     if (pending > 0) {
       // No worker has them any more: giving back their leases had failed.
+      active.isAllClaimed = false;
       await this.#deps.stores.write((tx) => tx.items.dropLeases(id));
       this.#enqueue(active);
       return;

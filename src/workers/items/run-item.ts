@@ -38,14 +38,20 @@ export interface ItemWork {
   ticket: Ticket;
 }
 
-/** Asks the provider for one item's image. Never rejects. */
+/**
+ * Asks the provider for one item's image. Never rejects. `beforeSending` is called right before the request leaves. It
+ * may abort the signal: then nothing is sent.
+ */
 export async function makeItem(
   deps: WorkerDeps,
   { batch, item, offer }: ItemWork,
   signal: AbortSignal,
+  beforeSending: () => void,
 ): Promise<ItemAttempt> {
   let isSent = false;
   const onSent = () => {
+    beforeSending();
+    signal.throwIfAborted();
     isSent = true;
   };
   try {

@@ -11,12 +11,15 @@ it("[CLI-15] --version prints the package's version, also as JSON", async () => 
   const cli = await createCli();
   const { version } = JSON.parse(await readFile(new URL("../../../package.json", import.meta.url), "utf8"));
   for (const flag of ["--version", "-V"]) expect((await cli.run([flag])).stdout).toBe(`${version}\n`);
-  expect((await cli.run(["--version", "--json"])).json()).toMatchObject({ ok: true, text: `${version}\n` });
+  expect((await cli.here(["--version", "--json"], { env: {} })).json()).toMatchObject({
+    ok: true,
+    text: `${version}\n`,
+  });
 });
 
 it("[CLI-16] without a command the help goes to stderr and the exit code is 2", async () => {
   const cli = await createCli();
-  const { code, stdout, stderr } = await cli.run([]);
+  const { code, stdout, stderr } = await cli.here([], { env: {} });
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toMatch(/^Usage: imgbatch <command>/);
 });
@@ -74,6 +77,9 @@ it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and 
     [["submit", "x", "--mime-type", "image/jpg"], /Did you mean image\/jpeg\?/],
     [["models", "--progress", "plian"], /Did you mean plain\?/],
     [["submit"], /missing required argument/],
+    [["submit", "x", "-o", "-"], /--output: name a file or a directory/],
+    [["submit", "x", "--junit", "-"], /--junit: name a file/],
+    [["download", "a", "-o", "-"], /--output: name a file/],
     [["status"], /missing required argument/],
     [["exec", "bash", "-c", "true"], /unknown option .-c.; put -- before the command/],
     [["models", "extra"], /too many arguments/],

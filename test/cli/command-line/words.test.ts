@@ -51,7 +51,7 @@ it("[CLI-36] what is wrong with a configuration is said once", async () => {
   await writeFile(join(cli.cwd, "imgbatch.config.json"), '{"sever":{},"limits":{"itemsPerBatch":-1}}');
   await writeFile(join(cli.cwd, "p.jsonl"), '{"prompt":"a"}');
   for (const command of [["submit", "p.jsonl"], ["serve"], ["doctor"]]) {
-    const { code, stdout, stderr } = await cli.run(command);
+    const { code, stdout, stderr } = await cli.here(command, { env: {} });
     expect(code).toBe(2);
     for (const part of ["sever", "itemsPerBatch"])
       expect([command, (stdout + stderr).split(part).length - 1]).toEqual([command, 1]);

@@ -181,18 +181,18 @@ describe("consent to real money", () => {
 
 describe("consent, in processes of its own", () => {
   const env = cleanEnvironment();
-  const shell = (...args: string[]) => imgbatch([...args, "--data", data], { cwd, env });
 
   it("[CONSENT-8] [CONSENT-10] drawings, a refused run, a paid one, and drawings again", async () => {
     writeFileSync(join(cwd, "drawn.json"), "{}");
-    const draw = (dir: string) => shell("submit", "p.jsonl", "-o", dir, "--config", "drawn.json", "--new");
+    const draw = (dir: string) => run("submit", "p.jsonl", "-o", dir, "--config", "drawn.json", "--new");
     expect((await draw("drawn")).code).toBe(0);
     const before = await books();
-    const none = await shell(...SUBMIT);
+    const none = await run(...SUBMIT);
     expect([none.code, none.stderr]).toEqual([8, expect.stringContaining("--max-cost 0.24")]);
     expect((await books()).batches).toBe(1);
-    expect((await shell(...SUBMIT, "--max-cost", "0.23")).code).toBe(8);
-    expect((await shell(...SUBMIT, "--max-cost", "0.24")).code).toBe(0);
+    expect((await run(...SUBMIT, "--max-cost", "0.23")).code).toBe(8);
+    const paying = [...SUBMIT, "--max-cost", "0.24", "--data", data];
+    expect((await imgbatch(paying, { cwd, env })).code).toBe(0);
     const paid = await books();
     expect(paid.moved.slice(before.moved.length)).toEqual([
       ["grant", 2 * HOLD],
@@ -211,15 +211,15 @@ describe("consent, in processes of its own", () => {
     const script = `
       import { spawnSync } from "node:child_process";
       const run = (...args) => spawnSync(process.execPath, [${JSON.stringify(BIN)}, ...args], { encoding: "utf8" });
-      const codes = ["a", "b"].map((name) => run("generate", name, "-o", name + ".png", "--force", "--max-cost", "9").status);
+      const codes = process.argv.slice(2).map((name) => run("generate", name, "-o", name + ".png", "--force", "--max-cost", "9").status);
       console.log(JSON.stringify(codes));`;
     writeFileSync(join(cwd, "children.mjs"), script);
-    const exec = (...args: string[]) =>
-      imgbatch(["exec", ...args, "--", process.execPath, "children.mjs"], { cwd, env });
-    expect(JSON.parse((await exec("--max-cost", "0.35")).stdout)).toEqual([0, 8]);
-    expect(JSON.parse((await exec()).stdout)).toEqual([8, 8]);
+    const children = ["--", process.execPath, "children.mjs"];
+    const exec = (...args: string[]) => imgbatch(["exec", ...args], { cwd, env });
+    expect(JSON.parse((await exec("--max-cost", "0.35", ...children, "a", "b")).stdout)).toEqual([0, 8]);
+    expect(JSON.parse((await exec(...children, "a")).stdout)).toEqual([8]);
     expect(bill()).toEqual(["a"]);
-    const both = await exec("--max-cost", "1", "--data", data);
+    const both = await runInProcess(["exec", "--max-cost", "1", "--data", data, ...children], { cwd });
     expect([both.code, both.stderr]).toEqual([2, expect.stringContaining("leave out --data")]);
   });
 });

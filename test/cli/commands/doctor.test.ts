@@ -10,6 +10,7 @@ import { checkNativeParts, checkNode } from "../../../src/cli/commands/doctor/ch
 import { checkService } from "../../../src/cli/commands/doctor/check-service.ts";
 import { fail, ok, warn, worstExitCode } from "../../../src/cli/commands/doctor/finding.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
 import { createOpenaiAdapter } from "../../../src/providers/openai/provider.ts";
@@ -18,7 +19,6 @@ import { acquireDataLockPatiently } from "../../../src/storage/data-lock.ts";
 import { createCli } from "../../support/cli.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { FAKE_KEY, startFakeService } from "../../support/fake-service.ts";
-import { troubled } from "../../support/fake-upstream.ts";
 import { startFakeUpstream } from "../../support/openai-upstream.ts";
 import { cleanEnvironment, imgbatch } from "../../support/processes.ts";
 import { openBeside, startTestService } from "../../support/service.ts";
@@ -34,9 +34,8 @@ describe("imgbatch doctor", () => {
     const env = cleanEnvironment({ IMGBATCH_DATA: join(dir, "data") });
     const plain = await imgbatch(["doctor"], { cwd: dir, env });
     expect({ code: plain.code, failed: /^fail/m.test(plain.stdout) }).toEqual({ code: 0, failed: false });
-    const { findings, exit_code } = JSON.parse(
-      (await imgbatch(["doctor", "--json"], { cwd: dir, env })).stdout,
-    );
+    const { stdout } = await runInProcess(["doctor", "--json", "--data", join(dir, "data")], { cwd: dir });
+    const { findings, exit_code } = JSON.parse(stdout);
     expect(exit_code).toBe(0);
     const checks = ["node", "better-sqlite3", "sharp", "config", "output", "data", "service"];
     expect(findings.map(({ check }: { check: string }) => check)).toEqual(checks);
@@ -103,8 +102,7 @@ describe("imgbatch doctor", () => {
     expect(await stateOf(500 * MIB)).toMatchObject({ state: "warn" });
     expect(await stateOf(50_000 * MIB)).toMatchObject({ state: "ok" });
     await writeFile(join(dir, "file"), "");
-    const env = cleanEnvironment({ IMGBATCH_DATA: join(dir, "file") });
-    const { code, stdout } = await imgbatch(["doctor"], { cwd: dir, env });
+    const { code, stdout } = await runInProcess(["doctor", "--data", join(dir, "file")], { cwd: dir });
     expect(code).toBe(9);
     expect(stdout).toContain("it is a file");
   });
@@ -116,7 +114,7 @@ describe("imgbatch doctor", () => {
     try {
       expect(await checkOwner(data, false)).toMatchObject([{ state: "fail", exit: "conflict" }]);
       expect(await checkOwner(data, true)).toEqual([]);
-      const { code } = await imgbatch(["doctor"], { env: cleanEnvironment({ IMGBATCH_DATA: data }) });
+      const { code } = await runInProcess(["doctor", "--data", data], { cwd: data });
       expect(code).toBe(6);
     } finally {
       release();
@@ -143,7 +141,7 @@ describe("imgbatch doctor", () => {
     const dir = await tempDir();
     await mkdir(join(dir, "data"));
     await writeFile(join(dir, "imgbatch.config.json"), '{"sever": {}}');
-    const { code, stdout } = await imgbatch(["doctor"], { cwd: dir });
+    const { code, stdout } = await runInProcess(["doctor"], { cwd: dir });
     expect(code).toBe(2);
     expect(stdout).toContain("sever");
   });
@@ -179,6 +177,9 @@ describe("imgbatch doctor", () => {
     const wrong = await doctor(key);
     expect(wrong.code).toBe(3);
     expect(wrong.text).toContain("-> check the key in OWN_KEY");
+    expect(wrong.text).toMatch(/^fail upstream own: does not accept the key/);
+    upstream.refusal = { status: 404, message: "No." };
+    expect((await doctor(key)).text).toContain(`-> check that ${upstream.url} and the models`);
     upstream.refusal = { status: 503, message: "Busy." };
     expect(await doctor(key)).toMatchObject({
       code: 7,
@@ -191,6 +192,25 @@ describe("imgbatch doctor", () => {
     const both = await doctor(key);
     expect(both.code).toBe(0);
     expect(both.text).toMatch(/^warn upstream own: [\s\S]*^ok upstream other answers/m);
+  });
+
+  it("[DOCTOR-5] checks the upstream of --upstream, without a file, and only for the service inside", async () => {
+    const dir = await tempDir();
+    const named = ["doctor", "--data", join(dir, "data"), "--upstream", "xai"];
+    vi.stubEnv("XAI_API_KEY", "");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const { code, stdout } = await runInProcess(named, { cwd: dir });
+    expect([code, stdout]).toEqual([
+      3,
+      expect.stringContaining("xai: the environment variable XAI_API_KEY is not set"),
+    ]);
+    const elsewhere = await runInProcess([...named, "--base-url", "https://images.example.com"], {
+      cwd: dir,
+    });
+    expect([elsewhere.code, elsewhere.stderr]).toEqual([
+      2,
+      expect.stringContaining("--upstream is for the service inside imgbatch"),
+    ]);
   });
 
   it("[DOCTOR-5] reports a damaged database instead of the upstreams", async () => {
@@ -221,12 +241,13 @@ describe("imgbatch doctor", () => {
     );
     onTestFinished(() => provider.close());
     const health = await ProviderHealth.load({ stores, clock: systemClock, log: silentLog }, [provider]);
-    await health.begin(provider, "m")?.failed(troubled("billing"), "1");
+    const trouble = new ProviderError("PROVIDER_ITEM_FAILED", "own has no credit.", { trouble: "billing" });
+    await health.begin(provider, "m")?.failed(trouble, "1");
     const doctor = () => runInProcess(["doctor", "--data", join(dir, "data")], { cwd: dir });
     for (const { code, stdout } of [await doctor(), await doctor()]) {
       expect(code).toBe(0);
       expect(stdout).toMatch(
-        /^warn +upstream +own answers, but pauses: .*\n +-> .*imgbatch providers --probe$/m,
+        /^warn +upstream +own answers, but pauses: has no credit\.\n +-> .*imgbatch providers --probe$/m,
       );
     }
   });

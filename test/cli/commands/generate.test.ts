@@ -93,6 +93,19 @@ it("[GEN-9] the ending follows the bytes, and that is said", async () => {
   expect((await cli.run(["generate", "x", "-o", "v1.2"])).stdout).toBe("v1.2.jpg\n");
 });
 
+it("[GEN-15] the ending of the file or --mime-type decides which type is asked for, and PNG needs no field", async () => {
+  const cli = await createInProcessCli();
+  const asked = async (...flags: string[]) => {
+    expect((await cli.run(["generate", "x", ...flags])).code).toBe(0);
+    return cli.fake.requests.at(-1)?.json.generationConfig.imageConfig;
+  };
+  expect(await asked("-o", "a.png")).toEqual({});
+  expect(await asked("-o", "b")).toEqual({});
+  expect(await asked("-o", "c.WebP")).toEqual({ outputMimeType: "image/webp" });
+  expect(await asked("-o", "d.jpeg")).toEqual({ outputMimeType: "image/jpeg" });
+  expect(await asked("-o", "e.jpg", "--mime-type", "image/webp")).toEqual({ outputMimeType: "image/webp" });
+});
+
 it("[GEN-9] a file that is there is refused before anything is sent; --force replaces it, and only by an image", async () => {
   const cli = await createInProcessCli();
   writeFileSync(cli.path("fox.png"), "mine");

@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, it, vi } from "vitest";
 import { recordCall } from "../../../src/domain/health/record-call.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { type FakeUpstream, startFakeUpstream } from "../../support/openai-upstream.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { BIN, cleanEnvironment, startNode } from "../../support/processes.ts";
 import { openBeside } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -26,8 +26,6 @@ beforeEach(async () => {
 });
 
 const env = () => cleanEnvironment({ OWN_KEY: KEY });
-const run = (...args: string[]) =>
-  imgbatch(["providers", "--data", data, ...args], { cwd: data, env: env() });
 const runHere = async (key: string, ...args: string[]) => {
   vi.stubEnv("OWN_KEY", key);
   return runInProcess(["providers", "--data", data, ...args], { cwd: data }).finally(() =>
@@ -51,7 +49,7 @@ describe("imgbatch providers", () => {
     expect(upstream.requests).toEqual([]);
   });
 
-  it("[PROVIDERS-8] shows the jobs at an upstream, and those that nobody here knows", async () => {
+  it("[PROVIDERS-9] shows the jobs at an upstream, and those that nobody here knows", async () => {
     const providers = [{ name: "own", type: "native-batch", baseUrl: upstream.url, apiKeyEnv: "OWN_KEY" }];
     await writeFile(join(data, "imgbatch.config.json"), JSON.stringify({ providers }));
     const { stores } = await openBeside(data);
@@ -137,12 +135,11 @@ describe("imgbatch providers", () => {
 
   it("[PROVIDERS-4] shows what a running service has learned, and a probe that passes makes its batches go on", async () => {
     const options = { cwd: data, env: env() };
-    await imgbatch(["admin", "accounts", "create", "default", "--balance", "5", "--data", data], options);
+    const admin = (...args: string[]) => runInProcess(["admin", ...args, "--data", data], { cwd: data });
+    await admin("accounts", "create", "default", "--balance", "5");
     const serve = ["serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui"];
     const { url } = JSON.parse(await startNode([BIN, ...serve], options).line());
-    const { key } = JSON.parse(
-      (await imgbatch(["admin", "keys", "create", "--data", data, "--json"], options)).stdout,
-    );
+    const { key } = JSON.parse((await admin("keys", "create", "--json")).stdout);
     upstream.refusal = { status: 401, message: "Wrong key." };
     const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
     const ask = async (path: string, body?: object) => {
@@ -153,32 +150,57 @@ describe("imgbatch providers", () => {
     const { id } = await ask("", request);
     await expect.poll(() => ask(`/${id}`)).toMatchObject({ waiting: { code: "PROVIDER_CREDENTIAL" } });
 
-    const told = await run("--json");
+    const told = await runHere(KEY, "--json");
     expect(JSON.parse(told.stdout)[0]).toMatchObject({
       state: "disabled",
       until: null,
       reason: expect.stringMatching(/./),
       last_hour: { requests: 1, errors: 1, images: 0 },
     });
-    const failed = await run("--probe", "--json");
+    const failed = await runHere(KEY, "--probe", "--json");
     expect(failed.code).toBe(3);
     expect(JSON.parse(failed.stdout)[0]).toMatchObject({ state: "disabled", probe: { ok: false } });
 
     upstream.refusal = null;
-    const passed = await run("--probe", "--json");
+    const passed = await runHere(KEY, "--probe", "--json");
     expect(passed.code).toBe(0);
     expect(JSON.parse(passed.stdout)[0]).toMatchObject({ ...WELL, probe: { ok: true } });
     await expect.poll(() => ask(`/${id}`), { timeout: 20_000 }).toMatchObject({ status: "completed" });
   });
 
-  it("[PROVIDERS-5] warns when the running service has other providers, or perhaps the missing key", async () => {
+  it("[PROVIDERS-5] believes the running service about keys, and warns when it has other providers", async () => {
     const options = { cwd: data, env: env() };
     await startNode(
       [BIN, "serve", "--port", "0", "--data", data, "--log-level", "error", "--no-ui"],
       options,
     ).line();
     expect((await runHere(KEY)).stderr).toBe("");
-    expect((await runHere("")).stderr).toContain("its environment may have the keys");
+    const keyless = await runHere("", "--json");
+    expect(keyless.stderr).toBe("");
+    expect(JSON.parse(keyless.stdout)[0]).toMatchObject({ ...WELL });
+    const probed = await runHere("", "--probe", "--json");
+    expect(probed.code).toBe(3);
+    expect(JSON.parse(probed.stdout)[0]).toMatchObject({
+      ...{
+        ...WELL,
+        probe: {
+          ok: false,
+          error: expect.stringContaining("OWN_KEY is not set here, and the running service has it"),
+        },
+      },
+    });
+    vi.stubEnv("OWN_KEY", "");
+    const doctor = await runInProcess(["doctor", "--data", data], { cwd: data }).finally(() =>
+      vi.unstubAllEnvs(),
+    );
+    expect([doctor.code, doctor.stdout]).toEqual([
+      0,
+      expect.stringMatching(
+        /^ok +upstream +own was not asked, because only the running service has its key \(openai, /m,
+      ),
+    ]);
+    upstream.refusal = { status: 401, message: "Wrong." };
+    expect(JSON.parse((await runHere("another-key-0123456789", "--json")).stdout)[0]).toMatchObject(WELL);
     const other = await runHere(KEY, "--upstream", "ollama");
     expect(other.stdout).toContain("ollama");
     expect(other.stderr).toContain(

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createCli } from "../../support/cli.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { runInProcess } from "../../support/cli-in-process.ts";
+import { BIN, cleanEnvironment, startNode } from "../../support/processes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 describe("imgbatch ready", () => {
@@ -32,7 +33,7 @@ describe("imgbatch ready", () => {
   it("[READY-1] asks the running service of the data directory, and starts none", async () => {
     const data = await tempDir();
     const env = cleanEnvironment({ IMGBATCH_DATA: data });
-    const none = await imgbatch(["ready"], { env });
+    const none = await runInProcess(["ready", "--data", data], { cwd: data });
     expect(none.code).toBe(7);
     expect(none.stderr).toContain("next: start `imgbatch serve`");
     const waiting = startNode([BIN, "ready", "--wait"], { env });

@@ -1,9 +1,10 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { runInProcess } from "../../support/cli-in-process.ts";
-import { BIN, cleanEnvironment, imgbatch, startNode } from "../../support/processes.ts";
+import { BIN, cleanEnvironment, startNode } from "../../support/processes.ts";
+import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const serveArgs = (data: string, ...more: string[]) => [BIN, "serve", "--port", "0", "--data", data, ...more];
@@ -44,7 +45,7 @@ describe("imgbatch serve", () => {
     const data = await tempDir();
     const first = startNode(serveArgs(data));
     const { url } = JSON.parse(await first.line());
-    const second = await imgbatch(["serve", "--port", "0", "--data", data]);
+    const second = await runInProcess(["serve", "--port", "0", "--data", data], { cwd: data });
     expect(second.code).toBe(6);
     expect(second.stderr).toContain(`pid ${first.child.pid}, ${url}`);
   });
@@ -57,7 +58,7 @@ describe("imgbatch serve", () => {
       other.listen(0, "127.0.0.1", () => done((other.address() as { port: number }).port)),
     );
     try {
-      const serve = await imgbatch(["serve", "--port", String(port), "--data", data]);
+      const serve = await runInProcess(["serve", "--port", String(port), "--data", data], { cwd: data });
       expect(serve.code).toBe(6);
       expect(serve.stderr).toContain(`127.0.0.1:${port} is taken by another program`);
     } finally {
@@ -67,15 +68,18 @@ describe("imgbatch serve", () => {
 
   it("[SERVE-2] the error for a port of another imgbatch service names its process and data directory", async () => {
     const [usual, other] = [await tempDir(), await tempDir()];
-    const env = cleanEnvironment({ IMGBATCH_DATA: usual });
-    const first = startNode([BIN, "serve", "--port", "0"], { env });
+    vi.stubEnv("IMGBATCH_DATA", usual);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const first = startNode([BIN, "serve", "--port", "0"], {
+      env: cleanEnvironment({ IMGBATCH_DATA: usual }),
+    });
     const { port } = new URL(JSON.parse(await first.line()).url);
-    const known = await startNode([BIN, "serve", "--port", port, "--data", other], { env }).exited;
+    const known = await runInProcess(["serve", "--port", port, "--data", other], { cwd: usual });
     expect(known.code).toBe(6);
     expect(known.stderr).toContain(`the data directory ${usual} (process ${first.child.pid})`);
     expect(known.stderr).toMatch(/\nnext: .*--port 0/);
-    const elsewhere = cleanEnvironment({ IMGBATCH_DATA: other });
-    const unknown = await startNode([BIN, "serve", "--port", port], { env: elsewhere }).exited;
+    vi.stubEnv("IMGBATCH_DATA", other);
+    const unknown = await runInProcess(["serve", "--port", port], { cwd: usual });
     expect(unknown.stderr).toContain("taken by another imgbatch service");
     first.child.kill("SIGINT");
     expect((await first.exited).code).toBe(0);
@@ -110,11 +114,8 @@ describe("imgbatch serve", () => {
 
 describe("imgbatch admin check", () => {
   it("[CHECK-1] finds what was changed behind the service's back", async () => {
-    const data = await tempDir();
-    const serve = startNode(serveArgs(data));
-    await serve.line();
-    serve.child.kill("SIGTERM");
-    await serve.exited;
+    const { data, close } = await startTestService();
+    await close(0);
     const check = ["admin", "check", "--data", data];
     expect((await runInProcess(check, { cwd: data })).code).toBe(0);
     const { default: Sqlite } = await import("better-sqlite3");

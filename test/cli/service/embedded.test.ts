@@ -77,7 +77,7 @@ describe("the embedded service", () => {
     const { cwd, env, data } = await workplace();
     const serve = startNode([BIN, "serve", "--port", "0", "--data", data], { cwd, env });
     const { url } = JSON.parse(await serve.line());
-    const { code } = await imgbatch(["submit", "p.jsonl"], { cwd, env });
+    const { code } = await runInProcess(["submit", "p.jsonl", "--data", data], { cwd });
     expect(code).toBe(0);
     const runState = JSON.parse(readFileSync(join(cwd, "p-images", "imgbatch.json"), "utf8"));
     const look = ["status", runState.batches[0].id, "--base-url", url, "--data", data];
@@ -97,7 +97,8 @@ describe("the embedded service", () => {
     for (const [i, exit] of exits.entries()) {
       if (exit.code === 0) continue;
       expect(exit.code).toBe(7);
-      expect((await imgbatch(["submit", ["p.jsonl", "q.jsonl"][i] ?? ""], { cwd, env })).code).toBe(0);
+      const again = ["submit", ["p.jsonl", "q.jsonl"][i] ?? "", "--data", data];
+      expect((await runInProcess(again, { cwd })).code).toBe(0);
     }
     expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(2);
     expect(readdirSync(join(cwd, "q-images", "images"))).toHaveLength(1);
@@ -175,7 +176,7 @@ describe("the embedded service", () => {
   });
 
   it("[EMBED-5] a command that was killed is finished by the same command, and nothing is paid twice", async () => {
-    const prompts = Array.from({ length: 12 }, (_, i) => ({ prompt: `kite number ${i + 1}` }));
+    const prompts = Array.from({ length: 6 }, (_, i) => ({ prompt: `kite number ${i + 1}` }));
     const { cwd, env, data } = await workplace(prompts);
     const first = startNode([BIN, "submit", "p.jsonl", "--progress", "plain"], { cwd, env });
     await expect
@@ -186,12 +187,12 @@ describe("the embedded service", () => {
       .toBe(1);
     first.child.kill("SIGKILL");
     await first.exited;
-    const again = await imgbatch(["submit", "p.jsonl", "--json"], { cwd, env });
+    const again = await runInProcess(["submit", "p.jsonl", "--json", "--data", data], { cwd });
     expect(again.code).toBe(0);
     expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, replayed: true });
-    expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(12);
+    expect(readdirSync(join(cwd, "p-images", "images"))).toHaveLength(6);
     const check = await runInProcess(["admin", "check", "--json", "--data", data], { cwd });
-    expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 12, problems: [] });
+    expect(JSON.parse(check.stdout)).toMatchObject({ batches: 1, images: 6, problems: [] });
   });
 });
 
@@ -227,7 +228,7 @@ describe("stopping while requests run that are paid", () => {
 
   /** Starts submit, and interrupts it when its request has come to the upstream and it says that it waits. */
   async function interrupted() {
-    const { cwd, env } = await workplace([{ prompt: "a red kite" }]);
+    const { cwd, data, env } = await workplace([{ prompt: "a red kite" }]);
     const upstream = await startPaidUpstream(cwd);
     const running = startNode([BIN, ...SUBMIT], { cwd, env });
     const said = gate();
@@ -239,24 +240,29 @@ describe("stopping while requests run that are paid", () => {
     await upstream.came[0]?.promise;
     running.child.kill("SIGINT");
     await said.promise;
-    return { cwd, env, upstream, running };
+    const again = () => runInProcess([...SUBMIT, "--data", data], { cwd });
+    return { cwd, upstream, running, again };
   }
 
   it("[EMBED-7] the first Ctrl-C waits for them and says so; the image is there for the next command", async () => {
-    const { cwd, env, upstream, running } = await interrupted();
+    const { cwd, upstream, running, again } = await interrupted();
     upstream.open();
     expect((await running.exited).code).toBe(130);
-    expect((await imgbatch(SUBMIT, { cwd, env })).code).toBe(0);
+    expect((await again()).code).toBe(0);
     expect(upstream.count()).toBe(1);
     expect(readFileSync(join(cwd, "out/results.jsonl"), "utf8")).not.toContain("paid twice");
   });
 
   it("[EMBED-7] the second one abandons them; the next command asks once more, and marks the image", async () => {
-    const { cwd, env, upstream, running } = await interrupted();
+    const { cwd, upstream, running, again } = await interrupted();
     running.child.kill("SIGINT");
-    expect((await running.exited).code).toBe(130);
+    const ended = await running.exited;
+    expect(ended.code).toBe(130);
+    const advice = ended.stderr.slice(ended.stderr.indexOf("next:"));
+    expect(advice).toContain("It sends the abandoned request once more, and that image may be paid twice");
+    expect(advice).not.toContain("nothing is paid twice");
     upstream.open();
-    const { code, stderr } = await imgbatch(SUBMIT, { cwd, env });
+    const { code, stderr } = await again();
     expect([code, stderr]).toEqual([
       0,
       expect.stringContaining("1 image may be paid twice, see out/results.jsonl"),

@@ -19,7 +19,7 @@ it("[CLI-38] a key that is piped in is used; an empty pipe or file is no key", a
     [["models", "--api-key-stdin"], "standard input (--api-key-stdin) is empty"],
     [["models", "--api-key-file", "none.key"], "none.key (--api-key-file) is empty"],
   ] as const) {
-    const { code, stderr } = await cli.run(args, NO_KEY);
+    const { code, stderr } = await cli.here(args, NO_KEY);
     expect({ code, stderr }).toEqual({ code: 3, stderr: expect.stringContaining(source) });
   }
   expect(cli.fake.requests).toHaveLength(asked);

@@ -3,7 +3,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { parseConfig } from "../../../src/config/load.ts";
 import { PRESETS, UPSTREAM_NAMES, type UpstreamName, upstreamConfig } from "../../../src/config/presets.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { createProviders } from "../../../src/providers/registry.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { FakeProvider, tinyPng } from "../../support/fake-provider.ts";
 import { startTestService } from "../../support/service.ts";
@@ -175,7 +179,7 @@ it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 
   for (const args of [SUBMIT, ["wait", "out"], SUBMIT]) {
     const { code, stderr } = await run(...args);
     expect([args, code]).toEqual([args, 3]);
-    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card /);
+    expect(stderr).toMatch(/imgbatch_\w+ is parked until the configuration changes\. card: /);
     expect(stderr).toContain(
       "next: set a key that the upstream takes in the variable of the provider, then run",
     );
@@ -183,6 +187,66 @@ it("[WAIT-2] a refused key parks the batch and ends submit, wait and retry with 
   vi.stubEnv("CARD_KEY", "second-key");
   const { code, stderr } = await run(...SUBMIT);
   expect([code, stderr]).toEqual([0, expect.stringContaining("1 of 1 images on disk and verified")]);
+});
+
+describe("a provider that cannot be used", () => {
+  const asking = [
+    [...SUBMIT.slice(0, 3), "other"],
+    ["generate", "a fox", "-o", "fox.png"],
+    ["generate", "--file", "p.jsonl", "-o", "many"],
+  ];
+
+  it("[PRESET-11] ends every command that wants its images with 3, names the reason, and creates nothing", async () => {
+    const { cwd, run } = await workplace();
+    const baseUrl = await startKeyedUpstream();
+    const card = { name: "card", type: "openai", baseUrl, apiKeyEnv: "CARD_KEY" };
+    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify({ providers: [card] }));
+    vi.stubEnv("CARD_KEY", "first-key");
+    for (const args of [SUBMIT, SUBMIT, ...asking]) {
+      const { code, stderr } = await run(...args, "--max-cost", "1");
+      expect([args, code]).toEqual([args, 3]);
+      expect(stderr).toContain("card: does not accept the key (HTTP 401)");
+    }
+    for (const name of ["other", "fox.png", "many"]) expect(existsSync(join(cwd, name))).toBe(false);
+    vi.stubEnv("CARD_KEY", "second-key");
+    expect((await run(...SUBMIT, "--max-cost", "1")).code).toBe(0);
+  });
+
+  it("[PRESET-11] also beside one that can, and when a service of another process lacks the key", async () => {
+    const { cwd, data, run } = await workplace();
+    const [model = ""] = upstreamConfig("google").models.map(({ id }) => id);
+    const google = { ...upstreamConfig("google").providers[0], models: [model] };
+    const config = {
+      ...upstreamConfig("google"),
+      providers: [google, { name: "drawings", type: "procedural", models: ["none"] }],
+    };
+    writeFileSync(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
+    const expectRefused = async () => {
+      for (const args of asking) {
+        const { code, stderr } = await run(...args, "--model", model, "--max-cost", "1");
+        expect([args, code, stderr]).toEqual([
+          args,
+          3,
+          expect.stringContaining(
+            "google: the environment variable GEMINI_API_KEY is not set. Nothing was sent.",
+          ),
+        ]);
+      }
+    };
+    await expectRefused();
+    const parsed = parseConfig(config, "test");
+    const deps = {
+      clock: systemClock,
+      simulate: parsed.simulate,
+      decoding: new Decoding(),
+      secret: () => null,
+    };
+    const providers = await createProviders(parsed.providers, deps);
+    const service = await startTestService({ data, config: parsed, providers });
+    vi.stubEnv("GEMINI_API_KEY", "a-key-of-this-command-only");
+    await expectRefused();
+    await service.close(0);
+  });
 });
 
 describe("an upstream of the working directory's configuration", () => {

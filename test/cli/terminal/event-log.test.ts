@@ -27,7 +27,7 @@ function read(text: string) {
 it("[CLI-28] --events writes every step of a run, one object a line, and stdout keeps the result", async () => {
   const cli = await bench({ statuses: ["running", "completed"], failing: /dog/ });
   cli.fake.fault(/^GET .*models/, { status: 503, headers: { "retry-after": "0" } });
-  const { code, stdout } = await cli.run(["submit", "p.jsonl", "--events", "events.ndjson"]);
+  const { code, stdout } = await cli.here(["submit", "p.jsonl", "--events", "events.ndjson"]);
   expect({ code, stdout }).toEqual({ code: 4, stdout: "p-images\n" });
   const events = read(await readFile(join(cli.cwd, "events.ndjson"), "utf8"));
   expect([...new Set(events.map(({ event }) => event))]).toEqual([
@@ -51,10 +51,10 @@ it("[CLI-28] --events - puts the events and nothing else on stdout, to the end, 
   const cli = await bench();
   const good = read((await cli.run(["submit", "p.jsonl", "--events", "-"])).stdout);
   expect(good.map(({ event }) => event)).toContain("file_saved");
-  const again = read((await cli.run(["submit", "p.jsonl", "--events", "-"])).stdout);
+  const again = read((await cli.here(["submit", "p.jsonl", "--events", "-"])).stdout);
   expect(again.map(({ event }) => event)).toContain("batch_replayed");
   expect(again.map(({ event }) => event)).not.toContain("file_saved");
-  const gone = read((await cli.run(["status", "imgbatch_none", "--events", "-"])).stdout);
+  const gone = read((await cli.here(["status", "imgbatch_none", "--events", "-"])).stdout);
   expect(gone.map(({ event }) => event)).toEqual(["run_started", "run_ended"]);
   expect(gone.at(-1)).toMatchObject({ ok: false, exit_code: 10, error: { code: "BATCH_IMAGE_NOT_FOUND" } });
 });
@@ -69,9 +69,9 @@ it("[CLI-28] an interruption is the last event", async () => {
 
 it("[CLI-28] --events - with --json, and a file that cannot be written, are exit 2 and send nothing", async () => {
   const cli = await bench();
-  const both = await cli.run(["submit", "p.jsonl", "--json", "--events", "-"]);
+  const both = await cli.here(["submit", "p.jsonl", "--json", "--events", "-"]);
   expect({ code: both.code, error: both.json().error?.code }).toEqual({ code: 2, error: "USAGE" });
-  expect((await cli.run(["submit", "p.jsonl", "--events", "no/such/file"])).code).toBe(2);
+  expect((await cli.here(["submit", "p.jsonl", "--events", "no/such/file"])).code).toBe(2);
   expect(cli.fake.requests).toHaveLength(0);
 });
 

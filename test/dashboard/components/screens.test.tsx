@@ -70,7 +70,7 @@ function troubled(state: DashboardState): DashboardState {
   const limited = {
     provider: "google",
     model: "gemini-3-pro-image",
-    message: "Too many requests.",
+    message: "google has no more quota.",
     untilMs: +at,
   };
   const keyless = { provider: "own", model: null, message: "OWN_KEY\nis not set", untilMs: null };
@@ -145,7 +145,7 @@ describe("the screens", () => {
   it("[PROVIDERS-7] one line names the providers that cannot be used, and costs the batches one line", () => {
     const well = busy({ columns: 80, rows: 24 });
     const lines = linesOf(troubled(well));
-    expect(lines[2]).toBe("! google (gemini-3-pro-image) cooling until 14:32: Too many requests. · own dis…");
+    expect(lines[2]).toBe("! google (gemini-3-pro-image) cooling until 14:32: has no more quota. · own dis…");
     const batches = (shown: string[]) => shown.filter((line) => /^. (batch |emoji)/.test(line)).length;
     expect(lines).toHaveLength(linesOf(well).length);
     expect(lines.at(-1)).toBe(linesOf(well).at(-1));
@@ -153,7 +153,7 @@ describe("the screens", () => {
     expect(linesOf(after)).toEqual(linesOf(well));
     expect(batches(lines)).toBe(batches(linesOf(well)) - 1);
     const wide = linesOf(troubled(busy({ columns: 160, rows: 50 })))[2];
-    expect(wide).toContain("Too many requests. · own disabled: OWN_KEY\\x0ais not set");
+    expect(wide).toContain("has no more quota. · own disabled: OWN_KEY\\x0ais not set");
   });
 
   it("[VIEW-7] columns stay under their titles beside wide names", () => {

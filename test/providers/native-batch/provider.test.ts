@@ -73,7 +73,7 @@ const operation = (state: string, more: object = {}) => ({
 });
 
 describe("the vendor's batch jobs", () => {
-  it("[UPSTREAM-14] get their input as lines with keys, in chunks at offsets, and without the key", async () => {
+  it("[UPSTREAM-16] get their input as lines with keys, in chunks at offsets, and without the key", async () => {
     const server = await scriptedServer();
     const url = { "x-goog-upload-url": "https://elsewhere.example/upload/v1beta/files?upload_id=u1" };
     server.reply = byPath([
@@ -118,7 +118,7 @@ describe("the vendor's batch jobs", () => {
     expect(JSON.parse(b ?? "")).toMatchObject({ key: "b", request: { generationConfig: { seed: 4711 } } });
   });
 
-  it("[UPSTREAM-14] get a chunk again that may not have arrived, and no chunk after a refusal", async () => {
+  it("[UPSTREAM-16] get a chunk again that may not have arrived, and no chunk after a refusal", async () => {
     const server = await scriptedServer();
     let broken = 2;
     server.reply = byPath([
@@ -141,7 +141,7 @@ describe("the vendor's batch jobs", () => {
     expect(server.seen).toHaveLength(5);
   });
 
-  it("[UPSTREAM-14] are created with our id and the uploaded file; an answer without a name is no answer", async () => {
+  it("[UPSTREAM-16] are created with our id and the uploaded file; an answer without a name is no answer", async () => {
     const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
     const provider = connect(server.url);
     const job = { jobId: "our-id", model: "image-model", input: "files/in1", hasReferences: false };
@@ -170,7 +170,7 @@ describe("the vendor's batch jobs", () => {
     ["BATCH_STATE_FAILED", "failed"],
     ["JOB_STATE_CANCELLED", "cancelled"],
     ["BATCH_STATE_EXPIRED", "expired"],
-  ] as const)("[UPSTREAM-15] show their state, whatever its spelling: %s", async (word, state) => {
+  ] as const)("[UPSTREAM-17] show their state, whatever its spelling: %s", async (word, state) => {
     const server = await scriptedServer(
       json({
         ...operation(word),
@@ -190,7 +190,7 @@ describe("the vendor's batch jobs", () => {
     if (state === "failed") expect(job.said).toContain("why");
   });
 
-  it("[UPSTREAM-15] are listed page by page", async () => {
+  it("[UPSTREAM-17] are listed page by page", async () => {
     const server = await scriptedServer();
     server.reply = byPath([
       [
@@ -229,7 +229,7 @@ describe("the results of the vendor's batch jobs", () => {
     return { server, results: collected(provider.results("batches/b1", never)) };
   }
 
-  it("[UPSTREAM-16] are read line by line, each for its key, whatever a line looks like", async () => {
+  it("[UPSTREAM-18] are read line by line, each for its key, whatever a line looks like", async () => {
     const text = [
       line({ response: response(PNG), key: "a" }),
       line({ key: "b", error: { code: 3, message: "the prompt is too long" } }),
@@ -264,7 +264,7 @@ describe("the results of the vendor's batch jobs", () => {
   });
 
   it.each([true, false])(
-    "[UPSTREAM-17] go on where a connection broke, also without ranges (ranges: %s)",
+    "[UPSTREAM-19] go on where a connection broke, also without ranges (ranges: %s)",
     async (hasRanges) => {
       const text = Array.from({ length: 20 }, (_, i) => line({ key: `k${i}`, response: response(PNG) })).join(
         "",
@@ -291,13 +291,13 @@ describe("the results of the vendor's batch jobs", () => {
     },
   );
 
-  it("[UPSTREAM-17] are given up for now when nothing comes any more", async () => {
+  it("[UPSTREAM-19] are given up for now when nothing comes any more", async () => {
     const { server, results } = await resultsOf((_seen, _answer, socket) => socket.destroy());
     expect(await providerError(results)).toMatchObject({ trouble: "ambiguous" });
     expect(server.seen).toHaveLength(5);
   });
 
-  it("[UPSTREAM-16] do not exist for a job without an output", async () => {
+  it("[UPSTREAM-18] do not exist for a job without an output", async () => {
     const server = await scriptedServer(json({ ...operation("BATCH_STATE_FAILED"), error: { code: 1 } }));
     expect(await collected(connect(server.url).results("batches/b1", never))).toEqual([]);
   });

@@ -105,7 +105,7 @@ describe("the native protocol", () => {
     expect(server.seen).toHaveLength(0);
   });
 
-  it("[UPSTREAM-10] keeps every image but interim ones, with version and tokens", async () => {
+  it("[UPSTREAM-10] keeps every image but interim ones, with version, seed and tokens", async () => {
     const server = await scriptedServer(
       json({
         ...content(
@@ -122,13 +122,14 @@ describe("the native protocol", () => {
     expect(made).toEqual({
       images: [PNG, JPEG],
       modelVersion: "image-model-002",
+      seed: 4711,
       usage: { inputTokens: 7, outputTokens: 1200, costMicroUsd: null },
     });
     server.reply = json({
       candidates: [{ content: { parts: [{ inline_data: { data: PNG.toString("base64") } }] } }],
     });
     const bare = await connect(server.url).generate(imageRequest(), never, () => {});
-    expect(bare).toEqual({ images: [PNG], modelVersion: null, usage: null });
+    expect(bare).toEqual({ images: [PNG], modelVersion: null, seed: 4711, usage: null });
   });
 
   it.each<[string, object, string]>([
@@ -188,6 +189,14 @@ describe("the native protocol", () => {
       const error = await providerError(connect(server.url).generate(imageRequest(), never, () => {}));
       expect(error.trouble).toBe("ambiguous");
     }
+  });
+
+  it("[UPSTREAM-15] is not judged by a prompt that it repeats, nor by an earlier turn", async () => {
+    const message = "invalid: a billing account; API key not valid";
+    const server = await scriptedServer(json({ error: { code: 400, message } }, 400));
+    const request = imageRequest({ earlier: "API key not valid", prompt: "a billing account" });
+    const error = await providerError(connect(server.url).generate(request, never, () => {}));
+    expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null });
   });
 
   it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {

@@ -289,6 +289,14 @@ describe("an answer in the form of OpenAI Images", () => {
     }
   });
 
+  it("[UPSTREAM-15] is not judged by a prompt that it repeats, nor by an earlier turn", async () => {
+    const message = "invalid: a billing account; API key not valid";
+    const server = await scriptedServer(json({ error: { message } }, 400));
+    const request = imageRequest({ earlier: "API key not valid", prompt: "a billing account" });
+    const error = await providerError(connect(server).generate(request, never, () => {}));
+    expect(error).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null });
+  });
+
   it("[UPSTREAM-3] never shows the key that the upstream repeats", async () => {
     const server = await scriptedServer();
     const provider = asItemProvider(entryOf(server.url), connect(server), deps);

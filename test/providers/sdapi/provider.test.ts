@@ -157,7 +157,7 @@ it.each([
   [403, { trouble: "forbidden" }],
   [404, { trouble: "no-model" }],
   [429, { code: "PROVIDER_RATE_LIMITED", trouble: "limited", retryAfterMs: 3000 }],
-  [302, { trouble: "failing" }],
+  [302, { trouble: "no-model" }],
   [500, { trouble: "failing", retryable: true }],
   [503, { trouble: "failing", retryable: true }],
   [502, { trouble: "ambiguous" }],
@@ -171,6 +171,12 @@ it.each([
   // Its own words reach the caller only for a request that is wrong.
   expect(failure.message).toContain(failure.trouble === null ? "E" : `HTTP ${status}`);
   expect(seen).toHaveLength(1);
+});
+
+it("[UPSTREAM-15] a prompt and an earlier turn that the server repeats do not decide", async () => {
+  const { generate } = await sdapi(json({ detail: "invalid: a billing account; API key not valid" }, 400));
+  const failure = await failureOf(generate({ earlier: "API key not valid", prompt: "a billing account" }));
+  expect(failure).toMatchObject({ code: "INVALID_ARGUMENT", trouble: null });
 });
 
 it("[SDAPI-6] the fields that a server names are in the message", async () => {

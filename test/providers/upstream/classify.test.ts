@@ -7,10 +7,12 @@ interface Told {
   body?: unknown;
   isHtml?: boolean;
   headers?: Record<string, string>;
+  asked?: string;
 }
 
-function told(status: number, { body, isHtml = false, headers = {} }: Told = {}) {
-  const error = answerError("painter", { status, headers: new Headers(headers), body, isHtml }, NOW_MS);
+function told(status: number, { body, isHtml = false, headers = {}, asked = "" }: Told = {}) {
+  const answer = { status, headers: new Headers(headers), body, isHtml, asked };
+  const error = answerError("painter", answer, NOW_MS);
   return {
     code: error.code,
     trouble: error.trouble,
@@ -163,7 +165,7 @@ const ROWS: readonly [string, number, Told, string, string | null][] = [
   ["500", 500, native(500, "INTERNAL"), "PROVIDER_ITEM_FAILED", "failing"],
   ["503", 503, native(503, "UNAVAILABLE"), "PROVIDER_ITEM_FAILED", "failing"],
   ["529", 529, {}, "PROVIDER_ITEM_FAILED", "failing"],
-  ["a redirect", 302, {}, "PROVIDER_ITEM_FAILED", "failing"],
+  ["a redirect", 302, {}, "PROVIDER_ITEM_FAILED", "no-model"],
   ["200 with 429", 200, openai({ code: 429 }), "PROVIDER_RATE_LIMITED", "limited"],
   ["200 with 402", 200, openai({ code: "402" }), "PROVIDER_ITEM_FAILED", "billing"],
   [
@@ -211,7 +213,59 @@ describe("an answer that is no success", () => {
       expect(message).toContain(`HTTP ${status}`);
     }
     expect(told(413).message).toBe("painter does not accept the request (HTTP 413).");
-    expect(told(307).message).toContain("redirect");
+  });
+
+  it("[UPSTREAM-14] names the host to which a redirect leads, and no more of its address", () => {
+    const location = "https://user:secret@images.example:8443/key/secret?key=secret#secret";
+    expect(told(308, { headers: { location } }).message).toBe(
+      "painter redirects to images.example:8443: configure the address that it leads to as `baseUrl` (HTTP 308).",
+    );
+    for (const headers of [{}, { location: "/secret" }, { location: "http://[" }] as Record<string, string>[])
+      expect(told(302, { headers }).message).toContain("painter redirects elsewhere: ");
+  });
+
+  const repeated: readonly [string, number, string, (prompt: string) => object][] = [
+    ["a key", 400, "a poster: API key not valid", (prompt) => openai({ message: `Bad prompt: ${prompt}` })],
+    ["billing", 400, "the billing account", (prompt) => openai({ message: JSON.stringify({ prompt }) })],
+    ["money", 403, "credits\tare\ndepleted", (prompt) => openai({ message: prompt.split(/\s/).join(" ") })],
+    [
+      "quota",
+      429,
+      'sign "INSUFFICIENT  CREDITS"',
+      (prompt) => ({ body: { detail: prompt.toLowerCase().replace("  ", " ") } }),
+    ],
+    [
+      "a tier",
+      429,
+      "speed limit: 0, and more of it",
+      (prompt) => openai({ message: `Too long: ${prompt.slice(0, 20)}…` }),
+    ],
+    ["a refusal", 422, "our content policy", (prompt) => ({ body: { detail: [{ msg: `not ${prompt}` }] } })],
+    [
+      "two turns",
+      400,
+      "enable\nbilling",
+      (prompt) => native(400, "INVALID_ARGUMENT", prompt.replace("\n", " ")),
+    ],
+  ];
+  it.each(repeated)(
+    "[UPSTREAM-15] is not judged by a prompt that it repeats: %s",
+    (_name, status, asked, given) => {
+      const plain = told(status);
+      const answer = given(asked);
+      expect(told(status, answer)).not.toMatchObject({ code: plain.code, trouble: plain.trouble });
+      expect(told(status, { ...answer, asked })).toMatchObject({ code: plain.code, trouble: plain.trouble });
+    },
+  );
+
+  it("[UPSTREAM-15] is judged by its own words beside a repeated prompt", () => {
+    const message = "the billing account: your credit balance is too low";
+    expect(told(400, { ...openai({ message }), asked: "the billing account" }).trouble).toBe("billing");
+    const asked = "a clock: try again in 9h, in this location";
+    const limited = openai({ message: `${asked}. Please try again in 7s.` });
+    expect(told(429, { ...limited, asked }).error.retryAfterMs).toBe(7000);
+    const region = native(400, "FAILED_PRECONDITION", `Enable it. ${asked}`);
+    expect(told(400, { ...region, asked }).trouble).toBe("billing");
   });
 
   it("[UPSTREAM-2] carries the announced pause of a trouble, never of a final answer", () => {

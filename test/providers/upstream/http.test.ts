@@ -161,7 +161,7 @@ describe("a request to an upstream", () => {
   it("[UPSTREAM-4] is not sent again, and follows no redirect", async () => {
     const server = await scriptedServer(json({}, 307, { location: "/elsewhere" }));
     const { error } = await failure(connect(server.url));
-    expect(error).toMatchObject({ trouble: "failing", upstreamStatus: 307 });
+    expect(error).toMatchObject({ trouble: "no-model", upstreamStatus: 307 });
     server.reply = json({}, 503);
     await failure(connect(server.url));
     expect(server.seen).toHaveLength(2);

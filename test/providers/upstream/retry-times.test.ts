@@ -9,7 +9,7 @@ type Given = Partial<Omit<Announced, "headers">> & { headers?: Record<string, st
 
 function pause({ headers = {}, ...given }: Given, nowMs = NOW_MS): number | null {
   return announcedMs(
-    { delays: [], message: "", isPerDay: false, ...given, headers: new Headers(headers) },
+    { delays: [], message: "", asked: "", isPerDay: false, ...given, headers: new Headers(headers) },
     nowMs,
   );
 }

@@ -5,6 +5,7 @@ import { expect, it } from "vitest";
 import { openZip } from "../../../src/runs/fetch/zip-reader.ts";
 import { createDiskNames } from "../../../src/runs/files/file-names.ts";
 import { packZip, png, type ZippedFile } from "../../support/fake-service.ts";
+import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { createBench } from "../../support/run-harness.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
@@ -41,9 +42,7 @@ for (const [what, tamper] of hostile) {
 it("[RUN-18] entries that share their bytes cannot unpack to more than the file warrants", async () => {
   const dir = await tempDir();
   const data = Buffer.alloc(900_000);
-  const bytes = await packZip(
-    Array.from({ length: 400 }, (_, i) => ({ name: `b${i}`, data, compress: true })),
-  );
+  const bytes = await packZip(Array.from({ length: 8 }, (_, i) => ({ name: `b${i}`, data, compress: true })));
   await writeFile(join(dir, "bomb.zip"), bytes);
   await expect(openZip(join(dir, "bomb.zip"))).rejects.toThrow("it holds too much");
 });
@@ -150,7 +149,7 @@ it("[RUN-18] whatever bytes a ZIP is made of, reading it ends in entries or in o
         }
       },
     ),
-    { numRuns: 150 },
+    { numRuns: fuzzRuns(150) },
   );
 });
 

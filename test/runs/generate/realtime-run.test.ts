@@ -24,7 +24,10 @@ async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: 
     fileLine: { file: "p.txt", line: index + 1 },
   }));
   const options = {
-    plan: planRealtimeRun({ model: "vendorx-3-pro-image", aspectRatio: null, size: null }, items),
+    plan: planRealtimeRun(
+      { model: "vendorx-3-pro-image", aspectRatio: null, size: null, mimeType: null },
+      items,
+    ),
     dir: join(await tempDir(), "out"),
     service: {
       http,

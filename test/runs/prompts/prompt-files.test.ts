@@ -10,6 +10,7 @@ import type { PromptItem } from "../../../src/runs/prompts/prompt-item.ts";
 import { repeatedKeys } from "../../../src/runs/prompts/repeated-keys.ts";
 import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
 import { png } from "../../support/fake-service.ts";
+import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 type Files = Record<string, string | Uint8Array>;
@@ -255,7 +256,7 @@ it("[FILE-17] of any object, exactly the keys that stand twice at its top are fo
       const expected = new Set(keys.filter((key, i) => keys.indexOf(key) < i));
       expect(new Set(repeatedKeys(`{${members.join(",")}}`))).toEqual(expected);
     }),
-    { numRuns: 500 },
+    { numRuns: fuzzRuns(500) },
   );
 });
 
@@ -335,8 +336,8 @@ it("[FILE-9] columns that are unknown, double or separated in another way are sa
   expect(await problems({ "p.csv": "prompt,,\na,b,\nc,d," })).toEqual([
     "p.csv:1: a column has cells but no name; name it or remove it",
   ]);
-  expect(await problems({ "p.csv": "prompt;custom_id\na;b" })).toEqual([
-    'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by ";": save the file with commas',
+  expect(await problems({ "p.csv": "prompt|custom_id\na|b" })).toEqual([
+    'p.csv:1: the first row must name the columns, and one of them must be prompt; the cells are separated by "|": save the file with commas',
   ]);
   expect(await problems({ "p.csv": "Promt,x\na,b" })).toEqual([
     'p.csv:1: the first row must name the columns, and one of them must be prompt; did you mean prompt by "Promt"?',
@@ -354,6 +355,21 @@ it("[FILE-9] quotes that go wrong are said with the line where the row begins", 
 it("[FILE-10] a file that is missing, empty or only comments is an error", async () => {
   expect(await problems({}, ["none.jsonl"])).toEqual(["none.jsonl: no such file"]);
   expect(await problems({ "p.jsonl": "\n// nothing\n" })).toEqual(["p.jsonl: holds no prompts"]);
+});
+
+it("[FILE-18] a header may be written in any case, and semicolons separate the cells where no comma does", async () => {
+  const rows = async (text: string) =>
+    (await read({ "p.csv": text })).map(({ prompt, customId, outputCount }) => [
+      prompt,
+      customId,
+      outputCount,
+    ]);
+  const spreadsheet = '\nPrompt;Custom_ID\na fox, red;one\n"an owl; grey";two\n';
+  expect(await rows(spreadsheet)).toEqual([
+    ["a fox, red", "one", 1],
+    ["an owl; grey", "two", 1],
+  ]);
+  expect(await rows("PROMPT,output_count\na fox; red,2\n")).toEqual([["a fox; red", null, 2]]);
 });
 
 it("[FILE-10] a JSON array instead of lines is one problem, which names the way to lines", async () => {
@@ -399,6 +415,6 @@ it("[FILE-11] whatever the bytes of a prompt file, the answer is prompts or one 
         for (const line of (error as ImgbatchError).details ?? []) expect(line).toMatch(/^\d+\.\w+(:\d+)?: /);
       }
     }),
-    { numRuns: 300 },
+    { numRuns: fuzzRuns(300) },
   );
 });

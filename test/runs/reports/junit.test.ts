@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { toJunit } from "../../../src/runs/reports/junit.ts";
+import { fuzzRuns } from "../../support/fuzz-runs.ts";
 import { HOSTILE, reportOf } from "../../support/report.ts";
 import { readXml, type XmlElement } from "../../support/xml.ts";
 
@@ -90,7 +91,7 @@ describe("the JUnit report", () => {
         const [suite] = readXml(toJunit(report)).children;
         expect(suite?.children.filter(({ name }) => name === "testcase")).toHaveLength(2);
       }),
-      { numRuns: 300 },
+      { numRuns: fuzzRuns(300) },
     );
   });
 

@@ -215,7 +215,7 @@ it("[HTTP-17] a fixed interval holds for each of several batches", async () => {
 /** A waiting of the batch API, until so many seconds after the beginning. */
 function waitingFor(code: string, untilS: number | null) {
   const until = untilS === null ? null : Math.floor(new FakeClock().nowMs() / 1000) + untilS;
-  return { code, message: "google: google takes no more requests now.", until };
+  return { code, message: "google: takes no more requests now.", until };
 }
 
 /** Waits from the beginning, and ends after so many seconds. */

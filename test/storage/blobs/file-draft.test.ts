@@ -14,7 +14,7 @@ async function store() {
 }
 
 describe("a blob without a key", () => {
-  it("[DISK-7] becomes one under the key that it gets, and stays it when it is discarded afterwards", async () => {
+  it("[DISK-7] a draft becomes a blob under the key that it gets, and a later discard does not remove the blob", async () => {
     const { root, blobs, files } = await store();
     const draft = blobs.draft();
     await draft.write(Buffer.from("red "));
@@ -29,7 +29,7 @@ describe("a blob without a key", () => {
     expect(await files()).toHaveLength(1);
   });
 
-  it("[DISK-7] goes on after a pause, and is streamed in part once it is a blob", async () => {
+  it("[DISK-7] a draft continues after a pause, and is streamed in part once it is a blob", async () => {
     const { blobs } = await store();
     const draft = blobs.draft();
     for (const part of ["red ", "fo", "x"]) {
@@ -42,7 +42,21 @@ describe("a blob without a key", () => {
     expect(await blobs.open("files/b", { start: 0, end: 0 })).toBeNull();
   });
 
-  it("[DISK-7] finds its directory again when that was deleted meanwhile", async () => {
+  it("[DISK-7] a draft that borrows a blob keeps its bytes when the blob is deleted, and may become a blob", async () => {
+    const { blobs, files } = await store();
+    await blobs.put("files/a", Buffer.from("red fox"));
+    const [kept, dropped] = [await blobs.borrow("files/a"), await blobs.borrow("files/a")];
+    await blobs.delete("files/a");
+    expect(await blobs.borrow("files/a")).toBeNull();
+    expect(String(await kept?.read())).toBe("red fox");
+    expect(await dropped?.lend(async (bytes) => String(bytes))).toBe("red fox");
+    await kept?.keepAs("inputs/b");
+    await Promise.all([kept?.discard(), dropped?.discard()]);
+    expect(String(await blobs.read("inputs/b"))).toBe("red fox");
+    expect(await files()).toHaveLength(1);
+  });
+
+  it("[DISK-7] a draft makes its directory again when the directory was deleted", async () => {
     const { root, blobs } = await store();
     for (const name of ["first", "second"]) {
       const draft = blobs.draft();
@@ -54,7 +68,7 @@ describe("a blob without a key", () => {
     }
   });
 
-  it("[DISK-7] is gone when it is discarded, in the middle of a write too, and takes no more", async () => {
+  it("[DISK-7] a discarded draft is gone, even in the middle of a write, and takes no more bytes", async () => {
     const { blobs, files } = await store();
     const draft = blobs.draft();
     const written = draft.write(Buffer.alloc(300_000));
@@ -67,7 +81,7 @@ describe("a blob without a key", () => {
     expect(await blobs.list("inputs/")).toEqual([]);
   });
 
-  it("[DISK-7] of an earlier process is removed", async () => {
+  it("[DISK-7] a draft of an earlier process is removed", async () => {
     const { root, blobs, files } = await store();
     await blobs.removeDrafts();
     const left = blobs.draft();
@@ -80,7 +94,7 @@ describe("a blob without a key", () => {
 });
 
 describe("lent bytes", () => {
-  it("[LOAD-9] are in memory that is used again, for two at once", async () => {
+  it("[LOAD-9] lent bytes use memory again, and two loans at once have their own", async () => {
     const { blobs } = await store();
     const keys = ["a", "bb", "ccc", "dddd", "eeeee"];
     for (const key of keys) await blobs.put(`inputs/${key}`, Buffer.from(key));
@@ -109,7 +123,7 @@ describe("lent bytes", () => {
     expect(memories.size).toBe(2);
   });
 
-  it("[LOAD-9] of no blob are null; what fails is the work's own error, and the memory comes back", async () => {
+  it("[LOAD-9] a loan of a missing blob is null, and failed work throws its own error and returns the memory", async () => {
     const { root, blobs } = await store();
     expect(await blobs.lend("inputs/none", async () => 1)).toBeNull();
     await blobs.put("inputs/a", Buffer.from("a"));

@@ -4,6 +4,8 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { vi } from "vitest";
+import { type InProcessResult, runInProcess } from "../cli-in-process.ts";
 import { SUITE_ROOT } from "../global-setup.ts";
 import { BIN, cleanEnvironment } from "../processes.ts";
 import { watchDirectory, watchEnvironment, watchText } from "../secrets.ts";
@@ -30,12 +32,6 @@ export interface ChainItem {
   seed?: number | null;
   model_version?: string | null;
   notes?: string[];
-}
-
-export interface ProgramEnd {
-  code: number | null;
-  stdout: string;
-  stderr: string;
 }
 
 /** The keys of the fakes, as an operator would set them. */
@@ -77,10 +73,14 @@ export class Chain {
     return chain;
   }
 
-  /** A running service whose account has money. */
-  static async start(config: object, env: Record<string, string> = {}): Promise<Chain> {
+  /** A running service whose account has money, served with more arguments. */
+  static async start(
+    config: object,
+    env: Record<string, string> = {},
+    args: readonly string[] = [],
+  ): Promise<Chain> {
     const chain = await Chain.prepare(config, env);
-    await chain.serve();
+    await chain.serve(args);
     const topUp = await chain.run(["admin", "accounts", "top-up", "default", "1000"]);
     if (topUp.code !== 0) throw new Error(`top-up: ${topUp.stderr}`);
     return chain;
@@ -90,20 +90,15 @@ export class Chain {
     return join(this.directory, "data");
   }
 
-  /** Runs a command to its end, on the data directory and the configuration of the chain. */
-  async run(args: readonly string[], input = ""): Promise<ProgramEnd> {
-    const child = this.#spawn(args);
-    const end = { stdout: "", stderr: "" };
-    child.stdout?.on("data", (chunk) => {
-      end.stdout += chunk;
-    });
-    child.stderr?.on("data", (chunk) => {
-      end.stderr += chunk;
-    });
-    child.stdin?.end(input);
-    const [code] = await once(child, "close");
+  /** Runs a command to its end inside the test's own process, on the data directory and the configuration of the chain. */
+  async run(args: readonly string[]): Promise<InProcessResult> {
+    for (const name of ["BASE_URL", "API_KEY", "DATA"]) vi.stubEnv(`IMGBATCH_${name}`, undefined);
+    for (const [name, value] of Object.entries(this.env)) vi.stubEnv(name, value);
+    const end = await runInProcess([...args, ...this.where], { cwd: this.directory }).finally(() =>
+      vi.unstubAllEnvs(),
+    );
     watchText(end.stdout + end.stderr, `output of ${args[0]}`);
-    return { code, ...end };
+    return end;
   }
 
   /** Starts the service, again when it has ended. */
@@ -194,9 +189,17 @@ export class Chain {
     return this.ask(`/v1beta/models/${model}:generateContent`, { method: "POST", body });
   }
 
+  /** The arguments that lead a command to the data directory and the configuration. */
+  get where(): string[] {
+    return ["--data", this.data, "--config", join(this.directory, "upstreams.json")];
+  }
+
   #spawn(args: readonly string[]): ChildProcess {
-    const where = ["--data", this.data, "--config", join(this.directory, "upstreams.json")];
-    const env = this.env;
-    return spawn(process.execPath, [BIN, ...args, ...where], { cwd: this.directory, env, stdio: "pipe" });
+    const { env } = this;
+    return spawn(process.execPath, [BIN, ...args, ...this.where], {
+      cwd: this.directory,
+      env,
+      stdio: "pipe",
+    });
   }
 }

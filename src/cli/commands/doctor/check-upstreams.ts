@@ -1,7 +1,10 @@
 import type { Config } from "../../../config/schema.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { identityOf, type ProviderEntry, secretVariables } from "../../../contract/provider-entries.ts";
+import { named, unnamed } from "../../../contract/waiting.ts";
 import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../../service/provider-status.ts";
+import { providersInWords } from "../../service/embedded.ts";
+import { findRunning } from "../../service/running-service.ts";
 import { exitOfTrouble, type Finding, fail, ok, warn } from "./finding.ts";
 
 /**
@@ -18,7 +21,9 @@ export async function checkUpstreams(
   const { openProviderStatus } = await import("../../../service/provider-status.ts");
   let status: ProviderStatus;
   try {
-    status = await openProviderStatus({ config, directory });
+    const running = (await findRunning(directory).catch(() => null))?.providers ?? [];
+    const isSame = providersInWords(running) === providersInWords(config.providers.map(identityOf));
+    status = await openProviderStatus({ config, directory, running: isSame ? running : [] });
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     const { exit } = errorEntry(error.code);
@@ -30,7 +35,7 @@ export async function checkUpstreams(
     const reports = await status.report();
     const probes = await status.ask(signal);
     const upstreams = config.providers.filter(({ type }) => type !== "procedural");
-    const isAnyUsable = upstreams.some(({ name }) => probes.get(name)?.isOk);
+    const isAnyUsable = upstreams.some(({ name }) => isUsable(probes.get(name)));
     return upstreams.map((entry) => {
       const report = reports.find(({ name }) => name === entry.name);
       return findingOf(entry, report, probes.get(entry.name), isAnyUsable);
@@ -40,6 +45,10 @@ export async function checkUpstreams(
   }
 }
 
+function isUsable(probe: Probe | undefined): boolean {
+  return probe !== undefined && (probe.isOk || probe.isKeyElsewhere === true);
+}
+
 function findingOf(
   entry: ProviderEntry,
   report: ProviderReport | undefined,
@@ -47,16 +56,17 @@ function findingOf(
   isAnyUsable: boolean,
 ): Finding {
   const { name, type, address } = identityOf(entry);
-  if (probe && !probe.isOk) {
-    const message = `${name}: ${probe.message}`;
+  if (probe && !probe.isOk && !probe.isKeyElsewhere) {
+    const message = named(name, probe.message);
     const advice = report?.disabled ? setKeys(entry) : adviceAgainst(probe.trouble, entry, address);
     if (isAnyUsable) return warn("upstream", message, advice);
     return fail("upstream", exitOfTrouble(probe.trouble), message, advice);
   }
   const [trouble] = report?.troubles ?? [];
-  if (!trouble) return ok("upstream", `${name} answers (${type}, ${address})`);
+  const answers = probe?.isOk ? "answers" : "was not asked, because only the running service has its key";
+  if (!trouble) return ok("upstream", `${name} ${answers} (${type}, ${address})`);
   const state = trouble.untilMs === null ? "is disabled" : "pauses";
-  const message = `${name} answers, but ${state}: ${trouble.message}`;
+  const message = `${name} ${answers}, but ${state}: ${unnamed(name, trouble.message)}`;
   return warn("upstream", message, "use it again at once: imgbatch providers --probe");
 }
 
@@ -77,6 +87,8 @@ function adviceAgainst(trouble: Trouble | null, entry: ProviderEntry, address: s
       return "check what the key is permitted to do, and from where";
     case "unreachable":
       return `check that ${address} is right and runs, the network and the proxy`;
+    case "no-model":
+      return `check that ${address} and the models of the configuration are right`;
     default:
       return "wait, and try again";
   }

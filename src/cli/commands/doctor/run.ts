@@ -1,12 +1,15 @@
 import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import { UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
+import { choiceOption } from "../../command-line/option-values.ts";
 import { agreeTo } from "../../service/agreed-addresses.ts";
-import { checkedUrl } from "../../service/connect.ts";
+import { checkedUrl, upstreamElsewhere } from "../../service/connect.ts";
 import { createServiceLocator, type FoundService } from "../../service/locate-service.ts";
+import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { checkDirectory, checkOwner, checkSecrecy } from "./check-directory.ts";
 import { checkNativeParts, checkNode } from "./check-program.ts";
 import { checkService } from "./check-service.ts";
@@ -23,10 +26,13 @@ export const run: RunCommand = async (context) => {
 };
 
 async function examine(context: CommandContext): Promise<Finding[]> {
-  const { global, cwd, signal } = context;
+  const { global, options, cwd, signal } = context;
   const environment = readEnvironment();
-  const { config, finding } = readConfig(context);
-  const isEmbedded = (global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null) === null;
+  const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
+  const { config, finding } = readConfig(context, upstream);
+  const named = global.baseUrl ?? environment.baseUrl ?? config?.baseUrl ?? null;
+  const isEmbedded = named === null;
+  if (upstream !== null && !isEmbedded) throw upstreamElsewhere(checkedUrl(named));
   const findings = [
     checkNode(process.versions.node),
     ...(await checkNativeParts(isEmbedded)),
@@ -37,6 +43,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
   const data = dataDirectoryOf(global.data, environment, cwd);
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
+  if (global.config === undefined) findings.push(...checkAddresses(config));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
   if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal)));
   const locate = await createServiceLocator(context);
@@ -66,6 +73,17 @@ async function agree(
   }
 }
 
+/** Reports an upstream that gets no secret, since only the configuration file of the working directory names it. */
+function checkAddresses(config: Config): Finding[] {
+  try {
+    requireNamedAddresses(config);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ImgbatchError)) throw error;
+    return [fail("upstream", errorEntry(error.code).exit, error.message, error.advice ?? "")];
+  }
+}
+
 async function checkNamed(context: CommandContext, config: Config): Promise<Finding[]> {
   let service: FoundService | null;
   try {
@@ -82,9 +100,12 @@ async function checkNamed(context: CommandContext, config: Config): Promise<Find
   return [...(await agree(context, config, service)), ...(await checkService(service, context.signal))];
 }
 
-function readConfig({ global, cwd }: CommandContext): { config: Config | null; finding: Finding } {
+function readConfig(
+  { global, cwd }: CommandContext,
+  upstream: UpstreamName | null,
+): { config: Config | null; finding: Finding } {
   try {
-    return { config: loadConfig({ file: global.config, cwd }), finding: ok("config", "is right") };
+    return { config: loadConfig({ file: global.config, cwd, upstream }), finding: ok("config", "is right") };
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     const advice = "fix it; `imgbatch schema config` prints every key";

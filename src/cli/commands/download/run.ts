@@ -6,7 +6,13 @@ import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
 import { collectRun } from "../../../runs/outcome/collect-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
-import { flagOption, type TypedOptions, textOption, wholeOption } from "../../command-line/option-values.ts";
+import {
+  flagOption,
+  pathOption,
+  type TypedOptions,
+  textOption,
+  wholeOption,
+} from "../../command-line/option-values.ts";
 import { notEnded } from "../../result/judge-batches.ts";
 import { nextCommand } from "../../result/next-command.ts";
 import { describeRun } from "../../result/run-summary.ts";
@@ -24,7 +30,7 @@ const MOST_IMAGES = 1_000_000;
 export const run: RunCommand = async (context) => {
   const { options, cwd, signal } = context;
   const argument = context.arguments[0] ?? "";
-  const output = textOption(options, "output");
+  const output = pathOption(options, "output");
   const item = textOption(options, "item");
   const index = wholeOption(options, "index", "--index", { min: 0, max: MOST_IMAGES });
   const wantsZip = flagOption(options, "zip");

@@ -39,6 +39,7 @@ export async function generateMany(
   const read = await readPromptFiles([{ name: file, cwd, stdin }], {
     limits: DEFAULT_LIMITS,
     defaultCount: options.count,
+    stdinFormat: options.stdinFormat,
   });
   const prompts = read.map((item) =>
     item.references.length === 0 ? { ...item, references: options.images } : item,
@@ -47,11 +48,11 @@ export async function generateMany(
   const rateLimiter = createRateLimiter(options.rpm, clock);
   const upstream = await chooseUpstream(context, dir);
   return withService(context, { workers: true, upstream }, async (service) => {
-    const { aspectRatio, size, jobs, retries } = options;
+    const { aspectRatio, size, mimeType, jobs, retries } = options;
     const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
     const wish = { model: options.model, aspectRatio, size, inputImages };
     const model = await chooseRealtimeModel(service.http, wish, signal);
-    const plan = planRealtimeRun({ model: model.id, aspectRatio, size }, prompts);
+    const plan = planRealtimeRun({ model: model.id, aspectRatio, size, mimeType }, prompts);
     const budget = realtimeBudget(options, model, service, context);
     reporter.event({
       event: "run_planned",

@@ -3,7 +3,9 @@ import { basename, extname, isAbsolute, relative } from "node:path";
 import { type GeneratedImage, generateImage } from "../../../client/generate.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { typeOfFileName } from "../../../contract/images/image-types.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
+import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
 import { chooseTarget, type ImageTarget } from "../../../runs/generate/image-target.ts";
 import { type SavedImage, saveImage } from "../../../runs/generate/save-image.ts";
@@ -31,20 +33,23 @@ export async function generateOne(
   return withService(context, { workers: true, upstream }, async (service) => {
     const { http } = service;
     const { aspectRatio, size, retries, images } = options;
+    const named = target.name === null ? null : typeOfFileName(target.name);
+    // PNG is the default of every service; some refuse a field that they do not know.
+    const mimeType = options.mimeType ?? (named === "image/png" ? null : named);
     const wish = { model: options.model, aspectRatio, size, inputImages: images.length };
     const chosen = await chooseRealtimeModel(http, wish, signal);
     const model = chosen.id;
     const inputs = await Promise.all(images.map(readInput));
     signal.throwIfAborted();
     const consentMicroUsd = await realtimeBudget(options, chosen, service, context).consent(1);
-    const request = { model, prompt, images: inputs, aspectRatio, size };
+    const request = { model, prompt, images: inputs, aspectRatio, size, mimeType };
     const image = await whileTelling(context, model, () =>
       generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
         throw explainLoss(error);
       }),
     );
     const saved = await saveImage(target, image.data, image.mimeType);
-    return describe(context, { model, image, saved, target });
+    return describe(context, { model, image, saved, target, costMicroUsd: chosen.imageCostMicroUsd });
   });
 }
 
@@ -85,9 +90,14 @@ interface Made {
   image: GeneratedImage;
   saved: SavedImage;
   target: ImageTarget;
+  /** Null when the service does not publish it. */
+  costMicroUsd: number | null;
 }
 
-function describe({ cwd, output }: CommandContext, { model, image, saved, target }: Made): CommandResult {
+function describe(
+  { cwd, output }: CommandContext,
+  { model, image, saved, target, costMicroUsd }: Made,
+): CommandResult {
   const path = shownPath(cwd, saved.path);
   const { facts } = saved;
   const { bytes, sha256 } = facts;
@@ -106,7 +116,8 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
   const ran = image.modelVersion?.startsWith(model)
     ? image.modelVersion
     : withVersion(model, image.modelVersion);
-  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}`);
+  const cost = costMicroUsd === null ? "" : `, ${formatUsd(costMicroUsd)}`;
+  output.note(`${facts.width}x${facts.height} ${facts.mime_type}, ${bytes} bytes, by ${ran}${cost}`);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -116,6 +127,7 @@ function describe({ cwd, output }: CommandContext, { model, image, saved, target
       model_version: image.modelVersion,
       text: image.text === "" ? null : image.text,
       usage: image.usage,
+      cost: costMicroUsd === null ? null : microsToNumber(costMicroUsd),
       attempts: image.attempts,
       request_id: image.requestId ?? null,
     },

@@ -2,8 +2,10 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { SIZE_TIERS, type SizeTier } from "../../../contract/images/image-sizes.ts";
+import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
 import { loadReference } from "../../../runs/prompts/load-reference.ts";
 import { STDIN } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
@@ -20,12 +22,15 @@ export interface GenerateOptions {
   model: string | null;
   aspectRatio: string | null;
   size: SizeTier | null;
+  /** Null: by the ending of the output file, else PNG. */
+  mimeType: ImageMimeType | null;
   /** The checked input images of the prompt. With a file, they go with each prompt that has no images of its own. */
   images: PromptReference[];
   mayReplace: boolean;
   jobs: number;
   rpm: number | undefined;
   count: number;
+  stdinFormat: FormatName | null;
   retries: number | undefined;
   maxCostMicroUsd: number | undefined;
 }
@@ -50,8 +55,7 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     throw usage("--force", "works only for a single image: a run with --file makes only the missing images");
   if ((argument === STDIN || file === STDIN) && global.apiKeyStdin)
     throw usage("--api-key-stdin", "standard input is either the prompt or the key: use --api-key-file");
-  const output = read.textOption(options, "output") ?? null;
-  if (output === "" || output === STDIN) throw usage("--output", "name a file or a directory");
+  const output = read.pathOption(options, "output") ?? null;
   return {
     prompt: file === null ? await readPrompt(argument ?? "", context) : null,
     file,
@@ -59,12 +63,14 @@ export async function readGenerateOptions(context: CommandContext): Promise<Gene
     model: read.textOption(options, "model") ?? null,
     aspectRatio: ratioOption(options) ?? null,
     size: sizeOption(options) ?? null,
+    mimeType: read.choiceOption(options, "mimeType", "--mime-type", IMAGE_MIME_TYPES) ?? null,
     images: await loadImages(options, cwd),
     mayReplace: read.flagOption(options, "force"),
     jobs: read.wholeOption(options, "jobs", "--jobs", { min: 1, max: MOST_JOBS }) ?? 4,
     rpm: read.wholeOption(options, "rpm", "--rpm", { min: 1, max: MOST_REQUESTS }),
     count:
       read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    stdinFormat: read.choiceOption(options, "format", "--format", FORMAT_NAMES) ?? null,
     retries: read.wholeOption(options, "retries", "--retries", { min: 0, max: MOST_RETRIES }),
     maxCostMicroUsd: read.usdOption(options, "maxCost", "--max-cost"),
   };
@@ -81,7 +87,7 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
 }
 
 function refuseRunOptions(options: read.TypedOptions): void {
-  for (const name of ["jobs", "rpm", "count", "junit", "markdown", "gallery"])
+  for (const name of ["jobs", "rpm", "count", "format", "junit", "markdown", "gallery"])
     if (options[name] !== undefined) throw usage(`--${name}`, "works only with --file");
 }
 

@@ -1,6 +1,7 @@
 import { SIZE_TIERS } from "../../../contract/images/image-sizes.ts";
+import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { asking, maxCostOption, reportOptions, upstreamOption } from "../shared-options.ts";
+import { asking, formatOption, maxCostOption, reportOptions, upstreamOption } from "../shared-options.ts";
 
 export const generate: CommandSpec = {
   name: "generate",
@@ -32,6 +33,12 @@ export const generate: CommandSpec = {
       default: "1K",
       choices: SIZE_TIERS,
     },
+    {
+      flags: "--mime-type <type>",
+      description: "image/png, image/jpeg or image/webp",
+      default: "by the ending of the file in --output, else image/png",
+      choices: IMAGE_MIME_TYPES,
+    },
     maxCostOption,
     { flags: "--force", description: "replace an existing file" },
     {
@@ -40,6 +47,7 @@ export const generate: CommandSpec = {
     },
     { flags: "-j, --jobs <n>", description: "with --file: concurrent requests", default: "4" },
     { flags: "--rpm <n>", description: "with --file: at most this many requests per minute" },
+    { ...formatOption, description: `with --file -: ${formatOption.description}` },
     {
       flags: "--count <n>",
       description: "with --file: images for each prompt that sets no output_count",

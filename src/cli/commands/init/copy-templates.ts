@@ -1,7 +1,8 @@
-import { chmod, mkdir, open, readFile } from "node:fs/promises";
+import { chmod, open, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { saving } from "../../../client/file-errors.ts";
 import { writeFileDurably } from "../../../kernel/files/durable-file.ts";
+import { makeDirectory } from "../../../kernel/files/make-directory.ts";
 import type { TemplateFile } from "./template-files.ts";
 
 const FOLDER = new URL("../../../../templates/", import.meta.url);
@@ -29,7 +30,7 @@ export async function copyTemplates(
     const text = "text" in file ? file.text : await readFile(new URL(file.source, FOLDER), "utf8");
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
-      await mkdir(dirname(path), { recursive: true });
+      await makeDirectory(dirname(path));
       if (!force) return writeNew(path, text, mode);
       await writeFileDurably(path, text, { mode });
       await chmod(path, mode);

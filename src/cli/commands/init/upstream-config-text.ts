@@ -14,7 +14,7 @@ export function upstreamConfigText(name: UpstreamName): string {
     "// `imgbatch schema config` prints every key there is; keys that are not known are errors.",
     "{",
     ...list("models", models, [
-      "The first is the default of `imgbatch submit`. Prices are US dollars for one image. Please check them:",
+      "The first is the default of `imgbatch submit`. Prices are US dollars for one image.",
       `${priceSource}.`,
     ]),
     ...list("groups", groups, [

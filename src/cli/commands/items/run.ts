@@ -26,7 +26,8 @@ export const run: RunCommand = async (context) => {
     requireReachable([target], service);
     const all = await itemsOf(target, service, signal);
     const wanted = all.filter((item) => status === "all" || item.status === status);
-    const shown = flagOption(options, "all") ? wanted : wanted.slice(0, FIXED_LIMITS.itemPageDefault);
+    const isCut = results.isForPeople && !flagOption(options, "all");
+    const shown = isCut ? wanted.slice(0, FIXED_LIMITS.itemPageDefault) : wanted;
     const hasMore = shown.length < wanted.length;
     if (hasMore) output.note(`${wanted.length - shown.length} more: --all`);
     if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);

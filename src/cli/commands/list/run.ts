@@ -23,9 +23,10 @@ const MOST = 1_000_000;
 export const run: RunCommand = (context) => {
   const { options, results, signal, output, global, clock } = context;
   const filter = readFilter(context);
+  const usual = results.isForPeople ? FIXED_LIMITS.batchPageDefault : null;
   const limit = flagOption(options, "all")
     ? null
-    : (wholeOption(options, "limit", "--limit", { min: 1, max: MOST }) ?? FIXED_LIMITS.batchPageDefault);
+    : (wholeOption(options, "limit", "--limit", { min: 1, max: MOST }) ?? usual);
   return withService(context, { workers: false }, async ({ http }) => {
     const { batches, hasMore } = await listBatches(http, filter, limit, signal);
     if (hasMore) output.note(`there are more: --all, or --limit above ${limit}`);
@@ -76,6 +77,25 @@ function record(batch: Batch): string {
   return recordLine([id, status, ...counts, itemCount ?? "", usd, created, name ?? ""]);
 }
 
+/** Columns that are shown where the terminal is wide enough, with this much space left for the name. */
+const NAME_WIDTH = 14;
+const MORE_COLUMNS: readonly Column<Batch>[] = [
+  {
+    title: "FAILED",
+    align: "right",
+    of: ({ hasCounts, failCount }) => (hasCounts ? String(failCount) : "?"),
+  },
+  {
+    title: "COST",
+    align: "right",
+    of: (batch) => {
+      const cost = costOf(batch);
+      return cost === null ? "" : formatUsd(cost);
+    },
+  },
+  { title: "DOWNLOADED", of: ({ raw }) => (typeof raw.downloaded_at === "number" ? "yes" : "") },
+];
+
 function table(batches: readonly Batch[], columns: number, nowMs: number): string[] {
   if (batches.length === 0) return [];
   const layout: Column<Batch>[] = [
@@ -88,8 +108,11 @@ function table(batches: readonly Batch[], columns: number, nowMs: number): strin
   if (batches.some(isJob)) {
     layout.push({ title: "JOB", of: (batch) => (isJob(batch) ? (batch.source ?? "") : "") });
   }
-  const width = widest(tableLines(layout, batches));
-  const left = columns - width - 2;
+  for (const column of MORE_COLUMNS) {
+    const wider = [...layout, column];
+    if (widest(tableLines(wider, batches)) + NAME_WIDTH <= columns) layout.push(column);
+  }
+  const left = columns - widest(tableLines(layout, batches)) - 2;
   const name: Column<Batch> = {
     title: "NAME",
     maxWidth: left,

@@ -2,13 +2,14 @@ import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { identityOf } from "../../../contract/provider-entries.ts";
+import { identityOf, type ProviderIdentity } from "../../../contract/provider-entries.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { openProviderStatus, type Probe } from "../../../service/provider-status.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { providersInWords } from "../../service/embedded.ts";
 import { findRunning } from "../../service/running-service.ts";
+import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { exitOfTrouble, worstExitCode } from "../doctor/finding.ts";
 import { providerView, tableOf } from "./provider-view.ts";
 
@@ -19,12 +20,12 @@ export const run: RunCommand = async (context) => {
   const config = loadConfig({ file: global.config, cwd, upstream });
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   output.detail(`data directory: ${directory}`);
-  const status = await openProviderStatus({ config, directory });
+  if (flagOption(options, "probe") && global.config === undefined) requireNamedAddresses(config);
+  const running = await runningProviders(context, config, directory);
+  const status = await openProviderStatus({ config, directory, running });
   try {
     const probes = flagOption(options, "probe") ? await status.probe(signal) : null;
     const reports = await status.report();
-    const isKeyMissing = reports.some(({ disabled }) => disabled !== null);
-    await warnOfService(context, config, directory, isKeyMissing);
     return {
       exitCode: probes ? exitCodeOf([...probes.values()]) : EXIT_CODES.ok.code,
       json: reports.map((report) => providerView(report, probes?.get(report.name))),
@@ -40,20 +41,17 @@ function exitCodeOf(probes: readonly Probe[]): number {
   return worstExitCode(probes.flatMap((probe) => (probe.isOk ? [] : { exit: exitOfTrouble(probe.trouble) })));
 }
 
-/** The state of the running service is known only with its own configuration and keys. */
-async function warnOfService(
+/** Returns the providers of the running service; none, with a warning, if they are not the configured ones. */
+async function runningProviders(
   { output }: CommandContext,
   { providers }: Config,
   directory: string,
-  isKeyMissing: boolean,
-): Promise<void> {
-  const running = await findRunning(directory).catch(() => null);
-  if (!running?.providers) return;
-  const theirs = providersInWords(running.providers);
-  if (theirs !== providersInWords(providers.map(identityOf)))
-    output.warn(
-      `the service that runs on ${directory} has other providers, ${theirs}: use its --config or --upstream`,
-    );
-  else if (isKeyMissing)
-    output.warn(`a service runs on ${directory}; its environment may have the keys that are not set here`);
+): Promise<readonly ProviderIdentity[]> {
+  const running = (await findRunning(directory).catch(() => null))?.providers ?? [];
+  const theirs = providersInWords(running);
+  if (running.length === 0 || theirs === providersInWords(providers.map(identityOf))) return running;
+  output.warn(
+    `the service that runs on ${directory} has other providers, ${theirs}: use its --config or --upstream`,
+  );
+  return [];
 }

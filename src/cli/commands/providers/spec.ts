@@ -14,7 +14,7 @@ export const providers: CommandSpec = {
   ],
   examples: ["imgbatch providers", "imgbatch providers --probe", "imgbatch providers --json"],
   notes: [
-    "Works on the data directory (--data), also while a service runs on it. Use the configuration and the environment of that service.",
+    "Works on the data directory (--data), also while a service runs on it. Use the configuration of that service.",
   ],
   exits: ["auth", "money", "temporary", "saving"],
   load: () => import("./run.ts"),

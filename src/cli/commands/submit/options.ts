@@ -3,6 +3,7 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { defaultRunDirectory } from "../../result/next-command.ts";
@@ -17,6 +18,7 @@ export interface SubmitOptions extends RunOptions {
   /** The directory for messages: relative if it was typed so. */
   shownDir: string;
   count: number;
+  stdinFormat: FormatName | null;
   mimeType: ImageMimeType;
   metadata: Record<string, string> | null;
   detach: boolean;
@@ -35,7 +37,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
   if (files.includes("-") && global.apiKeyStdin) {
     throw new ImgbatchError("USAGE", "Standard input is either the prompts or the key: use --api-key-file.");
   }
-  const shownDir = read.textOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
+  const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
   const isNew = read.flagOption(options, "new");
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
@@ -49,6 +51,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
     shownDir,
     count:
       read.wholeOption(options, "count", "--count", { min: 1, max: DEFAULT_LIMITS.outputCountPerItem }) ?? 1,
+    stdinFormat: read.choiceOption(options, "format", "--format", FORMAT_NAMES) ?? null,
     mimeType: read.choiceOption(options, "mimeType", "--mime-type", IMAGE_MIME_TYPES) ?? "image/png",
     metadata: metadataOption(options),
     detach: read.flagOption(options, "detach"),

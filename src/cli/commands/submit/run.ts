@@ -41,6 +41,7 @@ export const run: RunCommand = async (context) => {
     const items = await readPromptFiles(sources, {
       limits: options.limits,
       defaultCount: options.count,
+      stdinFormat: options.stdinFormat,
       usualReferences: usualReferences(options.model),
     });
     const limited = { ...context, signal };

@@ -1,6 +1,6 @@
 import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { running, runOptions, upstreamOption } from "../shared-options.ts";
+import { formatOption, running, runOptions, upstreamOption } from "../shared-options.ts";
 
 export const submit: CommandSpec = {
   name: "submit",
@@ -17,6 +17,7 @@ export const submit: CommandSpec = {
       description: "the directory of the run",
       default: "<stem of the first file>-images",
     },
+    formatOption,
     { flags: "--count <n>", description: "images for each prompt that sets no output_count", default: "1" },
     {
       flags: "--mime-type <type>",

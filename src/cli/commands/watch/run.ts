@@ -76,6 +76,7 @@ async function watch(
     const ended = mayShowDashboard(context)
       ? await watchLive(context, found, targets, options)
       : await watchBatches(found, { ...options, signal, view: plain });
+    if (ended === null) return { exitCode: EXIT_CODES.ok.code, json: {} };
     const batches = await allWithCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
     if (isNamed) requireOutputs(batches);

@@ -1,5 +1,4 @@
 import type { Batch } from "../../../client/wire/read-batch.ts";
-import { ImgbatchError } from "../../../contract/errors.ts";
 import { EMBEDDED } from "../../../runs/directory/service-identity.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
@@ -9,15 +8,15 @@ import { mayColor } from "../../terminal/terminal.ts";
 import { type WatchOptions, watchBatches } from "./watch-batches.ts";
 
 /**
- * Watches with the live view. It prints a line for each batch after the view closes. Throws `INTERRUPTED` if the person
- * quits before the end.
+ * Watches with the live view. It prints a line for each batch after the view closes. Returns null if the person quits
+ * before the end.
  */
 export async function watchLive(
   context: CommandContext,
   found: readonly Batch[],
   targets: readonly Target[],
   options: Omit<WatchOptions, "signal" | "view"> & { service: ConnectedService },
-): Promise<Batch[]> {
+): Promise<Batch[] | null> {
   const [{ createHttpDashboardSource }, { loadDashboard }] = await Promise.all([
     import("./http-dashboard-source.ts"),
     import("../../terminal/dashboard.ts"),
@@ -44,7 +43,7 @@ export async function watchLive(
     signal: AbortSignal.any([both, ended.signal]),
     hasColor: mayColor(process.stdout, global.color),
   }).then(() => {
-    if (!ended.signal.aborted && !signal.aborted) quit.abort(new ImgbatchError("INTERRUPTED"));
+    if (!ended.signal.aborted && !signal.aborted) quit.abort();
   });
   let last = found;
   const remembering = {
@@ -56,6 +55,9 @@ export async function watchLive(
   };
   try {
     return await watchBatches(found, { ...options, signal: both, view: remembering });
+  } catch (error) {
+    if (quit.signal.aborted && !signal.aborted) return null;
+    throw error;
   } finally {
     ended.abort();
     await shown;

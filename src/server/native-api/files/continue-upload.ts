@@ -51,17 +51,24 @@ async function takeChunk(
     const chunk = await upload.open(offset, isUpload ? announcedLength(request) : 0);
     try {
       if (isUpload) await streamBody(request, response, chunk);
+      // Also a chunk without a byte must still have the upload.
       await chunk.add(Buffer.alloc(0));
       if (commands.includes("finalize")) await chunk.finish();
     } finally {
       await chunk.close();
     }
+  } catch (error) {
+    // The same chunk, sent twice: the other request has finished the upload meanwhile.
+    if (upload.file === null || isTakenOver(error)) throw error;
   } finally {
     showUpload(response, upload);
   }
   if (upload.file !== null) answerFile(deps, request, response, upload.file);
   else response.json({});
 }
+
+const isTakenOver = (error: unknown) =>
+  error instanceof ImgbatchError && error.code === "FILE_UPLOAD_TAKEN_OVER";
 
 async function findUpload(deps: ApiDeps, request: Request, response: Response): Promise<Upload> {
   const id = request.query[UPLOAD_ID];

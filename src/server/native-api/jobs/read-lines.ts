@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../../contract/errors.ts";
 import type { Limits } from "../../../contract/limits.ts";
-import { type FindFileImage, fileImagesOf } from "../../../domain/files/files.ts";
+import { type FileImages, fileImagesOf } from "../../../domain/files/files.ts";
 import type { Line, LineReader } from "../../../domain/lines/line.ts";
 import type { ModelEntry } from "../../../domain/models.ts";
 import type { BlobStore } from "../../../domain/ports/blob-store.ts";
@@ -36,8 +36,9 @@ const BLANK = new Set([0x20, 0x09, 0x0d]);
 export function nativeLines(rules: LineRules): LineReader {
   const shared = { rules, budgets: new BodyBudgets(), parser: new JsonParser() };
   return async function* (model, input, apiKeyId) {
-    const asked = { model, findFileImage: fileImagesOf(rules, apiKeyId) };
-    let line = new LineInput(shared, asked);
+    // A line keeps the files that it names only until its images are stored.
+    const next = () => new LineInput(shared, { model, files: fileImagesOf(rules, apiKeyId) });
+    let line = next();
     try {
       for await (const chunk of input) {
         let from = 0;
@@ -47,7 +48,7 @@ export function nativeLines(rules: LineRules): LineReader {
           if (line.isBlank) continue;
           yield await line.end();
           await line.discard();
-          line = new LineInput(shared, asked);
+          line = next();
         }
         await line.add(chunk.subarray(from));
       }
@@ -61,7 +62,7 @@ export function nativeLines(rules: LineRules): LineReader {
 /** What a line is checked for. */
 interface Asked {
   model: ModelEntry;
-  findFileImage: FindFileImage;
+  files: FileImages;
 }
 
 interface Shared {
@@ -118,8 +119,8 @@ class LineInput {
       const { strictImageConfig } = rules.features;
       const request = line.request === undefined ? value : line.request;
       if (!isObject(request)) return { key, problem: "request: must be an object" };
-      const { model, findFileImage } = this.#asked;
-      const options = { ...rules, strictImageConfig, sent, findFileImage };
+      const { model, files } = this.#asked;
+      const options = { ...rules, strictImageConfig, sent, findFileImage: files.find };
       const content = await checkContent(request, model, options);
       return { key, content };
     } catch (error) {
@@ -128,8 +129,9 @@ class LineInput {
     }
   }
 
-  discard(): Promise<void> {
-    return this.#extraction.discard();
+  async discard(): Promise<void> {
+    await this.#asked.files.release();
+    await this.#extraction.discard();
   }
 }
 

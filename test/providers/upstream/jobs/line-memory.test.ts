@@ -13,7 +13,7 @@ describe("the memory of a line", () => {
   const image = Buffer.from(Array.from({ length: 100_001 }, (_, i) => i % 251));
   const data = image.toString("base64");
 
-  it("[UPSTREAM-16] gives long texts as bytes, and everything else as JSON", () => {
+  it("[UPSTREAM-18] gives long texts as bytes, and everything else as JSON", () => {
     const memory = new LineMemory();
     for (const value of [
       { key: "a", images: [data, data], note: 'say "no" \\ ü' },
@@ -29,7 +29,7 @@ describe("the memory of a line", () => {
     }
   });
 
-  it("[UPSTREAM-16] reads long texts with escapes, short texts, and both alphabets", () => {
+  it("[UPSTREAM-18] reads long texts with escapes, short texts, and both alphabets", () => {
     const memory = new LineMemory();
     const escaped = parsed(memory, `{"data":"${data.replaceAll("/", "\\/")}"}`);
     expect(escaped.decode((escaped.value as { data: string }).data).equals(image)).toBe(true);
@@ -38,7 +38,7 @@ describe("the memory of a line", () => {
     expect(parsed(memory, '{"data":"AAEC"}').decode("AAEC")).toEqual(Buffer.from([0, 1, 2]));
   });
 
-  it("[UPSTREAM-16] refuses what is no JSON, also a long text without an end", () => {
+  it("[UPSTREAM-18] refuses what is no JSON, also a long text without an end", () => {
     const memory = new LineMemory();
     for (const text of ["{", `{"data":"${data}`, `"${data}" 1`, ""])
       expect(() => parsed(memory, text)).toThrow(SyntaxError);

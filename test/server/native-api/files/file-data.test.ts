@@ -1,3 +1,5 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { FakeProvider, made, tinyJpeg, tinyPng } from "../../../support/fake-provider.ts";
 import { content, generate, imagePart, picture, refusalOf } from "../../../support/realtime.ts";
@@ -67,6 +69,22 @@ describe("a fileUri", () => {
     );
     expect(await refusalOf(await edit(...names))).toEqual([400, "INVALID_ARGUMENT", "contents"]);
     expect((await edit(...names.slice(1))).status).toBe(200);
+  });
+
+  it("[FILES-8] keeps its bytes until the request has ended, even when the file is deleted meanwhile", async () => {
+    const { provider, service, edit } = await serve();
+    const bytes = await tinyJpeg();
+    const { name } = await upload(service, bytes);
+    let isSame = false;
+    provider.answer = async ({ references }) => {
+      await ask(service, `/v1beta/${name}`, { method: "DELETE" });
+      isSame = (await references[0]?.read())?.equals(bytes) ?? false;
+      return made(await tinyPng());
+    };
+    expect((await edit(name, name)).status).toBe(200);
+    expect(isSame).toBe(true);
+    await expect.poll(() => readdir(join(service.data, "blobs/drafts"))).toEqual([]);
+    expect(await readdir(join(service.data, "blobs/files"))).toEqual([]);
   });
 
   it("[FILES-8] serves a client that uploads without any description, waits for ACTIVE, and edits", async () => {

@@ -1,3 +1,6 @@
+import { readdir } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { exchange, requestText } from "../../../support/raw-http.ts";
 import { refusalOf } from "../../../support/realtime.ts";
@@ -64,6 +67,22 @@ describe("a multipart upload", () => {
       expect(made).toMatchObject(facts);
       expect((await downloaded(service, made.name)).equals(bytes)).toBe(true);
     }
+  });
+
+  it("[FILES-7] whose connection breaks leaves nothing", async () => {
+    const service = await serve();
+    const head = requestText("POST", PATH, [
+      ["x-vendorx-api-key", service.credentials.api_key],
+      ["content-type", "multipart/related; boundary=b"],
+      ["content-length", "1000000"],
+    ]);
+    const { port } = new URL(service.url);
+    const socket = connect(Number(port), "127.0.0.1");
+    socket.write(`${head}--b\r\n${json({})}\r\n--b\r\nContent-Type: text/plain\r\n\r\n${"x".repeat(5000)}`);
+    const drafts = () => readdir(join(service.data, "blobs/drafts")).catch(() => []);
+    await expect.poll(drafts).toHaveLength(1);
+    socket.destroy();
+    await expect.poll(drafts).toEqual([]);
   });
 
   it("[FILES-7] that cannot be read is refused and leaves nothing", async () => {

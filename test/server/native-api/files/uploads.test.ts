@@ -83,6 +83,8 @@ describe("a resumable upload", () => {
     expect(stateOf(gap)).toEqual([400, "active", "4"]);
     expect(await refusalOf(gap)).toEqual([400, "INVALID_ARGUMENT", "X-Goog-Upload-Offset"]);
     expect(stateOf(await send(url, "upload", 2, "d fo"))).toEqual([200, "active", "6"]);
+    const shorter = await send(url, "upload, finalize", 0, "red");
+    expect(await refusalOf(shorter)).toEqual([400, "INVALID_ARGUMENT", "X-Goog-Upload-Offset"]);
     const file = await fileOf(await send(url, "upload, finalize", 6, "x"));
     expect(file.sha256Hash).toBe(Buffer.from(hashOf("red fox")).toString("base64"));
     const again = await send(url, "upload, finalize", 6, "x");
@@ -123,6 +125,19 @@ describe("a resumable upload", () => {
     socket.destroy();
     const file = await fileOf(await send(url.href, "upload, finalize", 5, "ox"));
     expect(await downloaded(service, file.name)).toBe("red fox");
+  });
+
+  it("[FILES-3] that is finished by several requests at once is one file", async () => {
+    const service = await serve();
+    const url = await urlOf(await start(service));
+    const answers = await Promise.all([1, 2, 3, 4].map(() => send(url, "upload, finalize", 0, "red fox")));
+    const done = answers.filter(({ status }) => status === 200);
+    expect(answers.filter(({ status }) => status !== 200).every(({ status }) => status === 409)).toBe(true);
+    const names = await Promise.all(done.map(async (answer) => (await fileOf(answer)).name));
+    expect(names.length).toBeGreaterThan(0);
+    expect(new Set(names).size).toBe(1);
+    expect((await listOf(await ask(service, "/v1beta/files"))).files).toHaveLength(1);
+    expect(await downloaded(service, names[0])).toBe("red fox");
   });
 
   it("[FILES-4] is refused above the limits of a file and of a key", async () => {

@@ -1,0 +1,20 @@
+import { describe, expect, it } from "vitest";
+import { named, unnamed, waitingText } from "../../src/contract/waiting.ts";
+import { waitingFor } from "../../src/domain/health/waiting.ts";
+
+describe("the message about a provider", () => {
+  it.each([
+    ["of an upstream on HTTP", "local could not be reached (ECONNREFUSED)."],
+    ["named before", "local: could not be reached (ECONNREFUSED)."],
+    ["without the name", "could not be reached (ECONNREFUSED)."],
+  ])("[PROVIDERS-8] names it once: %s", (_case, message) => {
+    expect(named("local", message)).toBe("local: could not be reached (ECONNREFUSED).");
+    expect(unnamed("local", message)).toBe("could not be reached (ECONNREFUSED).");
+    const block = { provider: "local", trouble: "unreachable", message, untilMs: null } as const;
+    expect(waitingText(waitingFor([block]))).toBe("waiting for local: could not be reached (ECONNREFUSED)");
+  });
+
+  it("[PROVIDERS-8] keeps a word that only begins like the name", () => {
+    expect(named("local", "localhost is down.")).toBe("local: localhost is down.");
+  });
+});

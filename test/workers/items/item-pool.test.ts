@@ -1,0 +1,106 @@
+import { expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
+import { Feed } from "../../../src/domain/feed.ts";
+import { Uploads } from "../../../src/domain/files/uploads.ts";
+import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
+import { Offers } from "../../../src/domain/offers.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { randomIds } from "../../../src/kernel/ids.ts";
+import { silentLog } from "../../../src/kernel/log.ts";
+import { ItemPool } from "../../../src/workers/items/item-pool.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { type Gate, gate } from "../../support/gate.ts";
+import { openBeside } from "../../support/service.ts";
+import { openBatchRecord } from "../../support/stores.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+/** The stores, with a count of the claims and of the transactions that held one. */
+function counting(stores: Stores) {
+  const counts = { claims: 0, transactions: 0 };
+  const write: Stores["write"] = (work) =>
+    stores.write((tx) => {
+      const before = counts.claims;
+      const claim: typeof tx.items.claim = (...args) => {
+        counts.claims++;
+        if (counts.claims === before + 1) counts.transactions++;
+        return tx.items.claim(...args);
+      };
+      return work({ ...tx, items: { ...tx.items, claim } });
+    });
+  return { counts, stores: { ...stores, write } };
+}
+
+async function poolOf(itemCount: number, concurrency: number) {
+  const { stores: real, blobs } = await openBeside(await tempDir());
+  const { stores, counts } = counting(real);
+  const batch = await openBatchRecord(real, itemCount);
+  await real.write((tx) =>
+    tx.items.insertMany(
+      batch.id,
+      Array.from({ length: itemCount }, (_, position) => {
+        const place = { position, sourceIndex: position, outputIndex: 0 };
+        return { ...place, customId: `i${position}`, prompt: "a picture" };
+      }),
+    ),
+  );
+  await startBatch(real, batch.id, 1);
+  const provider = new FakeProvider({ concurrency });
+  const gates: Gate<void>[] = [];
+  provider.answer = async () => {
+    const held = gate();
+    gates.push(held);
+    await held.promise;
+    return made(await tinyPng());
+  };
+  const clock = new FakeClock();
+  const idle = gate<string>();
+  const pool = new ItemPool(
+    {
+      ...{ stores, blobs, inspector: sharpInspector(new Decoding()), models: [], providers: [provider] },
+      ...{ offers: new Offers([provider], []), outageMs: 1, clock, ids: randomIds, random: () => 0.5 },
+      ...{ feed: new Feed(), log: silentLog, outputRetentionMs: 0, limits: DEFAULT_LIMITS, lineReaders: {} },
+      uploads: new Uploads({ stores, blobs, clock }),
+      health: await ProviderHealth.load({ stores, clock, log: silentLog }, [provider]),
+    },
+    [provider],
+    idle.open,
+  );
+  const counted = (status: "success" | "pending") => async () =>
+    (await real.read.items.countByStatus(batch.id))[status];
+  return { pool, batch, provider, gates, clock, counts, idle, counted };
+}
+
+it("[SLOT-3] the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
+  const { pool, batch, gates, counts, idle, counted } = await poolOf(10, 10);
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => gates.length).toBe(10);
+  expect(counts).toEqual({ claims: 10, transactions: 1 });
+  for (const [at, held] of gates.entries()) {
+    held.open();
+    await expect.poll(counted("success")).toBe(at + 1);
+  }
+  expect(await idle.promise).toBe(batch.id);
+  expect(counts).toEqual({ claims: 11, transactions: 2 });
+});
+
+it("[SLOT-3] an item that is given back is claimed again", async () => {
+  const { pool, batch, gates, clock, idle, counted } = await poolOf(2, 2);
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => gates.length).toBe(2);
+  gates[0]?.open();
+  await expect.poll(counted("success")).toBe(1);
+  gates[1]?.fail(new ProviderError("PROVIDER_RATE_LIMITED", "later"));
+  const again = () => {
+    clock.advance(1000);
+    return gates.length;
+  };
+  await expect.poll(again).toBe(3);
+  gates[2]?.open();
+  expect(await idle.promise).toBe(batch.id);
+  expect(await counted("pending")()).toBe(0);
+});

@@ -1,0 +1,31 @@
+import { expect, it } from "vitest";
+import { ProviderSlots } from "../../../src/workers/items/provider-slots.ts";
+import { FakeProvider } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
+
+const MIB = 2 ** 20;
+
+it("[SLOT-4] no more requests are sent while too many images wait to be stored, or too large ones", async () => {
+  const slots = new ProviderSlots(new FakeProvider({ concurrency: 2 }));
+  const stored = [300 * MIB, 1, 1, 1].map((bytes) => {
+    const work = gate();
+    return { bytes, ...work };
+  });
+  let ended = 0;
+  const begin = (at: number) => {
+    const image = stored[at];
+    if (image) slots.record(image.promise, image.bytes, () => ended++);
+  };
+  begin(0);
+  expect(slots.free).toBe(0);
+  stored[0]?.open();
+  await expect.poll(() => ended).toBe(1);
+  expect(slots.free).toBe(2);
+  for (const at of [1, 2]) begin(at);
+  expect(slots.free).toBe(2);
+  begin(3);
+  expect(slots.free).toBe(0);
+  for (const { open } of stored) open();
+  await slots.idle();
+  expect([ended, slots.free]).toEqual([4, 2]);
+});

@@ -1,0 +1,87 @@
+import { expect, it } from "vitest";
+import type { GeneratedImages, ImageRequest } from "../../../src/domain/ports/image-provider.ts";
+import { RequestRate } from "../../../src/providers/upstream/request-rate.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { gate } from "../../support/gate.ts";
+import { items, MODEL, startTestService } from "../../support/service.ts";
+
+const MINUTE_MS = 60_000;
+const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+
+/** An upstream that takes one request a minute. The others wait to be sent; `isDeaf`: whatever the signal says. */
+class SlowGate extends FakeUpstream {
+  readonly #rate: RequestRate;
+  readonly #isDeaf: boolean;
+  waiting = 0;
+
+  constructor(name: string, clock: FakeClock, isDeaf = false) {
+    super(name, { concurrency: 3 });
+    this.#rate = new RequestRate(1, clock);
+    this.#isDeaf = isDeaf;
+  }
+
+  override async generate(request: ImageRequest, signal: AbortSignal, onSent?: () => void) {
+    this.waiting++;
+    await this.#rate.wait(this.#isDeaf ? new AbortController().signal : signal);
+    return super.generate(request, signal, onSent);
+  }
+}
+
+it.each([false, true])(
+  "[SLOT-1] a stop sends nothing more, and waits for what was sent (%s)",
+  async (isDeaf) => {
+    const clock = new FakeClock();
+    const upstream = new SlowGate("vendor", clock, isDeaf);
+    const answer = gate<GeneratedImages>();
+    upstream.answer = () => answer.promise;
+    const logLines: string[] = [];
+    const service = await startTestService({ providers: [upstream], config, clock, logLines });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    await expect.poll(() => [upstream.waiting, upstream.running]).toEqual([3, 1]);
+    expect(service.view.queue()).toMatchObject({ running: 3, paid: 1 });
+    let isClosed = false;
+    const closing = service.close(0).then(() => {
+      isClosed = true;
+    });
+    const waits = () => {
+      clock.advance(1);
+      return logLines.find((line) => line.includes("waiting for requests that are paid"));
+    };
+    await expect.poll(waits).toContain('"paid":1');
+    for (let minute = 0; minute < 3; minute++) clock.advance(MINUTE_MS);
+    await expect.poll(() => service.view.queue().running).toBe(1);
+    expect([isClosed, upstream.requests.length]).toEqual([false, 1]);
+    answer.open(made(await tinyPng()));
+    await closing;
+    expect(upstream.requests).toHaveLength(1);
+
+    const next = new FakeUpstream("vendor");
+    const second = await startTestService({ providers: [next], config, data: service.data });
+    expect(await second.until(id)).toMatchObject({ success_count: 3 });
+    expect(next.requests).toHaveLength(2);
+    const answerItems = await (await second.ask(`/${id}/items`)).json();
+    expect(JSON.stringify(answerItems)).not.toContain("paid twice");
+  },
+);
+
+it.each([false, true])(
+  "[SLOT-2] an item that waits to be sent goes on to another provider when its own pauses (%s)",
+  async (isDeaf) => {
+    const clock = new FakeClock();
+    const first = new SlowGate("first", clock, isDeaf);
+    const second = new FakeUpstream("second");
+    const refusal = gate<GeneratedImages>();
+    first.answer = () => refusal.promise;
+    const service = await startTestService({ providers: [first, second], config, clock });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    await expect.poll(() => [first.waiting, first.running]).toEqual([3, 1]);
+    refusal.fail(troubled("limited", { retryAfterMs: 60 * MINUTE_MS }));
+    await expect.poll(() => second.requests.length).toBe(isDeaf ? 1 : 3);
+    clock.advance(MINUTE_MS);
+    clock.advance(MINUTE_MS);
+    expect(await service.until(id)).toMatchObject({ success_count: 3 });
+    expect([first.requests.length, second.requests.length]).toEqual([1, 3]);
+  },
+);
