@@ -384,14 +384,14 @@ export class World {
           trouble();
           const job = jobs.get(name);
           if (!job) throw new ProviderError("INVALID_ARGUMENT", "no such job");
-          if (job.state === "running" && chance(0.5)) job.state = chance(0.85) ? "succeeded" : "failed";
+          if (job.state === "running" && chance(0.5)) job.state = chance(0.6) ? "succeeded" : "failed";
           return shown(name);
         },
         results: async function* (name) {
           const job = jobs.get(name);
           for (const { key } of job?.items ?? []) {
             await turn();
-            if (chance(job?.state === "succeeded" ? 0.1 : 0.8)) continue;
+            if (chance(job?.state === "succeeded" ? 0.1 : 0.9)) continue;
             yield { key, output: { images: [IMAGE], modelVersion: null } };
           }
         },

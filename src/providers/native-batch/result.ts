@@ -36,5 +36,9 @@ function lineError(name: string, error: unknown, nowMs: number): ProviderError {
   const code = valueAt(error, "code");
   const isHttp = typeof code === "number" && code >= 400 && code < 600;
   const status = isHttp ? code : (HTTP_STATUSES[Number(code)] ?? (code === undefined ? 200 : 500));
-  return answerError(name, { status, headers: new Headers(), body: { error }, isHtml: false }, nowMs);
+  return answerError(
+    name,
+    { status, headers: new Headers(), body: { error }, isHtml: false, asked: "" },
+    nowMs,
+  );
 }

@@ -20,7 +20,7 @@ export async function readResult(
   try {
     if (status === null) throw jobError(http.name, line);
     if (status < 200 || status >= 300 || valueAt(body, "error") !== undefined)
-      throw answerError(http.name, { status, headers: new Headers(), body, isHtml: false }, nowMs);
+      throw answerError(http.name, { status, headers: new Headers(), body, isHtml: false, asked: "" }, nowMs);
     // An address in a result needs no key of ours.
     return { key, output: await readImages(http, body, {}, signal, decode) };
   } catch (failure) {

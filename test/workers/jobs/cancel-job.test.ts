@@ -58,14 +58,14 @@ async function runningJob(upstream: FakeJobProvider, clock = new FakeClock()) {
 }
 
 describe("an upstream's job of a cancelled batch", () => {
-  it("[CANCEL-5] the job is told to stop once, and a repeated cancellation does not tell it again", async () => {
+  it("[CANCEL-5] is told to stop once, and a repeated cancellation does not tell it again", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     for (let i = 0; i < 3; i++) await cancelled(service, id);
     expect(upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-5] a repeated cancellation by the caller repeats a failed cancellation of the job", async () => {
+  it("[CANCEL-5] that could not be told is told by a repeated cancellation", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     const relent = refuseToCancel(upstream);
@@ -86,7 +86,7 @@ describe("an upstream's job of a cancelled batch", () => {
     ]);
   });
 
-  it("[CANCEL-5] the service repeats a failed cancellation of the job later by itself", async () => {
+  it("[CANCEL-5] that could not be told is told again later, with nobody asking", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream, clock);
@@ -100,7 +100,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-5] the next start repeats a failed cancellation of the job, and later starts do not", async () => {
+  it("[CANCEL-5] that could not be told is told at the next start, and only at that one", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     const relent = refuseToCancel(upstream);
@@ -115,7 +115,7 @@ describe("an upstream's job of a cancelled batch", () => {
     expect(upstream.cancelled).toHaveLength(1);
   });
 
-  it("[CANCEL-5] a job that has ended by itself is not told again, although the upstream refused", async () => {
+  it("[CANCEL-5] that has ended by itself needs no telling, although the upstream refuses", async () => {
     const upstream = busyUpstream();
     const { service, id } = await runningJob(upstream);
     refuseToCancel(upstream);
@@ -123,7 +123,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await cancelled(service, id);
   });
 
-  it("[CANCEL-6] a job whose submission is not answered yet is found and stopped", async () => {
+  it("[CANCEL-6] is found and stopped when the answer to its submission is still on its way", async () => {
     const upstream = busyUpstream();
     const accepted = gate();
     const answer = gate();
@@ -141,7 +141,7 @@ describe("an upstream's job of a cancelled batch", () => {
     expect([upstream.jobs.size, upstream.cancelled.length]).toEqual([1, 1]);
   });
 
-  it("[CANCEL-6] a job that the upstream takes after the cancellation is stopped", async () => {
+  it("[CANCEL-6] is stopped when the upstream takes it only after the cancellation", async () => {
     const upstream = busyUpstream();
     const asked = gate();
     const arrives = gate();
@@ -158,7 +158,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
   });
 
-  it("[CANCEL-6] a job that the upstream does not know yet is looked for once more", async () => {
+  it("[CANCEL-6] is looked for once more when the upstream did not know it yet", async () => {
     const clock = new FakeClock();
     const upstream = busyUpstream();
     const asked = gate();
@@ -181,7 +181,7 @@ describe("an upstream's job of a cancelled batch", () => {
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/late"]);
   });
 
-  it("[CANCEL-6] a job whose name never became known is stopped at the next start", async () => {
+  it("[CANCEL-6] is stopped at the next start when its name never became known", async () => {
     const upstream = busyUpstream();
     const accepted = gate();
     const answer = gate();

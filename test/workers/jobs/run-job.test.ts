@@ -125,7 +125,7 @@ describe("a provider that takes many images as a job", () => {
     expect(upstream.jobs.size).toBe(1);
   });
 
-  it("[JOB-2] after a restart the provider is asked for the job of the earlier process", async () => {
+  it("[JOB-2] is asked for the job of an earlier process after a restart", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider();
     upstream.status = () => ({ state: "running" });
