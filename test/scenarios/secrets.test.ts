@@ -390,6 +390,7 @@ describe("the tests themselves", () => {
       "support/global-setup.ts",
       "support/temp-dir.ts",
       "support/upstreams/chain.ts",
+      "support/upstreams/job-world.ts",
     ];
     expect(makers.filter((name) => name !== "scenarios/secrets.test.ts").sort()).toEqual(searched);
   });

@@ -1,9 +1,10 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, vi } from "vitest";
 import { SUITE_ROOT } from "../global-setup.ts";
+import { watchDirectory } from "../secrets.ts";
 import { Chain, type ChainBatch, type ChainItem, isMarked, model } from "./chain.ts";
 import type { FakeUpstream, RequestKind } from "./fake-upstream.ts";
 import { showsPrompt } from "./images.ts";
@@ -179,6 +180,7 @@ export class JobWorld {
   async close(): Promise<void> {
     await this.chain.close();
     for (const { fake } of this.all()) await fake.close();
-    await rm(join(this.#clock.file, ".."), { recursive: true, force: true });
+    await watchDirectory(dirname(this.#clock.file));
+    await rm(dirname(this.#clock.file), { recursive: true, force: true });
   }
 }
