@@ -1,6 +1,7 @@
 import { chunkType, webpChunks } from "../contract/images/image-chunks.ts";
 import type { ImageCost } from "../contract/images/image-cost.ts";
 import { InvalidImageError } from "../domain/ports/image-inspector.ts";
+import { createYield } from "../kernel/yield.ts";
 import { countCodeGroups } from "./code-groups.ts";
 
 /** libwebp writes at most 2600. A decoder keeps up to 20 kB for each, and a stream could have 65,536. */
@@ -10,6 +11,8 @@ const [ANMF, VP8L, ALPH] = [chunkType("ANMF"), chunkType("VP8L"), chunkType("ALP
 /** In front of the chunks of a file, and in front of those of a frame. */
 const [FILE_HEADER_BYTES, FRAME_HEADER_BYTES] = [12, 16];
 const PICTURE_HEADER_BYTES = 5;
+/** A small frame takes 50 µs. */
+const FRAMES_BETWEEN_PAUSES = 16;
 
 type Size = Pick<ImageCost, "widthPx" | "heightPx">;
 
@@ -19,6 +22,7 @@ type Size = Pick<ImageCost, "widthPx" | "heightPx">;
  * the pixels. `canvas` is the size in the header of the file.
  */
 export async function checkCodeGroups(webp: Buffer, canvas: Size): Promise<void> {
+  const pause = createYield(FRAMES_BETWEEN_PAUSES);
   await checkPicture(webp, canvas);
   for (const { type, data } of webpChunks(webp)) {
     if (type !== ANMF) continue;
@@ -26,6 +30,7 @@ export async function checkCodeGroups(webp: Buffer, canvas: Size): Promise<void>
     const size = { widthPx: data.readUIntLE(6, 3) + 1, heightPx: data.readUIntLE(9, 3) + 1 };
     if (isBeyond(size, canvas)) throw damaged();
     await checkPicture(data.subarray(FRAME_HEADER_BYTES - FILE_HEADER_BYTES), size);
+    await pause();
   }
 }
 
