@@ -27,7 +27,8 @@ const MAX_STUCK_MS = 24 * 3_600_000;
 export function jobDirectivesOf(prompt: string): ReadonlyMap<JobDirective, string> {
   const found = new Map<JobDirective, string>();
   if (!prompt.includes("[[")) return found;
-  for (const [, name = "", value] of prompt.matchAll(/\[\[\s*([a-z-]+)\s*(?::(.*?))?\]\]/gs)) {
+  // A value without brackets ends at the next one: the time does not grow with the square of the length.
+  for (const [, name = "", value] of prompt.matchAll(/\[\[\s*([a-z-]+)\s*(?::([^[\]]*))?\]\]/g)) {
     const directive = JOB_DIRECTIVES.find((known) => known === name);
     const isWellFormed = (directive === "job-stuck") === (value !== undefined);
     if (directive && isWellFormed) found.set(directive, value?.trim() ?? "");

@@ -1,6 +1,8 @@
 import PQueue from "p-queue";
-import type { BatchStatus } from "../contract/statuses.ts";
+import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { inputsPrefix } from "../domain/batches/create-batch.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
+import { hasItems } from "../domain/batches/lifecycle.ts";
 import { takeIn } from "../domain/lines/take-in.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { endOf } from "./advance-batch.ts";
@@ -34,15 +36,27 @@ export class Intake {
 
   async #take(batch: BatchRecord, isOver: () => boolean): Promise<BatchStatus | null> {
     const taken = isOver() ? null : await takeIn(this.#deps, batch, isOver);
-    if (taken === null) return null;
+    if (taken === null) {
+      await this.#dropInputs(batch.id);
+      return null;
+    }
     const { feed } = this.#deps;
     if ("error" in taken) {
       const failed = await failBatch(this.#deps, batch.id, taken.error, () => endOf(this.#deps));
+      await this.#dropInputs(batch.id);
       return failed && "failed";
     }
     for (const { customId, failed } of taken.items) {
       if (failed) feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
     }
     return "queued";
+  }
+
+  /** Removes what was stored for a batch that has ended without items. What cannot be removed now, retention removes. */
+  async #dropInputs(batchId: string): Promise<void> {
+    const { stores, blobs } = this.#deps;
+    const batch = await stores.read.batches.byId(batchId);
+    if (batch === null || !isTerminal(batch.status) || hasItems(batch)) return;
+    await blobs.deleteAll(inputsPrefix(batchId)).catch(() => {});
   }
 }

@@ -196,7 +196,9 @@ export class Scheduler {
   async #advance(batchId: string): Promise<void> {
     try {
       const isHeld = () => this.#cancelling.has(batchId);
-      const status = await advanceBatch(this.#deps, this.#intake, batchId, isHeld);
+      // A cancelled batch has left the admission: nobody wants its input any more.
+      const isUnwanted = () => isHeld() || !this.#admission.has(batchId);
+      const status = await advanceBatch(this.#deps, this.#intake, batchId, isUnwanted);
       if (isHeld()) return;
       if (status === null || isTerminal(status)) return this.#forget(batchId);
       if (status === "running") await this.#makeImages(batchId);

@@ -62,11 +62,12 @@ export async function createJob(
     source,
     input: {
       fileName: "lines" in input ? null : input.fileName,
-      blobKey: "lines" in input ? ownKey : input.blobKey,
+      blobKey: ownKey,
       consentMicroUsd: payer.consentMicroUsd,
     },
   };
   if ("lines" in input) await keepLines(deps, ownKey, input.lines);
+  else await keepFile(deps, ownKey, input);
   try {
     await deps.stores.write(async (tx) => {
       if ((await tx.batches.countUnended(caller.key.id, source)) >= FIXED_LIMITS.runningJobsPerKey) {
@@ -81,6 +82,23 @@ export async function createJob(
     throw error;
   }
   return batch;
+}
+
+/** Keeps the bytes of a file for the job: the file may be deleted, or expire, before they are read. */
+async function keepFile(
+  { blobs }: CreateBatchDeps,
+  key: string,
+  { fileName, blobKey }: { fileName: string; blobKey: string },
+): Promise<void> {
+  const draft = await blobs.borrow(blobKey);
+  if (draft === null) {
+    throw new ImgbatchError("JOB_FILE_UNUSABLE", `The file ${fileName} does not exist any more.`);
+  }
+  try {
+    await draft.keepAs(key);
+  } finally {
+    await draft.discard();
+  }
 }
 
 async function keepLines({ blobs }: CreateBatchDeps, key: string, lines: readonly string[]): Promise<void> {

@@ -76,6 +76,8 @@ export function fileDraft({ path, move, memory, isThere = false }: Place): BlobD
         const synced = await open(path, "r+");
         await synced.sync().finally(() => synced.close());
         await move(key, (target) => rename(path, target).then(() => syncDirectory(dirname(target))));
+        // A rename onto another name of the same file does nothing.
+        await rm(path, { force: true });
         isThere = false;
       }),
     discard: () =>

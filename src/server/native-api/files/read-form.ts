@@ -5,6 +5,8 @@ import { fieldError } from "../../request-problems.ts";
 import { METADATA_BYTES } from "./file-facts.ts";
 
 const MOST_HEADER_PAIRS = 20;
+/** A form has two parts that count. */
+const MOST_PARTS = 10;
 
 type PartHeaders = Readonly<Record<string, readonly string[] | undefined>>;
 
@@ -43,6 +45,11 @@ export function readForm(boundary: string, chunk: Pick<Chunk, "add">): FormReade
   parser.on("error", () => fail(invalid("breaks off before its last boundary")));
   parser.on("part", (part: Readable) => {
     const isFirst = ++parts === 1;
+    if (parts > MOST_PARTS) {
+      fail(invalid(`has more than ${MOST_PARTS} parts`));
+      part.on("error", () => {}).resume();
+      return;
+    }
     // A part that breaks off within its headers has no reader yet.
     part.on("error", () => {});
     part.on("header", (headers: PartHeaders) => {

@@ -48,3 +48,11 @@ it("[FILES-7] a body that breaks off anywhere is refused", async () => {
   }
   expect(await read([body.subarray(0, whole)])).toMatchObject({ bytes: "red fox" });
 });
+
+it("[FILES-7] a body of many parts is refused before their number matters", async () => {
+  const part = "--b\r\nContent-Disposition: form-data; name=x\r\n\r\n.\r\n";
+  const body = Buffer.from(`${part.repeat(11)}--b--\r\n`);
+  await expect(read([body])).rejects.toMatchObject({
+    message: expect.stringContaining("more than 10 parts"),
+  });
+});

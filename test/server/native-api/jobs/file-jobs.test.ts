@@ -34,6 +34,30 @@ async function resultsOf(service: TestService, job: Job) {
 }
 
 describe("a job from a file", () => {
+  it("[LINES-11] keeps its input: a file that is deleted right after the job was created is read all the same", async () => {
+    const service = await startTestService({ providers: [new FakeProvider()] });
+    service.view.setPaused(true);
+    const file = await upload(service, jsonl([{ key: "a", request: content("x") }]), { mimeType: "jsonl" });
+    const created = await createJob(service, { fileName: file.name });
+    expect((await ask(service, `/v1beta/${file.name}`, { method: "DELETE" })).status).toBe(200);
+    service.view.setPaused(false);
+    const job = await endedJob(service, created);
+    expect(job.metadata.state).toBe("BATCH_STATE_SUCCEEDED");
+    expect(await resultsOf(service, job)).toMatchObject([{ key: "a", response: {} }]);
+  });
+
+  it("[LINES-14] leaves no input behind when it cannot be processed", async () => {
+    const service = await startTestService({
+      providers: [new FakeProvider()],
+      config: { limits: { linesPerJob: 1 } },
+    });
+    const lines = ["x", "y"].map((text) => ({ key: text, request: content(text, {}, []) }));
+    const job = await endedJob(service, await fromFile(service, lines));
+    expect(job.metadata.state).toBe("BATCH_STATE_FAILED");
+    const { blobs } = await openBeside(service.data);
+    await expect.poll(() => blobs.read(`inputs/${batchIdOf(job)}/lines`).catch(() => null)).toBeNull();
+  });
+
   it("[LINES-11] makes its lines and gives their results in a file, in order, with the keys as they were", async () => {
     const provider = new FakeProvider();
     provider.answer = async ({ prompt }) => made(await tinyPng(prompt.length));
