@@ -86,7 +86,7 @@ export class UpstreamHttp {
     signal: AbortSignal,
     onSent?: () => void,
   ): Promise<{ headers: Headers; body: unknown }> {
-    const url = new URL(this.baseUrl + request.path);
+    const url = this.#urlOf(request.path);
     const answer = await this.send(this.connections.own, url, request, MAX_ANSWER_BYTES, signal, onSent);
     const { status, headers, bytes } = answer;
     if (!isSuccess(status)) throw this.#error(answer, request.asked);
@@ -103,7 +103,7 @@ export class UpstreamHttp {
    * `ProviderError` when it breaks, or when nothing comes for a minute.
    */
   async open(request: Pick<UpstreamRequest, "path" | "headers">, signal: AbortSignal): Promise<OpenAnswer> {
-    const url = new URL(this.baseUrl + request.path);
+    const url = this.#urlOf(request.path);
     const get = { method: "GET", headers: request.headers } as const;
     const idle = new IdleTimer(this.#clock, signal);
     try {
@@ -117,6 +117,16 @@ export class UpstreamHttp {
       signal.throwIfAborted();
       throw error instanceof ProviderError ? error : broken(this.name, error, true);
     }
+  }
+
+  /** A path may come from an upstream. Throws `ProviderError` for one that leads to another host, such as "@host". */
+  #urlOf(path: string): URL {
+    const address = this.baseUrl + path;
+    if (URL.canParse(address)) {
+      const url = new URL(address);
+      if (url.origin === new URL(this.baseUrl).origin) return url;
+    }
+    throw ambiguous(this.name, "an address at another host");
   }
 
   async *#pieces(body: AsyncIterable<Buffer>, signal: AbortSignal, idle: IdleTimer): AsyncGenerator<Buffer> {

@@ -141,6 +141,17 @@ describe("the vendor's batch jobs", () => {
     expect(server.seen).toHaveLength(5);
   });
 
+  it("[UPSTREAM-16] get their input at no other host, whatever address the upstream gives", async () => {
+    const [server, other] = [await scriptedServer(), await scriptedServer()];
+    const provider = connect(server.url, {}, KEY, impatient);
+    for (const address of [`x:@127.0.0.1:${other.port}/x`, "x::no-port/x"]) {
+      server.reply = json({}, 200, { "x-goog-upload-url": address });
+      const upload = provider.upload("our-id", [{ key: "a", request: imageRequest() }], never);
+      expect(await providerError(upload)).toMatchObject({ trouble: "ambiguous", retryable: true });
+    }
+    expect(other.seen).toEqual([]);
+  });
+
   it("[UPSTREAM-16] are created with our id and the uploaded file; an answer without a name is no answer", async () => {
     const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
     const provider = connect(server.url);
