@@ -5,6 +5,7 @@ import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../../src/providers/native-batch/provider.ts";
 import { asJobProvider } from "../../../src/providers/upstream/jobs/job-provider.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
 import { NATIVE_KEY } from "../../support/upstreams/native.ts";
 import { BATCH_MODEL, startNativeBatch } from "../../support/upstreams/native-batch.ts";
@@ -169,6 +170,25 @@ describe("the vendor's batch jobs", () => {
     expect(limited.trouble).toBe("limited");
     server.reply = json({ error: { code: 400, message: `wrong, says ${KEY}` } }, 400);
     expect((await providerError(provider.create(job, never))).message).not.toContain(KEY);
+  });
+
+  it("[UPSTREAM-16] are created within the rate: the time limit begins after the turn", async () => {
+    const clock = new FakeClock();
+    const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
+    const provider = connect(server.url, { requestsPerMinute: 1, timeoutSeconds: 1 }, KEY, clock);
+    await collected(provider.list(never));
+    let isOurTurn = false;
+    const turn = provider.turn(never).then(() => {
+      isOurTurn = true;
+    });
+    clock.advance(59_999);
+    await new Promise(setImmediate);
+    expect(isOurTurn).toBe(false);
+    clock.advance(1);
+    await turn;
+    const job = { jobId: "our-id", model: "image-model", input: "files/in1", hasReferences: false };
+    expect(await provider.create(job, never)).toBe("batches/b1");
+    expect(server.seen).toHaveLength(2);
   });
 
   it.each([

@@ -288,6 +288,39 @@ describe("a job whose creation has no answer", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
   });
 
+  it("[JOB-5] is not missing while the request waits for its turn", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    let waiting = 0;
+    upstream.turn = (signal) => {
+      waiting++;
+      return clock.sleep(HOUR_MS, signal);
+    };
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await expect.poll(() => waiting).toBe(1);
+    expect(await jobsOf(first, id)).toMatchObject([{ step: "uploaded", creates: 0, sentAtMs: null }]);
+    await first.close(0);
+    expect(upstream.jobs.size).toBe(0);
+    upstream.turn = async () => {};
+    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(upstream.jobs.size).toBe(1);
+  });
+
+  it("[JOB-5] is looked for after any failure, which is logged", async () => {
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.afterCreate = () => {
+      throw new Error("an odd failure");
+    };
+    const logLines: string[] = [];
+    const service = await startTestService({ providers: [upstream], logLines, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(upstream.jobs.size).toBe(1);
+    expect(logLines.join("\n")).toContain("an odd failure");
+  });
+
   it("[JOB-5] twice is given up: its items may have been billed", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });

@@ -50,18 +50,21 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     new ProviderError("PROVIDER_TIMEOUT", `${name} did not answer within ${limit} s.`, {
       trouble: "ambiguous",
     });
-  /** One call: within the rate and the time limit. */
-  const call = async <T>(
+  const inTime = <T>(
     signal: AbortSignal,
     send: (signal: AbortSignal) => Promise<T>,
     limit = seconds,
   ): Promise<T> => {
-    await rate.wait(signal);
     const time = { clock, ms: limit * 1000, late: lateAfter(limit) };
     return withTimeLimit(time, signal, send).catch((error) => {
       signal.throwIfAborted();
       throw withoutSecrets(error);
     });
+  };
+  /** One call: within the rate and the time limit. */
+  const call: typeof inTime = async (signal, send, limit) => {
+    await rate.wait(signal);
+    return inTime(signal, send, limit);
   };
   const sized = (item: JobItem): JobItem => {
     const { request } = item;
@@ -85,26 +88,27 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     lineBytes: (item) => adapter.lineBytes(sized(item)),
     upload: (jobId, items, signal) => {
       const lines = items.map(sized);
-      return call(signal, (inTime) => adapter.upload(jobId, lines, inTime), UPLOAD_SECONDS);
+      return call(signal, (limited) => adapter.upload(jobId, lines, limited), UPLOAD_SECONDS);
     },
-    create: (job, signal) => call(signal, (inTime) => adapter.create(job, inTime)),
+    turn: (signal) => rate.wait(signal),
+    create: (job, signal) => inTime(signal, (limited) => adapter.create(job, limited)),
     async *list(signal) {
       let mark: string | null = null;
       for (let pages = 0; pages < MOST_PAGES; pages++) {
         const at: string | null = mark;
-        const page: JobPage = await call<JobPage>(signal, (inTime) => adapter.page(at, inTime));
+        const page: JobPage = await call<JobPage>(signal, (limited) => adapter.page(at, limited));
         for (const job of page.jobs) yield shown(job);
         mark = page.next;
         if (mark === null) return;
       }
     },
-    poll: async (job, signal) => shown(await call(signal, (inTime) => adapter.poll(job, inTime))),
+    poll: async (job, signal) => shown(await call(signal, (limited) => adapter.poll(job, limited))),
     async *results(job, signal) {
-      for (const file of await call(signal, (inTime) => adapter.outputs(job, inTime)))
+      for (const file of await call(signal, (limited) => adapter.outputs(job, limited)))
         yield* withHiddenSecrets(adapter.read(file, signal));
     },
-    cancel: (job, signal) => call(signal, (inTime) => adapter.cancel(job, inTime)),
-    discard: (input, signal) => call(signal, (inTime) => adapter.discard(input, inTime)),
+    cancel: (job, signal) => call(signal, (limited) => adapter.cancel(job, limited)),
+    discard: (input, signal) => call(signal, (limited) => adapter.discard(input, limited)),
     close: () => adapter.close(),
   };
 }
