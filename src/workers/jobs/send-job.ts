@@ -76,7 +76,10 @@ async function buildItems(work: JobWork): Promise<JobItem[]> {
       await failItem(work, item, error);
     }
   }
-  if (others.length > 0) await deps.stores.write((tx) => tx.items.releaseFromJob(others));
+  if (others.length > 0) {
+    await deps.stores.write((tx) => tx.items.releaseFromJob(others));
+    work.onReleased();
+  }
   return items;
 }
 

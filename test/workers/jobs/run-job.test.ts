@@ -113,6 +113,15 @@ describe("a provider that takes many images as a job", () => {
     expect((await jobsOf(service, id)).map((job) => job.hasReferences).sort()).toEqual([false, true]);
   });
 
+  it("[JOB-1] gets items that did not fit into a job while that job runs", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ bytes: 1, concurrency: 5 });
+    upstream.status = () => ({ state: "running" });
+    const service = await startTestService({ providers: [upstream], clock });
+    await service.submit({ model: MODEL, items: items(4) });
+    await expect.poll(() => [...upstream.jobs.values()].map((job) => job.items.length)).toEqual([1, 1, 1, 1]);
+  });
+
   it("[JOB-2] is not given a job twice when its answer was lost", async () => {
     const upstream = new FakeJobProvider();
     upstream.afterCreate = () => {
