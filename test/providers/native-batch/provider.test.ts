@@ -322,6 +322,25 @@ describe("the results of the vendor's batch jobs", () => {
     },
   );
 
+  it("[UPSTREAM-19] end where a connection broke when nothing is left, and skip nothing", async () => {
+    const text = ["a", "b"].map((key) => line({ key, response: response(PNG) })).join("");
+    const whole = Buffer.from(text.trimEnd());
+    const broken: Reply = (_seen, answer) => {
+      answer.writeHead(200, { "content-length": whole.length + 1 });
+      answer.write(whole, () => setImmediate(() => answer.destroy()));
+    };
+    const nothing = bytes("", 416, { "content-range": `bytes */${whole.length}` });
+    const whole416 = await resultsOf((seen, ...rest) =>
+      (seen.headers.range === undefined ? broken : nothing)(seen, ...rest),
+    );
+    expect((await whole416.results).map((result) => "key" in result && result.key)).toEqual(["a", "b"]);
+    const behind = bytes("}", 206, { "content-range": `bytes ${whole.length + 1}-${whole.length + 1}/*` });
+    const skipped = await resultsOf((seen, ...rest) =>
+      (seen.headers.range === undefined ? broken : behind)(seen, ...rest),
+    );
+    expect(await providerError(skipped.results)).toMatchObject({ trouble: "ambiguous" });
+  });
+
   it("[UPSTREAM-19] are given up for now when nothing comes any more", async () => {
     const { server, results } = await resultsOf((_seen, _answer, socket) => socket.destroy());
     expect(await providerError(results)).toMatchObject({ trouble: "ambiguous" });

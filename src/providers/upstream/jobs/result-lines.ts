@@ -1,6 +1,7 @@
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
+import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
 import { LineMemory, type LongJson } from "./line-memory.ts";
 
@@ -61,17 +62,25 @@ async function* bytesFrom(
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
   const range = received > 0 ? { range: `bytes=${received}-` } : {};
-  const answer = await http.open({ path, headers: { ...headers, ...range } }, signal);
+  const answer = await http.open({ path, headers: { ...headers, ...range } }, signal).catch((error) => {
+    // Nothing lies behind the bytes that have come.
+    if (received > 0 && error instanceof ProviderError && error.upstreamStatus === 416) return null;
+    throw error;
+  });
+  if (answer === null) return;
   const [, start] = /^bytes (\d+)-/.exec(answer.headers.get("content-range") ?? "") ?? [];
   let position = answer.status === 206 ? Number(start ?? 0) : 0;
+  const isBehind = position > received;
   for await (const bytes of answer.body) {
+    if (isBehind) break;
     const known = Math.max(0, Math.min(bytes.length, received - position));
     position += bytes.length;
     if (known < bytes.length) yield bytes.subarray(known);
   }
+  if (isBehind) throw ambiguous(http.name, "a part of a file behind the one asked for", 206);
 }
 
-/** Appends to a line. Of one that is too long nothing is kept. */
+/** Appends to a line. Nothing is kept of one that is too long. */
 class Line {
   readonly #memory = new LineMemory();
   #bytes = 0;
