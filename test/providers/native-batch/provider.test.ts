@@ -142,6 +142,28 @@ describe("the vendor's batch jobs", () => {
     expect(server.seen).toHaveLength(5);
   });
 
+  it("[UPSTREAM-16] get another upload when a chunk is refused that may have arrived already", async () => {
+    const server = await scriptedServer();
+    const url = { "x-goog-upload-url": "/upload/v1beta/files?upload_id=u1" };
+    let sent = 0;
+    server.reply = byPath([
+      [
+        "POST /upload/v1beta/files?upload_id=u1",
+        (seen, answer, socket) => {
+          if (sent++ === 0) socket.destroy();
+          else json({ error: { code: 400, message: "the upload has ended" } }, 400)(seen, answer, socket);
+        },
+      ],
+      ["POST /upload", json({}, 200, url)],
+    ]);
+    const provider = connect(server.url, {}, KEY, impatient);
+    const error = await providerError(
+      provider.upload("our-id", [{ key: "a", request: imageRequest() }], never),
+    );
+    expect(error).toMatchObject({ trouble: "ambiguous", retryable: true });
+    expect(sent).toBe(2);
+  });
+
   it("[UPSTREAM-16] get their input at no other host, whatever address the upstream gives", async () => {
     const [server, other] = [await scriptedServer(), await scriptedServer()];
     const provider = connect(server.url, {}, KEY, impatient);
