@@ -40,7 +40,7 @@ export interface UpstreamAnswer {
 
 /** An image has at most 64 MiB, 86 MiB as Base64; an answer may hold several. */
 const MAX_ANSWER_BYTES = 384 * 1024 * 1024;
-/** Of an error no more is read, and not for longer. */
+/** No more is read of an error, and not for longer. */
 const MAX_ERROR_BYTES = 256 * 1024;
 const ERROR_BODY_MS = 10_000;
 const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
