@@ -51,6 +51,8 @@ export interface UpstreamHttpOptions {
   baseUrl: string;
   /** The most requests at once. */
   concurrency: number;
+  /** The most bytes of an answer that is read whole. Default: 384 MiB. */
+  maxAnswerBytes?: number;
   /** Looks up the hosts of image addresses. Default: the system's. */
   lookup?: typeof systemLookup;
 }
@@ -63,9 +65,12 @@ export class UpstreamHttp {
   readonly connections: Connections;
   readonly lookup: typeof systemLookup;
   readonly #clock: AdapterDeps["clock"];
+  readonly #maxAnswerBytes: number;
 
-  constructor({ name, baseUrl, concurrency, lookup = systemLookup }: UpstreamHttpOptions, deps: AdapterDeps) {
+  constructor(options: UpstreamHttpOptions, deps: AdapterDeps) {
+    const { name, baseUrl, concurrency, lookup = systemLookup } = options;
     this.name = name;
+    this.#maxAnswerBytes = options.maxAnswerBytes ?? MAX_ANSWER_BYTES;
     this.baseUrl = baseUrl.replace(/\/+$/, "");
     this.connections = openConnections(this.baseUrl, concurrency, deps, lookup);
     this.lookup = lookup;
@@ -87,7 +92,7 @@ export class UpstreamHttp {
     onSent?: () => void,
   ): Promise<{ headers: Headers; body: unknown }> {
     const url = this.#urlOf(request.path);
-    const answer = await this.send(this.connections.own, url, request, MAX_ANSWER_BYTES, signal, onSent);
+    const answer = await this.send(this.connections.own, url, request, this.#maxAnswerBytes, signal, onSent);
     const { status, headers, bytes } = answer;
     if (!isSuccess(status)) throw this.#error(answer, request.asked);
     const body = parse(bytes);

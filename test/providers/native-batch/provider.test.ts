@@ -260,6 +260,22 @@ describe("the vendor's batch jobs", () => {
   });
 });
 
+describe("answers of the vendor's batch jobs that never end", () => {
+  it("[UPSTREAM-17] are not read for ever, nor into memory", async () => {
+    const server = await scriptedServer(json({ ...operation("X"), more: "x".repeat(17 * 1024 * 1024) }));
+    const provider = connect(server.url);
+    expect(await providerError(provider.poll("batches/b1", never))).toMatchObject({ trouble: "ambiguous" });
+    const entry = entryOf(server.url);
+    const deps = depsWith({ JOBS_KEY: KEY }, systemClock);
+    const adapter = createNativeBatchAdapter(entry, deps);
+    onTestFinished(() => adapter.close());
+    const endless = { ...adapter, page: async () => ({ jobs: [], next: "more" }) };
+    const list = collected(asJobProvider(entry, endless, deps).list(never));
+    expect(await providerError(list)).toMatchObject({ trouble: "ambiguous" });
+    expect(() => entryOf(server.url, { jobImages: 10_001 })).toThrow();
+  });
+});
+
 const response = (data: Buffer) => ({
   candidates: [
     { content: { parts: [{ inlineData: { data: data.toString("base64") } }] }, finishReason: "STOP" },
@@ -361,6 +377,18 @@ describe("the results of the vendor's batch jobs", () => {
       (seen.headers.range === undefined ? broken : behind)(seen, ...rest),
     );
     expect(await providerError(skipped.results)).toMatchObject({ trouble: "ambiguous" });
+  });
+
+  it("[UPSTREAM-19] are begun anew when a file takes for ever", async () => {
+    let nowMs = 0;
+    const clock = { ...impatient, monotonicMs: () => (nowMs += 3_600_000) };
+    const text = line({ key: "a", response: response(PNG) });
+    const { results } = await resultsOf((_seen, answer) => {
+      answer.writeHead(200);
+      const write = () => answer.write(text, () => setImmediate(() => answer.destroyed || write()));
+      write();
+    }, clock);
+    expect(await providerError(results)).toMatchObject({ trouble: "ambiguous" });
   });
 
   it("[UPSTREAM-19] are given up for now when nothing comes any more", async () => {

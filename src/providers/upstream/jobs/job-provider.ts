@@ -8,6 +8,7 @@ import {
 } from "../../../domain/ports/image-provider.ts";
 import { hideUsedKeys } from "../../../kernel/api-keys.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../adapter.ts";
+import { ambiguous } from "../classify.ts";
 import { modelFor, upstreamFacts, withoutSecrets } from "../item-provider.ts";
 import { nearestSize } from "../nearest-size.ts";
 import { RequestRate } from "../request-rate.ts";
@@ -16,6 +17,9 @@ import { withTimeLimit } from "../time-limit.ts";
 /** The time limit of a call, unless the entry has its own. Results take as long as something comes. */
 const CALL_SECONDS = 60;
 const UPLOAD_SECONDS = 3600;
+
+/** An answer about jobs has no images: these are in files. */
+export const MAX_JOB_ANSWER_BYTES = 16 * 1024 * 1024;
 
 /** No account has so many pages of jobs. A list that never ends is broken. */
 const MOST_PAGES = 1000;
@@ -101,6 +105,7 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
         mark = page.next;
         if (mark === null) return;
       }
+      throw ambiguous(name, `more than ${MOST_PAGES} pages of jobs`, 200);
     },
     poll: async (job, signal) => shown(await call(signal, (limited) => adapter.poll(job, limited))),
     async *results(job, signal) {

@@ -9,6 +9,8 @@ import { LineMemory, type LongJson } from "./line-memory.ts";
 const MAX_LINE_BYTES = 90 * 1024 * 1024;
 const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
 const NEWLINE = 0x0a;
+/** A download that takes longer is begun anew: a file that never ends is broken. */
+const MOST_MS = 6 * 3_600_000;
 /** Broken connections in a row after which nothing came. */
 const MOST_BREAKS = 3;
 const AGAIN_MS = 1000;
@@ -28,10 +30,13 @@ export async function* resultLines(
   signal: AbortSignal,
 ): AsyncGenerator<ResultLine> {
   const line = new Line();
+  const endMs = clock.monotonicMs() + MOST_MS;
   let received = 0;
   for (let breaks = 0; ; ) {
+    if (clock.monotonicMs() > endMs) throw ambiguous(http.name, "a file without an end");
     try {
       for await (const bytes of bytesFrom(http, request, received, signal)) {
+        if (clock.monotonicMs() > endMs) break;
         received += bytes.length;
         breaks = 0;
         let from = 0;
@@ -43,6 +48,7 @@ export async function* resultLines(
         }
         line.add(bytes.subarray(from));
       }
+      if (clock.monotonicMs() > endMs) continue;
       const last = line.take();
       if (last) yield last;
       return;
