@@ -83,7 +83,7 @@ const jobs = {
     .array(z.enum(["batches"], { error: 'must be "batches": jobs are too slow for real time' }))
     .min(1)
     .default(["batches"]),
-  jobImages: z.int().min(1).default(100).describe("the most images of one job"),
+  jobImages: z.int().min(1).max(10_000).default(100).describe("the most images of one job"),
   jobBytes: z.int().min(1).default(180_000_000).describe("the most bytes of input of one job"),
   pollSeconds: z
     .number()

@@ -43,6 +43,8 @@ export class FakeJobProvider implements JobProvider {
     key,
     output: made(await tinyPng()),
   });
+  /** What a job waits for before it is created. */
+  turn: (signal: AbortSignal) => Promise<void> = async () => {};
   /** Runs before the upstream takes a job. */
   beforeCreate: () => void | Promise<void> = () => {};
   /** Runs after the upstream has taken a job; what it throws or waits for is how the answer gets lost or late. */

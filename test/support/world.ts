@@ -363,6 +363,7 @@ export class World {
           this.inputs.set(jobId, items);
           return jobId;
         },
+        turn: async () => turn(),
         create: async ({ jobId, input }, signal) => {
           await turn();
           if (chance(0.5)) signal.throwIfAborted();

@@ -102,7 +102,12 @@ async function send(
       );
       return textAt(answer, "file", "name");
     } catch (error) {
-      if (!(error instanceof ProviderError) || !error.retryable || tries >= MOST_TRIES) throw error;
+      if (!(error instanceof ProviderError)) throw error;
+      const { upstreamStatus: status, trouble } = error;
+      // The part may have arrived the first time. Another upload costs nothing.
+      if (tries > 1 && status !== null && status >= 400 && status < 500 && trouble !== "limited")
+        throw ambiguous(http.name, `HTTP ${status} to a part that was sent again`, status);
+      if (!error.retryable || tries >= MOST_TRIES) throw error;
       await clock.sleep(AGAIN_MS * 2 ** (tries - 1), signal);
     }
   }

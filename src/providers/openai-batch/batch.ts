@@ -15,7 +15,7 @@ const ENDS: Readonly<Record<string, Exclude<JobState, "running">>> = {
   expired: "expired",
 };
 
-/** What became of a job, for people. */
+/** The end of a job, in words for people. */
 const ENDED: Readonly<Record<JobState, string>> = {
   running: "",
   succeeded: "",

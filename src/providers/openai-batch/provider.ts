@@ -3,7 +3,7 @@ import type { JobItem } from "../../domain/ports/image-provider.ts";
 import type { AdapterDeps } from "../upstream/adapter.ts";
 import { ambiguous } from "../upstream/classify.ts";
 import { UpstreamHttp } from "../upstream/http.ts";
-import type { JobAdapter } from "../upstream/jobs/job-provider.ts";
+import { type JobAdapter, MAX_JOB_ANSWER_BYTES } from "../upstream/jobs/job-provider.ts";
 import { resultLines } from "../upstream/jobs/result-lines.ts";
 import { credentialHeaders, MAX_REFERENCES } from "../upstream/openai-images/openai-api.ts";
 import { imageFields, takesOutputFormat } from "../upstream/openai-images/request.ts";
@@ -22,7 +22,7 @@ const PAGE = 100;
 /** Talks to OpenAI's files and batch jobs for images, at half the price. */
 export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: AdapterDeps): JobAdapter {
   const { name, models, auth, extra, apiKeyEnv } = entry;
-  const http = new UpstreamHttp(entry, deps);
+  const http = new UpstreamHttp({ ...entry, maxAnswerBytes: MAX_JOB_ANSWER_BYTES }, deps);
   const headers = credentialHeaders(auth, apiKeyEnv === null ? null : deps.secret(apiKeyEnv));
   const upstreamIds = Array.isArray(models) ? models : Object.values(models);
   const at = (collection: string, id: string) => `/${collection}/${encodeURIComponent(id)}`;

@@ -40,7 +40,7 @@ export interface UpstreamAnswer {
 
 /** An image has at most 64 MiB, 86 MiB as Base64; an answer may hold several. */
 const MAX_ANSWER_BYTES = 384 * 1024 * 1024;
-/** Of an error no more is read, and not for longer. */
+/** No more is read of an error, and not for longer. */
 const MAX_ERROR_BYTES = 256 * 1024;
 const ERROR_BODY_MS = 10_000;
 const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
@@ -51,6 +51,8 @@ export interface UpstreamHttpOptions {
   baseUrl: string;
   /** The most requests at once. */
   concurrency: number;
+  /** The most bytes of an answer that is read whole. Default: 384 MiB. */
+  maxAnswerBytes?: number;
   /** Looks up the hosts of image addresses. Default: the system's. */
   lookup?: typeof systemLookup;
 }
@@ -63,9 +65,12 @@ export class UpstreamHttp {
   readonly connections: Connections;
   readonly lookup: typeof systemLookup;
   readonly #clock: AdapterDeps["clock"];
+  readonly #maxAnswerBytes: number;
 
-  constructor({ name, baseUrl, concurrency, lookup = systemLookup }: UpstreamHttpOptions, deps: AdapterDeps) {
+  constructor(options: UpstreamHttpOptions, deps: AdapterDeps) {
+    const { name, baseUrl, concurrency, lookup = systemLookup } = options;
     this.name = name;
+    this.#maxAnswerBytes = options.maxAnswerBytes ?? MAX_ANSWER_BYTES;
     this.baseUrl = baseUrl.replace(/\/+$/, "");
     this.connections = openConnections(this.baseUrl, concurrency, deps, lookup);
     this.lookup = lookup;
@@ -86,8 +91,8 @@ export class UpstreamHttp {
     signal: AbortSignal,
     onSent?: () => void,
   ): Promise<{ headers: Headers; body: unknown }> {
-    const url = new URL(this.baseUrl + request.path);
-    const answer = await this.send(this.connections.own, url, request, MAX_ANSWER_BYTES, signal, onSent);
+    const url = this.#urlOf(request.path);
+    const answer = await this.send(this.connections.own, url, request, this.#maxAnswerBytes, signal, onSent);
     const { status, headers, bytes } = answer;
     if (!isSuccess(status)) throw this.#error(answer, request.asked);
     const body = parse(bytes);
@@ -103,7 +108,7 @@ export class UpstreamHttp {
    * `ProviderError` when it breaks, or when nothing comes for a minute.
    */
   async open(request: Pick<UpstreamRequest, "path" | "headers">, signal: AbortSignal): Promise<OpenAnswer> {
-    const url = new URL(this.baseUrl + request.path);
+    const url = this.#urlOf(request.path);
     const get = { method: "GET", headers: request.headers } as const;
     const idle = new IdleTimer(this.#clock, signal);
     try {
@@ -117,6 +122,16 @@ export class UpstreamHttp {
       signal.throwIfAborted();
       throw error instanceof ProviderError ? error : broken(this.name, error, true);
     }
+  }
+
+  /** A path may come from an upstream. Throws `ProviderError` for one that leads to another host, such as "@host". */
+  #urlOf(path: string): URL {
+    const address = this.baseUrl + path;
+    if (URL.canParse(address)) {
+      const url = new URL(address);
+      if (url.origin === new URL(this.baseUrl).origin) return url;
+    }
+    throw ambiguous(this.name, "an address at another host");
   }
 
   async *#pieces(body: AsyncIterable<Buffer>, signal: AbortSignal, idle: IdleTimer): AsyncGenerator<Buffer> {

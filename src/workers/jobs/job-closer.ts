@@ -8,7 +8,8 @@ import { closeJob } from "./close-job.ts";
 /** Pauses between two attempts to close a job: each is twice as long as the last. */
 const AGAIN_MS = { first: 30_000, longest: 600_000 };
 const AT_ONCE = 4;
-const ATTEMPT_MS = 30_000;
+/** Somebody waits for the first attempt. The later ones take as long as their calls, which may wait for the rate. */
+const FIRST_ATTEMPT_MS = 30_000;
 
 /** Closes the jobs that are not needed any more. A failed attempt is repeated later, and at the next start. */
 export class JobCloser {
@@ -26,12 +27,16 @@ export class JobCloser {
     this.#stopping = stopping;
   }
 
-  /** Makes one attempt now. Attempts for one job run one after the other, so that a second one sees the result of the first. */
+  /** Makes one attempt now, for at most 30 seconds. */
   attempt(jobId: string): Promise<boolean> {
-    const close = async () => {
-      const { signal, unlink } = linkSignals(this.#stopping, AbortSignal.timeout(ATTEMPT_MS));
+    return this.#attempt(jobId, async () => {
+      const { signal, unlink } = linkSignals(this.#stopping, AbortSignal.timeout(FIRST_ATTEMPT_MS));
       return closeJob(this.#deps, this.#provider, jobId, signal).finally(unlink);
-    };
+    });
+  }
+
+  /** Attempts for one job run one after the other, so that a second one sees the result of the first. */
+  #attempt(jobId: string, close: () => Promise<boolean>): Promise<boolean> {
     const last = this.#attempts.get(jobId);
     const attempt = (last === undefined ? close() : last.then(close, close)).finally(() => {
       if (this.#attempts.get(jobId) === attempt) this.#attempts.delete(jobId);
@@ -69,7 +74,8 @@ export class JobCloser {
     for (let delayMs = firstDelayMs; !this.#stopping.aborted; delayMs = longer(delayMs)) {
       try {
         if (delayMs > 0) await this.#sleep(delayMs, loop);
-        if (await this.#queue.add(() => this.attempt(jobId))) return;
+        const close = () => closeJob(this.#deps, this.#provider, jobId, this.#stopping);
+        if (await this.#queue.add(() => this.#attempt(jobId, close))) return;
       } catch (error) {
         if (this.#stopping.aborted) return;
         log.warn("a job could not be closed upstream; trying again", { job: jobId, error: String(error) });

@@ -220,16 +220,15 @@ export class JobPool implements WorkerPool {
       while (!this.#isPaused && !this.#stopping.signal.aborted && this.#running < this.provider.concurrency) {
         const active = this.#roundRobin.next();
         if (!active) break;
+        // Items that come back to the batch meanwhile put it in line again.
+        this.#roundRobin.delete(active.batch.apiKeyId, active.batch.id);
         try {
           const jobId = await makeJob(this.#deps, this.provider, active.batch);
           if (jobId !== null) {
             this.#start(active, jobId);
-            continue;
-          }
-          this.#roundRobin.delete(active.batch.apiKeyId, active.batch.id);
-          await this.#rest(active);
+            this.#line(active);
+          } else await this.#rest(active);
         } catch (error) {
-          this.#roundRobin.delete(active.batch.apiKeyId, active.batch.id);
           this.#later(active, error, async () => this.#line(active));
         }
       }
@@ -251,6 +250,7 @@ export class JobPool implements WorkerPool {
       downloads: this.#downloads,
       signal: active.controller.signal,
       abandoned: this.#abandoning.signal,
+      onReleased: () => this.#line(active),
       waiting: null,
       job: null,
       isCreating: false,

@@ -15,13 +15,15 @@ export interface JobWork {
   /** The model that the upstream runs. */
   model: string;
   watch: JobWatch;
-  /** Of each, one runs at once: it holds parts of images in memory. */
+  /** One upload and one download run at once: each holds parts of images in memory. */
   uploads: PQueue;
   downloads: PQueue;
   /** Ends the work on the job here. The job itself goes on upstream. */
   signal: AbortSignal;
   /** Ends a request that creates a job. Its answer is lost then. */
   abandoned: AbortSignal;
+  /** Called when items went back to their batch, which then needs another job. */
+  onReleased(): void;
   /** Why it cannot go on now; null when it can. */
   waiting: Waiting | null;
   /** The record as it was read or written last; null before. */

@@ -8,7 +8,7 @@ import { createJob, findLostJob, uploadInput } from "./send-job.ts";
 
 type Step = (work: JobWork, job: UpstreamJobRecord) => Promise<void>;
 
-/** What each step does. It ends with another step stored. */
+/** The work of each step. It ends with another step stored. */
 const STEPS: Readonly<Record<Exclude<JobStep, "done" | "closed">, Step>> = {
   new: uploadInput,
   uploaded: createJob,

@@ -5,14 +5,10 @@ import { type JobItem, ProviderError } from "../../domain/ports/image-provider.t
 import type { Repositories } from "../../domain/ports/stores.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
-import { linkSignals } from "../../kernel/linked-signal.ts";
 import { buildImageRequest } from "../image-request.ts";
 import { findJob } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { endWaiting, ticketFor, waitAfter } from "./wait-for-upstream.ts";
-
-/** A request to create a job ends after this time. Its answer is lost then. */
-const CREATE_MS = 120_000;
 
 /** Why the items of a job fail of which nobody knows whether it exists. */
 const LOST =
@@ -80,7 +76,10 @@ async function buildItems(work: JobWork): Promise<JobItem[]> {
       await failItem(work, item, error);
     }
   }
-  if (others.length > 0) await deps.stores.write((tx) => tx.items.releaseFromJob(others));
+  if (others.length > 0) {
+    await deps.stores.write((tx) => tx.items.releaseFromJob(others));
+    work.onReleased();
+  }
   return items;
 }
 
@@ -107,42 +106,54 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     return;
   }
   const ticket = await ticketFor(work);
-  if (!(await markSent(work, job))) {
+  const isSent = await markSent(work, job).catch((error) => {
+    ticket.dropped();
+    throw error;
+  });
+  if (!isSent) {
     ticket.dropped();
     signal.throwIfAborted();
     return;
   }
   work.isCreating = true;
-  const inTime = linkSignals(work.abandoned, AbortSignal.timeout(CREATE_MS));
   try {
     const { input, hasReferences } = job;
-    const name = await provider.create({ jobId, model, input, hasReferences }, inTime.signal);
+    const name = await provider.create({ jobId, model, input, hasReferences }, work.abandoned);
     await stores.write((tx) => markCreated(tx, jobId, name));
     await ticket.succeeded();
     await endWaiting(work);
   } catch (error) {
-    // The next step looks for the job.
-    if (!(error instanceof ProviderError)) return ticket.dropped();
+    if (!(error instanceof ProviderError)) {
+      ticket.dropped();
+      warnOfLostAnswer(work, error);
+      return;
+    }
     await ticket.failed(error, jobId);
     if (mayBeCreated(error)) {
-      deps.log.warn("the answer to the creation of a job was lost; looking for the job", {
-        job: jobId,
-        error: error.message,
-      });
+      warnOfLostAnswer(work, error.message);
       return;
     }
     await stores.write((tx) => unmarkSent(tx, work, job));
     if (!error.retryable) throw error;
     await waitAfter(work, error, 1);
   } finally {
-    inTime.unlink();
     work.isCreating = false;
   }
 }
 
-/** Returns false when the batch has ended meanwhile: then nothing may be sent. */
-function markSent({ deps, batch, provider, jobId }: JobWork, job: UpstreamJobRecord): Promise<boolean> {
+/** The next step looks for the job. */
+function warnOfLostAnswer({ deps, jobId }: JobWork, error: unknown): void {
+  deps.log.warn("the answer to the creation of a job was lost; looking for the job", {
+    job: jobId,
+    error: String(error),
+  });
+}
+
+/** Waits for the turn. Returns false when the batch has ended meanwhile: then nothing may be sent. */
+async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean> {
+  const { deps, batch, provider, jobId, signal } = work;
   const { stores, clock } = deps;
+  await provider.turn(signal);
   return stores.write(async (tx) => {
     if ((await tx.batches.byId(batch.id))?.status !== "running") return false;
     const creates = job.creates + 1;

@@ -1,7 +1,7 @@
 import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 
-/** What is done with a job in each step. A running job is in the state that the upstream says. */
+/** The work on a job in each step, in words. A running job is in the state that the upstream says. */
 const WORDS: Readonly<Record<JobStep, string>> = {
   new: "uploading",
   uploaded: "creating",

@@ -5,6 +5,7 @@ import type { JobResult } from "../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../../src/providers/native-batch/provider.ts";
 import { asJobProvider } from "../../../src/providers/upstream/jobs/job-provider.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
 import { NATIVE_KEY } from "../../support/upstreams/native.ts";
 import { BATCH_MODEL, startNativeBatch } from "../../support/upstreams/native-batch.ts";
@@ -141,6 +142,39 @@ describe("the vendor's batch jobs", () => {
     expect(server.seen).toHaveLength(5);
   });
 
+  it("[UPSTREAM-16] get another upload when a chunk is refused that may have arrived already", async () => {
+    const server = await scriptedServer();
+    const url = { "x-goog-upload-url": "/upload/v1beta/files?upload_id=u1" };
+    let sent = 0;
+    server.reply = byPath([
+      [
+        "POST /upload/v1beta/files?upload_id=u1",
+        (seen, answer, socket) => {
+          if (sent++ === 0) socket.destroy();
+          else json({ error: { code: 400, message: "the upload has ended" } }, 400)(seen, answer, socket);
+        },
+      ],
+      ["POST /upload", json({}, 200, url)],
+    ]);
+    const provider = connect(server.url, {}, KEY, impatient);
+    const error = await providerError(
+      provider.upload("our-id", [{ key: "a", request: imageRequest() }], never),
+    );
+    expect(error).toMatchObject({ trouble: "ambiguous", retryable: true });
+    expect(sent).toBe(2);
+  });
+
+  it("[UPSTREAM-16] get their input at no other host, whatever address the upstream gives", async () => {
+    const [server, other] = [await scriptedServer(), await scriptedServer()];
+    const provider = connect(server.url, {}, KEY, impatient);
+    for (const address of [`x:@127.0.0.1:${other.port}/x`, "x::no-port/x"]) {
+      server.reply = json({}, 200, { "x-goog-upload-url": address });
+      const upload = provider.upload("our-id", [{ key: "a", request: imageRequest() }], never);
+      expect(await providerError(upload)).toMatchObject({ trouble: "ambiguous", retryable: true });
+    }
+    expect(other.seen).toEqual([]);
+  });
+
   it("[UPSTREAM-16] are created with our id and the uploaded file; an answer without a name is no answer", async () => {
     const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
     const provider = connect(server.url);
@@ -158,6 +192,25 @@ describe("the vendor's batch jobs", () => {
     expect(limited.trouble).toBe("limited");
     server.reply = json({ error: { code: 400, message: `wrong, says ${KEY}` } }, 400);
     expect((await providerError(provider.create(job, never))).message).not.toContain(KEY);
+  });
+
+  it("[UPSTREAM-16] are created within the rate: the time limit begins after the turn", async () => {
+    const clock = new FakeClock();
+    const server = await scriptedServer(json(operation("BATCH_STATE_PENDING")));
+    const provider = connect(server.url, { requestsPerMinute: 1, timeoutSeconds: 1 }, KEY, clock);
+    await collected(provider.list(never));
+    let isOurTurn = false;
+    const turn = provider.turn(never).then(() => {
+      isOurTurn = true;
+    });
+    clock.advance(59_999);
+    await new Promise(setImmediate);
+    expect(isOurTurn).toBe(false);
+    clock.advance(1);
+    await turn;
+    const job = { jobId: "our-id", model: "image-model", input: "files/in1", hasReferences: false };
+    expect(await provider.create(job, never)).toBe("batches/b1");
+    expect(server.seen).toHaveLength(2);
   });
 
   it.each([
@@ -204,6 +257,22 @@ describe("the vendor's batch jobs", () => {
     ]);
     const jobs = await collected(connect(server.url).list(never));
     expect(jobs.map(({ name }) => name)).toEqual(["batches/b1", "batches/b2"]);
+  });
+});
+
+describe("answers of the vendor's batch jobs that never end", () => {
+  it("[UPSTREAM-17] are not read for ever, nor into memory", async () => {
+    const server = await scriptedServer(json({ ...operation("X"), more: "x".repeat(17 * 1024 * 1024) }));
+    const provider = connect(server.url);
+    expect(await providerError(provider.poll("batches/b1", never))).toMatchObject({ trouble: "ambiguous" });
+    const entry = entryOf(server.url);
+    const deps = depsWith({ JOBS_KEY: KEY }, systemClock);
+    const adapter = createNativeBatchAdapter(entry, deps);
+    onTestFinished(() => adapter.close());
+    const endless = { ...adapter, page: async () => ({ jobs: [], next: "more" }) };
+    const list = collected(asJobProvider(entry, endless, deps).list(never));
+    expect(await providerError(list)).toMatchObject({ trouble: "ambiguous" });
+    expect(() => entryOf(server.url, { jobImages: 10_001 })).toThrow();
   });
 });
 
@@ -290,6 +359,37 @@ describe("the results of the vendor's batch jobs", () => {
       expect(ranges.at(-1)).toMatch(/^bytes=[1-9]\d*-$/);
     },
   );
+
+  it("[UPSTREAM-19] end where a connection broke when nothing is left, and skip nothing", async () => {
+    const text = ["a", "b"].map((key) => line({ key, response: response(PNG) })).join("");
+    const whole = Buffer.from(text.trimEnd());
+    const broken: Reply = (_seen, answer) => {
+      answer.writeHead(200, { "content-length": whole.length + 1 });
+      answer.write(whole, () => setImmediate(() => answer.destroy()));
+    };
+    const nothing = bytes("", 416, { "content-range": `bytes */${whole.length}` });
+    const whole416 = await resultsOf((seen, ...rest) =>
+      (seen.headers.range === undefined ? broken : nothing)(seen, ...rest),
+    );
+    expect((await whole416.results).map((result) => "key" in result && result.key)).toEqual(["a", "b"]);
+    const behind = bytes("}", 206, { "content-range": `bytes ${whole.length + 1}-${whole.length + 1}/*` });
+    const skipped = await resultsOf((seen, ...rest) =>
+      (seen.headers.range === undefined ? broken : behind)(seen, ...rest),
+    );
+    expect(await providerError(skipped.results)).toMatchObject({ trouble: "ambiguous" });
+  });
+
+  it("[UPSTREAM-19] are begun anew when a file takes for ever", async () => {
+    let nowMs = 0;
+    const clock = { ...impatient, monotonicMs: () => (nowMs += 3_600_000) };
+    const text = line({ key: "a", response: response(PNG) });
+    const { results } = await resultsOf((_seen, answer) => {
+      answer.writeHead(200);
+      const write = () => answer.write(text, () => setImmediate(() => answer.destroyed || write()));
+      write();
+    }, clock);
+    expect(await providerError(results)).toMatchObject({ trouble: "ambiguous" });
+  });
 
   it("[UPSTREAM-19] are given up for now when nothing comes any more", async () => {
     const { server, results } = await resultsOf((_seen, _answer, socket) => socket.destroy());

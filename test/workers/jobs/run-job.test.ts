@@ -113,6 +113,15 @@ describe("a provider that takes many images as a job", () => {
     expect((await jobsOf(service, id)).map((job) => job.hasReferences).sort()).toEqual([false, true]);
   });
 
+  it("[JOB-1] gets items that did not fit into a job while that job runs", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ bytes: 1, concurrency: 5 });
+    upstream.status = () => ({ state: "running" });
+    const service = await startTestService({ providers: [upstream], clock });
+    await service.submit({ model: MODEL, items: items(4) });
+    await expect.poll(() => [...upstream.jobs.values()].map((job) => job.items.length)).toEqual([1, 1, 1, 1]);
+  });
+
   it("[JOB-2] is not given a job twice when its answer was lost", async () => {
     const upstream = new FakeJobProvider();
     upstream.afterCreate = () => {
@@ -286,6 +295,39 @@ describe("a job whose creation has no answer", () => {
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     await passUntil(clock, 5000, hasEnded(service, id));
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+  });
+
+  it("[JOB-5] is not missing while the request waits for its turn", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    let waiting = 0;
+    upstream.turn = (signal) => {
+      waiting++;
+      return clock.sleep(HOUR_MS, signal);
+    };
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await expect.poll(() => waiting).toBe(1);
+    expect(await jobsOf(first, id)).toMatchObject([{ step: "uploaded", creates: 0, sentAtMs: null }]);
+    await first.close(0);
+    expect(upstream.jobs.size).toBe(0);
+    upstream.turn = async () => {};
+    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(upstream.jobs.size).toBe(1);
+  });
+
+  it("[JOB-5] is looked for after any failure, which is logged", async () => {
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.afterCreate = () => {
+      throw new Error("an odd failure");
+    };
+    const logLines: string[] = [];
+    const service = await startTestService({ providers: [upstream], logLines, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(upstream.jobs.size).toBe(1);
+    expect(logLines.join("\n")).toContain("an odd failure");
   });
 
   it("[JOB-5] twice is given up: its items may have been billed", async () => {

@@ -8,6 +8,7 @@ import {
 } from "../../../domain/ports/image-provider.ts";
 import { hideUsedKeys } from "../../../kernel/api-keys.ts";
 import type { AdapterDeps, UpstreamAdapter } from "../adapter.ts";
+import { ambiguous } from "../classify.ts";
 import { modelFor, upstreamFacts, withoutSecrets } from "../item-provider.ts";
 import { nearestSize } from "../nearest-size.ts";
 import { RequestRate } from "../request-rate.ts";
@@ -16,6 +17,9 @@ import { withTimeLimit } from "../time-limit.ts";
 /** The time limit of a call, unless the entry has its own. Results take as long as something comes. */
 const CALL_SECONDS = 60;
 const UPLOAD_SECONDS = 3600;
+
+/** An answer about jobs has no images: these are in files. */
+export const MAX_JOB_ANSWER_BYTES = 16 * 1024 * 1024;
 
 /** No account has so many pages of jobs. A list that never ends is broken. */
 const MOST_PAGES = 1000;
@@ -50,18 +54,21 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     new ProviderError("PROVIDER_TIMEOUT", `${name} did not answer within ${limit} s.`, {
       trouble: "ambiguous",
     });
-  /** One call: within the rate and the time limit. */
-  const call = async <T>(
+  const inTime = <T>(
     signal: AbortSignal,
     send: (signal: AbortSignal) => Promise<T>,
     limit = seconds,
   ): Promise<T> => {
-    await rate.wait(signal);
     const time = { clock, ms: limit * 1000, late: lateAfter(limit) };
     return withTimeLimit(time, signal, send).catch((error) => {
       signal.throwIfAborted();
       throw withoutSecrets(error);
     });
+  };
+  /** One call: within the rate and the time limit. */
+  const call: typeof inTime = async (signal, send, limit) => {
+    await rate.wait(signal);
+    return inTime(signal, send, limit);
   };
   const sized = (item: JobItem): JobItem => {
     const { request } = item;
@@ -85,26 +92,28 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     lineBytes: (item) => adapter.lineBytes(sized(item)),
     upload: (jobId, items, signal) => {
       const lines = items.map(sized);
-      return call(signal, (inTime) => adapter.upload(jobId, lines, inTime), UPLOAD_SECONDS);
+      return call(signal, (limited) => adapter.upload(jobId, lines, limited), UPLOAD_SECONDS);
     },
-    create: (job, signal) => call(signal, (inTime) => adapter.create(job, inTime)),
+    turn: (signal) => rate.wait(signal),
+    create: (job, signal) => inTime(signal, (limited) => adapter.create(job, limited)),
     async *list(signal) {
       let mark: string | null = null;
       for (let pages = 0; pages < MOST_PAGES; pages++) {
         const at: string | null = mark;
-        const page: JobPage = await call<JobPage>(signal, (inTime) => adapter.page(at, inTime));
+        const page: JobPage = await call<JobPage>(signal, (limited) => adapter.page(at, limited));
         for (const job of page.jobs) yield shown(job);
         mark = page.next;
         if (mark === null) return;
       }
+      throw ambiguous(name, `more than ${MOST_PAGES} pages of jobs`, 200);
     },
-    poll: async (job, signal) => shown(await call(signal, (inTime) => adapter.poll(job, inTime))),
+    poll: async (job, signal) => shown(await call(signal, (limited) => adapter.poll(job, limited))),
     async *results(job, signal) {
-      for (const file of await call(signal, (inTime) => adapter.outputs(job, inTime)))
+      for (const file of await call(signal, (limited) => adapter.outputs(job, limited)))
         yield* withHiddenSecrets(adapter.read(file, signal));
     },
-    cancel: (job, signal) => call(signal, (inTime) => adapter.cancel(job, inTime)),
-    discard: (input, signal) => call(signal, (inTime) => adapter.discard(input, inTime)),
+    cancel: (job, signal) => call(signal, (limited) => adapter.cancel(job, limited)),
+    discard: (input, signal) => call(signal, (limited) => adapter.discard(input, limited)),
     close: () => adapter.close(),
   };
 }

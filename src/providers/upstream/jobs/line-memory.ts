@@ -1,15 +1,19 @@
+import { decodeDataUrl } from "../image-address.ts";
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 /** Shorter texts cost little. */
 const LONG_BYTES = 64 * 1024;
 /** Base64 is decoded in steps of so many characters, a multiple of 4. */
 const STEP = 64 * 1024;
+/** A data URL has its Base64 behind a comma, which comes soon. */
+const DATA_URL = /^data:[^,]{0,200},/;
 const MARK = "\u0000long text ";
 
 /** JSON without its long texts, and a way to read these as Base64. */
 export interface LongJson {
   value: unknown;
-  /** Decodes the Base64 of a text in `value`. The bytes are valid until the next line is read. */
+  /** Decodes the Base64 of a text in `value`, or of a data URL there. The bytes are valid until the next line is read. */
   decode(text: string): Buffer;
 }
 
@@ -73,24 +77,26 @@ export class LineMemory {
       value: JSON.parse(pieces.join("")),
       decode: (text) => {
         const long = text.startsWith(MARK) ? longs[Number(text.slice(MARK.length))] : undefined;
-        return long ? this.#decode(long.from, long.to) : Buffer.from(text, "base64");
+        return long ? this.#decode(long.from, long.to) : decodeDataUrl(text);
       },
     };
   }
 
-  #decode(from: number, to: number): Buffer {
+  #decode(start: number, to: number): Buffer {
+    const opening = DATA_URL.exec(this.#line.toString("latin1", start, Math.min(start + 256, to)));
+    const from = start + (opening?.[0].length ?? 0);
     const most = Math.ceil(((to - from) * 3) / 4);
     if (this.#used + most > this.#images.length) {
       // Images of this line that lie in the old memory keep it.
       this.#images = Buffer.allocUnsafeSlow(Math.max(most, this.#images.length));
       this.#used = 0;
     }
-    const start = this.#used;
+    const begin = this.#used;
     for (let at = from; at < to; at += STEP) {
       const text = this.#line.toString("latin1", at, Math.min(at + STEP, to));
       this.#used += this.#images.write(text, this.#used, "base64");
     }
-    return this.#images.subarray(start, this.#used);
+    return this.#images.subarray(begin, this.#used);
   }
 }
 

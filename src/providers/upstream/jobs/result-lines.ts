@@ -1,6 +1,7 @@
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
+import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
 import { LineMemory, type LongJson } from "./line-memory.ts";
 
@@ -8,6 +9,8 @@ import { LineMemory, type LongJson } from "./line-memory.ts";
 const MAX_LINE_BYTES = 90 * 1024 * 1024;
 const BOUNDS = { maxDepth: 64, maxElements: 200_000 };
 const NEWLINE = 0x0a;
+/** A download that takes longer is begun anew: a file that never ends is broken. */
+const MOST_MS = 6 * 3_600_000;
 /** Broken connections in a row after which nothing came. */
 const MOST_BREAKS = 3;
 const AGAIN_MS = 1000;
@@ -27,10 +30,13 @@ export async function* resultLines(
   signal: AbortSignal,
 ): AsyncGenerator<ResultLine> {
   const line = new Line();
+  const endMs = clock.monotonicMs() + MOST_MS;
   let received = 0;
   for (let breaks = 0; ; ) {
+    if (clock.monotonicMs() > endMs) throw ambiguous(http.name, "a file without an end");
     try {
       for await (const bytes of bytesFrom(http, request, received, signal)) {
+        if (clock.monotonicMs() > endMs) break;
         received += bytes.length;
         breaks = 0;
         let from = 0;
@@ -42,6 +48,7 @@ export async function* resultLines(
         }
         line.add(bytes.subarray(from));
       }
+      if (clock.monotonicMs() > endMs) continue;
       const last = line.take();
       if (last) yield last;
       return;
@@ -61,17 +68,25 @@ async function* bytesFrom(
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
   const range = received > 0 ? { range: `bytes=${received}-` } : {};
-  const answer = await http.open({ path, headers: { ...headers, ...range } }, signal);
+  const answer = await http.open({ path, headers: { ...headers, ...range } }, signal).catch((error) => {
+    // Nothing lies behind the bytes that have come.
+    if (received > 0 && error instanceof ProviderError && error.upstreamStatus === 416) return null;
+    throw error;
+  });
+  if (answer === null) return;
   const [, start] = /^bytes (\d+)-/.exec(answer.headers.get("content-range") ?? "") ?? [];
   let position = answer.status === 206 ? Number(start ?? 0) : 0;
+  const isBehind = position > received;
   for await (const bytes of answer.body) {
+    if (isBehind) break;
     const known = Math.max(0, Math.min(bytes.length, received - position));
     position += bytes.length;
     if (known < bytes.length) yield bytes.subarray(known);
   }
+  if (isBehind) throw ambiguous(http.name, "a part of a file behind the one asked for", 206);
 }
 
-/** Appends to a line. Of one that is too long nothing is kept. */
+/** Appends to a line. Nothing is kept of one that is too long. */
 class Line {
   readonly #memory = new LineMemory();
   #bytes = 0;

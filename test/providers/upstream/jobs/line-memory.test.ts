@@ -38,6 +38,14 @@ describe("the memory of a line", () => {
     expect(parsed(memory, '{"data":"AAEC"}').decode("AAEC")).toEqual(Buffer.from([0, 1, 2]));
   });
 
+  it("[UPSTREAM-18] reads data URLs, long and short", () => {
+    const memory = new LineMemory();
+    const long = parsed(memory, JSON.stringify({ data: `data:image/png;base64,${data}` }));
+    expect(long.decode((long.value as { data: string }).data).equals(image)).toBe(true);
+    const short = parsed(memory, "{}");
+    expect(short.decode("data:image/png;base64,AAEC")).toEqual(Buffer.from([0, 1, 2]));
+  });
+
   it("[UPSTREAM-18] refuses what is no JSON, also a long text without an end", () => {
     const memory = new LineMemory();
     for (const text of ["{", `{"data":"${data}`, `"${data}" 1`, ""])
