@@ -288,6 +288,43 @@ describe("a job whose creation has no answer", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
   });
 
+  it("[JOB-2] is found after a stop in the middle of the search for it, and when its list failed before", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    lostOnce(upstream);
+    const { resultOf, results, list } = upstream;
+    upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
+    let hangs = 0;
+    upstream.results = async function* (name) {
+      yield* results.call(upstream, name);
+      upstream.list = async function* (signal) {
+        hangs++;
+        await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+        yield* list.call(upstream);
+      };
+    };
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, MINUTE_MS, () => hangs > 0);
+    await first.close(0);
+    upstream.unlisted.clear();
+    upstream.resultOf = resultOf;
+    let failures = 2;
+    upstream.list = async function* () {
+      if (failures-- > 0) throw troubled("failing");
+      yield* list.call(upstream);
+    };
+    upstream.results = async function* (name) {
+      if (name === "upstream/1") yield* results.call(upstream, name);
+    };
+    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    await passUntil(clock, 10_000, hasEnded(second, id));
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const names = ["upstream/2", "upstream/1"];
+    expect(await jobsOf(second, id)).toMatchObject([{ upstreamName: null, endedNames: names }]);
+    await expectBooks(second);
+  });
+
   it("[JOB-5] twice is given up: its items may have been billed", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
