@@ -10,7 +10,8 @@ import { findJob } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { waitAfter } from "./wait-for-upstream.ts";
 
-const MOST_FORBIDDEN = 8;
+/** Fetches that the upstream refuses in a row before the refusal counts: about ten minutes, because gateways err, too. */
+const MOST_REFUSED = 8;
 
 /**
  * Fetches the results of an ended job and records each; a job that has failed may have some. Then the rest of its items
@@ -43,10 +44,11 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
   } else await failRest(work, now, restError(job, gone), { upstreamName: null, endedNames });
 }
 
-/** What the upstream says for good: the results do not exist any more. Some say "forbidden" of a file that is gone. */
+/** Whether the upstream has refused so often that the results are gone. Other failures may pass. */
 function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boolean {
-  if (trouble === "forbidden") return tries >= MOST_FORBIDDEN;
-  return upstreamStatus !== null && (trouble === null || trouble === "no-model");
+  const isRefused =
+    upstreamStatus !== null && (trouble === null || trouble === "no-model" || trouble === "forbidden");
+  return isRefused && tries >= MOST_REFUSED;
 }
 
 /**

@@ -469,6 +469,29 @@ describe("an upstream of jobs with a trouble", () => {
     });
   });
 
+  it.each([
+    [404, "no-model"],
+    [302, "no-model"],
+    [400, null],
+  ] as const)(
+    "[JOB-3] gives results after one HTTP %i to a fetch of them",
+    async (upstreamStatus, trouble) => {
+      const clock = new FakeClock();
+      const upstream = new FakeJobProvider({ isPaid: true });
+      const { results } = upstream;
+      let refusals = 1;
+      upstream.results = async function* (name) {
+        if (refusals-- > 0)
+          throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { trouble, upstreamStatus });
+        yield* results.call(upstream, name);
+      };
+      const service = await startTestService({ providers: [upstream], clock, config: FREE });
+      const { id } = await service.submit({ model: MODEL, items: items(2) });
+      await passUntil(clock, 10_000, hasEnded(service, id));
+      expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    },
+  );
+
   it("[JOB-6] gives results in another try when they break off, each once", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
