@@ -10,7 +10,7 @@ import { findJob } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { waitAfter } from "./wait-for-upstream.ts";
 
-/** Fetches that the upstream refuses in a row before the refusal counts: about ten minutes, because gateways err, too. */
+/** The try from which on a refusal counts: after about ten minutes, because gateways err, too. */
 const MOST_REFUSED = 8;
 
 /**
@@ -48,7 +48,7 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
   await failRest(work, now, restError(job, gone), names);
 }
 
-/** Whether the upstream has refused so often that the results are gone. Other failures may pass. */
+/** Whether a refusal means that the results are gone. It does not in the first tries. Other failures may pass. */
 function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boolean {
   const isRefused =
     upstreamStatus !== null && (trouble === null || trouble === "no-model" || trouble === "forbidden");
