@@ -58,10 +58,13 @@ async function stop(
     refusal = error;
   });
   const seen = await provider.poll(name, signal).catch((error) => {
-    if (error instanceof ProviderError && error.upstreamStatus === 404) return null;
+    const isMissing = error instanceof ProviderError && error.upstreamStatus === 404;
+    // Gateways err, too: a job that nobody could stop is not gone after one such response.
+    if (isMissing) return refusal === null || isGivenUp ? null : ({ state: "unknown" } as const);
     if (!isGivenUp) throw refusal ?? error;
     return { state: "running" } as const;
   });
+  if (seen?.state === "unknown") return false;
   if (seen === null || seen.state !== "running") return true;
   if (isGivenUp) {
     log.error("a job could not be stopped within an hour; it may run on upstream, and be billed", {

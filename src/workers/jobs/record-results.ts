@@ -4,13 +4,14 @@ import { askedOf } from "../../domain/batches/item-terms.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { endJob } from "../../domain/jobs/end-job.ts";
 import { FORGOTTEN_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
-import { type JobResult, ProviderError } from "../../domain/ports/image-provider.ts";
+import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import { findJob } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { waitAfter } from "./wait-for-upstream.ts";
 
-const MOST_FORBIDDEN = 8;
+/** The try from which on a refusal counts: after about ten minutes, because gateways err, too. */
+const MOST_REFUSED = 8;
 
 /**
  * Fetches the results of an ended job and records each; a job that has failed may have some. Then the rest of its items
@@ -34,32 +35,43 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
       await waitAfter(work, error, tries, { mayGiveUp: false });
     }
   }
+  const other = await findAnother(work, job);
   const now = (await stores.read.upstreamJobs.byId(jobId)) ?? job;
-  const ended = { upstreamName: null, endedNames: [...now.endedNames, name] };
-  await stores.write((tx) => tx.upstreamJobs.update(jobId, ended));
-  if (await hasAnother(work, { ...now, ...ended })) return;
-  await failRest(work, now, restError(job, gone));
+  const endedNames = [...now.endedNames, name];
+  if (other) {
+    const names = { upstreamName: other.name, endedNames, state: null, polledAtMs: null, endedAtMs: null };
+    await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "running", ...names }));
+    return;
+  }
+  // A job that was given up keeps its name, so that it is stopped later.
+  const names = job.state === "running" ? undefined : { upstreamName: null, endedNames };
+  await failRest(work, now, restError(job, gone), names);
 }
 
-/** What the upstream says for good: the results do not exist any more. Some say "forbidden" of a file that is gone. */
+/** Whether a refusal means that the results are gone. It does not in the first tries. Other failures may pass. */
 function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boolean {
-  if (trouble === "forbidden") return tries >= MOST_FORBIDDEN;
-  return upstreamStatus !== null && (trouble === null || trouble === "no-model");
+  const isRefused =
+    upstreamStatus !== null && (trouble === null || trouble === "no-model" || trouble === "forbidden");
+  return isRefused && tries >= MOST_REFUSED;
 }
 
-/** After a lost answer two jobs may exist. What one of them did not return, the other one may. */
-async function hasAnother(work: JobWork, job: UpstreamJobRecord): Promise<boolean> {
+/**
+ * Looks for the second job that may exist after a lost answer: it may have results that this one did not return. A list
+ * that cannot be read is read again later.
+ */
+async function findAnother(work: JobWork, job: UpstreamJobRecord): Promise<UpstreamJob | null> {
   const { deps, provider, jobId, signal } = work;
-  const { stores } = deps;
-  if (unnamedJobs(job) === 0 || (await stores.read.items.ofJob(jobId)).length === 0) return false;
-  const found = await findJob(provider, job, signal).catch((error) => {
-    if (!(error instanceof ProviderError)) throw error;
-    return null;
-  });
-  if (!found) return false;
-  const names = { upstreamName: found.name, polledAtMs: null, endedAtMs: null };
-  await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "running", ...names }));
-  return true;
+  const { stores, clock } = deps;
+  if (unnamedJobs(job) === 0 || (await stores.read.items.ofJob(jobId)).length === 0) return null;
+  for (let tries = 1; ; tries++) {
+    try {
+      return await findJob(provider, job, signal);
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      if (clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS) return null;
+      await waitAfter(work, error, tries, { mayGiveUp: false });
+    }
+  }
 }
 
 function restError(job: UpstreamJobRecord, gone: string | null): ItemError & { isOfJob: boolean } {
@@ -75,15 +87,19 @@ function restError(job: UpstreamJobRecord, gone: string | null): ItemError & { i
   return { code: "RESULT_MISSING", message, source, isOfJob: false };
 }
 
-/** Ends a job: its items without a result fail. */
+/** Ends a job: its items without a result fail. `names` change in the same transaction. */
 export async function failRest(
   { deps, batch }: JobWork,
   job: UpstreamJobRecord,
   { isOfJob, ...error }: ItemError & { isOfJob: boolean },
+  names?: Pick<UpstreamJobRecord, "upstreamName" | "endedNames">,
 ): Promise<void> {
   const { stores, clock, ids, feed } = deps;
   const end = { error, isOfJob, nowMs: clock.nowMs(), leaseToken: ids.leaseToken() };
-  const failed = await stores.write((tx) => endJob(tx, batch, job, end));
+  const failed = await stores.write(async (tx) => {
+    if (names) await tx.upstreamJobs.update(job.id, names);
+    return endJob(tx, batch, job, end);
+  });
   for (const customId of failed)
     feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
 }

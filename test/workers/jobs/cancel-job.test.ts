@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
 import { gate } from "../../support/gate.ts";
@@ -200,5 +201,35 @@ describe("an upstream's job of a cancelled batch", () => {
     list();
     await startTestService({ data: first.data, providers: [upstream] });
     await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
+  });
+
+  it("[CANCEL-6] is stopped although the upstream did not know it at the cancellation", async () => {
+    const clock = new FakeClock();
+    const upstream = busyUpstream();
+    const { service, id } = await runningJob(upstream, clock);
+    const { cancel, poll } = upstream;
+    const missing = { trouble: "no-model", upstreamStatus: 404 } as const;
+    upstream.poll = () => Promise.reject(new ProviderError("PROVIDER_ITEM_FAILED", "no job", missing));
+    upstream.cancel = upstream.poll as unknown as typeof cancel;
+    await cancelled(service, id);
+    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
+    Object.assign(upstream, { cancel, poll });
+    clock.advance(30_000);
+    await expect.poll(() => upstream.cancelled).toEqual(["upstream/1"]);
+  });
+
+  it("[CANCEL-6] counts as gone when the upstream does not know it for an hour", async () => {
+    const clock = new FakeClock();
+    const upstream = busyUpstream();
+    const { service, id } = await runningJob(upstream, clock);
+    const missing = { trouble: "no-model", upstreamStatus: 404 } as const;
+    upstream.poll = () => Promise.reject(new ProviderError("PROVIDER_ITEM_FAILED", "no job", missing));
+    upstream.cancel = upstream.poll as unknown as typeof upstream.cancel;
+    await cancelled(service, id);
+    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
+    clock.advance(3_600_000);
+    const { stores } = await openBeside(service.data);
+    const steps = async () => (await stores.read.upstreamJobs.ofBatch(id)).map(({ step }) => step);
+    await expect.poll(steps).toEqual(["closed"]);
   });
 });

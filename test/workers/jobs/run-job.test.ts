@@ -328,6 +328,42 @@ describe("a job whose creation has no answer", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
     expect(upstream.jobs.size).toBe(1);
     expect(logLines.join("\n")).toContain("an odd failure");
+
+  it("[JOB-2] is found after a stop in the middle of the search for it, and when its list failed before", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    lostOnce(upstream);
+    const { resultOf, results, list } = upstream;
+    upstream.resultOf = async (item) => (item.key === "i1" ? resultOf(item) : null);
+    let hangs = 0;
+    upstream.results = async function* (name) {
+      yield* results.call(upstream, name);
+      upstream.list = async function* (signal) {
+        hangs++;
+        await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+        yield* list.call(upstream);
+      };
+    };
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, MINUTE_MS, () => hangs > 0);
+    await first.close(0);
+    upstream.unlisted.clear();
+    upstream.resultOf = resultOf;
+    let failures = 2;
+    upstream.list = async function* () {
+      if (failures-- > 0) throw troubled("failing");
+      yield* list.call(upstream);
+    };
+    upstream.results = async function* (name) {
+      if (name === "upstream/1") yield* results.call(upstream, name);
+    };
+    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    await passUntil(clock, 10_000, hasEnded(second, id));
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    const names = ["upstream/2", "upstream/1"];
+    expect(await jobsOf(second, id)).toMatchObject([{ upstreamName: null, endedNames: names }]);
+    await expectBooks(second);
   });
 
   it("[JOB-5] twice is given up: its items may have been billed", async () => {
@@ -474,6 +510,29 @@ describe("an upstream of jobs with a trouble", () => {
     });
   });
 
+  it.each([
+    [404, "no-model"],
+    [302, "no-model"],
+    [400, null],
+  ] as const)(
+    "[JOB-3] gives results after one HTTP %i to a fetch of them",
+    async (upstreamStatus, trouble) => {
+      const clock = new FakeClock();
+      const upstream = new FakeJobProvider({ isPaid: true });
+      const { results } = upstream;
+      let refusals = 1;
+      upstream.results = async function* (name) {
+        if (refusals-- > 0)
+          throw new ProviderError("PROVIDER_ITEM_FAILED", "no", { trouble, upstreamStatus });
+        yield* results.call(upstream, name);
+      };
+      const service = await startTestService({ providers: [upstream], clock, config: FREE });
+      const { id } = await service.submit({ model: MODEL, items: items(2) });
+      await passUntil(clock, 10_000, hasEnded(service, id));
+      expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    },
+  );
+
   it("[JOB-6] gives results in another try when they break off, each once", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
@@ -520,6 +579,29 @@ describe("a job that takes too long", () => {
     await passUntil(clock, 10 * MINUTE_MS, hasEnded(service, id));
     const error = { message: expect.stringContaining("did not end the job within 24 hours") };
     expect(await service.until(id)).toMatchObject({ status: "failed", error });
+  });
+});
+
+describe("a job that takes too long while the service is off", () => {
+  it("[JOB-7] is given an hour from the next start; when it is given up, it is still told to stop", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.status = () => ({ state: "running" });
+    const { cancel } = upstream;
+    upstream.cancel = () => Promise.reject(troubled("failing"));
+    upstream.resultOf = async () => null;
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, upstream.times.pollMs]);
+    await first.close(0);
+    clock.advance(26 * HOUR_MS);
+    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    const startMs = clock.nowMs();
+    await passUntil(clock, 5 * MINUTE_MS, hasEnded(second, id));
+    expect(clock.nowMs() - startMs).toBeGreaterThanOrEqual(HOUR_MS);
+    upstream.cancel = cancel.bind(upstream);
+    await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
+    expect(upstream.cancelled).toEqual(["upstream/1"]);
   });
 });
 
