@@ -328,6 +328,7 @@ describe("a job whose creation has no answer", () => {
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
     expect(upstream.jobs.size).toBe(1);
     expect(logLines.join("\n")).toContain("an odd failure");
+  });
 
   it("[JOB-2] is found after a stop in the middle of the search for it, and when its list failed before", async () => {
     const clock = new FakeClock();
