@@ -385,7 +385,7 @@ export class World {
           trouble();
           const job = jobs.get(name);
           if (!job) throw new ProviderError("INVALID_ARGUMENT", "no such job");
-          if (job.state === "running" && chance(0.5)) job.state = chance(0.6) ? "succeeded" : "failed";
+          if (job.state === "running" && chance(0.5)) job.state = chance(0.4) ? "succeeded" : "failed";
           return shown(name);
         },
         results: async function* (name) {
