@@ -16,8 +16,6 @@ export async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<v
   let polledAtMs: number | null = null;
   let isTold = false;
   let missingSinceMs: number | null = null;
-  // Counted in this process: the upstream gets its hour also after a time without a service.
-  let stuckSinceMs: number | null = null;
   for (;;) {
     const nowMs = clock.nowMs();
     const isStuck = nowMs - sentAtMs >= times.jobMs;
@@ -29,43 +27,30 @@ export async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<v
       return error;
     });
     polledAtMs = clock.nowMs();
-    if (isStuck) stuckSinceMs ??= polledAtMs;
     const isMissing = seen instanceof ProviderError && seen.upstreamStatus === 404;
     missingSinceMs = isMissing ? (missingSinceMs ?? polledAtMs) : null;
     if (!(seen instanceof ProviderError)) {
       await record(work, seen, polledAtMs);
       if (seen.state !== "running") return;
     } else log.debug("a job could not be looked at; trying again", { job: jobId, error: seen.message });
-    const end = reasonToEnd(work, { isMissing, missingSinceMs, stuckSinceMs, nowMs: polledAtMs, sentAtMs });
+    const end = reasonToEnd(work, { isMissing, missingSinceMs, nowMs: polledAtMs, sentAtMs });
     if (end === null) continue;
-    const facts = { step: "ended", state: end.state, said: end.said, endedAtMs: polledAtMs } as const;
+    const facts = { step: "ended", state: "expired", said: end, endedAtMs: polledAtMs } as const;
     await stores.write((tx) => tx.upstreamJobs.update(jobId, facts));
     return;
   }
 }
 
-/** The state stays "running" when the upstream itself has not ended the job: it is still to be stopped. */
 function reasonToEnd(
   { provider: { times } }: JobWork,
-  facts: {
-    isMissing: boolean;
-    missingSinceMs: number | null;
-    stuckSinceMs: number | null;
-    nowMs: number;
-    sentAtMs: number;
-  },
-): Pick<UpstreamJob, "state" | "said"> | null {
-  const { isMissing, missingSinceMs, stuckSinceMs, nowMs, sentAtMs } = facts;
+  facts: { isMissing: boolean; missingSinceMs: number | null; nowMs: number; sentAtMs: number },
+): string | null {
+  const { isMissing, missingSinceMs, nowMs, sentAtMs } = facts;
   const isGone =
     isMissing && (nowMs - (missingSinceMs ?? nowMs) >= times.lostMs || nowMs - sentAtMs > FORGOTTEN_MS);
-  if (isGone) {
-    const said = "The upstream does not know the job any more. The images may have been billed.";
-    return { state: "expired", said };
-  }
-  if (stuckSinceMs === null || nowMs - stuckSinceMs < GIVE_UP_MS) return null;
-  const hours = Math.round(times.jobMs / 3_600_000);
-  const said = `The upstream did not end the job within ${hours} hours, nor after it was asked to stop it. The images may be billed.`;
-  return { state: "running", said };
+  if (isGone) return "The upstream does not know the job any more. The images may have been billed.";
+  if (nowMs - sentAtMs < times.jobMs + GIVE_UP_MS) return null;
+  return `The upstream did not end the job within ${Math.round(times.jobMs / 3_600_000)} hours, nor after it was asked to stop it. The images may be billed.`;
 }
 
 async function tell({ deps, provider, jobId, signal }: JobWork, name: string): Promise<boolean> {

@@ -41,11 +41,7 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
   if (other) {
     const names = { upstreamName: other.name, endedNames, state: null, polledAtMs: null, endedAtMs: null };
     await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "running", ...names }));
-    return;
-  }
-  // A job that was given up keeps its name, so that it is stopped later.
-  const names = job.state === "running" ? undefined : { upstreamName: null, endedNames };
-  await failRest(work, now, restError(job, gone), names);
+  } else await failRest(work, now, restError(job, gone), { upstreamName: null, endedNames });
 }
 
 /** Whether a refusal means that the results are gone. It does not in the first tries. Other failures may pass. */

@@ -583,29 +583,6 @@ describe("a job that takes too long", () => {
   });
 });
 
-describe("a job that takes too long while the service is off", () => {
-  it("[JOB-7] is given an hour from the next start; when it is given up, it is still told to stop", async () => {
-    const clock = new FakeClock();
-    const upstream = new FakeJobProvider({ isPaid: true });
-    upstream.status = () => ({ state: "running" });
-    const { cancel } = upstream;
-    upstream.cancel = () => Promise.reject(troubled("failing"));
-    upstream.resultOf = async () => null;
-    const first = await startTestService({ providers: [upstream], clock, config: FREE });
-    const { id } = await first.submit({ model: MODEL, items: items(1) });
-    await expect.poll(() => [upstream.polls, clock.nextWakeInMs]).toEqual([1, upstream.times.pollMs]);
-    await first.close(0);
-    clock.advance(26 * HOUR_MS);
-    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
-    const startMs = clock.nowMs();
-    await passUntil(clock, 5 * MINUTE_MS, hasEnded(second, id));
-    expect(clock.nowMs() - startMs).toBeGreaterThanOrEqual(HOUR_MS);
-    upstream.cancel = cancel.bind(upstream);
-    await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
-    expect(upstream.cancelled).toEqual(["upstream/1"]);
-  });
-});
-
 describe("jobs at an upstream", () => {
   it("[JOB-11] are shown with their batch: name, state, age and what the upstream said", async () => {
     const clock = new FakeClock();
