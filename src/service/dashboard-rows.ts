@@ -7,7 +7,7 @@ import type { Stores } from "../domain/ports/stores.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { Clock } from "../kernel/clock.ts";
 
-/** Batches of earlier times that are shown when the view opens. */
+/** How many of the newest batches are shown when the view opens. */
 const FIRST_ROWS = 500;
 
 /** The origin of the rows that the live view shows. */

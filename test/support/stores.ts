@@ -1,5 +1,6 @@
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
 import { openBatch } from "../../src/domain/batches/lifecycle.ts";
+import { NEW_BATCH } from "../../src/domain/batches/new-batch.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
@@ -30,19 +31,17 @@ export async function openBatchRecord(
       expiresAtMs: null,
     });
     const batch: BatchRecord = {
+      ...NEW_BATCH,
       id: randomIds.batchId(),
       apiKeyId: key.id,
       accountId: account.id,
       taskName: "test",
-      status: "queued",
       model: "m",
       mimeType: "image/png",
       parentBatchId: null,
       metadata: null,
       provider: "p",
       itemCount,
-      successCount: 0,
-      failCount: 0,
       price: {
         imageMicroUsd: 10,
         holdMicroUsd: 12,
@@ -56,23 +55,12 @@ export async function openBatchRecord(
       },
       estimatedMicroUsd: 10 * itemCount,
       holdMicroUsd: 12 * itemCount,
-      actualMicroUsd: null,
       createdAtMs: 1,
       submittedAtMs: 1,
-      endedAtMs: null,
-      settledAtMs: null,
-      downloadedAtMs: null,
-      outputDeletedAtMs: null,
-      outputsExpireAtMs: null,
-      recordDeletedAtMs: null,
-      outputsPurgedAtMs: null,
       inputsPurgedAtMs: null,
-      error: null,
       upstream: "procedural",
-      waitingSinceMs: null,
       source: "batch",
       input: null,
-      inputReadAtMs: null,
       ...change,
     };
     await openBatch(tx, batch, 1);

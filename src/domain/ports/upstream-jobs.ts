@@ -33,7 +33,7 @@ export interface UpstreamJobRecord {
   /** When the last of them left. */
   sentAtMs: number | null;
   state: JobState | null;
-  /** What the upstream said last of the job. */
+  /** The last words of the upstream about the job. */
   said: string | null;
   /** Why it made no image for items without a result; null while there is no such reason. */
   error: string | null;

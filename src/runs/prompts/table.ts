@@ -31,7 +31,7 @@ export function readTable(usual: string, maxBytes: number): ReadRows {
   };
 }
 
-/** Reads up to the first line with text. Returns that text, and all lines from the first on. */
+/** Reads the lines up to the first one with text. Returns that text, and all lines again from the beginning. */
 async function peek(source: AsyncIterable<Line>): Promise<{ first: string; lines: AsyncIterable<Line> }> {
   const iterator = source[Symbol.asyncIterator]();
   const head: Line[] = [];

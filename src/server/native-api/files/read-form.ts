@@ -10,7 +10,7 @@ const MOST_PARTS = 10;
 
 type PartHeaders = Readonly<Record<string, readonly string[] | undefined>>;
 
-/** The parts of a body but the bytes of the file. */
+/** A multipart body without the bytes of its file. */
 interface Form {
   /** The JSON that describes the file; empty without one. */
   metadata: string;

@@ -22,7 +22,7 @@ export async function jobBatch(
   return isOwn ? batch : null;
 }
 
-/** Returns the status of a batch, or the one that it ended in when its outputs were deleted since. */
+/** Returns the status of a batch. If its outputs were deleted, returns the status that it ended in. */
 export async function endedAs({ read }: Stores, { id, status }: BatchRecord): Promise<BatchStatus> {
   if (status !== "output_deleted") return status;
   const events = await read.batches.events(id);
