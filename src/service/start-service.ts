@@ -42,6 +42,7 @@ import type { WorkerDeps } from "../workers/deps.ts";
 import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { shareProviders } from "../workers/shared-concurrency.ts";
+import { consoleParts, signInLinks } from "./console.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
 import { makeDataDirectory, openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
@@ -87,6 +88,8 @@ export interface Service {
    * must close the service and end.
    */
   failed: AbortSignal;
+  /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
+  signInLink: (() => string) | null;
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
   /** Stops in the reverse order of the start: requests, workers, files. */
@@ -174,6 +177,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
     };
+    let ownerKeyId: string | null = null;
     let localKeyId: string | null = null;
     const apiDeps: ApiDeps = {
       ...workerDeps,
@@ -182,6 +186,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       storageUriPrefixes: config.storageUriPrefixes,
       groups: config.groups,
       isLocalKey: (keyId) => keyId === localKeyId,
+      isOwnerKey: (keyId) => keyId === ownerKeyId,
+      ...consoleParts({ stores, blobs, clock, decoding }),
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       realtime,
@@ -225,6 +231,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       { stores, clock, ids, log },
     );
     const localKey = await stores.read.keys.bySha256(sha256Hex(credentials.api_key));
+    ownerKeyId = localKey?.id ?? null;
     const { budgetMicroUsd } = options;
     if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
     else if (localKey && budgetMicroUsd) {
@@ -247,6 +254,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       credentials,
       feed,
       failed: failing.signal,
+      signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
       view: {
         ...workerDeps,
         freeDiskBytes: apiDeps.freeDiskBytes,
@@ -263,7 +271,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         queue: () => scheduler.load,
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
-          const batch = await retryFailed(apiDeps, batchId);
+          const { batch } = await retryFailed(apiDeps, batchId);
           onBatchCreated(batch.id);
           return { name: batch.taskName, itemCount: batch.itemCount };
         },

@@ -32,3 +32,20 @@ export interface UsageRecord {
   amountMicroUsd: number;
   createdAtMs: number;
 }
+
+export interface UsageFilter {
+  apiKeyId: string;
+  accountIds: readonly string[];
+  fromMs: number;
+  beforeMs: number;
+}
+
+/** The images of a model that a key paid for on a day. */
+export interface DayUsage {
+  /** The beginning of the day, in UTC. */
+  dayMs: number;
+  /** The requested model. */
+  model: string;
+  imageCount: number;
+  amountMicroUsd: number;
+}

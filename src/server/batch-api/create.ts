@@ -39,7 +39,8 @@ export function create(deps: ApiDeps) {
   };
 }
 
-function idempotencyKeyOf(request: Request): string | null {
+/** Returns the `Idempotency-Key` of a request. Throws `BATCH_IMAGE_INVALID_ITEMS` for one that is not well formed. */
+export function idempotencyKeyOf(request: Request): string | null {
   const key = request.get(IDEMPOTENCY_KEY_HEADER);
   if (key === undefined) return null;
   const max = FIXED_LIMITS.idempotencyKeyChars;
