@@ -6,9 +6,10 @@ import { type ImageHeader, readImageHeader } from "../../contract/images/image-h
 import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import type { ReferenceSpec } from "../../prompts/check-row.ts";
+import type { Report } from "../../prompts/problem.ts";
 import { readFacts } from "../files/hash-file.ts";
-import type { ReferenceSpec } from "./check-row.ts";
-import type { PromptReference, Report } from "./prompt-item.ts";
+import type { PromptReference } from "./prompt-item.ts";
 import type { Spool } from "./spool.ts";
 
 const ACCEPTED = "must be a PNG, JPEG or WebP image";

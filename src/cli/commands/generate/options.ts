@@ -5,7 +5,7 @@ import { SIZE_TIERS, type SizeTier } from "../../../contract/images/image-sizes.
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
 import { loadReference } from "../../../runs/prompts/load-reference.ts";
 import { STDIN } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";

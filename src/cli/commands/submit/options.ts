@@ -3,7 +3,7 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { defaultRunDirectory } from "../../result/next-command.ts";

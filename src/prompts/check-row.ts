@@ -1,9 +1,9 @@
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { customIdProblem } from "../../contract/text-rules.ts";
-import { didYouMean } from "../../kernel/did-you-mean.ts";
-import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
+import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
+import { customIdProblem } from "../contract/text-rules.ts";
+import { didYouMean } from "../kernel/did-you-mean.ts";
+import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import type { FormatName } from "./format-names.ts";
-import type { Report } from "./prompt-item.ts";
+import type { Report } from "./problem.ts";
 
 /** The fields of a line. */
 export const FIELDS: readonly string[] = ["prompt", "custom_id", "output_count", "reference_images"];
