@@ -88,8 +88,6 @@ export interface Service {
    * must close the service and end.
    */
   failed: AbortSignal;
-  /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
-  signInLink: (() => string) | null;
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
   /** Stops in the reverse order of the start: requests, workers, files. */
@@ -254,9 +252,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       credentials,
       feed,
       failed: failing.signal,
-      signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
       view: {
         ...workerDeps,
+        signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,
