@@ -15,6 +15,7 @@ import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
 import type { Log } from "../kernel/log.ts";
 import type { ConsoleSecrets } from "./console/sessions.ts";
+import type { EventHub } from "./events/hub.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
 import type { RequestLimits } from "./limits/request-limits.ts";
@@ -39,6 +40,7 @@ export interface ApiDeps extends CreateBatchDeps {
   /** The build of the web console, which may be missing. */
   consoleDirectory: string;
   secrets: ConsoleSecrets;
+  events: EventHub;
   thumbnails: Thumbnails;
   /** Bound the thumbnails that a key may have asked for at once. */
   thumbnailSlots: DownloadSlots;

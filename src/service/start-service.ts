@@ -185,7 +185,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       groups: config.groups,
       isLocalKey: (keyId) => keyId === localKeyId,
       isOwnerKey: (keyId) => keyId === ownerKeyId,
-      ...consoleParts({ stores, blobs, clock, decoding }),
+      ...consoleParts({ stores, blobs, clock, decoding, feed }),
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       realtime,
@@ -224,6 +224,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(() => realtime.stop());
     const listening = await listen(withPathTargets(app), options.address, { log });
     undo.push(() => listening.close(graceMs, () => realtime.stop()));
+    undo.push(() => apiDeps.events.close());
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
