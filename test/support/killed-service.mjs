@@ -2,9 +2,10 @@
 //   node killed-service.mjs DATA_DIRECTORY MOMENT [paid]
 // MOMENT is a batch status (just committed; `queued:2` for the second time), `item:N` (the Nth item was just committed),
 // `making:N` (the Nth request has just reached the provider) or `input:N` (the Nth input file is about to get its name). Prints a line of JSON when it is ready.
-// `answer:N`: the Nth answer to a keyed request is about to get its name. `paid`: the provider is an upstream that costs money.
+// `answer:N`: the Nth answer to a keyed request is about to get its name. `reply:N`: the Nth image is about to be sent. `paid`: the provider is an upstream that costs money.
 
 import { promises } from "node:fs";
+import { ServerResponse } from "node:http";
 import { syncBuiltinESMExports } from "node:module";
 import { parseConfig } from "../../dist/config/load.js";
 import { Feed } from "../../dist/domain/feed.js";
@@ -23,6 +24,7 @@ let requests = 0;
 let items = 0;
 let inputs = 0;
 let answers = 0;
+let replies = 0;
 const statuses = {};
 const { rename } = promises;
 promises.rename = async (from, to) => {
@@ -31,6 +33,11 @@ promises.rename = async (from, to) => {
   return rename(from, to);
 };
 syncBuiltinESMExports();
+const { end } = ServerResponse.prototype;
+ServerResponse.prototype.end = function (...args) {
+  if (this.req.url.endsWith(":generateContent") && moment === `reply:${++replies}`) die();
+  return end.apply(this, args);
+};
 const feed = new Feed();
 feed.subscribe((event) => {
   if (event.type === "item" && moment === `item:${++items}`) die();
