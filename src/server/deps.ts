@@ -13,8 +13,10 @@ import type { Offers } from "../domain/offers.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
+import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import type { Log } from "../kernel/log.ts";
 import type { ConsoleSecrets } from "./console/sessions.ts";
+import type { EventHub } from "./events/hub.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
 import type { RequestLimits } from "./limits/request-limits.ts";
@@ -39,12 +41,14 @@ export interface ApiDeps extends CreateBatchDeps {
   /** The build of the web console, which may be missing. */
   consoleDirectory: string;
   secrets: ConsoleSecrets;
+  events: EventHub;
   thumbnails: Thumbnails;
   /** Bound the thumbnails that a key may have asked for at once. */
   thumbnailSlots: DownloadSlots;
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
   realtime: Realtime;
+  keyedRequests: KeyedRequests;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
   /** The state of all configured providers. */

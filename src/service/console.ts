@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { signInUrl } from "../contract/console-api/session.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
+import type { Feed } from "../domain/feed.ts";
 import { Thumbnails } from "../domain/images/thumbnails.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
@@ -10,6 +11,7 @@ import { thumbnail } from "../imaging/thumbnail.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type ConsoleSecrets, consoleSecrets } from "../server/console/sessions.ts";
 import type { ApiDeps } from "../server/deps.ts";
+import { EventHub } from "../server/events/hub.ts";
 import { DownloadSlots } from "../server/limits/download-slots.ts";
 
 /** The build of the web console, also when the service runs from its source. */
@@ -21,11 +23,13 @@ export function consoleParts(deps: {
   blobs: BlobStore;
   clock: Clock;
   decoding: Decoding;
-}): Pick<ApiDeps, "consoleDirectory" | "secrets" | "thumbnails" | "thumbnailSlots"> {
+  feed: Feed;
+}): Pick<ApiDeps, "consoleDirectory" | "secrets" | "events" | "thumbnails" | "thumbnailSlots"> {
   const { stores, blobs, clock, decoding } = deps;
   return {
     consoleDirectory: CONSOLE_DIRECTORY,
     secrets: consoleSecrets(clock),
+    events: new EventHub(deps),
     thumbnails: new Thumbnails({
       stores,
       blobs,

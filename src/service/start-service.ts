@@ -15,6 +15,7 @@ import { Offers } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
+import { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
@@ -88,8 +89,6 @@ export interface Service {
    * must close the service and end.
    */
   failed: AbortSignal;
-  /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
-  signInLink: (() => string) | null;
   /** Everything that a live view of this service uses. */
   view: DashboardSourceDeps;
   /** Stops in the reverse order of the start: requests, workers, files. */
@@ -187,10 +186,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       groups: config.groups,
       isLocalKey: (keyId) => keyId === localKeyId,
       isOwnerKey: (keyId) => keyId === ownerKeyId,
-      ...consoleParts({ stores, blobs, clock, decoding }),
+      ...consoleParts({ stores, blobs, clock, decoding, feed }),
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       realtime,
+      keyedRequests: new KeyedRequests(workerDeps),
       realtimeOffers,
       waitingOf: (batchId) => scheduler.waitingOf(batchId),
       jobsOf: (batchId) => scheduler.jobsOf(batchId),
@@ -226,6 +226,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     undo.push(() => realtime.stop());
     const listening = await listen(withPathTargets(app), options.address, { log });
     undo.push(() => listening.close(graceMs, () => realtime.stop()));
+    undo.push(() => apiDeps.events.close());
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
@@ -254,9 +255,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       credentials,
       feed,
       failed: failing.signal,
-      signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
       view: {
         ...workerDeps,
+        signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,

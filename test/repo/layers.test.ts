@@ -24,7 +24,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   prompts: ["contract", "kernel"],
   console: ["prompts", "contract", "kernel"],
   runs: ["prompts", "client", "http", "contract", "kernel"],
-  dashboard: ["runs", "client", "http", "contract", "kernel"],
+  dashboard: ["runs", "client", "http", "processes", "contract", "kernel"],
   cli: [
     "dashboard",
     "runs",
@@ -49,6 +49,7 @@ const ALLOWED: Record<string, readonly string[]> = {
     "domain/ports",
     "config",
     "environment",
+    "processes",
     "contract",
     "kernel",
   ],

@@ -5,8 +5,7 @@ const expiresAt = z.int().describe("Unix time in seconds");
 /** A code that a person signs in with. */
 export const signInCodeSchema = z.object({
   object: z.literal("console.code"),
-  code: z.string().describe("works once"),
-  url: z.string().describe("the page of the console, with the code behind `#`"),
+  code: z.string().describe("works once, also in the address of the page: behind `/#code=`"),
   expires_at: expiresAt,
 });
 export type SignInCode = z.infer<typeof signInCodeSchema>;

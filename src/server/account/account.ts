@@ -9,8 +9,8 @@ import { payingAccounts } from "./accounts.ts";
 /** `GET /v1/account`: the money of the key's account. */
 export function account({ stores, isOwnerKey }: Pick<ApiDeps, "stores" | "isOwnerKey">) {
   return async (_request: Request, response: Response): Promise<void> => {
-    const { id, name, prefix } = callerOf(response).key;
-    const [own, real] = await stores.snapshot((now) => payingAccounts(now, response));
+    const { id, name, prefix, accountId } = callerOf(response).key;
+    const [own, real] = await stores.snapshot((now) => payingAccounts(now, accountId));
     const view: AccountObject = {
       object: "account",
       ...moneyOf(own),

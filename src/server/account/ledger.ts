@@ -21,12 +21,13 @@ export function ledger({ stores }: Pick<ApiDeps, "stores">) {
     const { ledgerPageDefault, ledgerPageMax } = FIXED_LIMITS;
     const limit = queryInteger(request, "limit", { fallback: ledgerPageDefault, min: 1, max: ledgerPageMax });
     const { after, offset = 0 } = paging.start(request);
+    const { id: apiKeyId, accountId } = callerOf(response).key;
     const lines = await stores.snapshot(async (now) => {
-      const accounts = await payingAccounts(now, response);
+      const accounts = await payingAccounts(now, accountId);
       const accountIds = accounts.map(({ id }) => id);
       const page = { accountIds, beforeSeq: after?.seq, offset, limit: limit + 1 };
       const entries = await now.ledger.page(page);
-      const own = await ownBatches(now, callerOf(response).key.id, entries);
+      const own = await ownBatches(now, apiKeyId, entries);
       return withBalances(now, accounts, entries, own);
     });
     response.json(paging.page(lines, limit, ({ view }) => view));

@@ -1,11 +1,12 @@
 import { PATHS } from "../../contract/routes.ts";
+import { events } from "../events/events.ts";
 import { authenticate, bearerErrors } from "../middleware/authenticate.ts";
 import type { Surface } from "../operation.ts";
 import { account } from "./account.ts";
 import { ledger } from "./ledger.ts";
 import { usage } from "./usage.ts";
 
-/** The money of a key. */
+/** The money of a key, and what changes for it. */
 export const accountApi: Surface = {
   tag: "account",
   prefix: PATHS.account,
@@ -37,6 +38,20 @@ export const accountApi: Surface = {
       answers: { 200: { description: "A page of entries.", schema: "LedgerList" } },
       errors: ["BATCH_IMAGE_INVALID_QUERY"],
       handler: ledger,
+    },
+    {
+      id: "streamEvents",
+      method: "get",
+      path: PATHS.events,
+      summary:
+        "What changes for this key, as server-sent events: ids alone, each batch at most once a second",
+      answers: {
+        200: {
+          description: "Events `ready`, `batch`, `batch_deleted` and `account`, until the service stops.",
+          bytes: ["text/event-stream"],
+        },
+      },
+      handler: events,
     },
   ],
   credential: { schemes: ["apiKey"], authenticate, errors: bearerErrors },

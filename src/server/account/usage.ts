@@ -14,7 +14,7 @@ const DAY_SECONDS = 86_400;
 /** `GET /v1/usage`: what the key paid for, by day and model, oldest first; by default of the last 30 days. */
 export function usage({ stores, clock }: Pick<ApiDeps, "stores" | "clock">) {
   return async (request: Request, response: Response): Promise<void> => {
-    const apiKeyId = callerOf(response).key.id;
+    const { id: apiKeyId, accountId } = callerOf(response).key;
     const lastSecond = readInstant(request, "to")?.lastSecond ?? Math.floor(clock.nowMs() / 1000);
     const today = lastSecond - (lastSecond % DAY_SECONDS);
     const from = readInstant(request, "from")?.firstSecond ?? today - 29 * DAY_SECONDS;
@@ -24,7 +24,7 @@ export function usage({ stores, clock }: Pick<ApiDeps, "stores" | "clock">) {
       throw invalidQuery("from", `at most ${most} days before \`to\``);
     const time = { fromMs: from * 1000, beforeMs: (lastSecond + 1) * 1000 };
     const days = await stores.snapshot(async (now) => {
-      const accountIds = (await payingAccounts(now, response)).map(({ id }) => id);
+      const accountIds = (await payingAccounts(now, accountId)).map(({ id }) => id);
       return now.usage.byDay({ apiKeyId, accountIds, ...time });
     });
     const data = days.map(

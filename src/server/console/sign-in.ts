@@ -1,12 +1,11 @@
 import type { Request, RequestHandler, Response } from "express";
-import { type Session, type SignInCode, signInUrl } from "../../contract/console-api/session.ts";
+import type { Session, SignInCode } from "../../contract/console-api/session.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
 import { bearerToken, callerOf } from "../middleware/authenticate.ts";
-import { publicUrlOf } from "../public-url.ts";
 
 /** Hides the console's own operations where it is switched off. */
 export function requireConsole({ features }: Pick<ApiDeps, "features">): RequestHandler {
@@ -23,11 +22,9 @@ export function makeCode(deps: ApiDeps) {
       throw new ImgbatchError("INVALID_API_KEY", "A session makes no codes: send the key itself.");
     }
     const { secret: code, expiresAtMs } = deps.secrets.codes.issue({ keyId: callerOf(response).key.id });
-    const url = signInUrl(publicUrlOf(deps, request), code);
     const view: SignInCode = {
       object: "console.code",
       code,
-      url,
       expires_at: Math.floor(expiresAtMs / 1000),
     };
     response.setHeader("Cache-Control", "no-store");
