@@ -20,6 +20,7 @@ export const PATHS = {
   consoleCodes: "/v1/console/codes",
   consoleSessions: "/v1/console/sessions",
   consoleSession: "/v1/console/session",
+  consoleService: "/v1/console/service",
   console: "/v1/console",
   nativeModels: "/v1beta/models",
   nativeModel: "/v1beta/models/{model}",
