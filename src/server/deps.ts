@@ -42,6 +42,10 @@ export interface ApiDeps extends CreateBatchDeps {
   consoleDirectory: string;
   secrets: ConsoleSecrets;
   events: EventHub;
+  /** Shown to the owner alone. */
+  facts: { dataDirectory: string; startedAtMs: number };
+  /** The load of the workers now. */
+  queue(): { running: number; slots: number; isPaused: boolean };
   thumbnails: Thumbnails;
   /** Bound the thumbnails that a key may have asked for at once. */
   thumbnailSlots: DownloadSlots;

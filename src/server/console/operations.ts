@@ -3,6 +3,7 @@ import { PATHS } from "../../contract/routes.ts";
 import { batchDownload } from "../batch-api/operations.ts";
 import { authenticate, bearerErrors } from "../middleware/authenticate.ts";
 import type { Surface } from "../operation.ts";
+import { overview, requireOwner } from "./overview.ts";
 import { authenticateSignIn, makeCode, requireConsole, signIn, signOut } from "./sign-in.ts";
 import { authenticateTicket } from "./tickets.ts";
 
@@ -42,6 +43,16 @@ const signedIn: Surface = {
       errors: off,
       guards: usesConsole,
       handler: makeCode,
+    },
+    {
+      id: "getService",
+      method: "get",
+      path: PATHS.consoleService,
+      summary: "Providers, queue, disk and the requests of all keys, for the key of `credentials.json`",
+      answers: { 200: { description: "The service.", schema: "ServiceOverview" } },
+      errors: [...off, "OWNER_ONLY"],
+      guards: [...usesConsole, requireOwner],
+      handler: overview,
     },
     {
       id: "signOut",

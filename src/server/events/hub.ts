@@ -67,9 +67,15 @@ export class EventHub {
   }
 
   #add(reader: EventReader): void {
-    this.#readers.set(reader, { money: null });
+    const told: { money: string | null } = { money: null };
+    this.#readers.set(reader, told);
     // The balance of now is what later ones are compared with.
-    this.#hasMoved = true;
+    this.#moneyOf(reader.key.accountId).then(
+      (money) => {
+        told.money ??= money;
+      },
+      () => {},
+    );
     if (this.#stopping !== null) return;
     const stopping = new AbortController();
     this.#stopping = stopping;

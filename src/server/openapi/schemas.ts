@@ -8,6 +8,7 @@ import {
 import { itemObjectSchema } from "../../contract/batch-api/items.ts";
 import { batchModelSchema } from "../../contract/batch-api/models.ts";
 import { accountSchema, ledgerEntrySchema, usageSchema } from "../../contract/console-api/account.ts";
+import { overviewSchema } from "../../contract/console-api/overview.ts";
 import { sessionSchema, signInCodeSchema, ticketSchema } from "../../contract/console-api/session.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
@@ -83,6 +84,7 @@ const COMPONENTS: Record<string, z.ZodType> = {
   SignInCode: signInCodeSchema,
   Session: sessionSchema,
   Ticket: ticketSchema,
+  ServiceOverview: overviewSchema,
   GenerateContent: generateContentSchema,
   GenerateContentAnswer: generateContentResponseSchema,
   NativeModel: nativeModelSchema,
