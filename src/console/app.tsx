@@ -1,8 +1,8 @@
 import { useEffect, useState } from "react";
 import { getAccount } from "./api/account.ts";
 import { pictures } from "./api/pictures.ts";
-import { signOut } from "./api/sign-in.ts";
 import type { StoredSession } from "./api/session.ts";
+import { signOut } from "./api/sign-in.ts";
 import { AccountContext } from "./hooks/use-account.ts";
 import { useData } from "./hooks/use-data.ts";
 import { useKeys } from "./hooks/use-keys.ts";
@@ -56,9 +56,9 @@ function SignedIn({ session }: { session: StoredSession }) {
   });
   return (
     <AccountContext value={account}>
-      <a className="skip" href="#main" onClick={skipToMain}>
+      <button type="button" className="skip" onClick={() => document.getElementById("main")?.focus()}>
         Skip to the content
-      </a>
+      </button>
       <Navigation account={account.value} onSignOut={signOut} onHelp={() => setHelping(true)} />
       <main id="main" className="page" tabIndex={-1}>
         <ShotsProvider>
@@ -98,9 +98,3 @@ const TITLES: Record<string, string> = {
   money: "Money",
   service: "Service",
 };
-
-/** The address belongs to the pages, so the link moves the focus alone. */
-function skipToMain(event: { preventDefault(): void }): void {
-  event.preventDefault();
-  document.getElementById("main")?.focus();
-}

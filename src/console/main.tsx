@@ -9,10 +9,25 @@ import "./styles/gallery.css";
 import "./styles/large-view.css";
 import "./styles/forms.css";
 
-/** The one-time code of a sign-in link. It is taken out of the address at once, so that no history keeps it. */
-const code = /^#code=(.+)$/.exec(location.hash)?.[1];
-if (code !== undefined) history.replaceState(null, "", location.pathname + location.search);
-
 const root = createRoot(document.getElementById("root") as HTMLElement);
-const problem: Error | null = code === undefined ? null : await signIn(code).then(() => null, (error) => error);
-root.render(<App signInProblem={problem} />);
+
+/**
+ * Signs in with the one-time code of a link, and shows the page. The code is taken out of the address at once, so that no
+ * history keeps it.
+ */
+async function start(): Promise<void> {
+  const code = /^#code=(.+)$/.exec(location.hash)?.[1];
+  if (code !== undefined) history.replaceState(null, "", location.pathname + location.search);
+  const signedIn = code === undefined ? Promise.resolve() : signIn(code);
+  const problem = await signedIn.then(
+    () => null,
+    (error: Error) => error,
+  );
+  root.render(<App signInProblem={problem} />);
+}
+
+// Before the pages: none of them takes the code for a place.
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#code=")) void start();
+});
+void start();

@@ -72,7 +72,7 @@ class Pictures {
       const path = this.#waiting.pop();
       if (path === undefined) return;
       const entry = this.#entries.get(path);
-      if (entry?.stop && !entry.stop.signal.aborted) this.#fetch(path, entry, entry.stop.signal);
+      if (entry?.stop && !entry.stop.signal.aborted) void this.#fetch(path, entry, entry.stop.signal);
     }
   }
 

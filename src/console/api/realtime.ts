@@ -5,8 +5,8 @@ import type {
   NativeModelList,
 } from "../../contract/native-api/generate-content.ts";
 import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, routes } from "../../contract/routes.ts";
-import type { Consent } from "./batches.ts";
 import { bytesOf } from "./base64.ts";
+import type { Consent } from "./batches.ts";
 import { ApiError, fetchJson } from "./request.ts";
 
 export async function realtimeModels(signal: AbortSignal): Promise<NativeModel[]> {
@@ -25,9 +25,15 @@ export async function generateImage(
   const call = { method: "POST", json: body, headers, signal };
   const answer = await fetchJson<GenerateContentResponse>(routes.generateContent(model), call);
   const [candidate] = answer.candidates ?? [];
-  const image = candidate?.content?.parts?.find(({ inlineData, thought }) => inlineData && !thought)?.inlineData;
+  const image = candidate?.content?.parts?.find(
+    ({ inlineData, thought }) => inlineData && !thought,
+  )?.inlineData;
   if (image) return new Blob([bytesOf(image.data)], { type: image.mimeType });
   const refused = answer.promptFeedback?.blockReasonMessage ?? answer.promptFeedback?.blockReason;
   const ended = candidate?.finishMessage ?? candidate?.finishReason;
-  throw new ApiError("NO_IMAGE", `No image was made, and nothing is billed: ${refused ?? ended ?? "no reason given"}.`, 200);
+  throw new ApiError(
+    "NO_IMAGE",
+    `No image was made, and nothing is billed: ${refused ?? ended ?? "no reason given"}.`,
+    200,
+  );
 }

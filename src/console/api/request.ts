@@ -72,7 +72,9 @@ async function answerOf(path: string, init: RequestInit): Promise<Response> {
 async function errorOf(response: Response): Promise<ApiError> {
   const fallback = `The service answered HTTP ${response.status}.`;
   try {
-    const { error } = (await response.json()) as { error?: { code?: unknown; status?: unknown; message?: unknown } };
+    const { error } = (await response.json()) as {
+      error?: { code?: unknown; status?: unknown; message?: unknown };
+    };
     const code = String(error?.status ?? error?.code ?? response.status);
     return new ApiError(code, typeof error?.message === "string" ? error.message : fallback, response.status);
   } catch {

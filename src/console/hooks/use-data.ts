@@ -50,14 +50,14 @@ export function useData<T>(
       if (stop.signal.aborted) return;
       timer = setTimeout(() => {
         isLoading = false;
-        if (isWanted) run();
+        if (isWanted) void run();
       }, LEAST_GAP_MS);
     };
     again.current = () => {
       isWanted = true;
-      if (!isLoading) run();
+      if (!isLoading) void run();
     };
-    run();
+    void run();
     const unsubscribe = onChange((change) => {
       if (change.kind === "all" || latest.current.concerns(change)) again.current();
     });
@@ -70,5 +70,9 @@ export function useData<T>(
 
   const reload = useCallback(() => again.current(), []);
   // An answer under another key belongs to what was shown before.
-  return { value: state.key === key ? state.value : null, error: state.key === key ? state.error : null, reload };
+  return {
+    value: state.key === key ? state.value : null,
+    error: state.key === key ? state.error : null,
+    reload,
+  };
 }

@@ -4,7 +4,7 @@ import { useKeys } from "./use-keys.ts";
 export function useFocusWalk(selector: string): void {
   const walk = (step: number) => (event: KeyboardEvent) => {
     const elements = [...document.querySelectorAll<HTMLElement>(selector)];
-    const at = elements.findIndex((element) => element === document.activeElement);
+    const at = elements.indexOf(document.activeElement as HTMLElement);
     const next = elements[at < 0 ? 0 : Math.min(elements.length - 1, Math.max(0, at + step))];
     next?.focus();
     next?.scrollIntoView({ block: "nearest" });

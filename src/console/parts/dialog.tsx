@@ -4,7 +4,12 @@ import { type ReactNode, useEffect, useRef } from "react";
  * A modal dialog: the browser keeps the focus inside, and gives it back at the end. Escape and a click beside it call
  * `onClose`.
  */
-export function Dialog(props: { label: string; className?: string; onClose: () => void; children: ReactNode }) {
+export function Dialog(props: {
+  label: string;
+  className?: string;
+  onClose: () => void;
+  children: ReactNode;
+}) {
   const { label, className = "", onClose, children } = props;
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {

@@ -14,8 +14,8 @@ const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
 
 export function HelpDialog({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog label="Keys" className="small" onClose={onClose}>
-      <h2>Keys</h2>
+    <Dialog label="Shortcuts" className="small" onClose={onClose}>
+      <h2>Shortcuts</h2>
       <dl className="keys">
         {KEYS.map(([keys, meaning]) => (
           <div key={keys}>

@@ -12,7 +12,11 @@ const LINKS: readonly { place: string; icon: IconName; label: string; isOwners?:
 ];
 
 /** The ways to all pages: at the side, or below on a phone. */
-export function Navigation(props: { account: AccountObject | null; onSignOut: () => void; onHelp: () => void }) {
+export function Navigation(props: {
+  account: AccountObject | null;
+  onSignOut: () => void;
+  onHelp: () => void;
+}) {
   const { account, onSignOut, onHelp } = props;
   const [place = "batches"] = useRoute();
   const money = account?.real_money ?? account;
@@ -39,13 +43,13 @@ export function Navigation(props: { account: AccountObject | null; onSignOut: ()
         )}
         {account && (
           <p className="who" title={`key ${account.key.prefix}…`}>
-            {account.key.name}
+            key {account.key.name}
           </p>
         )}
         <div className="side-buttons">
-          <button type="button" className="button plain" onClick={onHelp} title="Keys (?)">
+          <button type="button" className="button plain" onClick={onHelp} title="Shortcuts (?)">
             <Icon name="help" />
-            <span>Keys</span>
+            <span>Shortcuts</span>
           </button>
           <button type="button" className="button plain" onClick={onSignOut}>
             <Icon name="out" />

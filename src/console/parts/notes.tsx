@@ -18,7 +18,15 @@ export function ErrorNote({ error }: { error: Error | null }) {
 }
 
 /** Says that there is nothing to see yet, and where to go. */
-export function EmptyNote({ icon, title, children }: { icon: IconName; title: string; children?: ReactNode }) {
+export function EmptyNote({
+  icon,
+  title,
+  children,
+}: {
+  icon: IconName;
+  title: string;
+  children?: ReactNode;
+}) {
   return (
     <div className="empty">
       <Icon name={icon} />

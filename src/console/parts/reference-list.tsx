@@ -20,7 +20,12 @@ export function ReferenceList(props: {
             <span className="reference-name" title={file.name}>
               {file.name}
             </span>
-            <button type="button" className="button plain" aria-label={`Remove ${file.name}`} onClick={() => onRemove(file)}>
+            <button
+              type="button"
+              className="button plain"
+              aria-label={`Remove ${file.name}`}
+              onClick={() => onRemove(file)}
+            >
               <Icon name="close" />
             </button>
           </li>

@@ -7,7 +7,9 @@ export function SearchField(props: { label: string; value: string; onChange: (va
   const field = useSearchKey();
   return (
     <span className="search">
-      <Icon name="search" />
+      <span className="search-icon">
+        <Icon name="search" />
+      </span>
       <input
         ref={field}
         type="search"

@@ -23,7 +23,9 @@ export function BatchActions({ batch, onChanged }: { batch: BatchObject; onChang
   const canRetry = hasEnded && batch.fail_count > 0 && batch.source === "batch";
   return (
     <div className="actions">
-      {hasEnded && batch.success_count > 0 && batch.status !== "output_deleted" && <DownloadButton batch={batch} />}
+      {hasEnded && batch.success_count > 0 && batch.status !== "output_deleted" && (
+        <DownloadButton batch={batch} />
+      )}
       {canRetry && (
         <button type="button" className="button" onClick={() => setQuestion("retry")}>
           <Icon name="retry" /> Retry {batch.fail_count} failed
@@ -87,8 +89,8 @@ function RetryDialog({ batch, onClose }: { batch: BatchObject; onClose: () => vo
       }}
     >
       <p>
-        A new batch is made of them, linked to this one. It costs about {usd(price)}, and {usd(hold)} is held until it
-        has ended.
+        A new batch is made of them, linked to this one. It costs about {usd(price)}, and {usd(hold)} is held
+        until it has ended.
       </p>
     </ConfirmDialog>
   );

@@ -68,13 +68,13 @@ function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged:
     <>
       <BatchHead batch={batch} onChanged={onChanged} />
       <div className="tools">
-        <div className="tabs" role="group" aria-label="Show">
+        <fieldset className="tabs" aria-label="Show">
           {KINDS.filter((each) => each === "all" || counts[each] > 0).map((each) => (
             <button key={each} type="button" aria-pressed={kind === each} onClick={() => setKind(each)}>
               {each} <span className="of">{counts[each]}</span>
             </button>
           ))}
-        </div>
+        </fieldset>
         <SearchField label="Search prompts" value={words} onChange={setWords} />
       </div>
       <ErrorNote error={error} />

@@ -13,7 +13,12 @@ import { usd } from "../../parts/words.ts";
 import { fetchImage, saveImages } from "./save-images.ts";
 
 /** The facts of an item beside its large picture. */
-export function ItemPanel(props: { batch: BatchObject; item: ItemObject; position: string; onClose: () => void }) {
+export function ItemPanel(props: {
+  batch: BatchObject;
+  item: ItemObject;
+  position: string;
+  onClose: () => void;
+}) {
   const { batch, item, position, onClose } = props;
   const prompt = item.prompt ?? item.prompt_preview;
   return (

@@ -45,7 +45,13 @@ export function LargeView(props: {
   return (
     <Dialog label={`Image ${customId}`} className="large" onClose={onClose}>
       <Stage batch={batch} item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />
-      <button type="button" className="step before" aria-label="Image before" disabled={index === 0} onClick={step(-1)}>
+      <button
+        type="button"
+        className="step before"
+        aria-label="Image before"
+        disabled={index === 0}
+        onClick={step(-1)}
+      >
         <Icon name="left" />
       </button>
       <button
@@ -79,7 +85,12 @@ function Stage(props: { batch: BatchObject; item: ItemObject; isFull: boolean; o
     : `${routes.thumbnail(batch.id, item.custom_id)}?width=1024`;
   return (
     <div ref={stage} className={`stage ${isFull ? "full" : ""}`}>
-      <button type="button" className="zoom" aria-label={isFull ? "Fit the window" : "Full size"} onClick={onToggle}>
+      <button
+        type="button"
+        className="zoom"
+        aria-label={isFull ? "Fit the window" : "Full size"}
+        onClick={onToggle}
+      >
         <RemotePicture path={path} alt={prompt} />
       </button>
     </div>

@@ -30,7 +30,7 @@ export function SelectionBar(props: {
     }
   };
   return (
-    <div className="selection" role="region" aria-label="Selected images">
+    <section className="selection" aria-label="Selected images">
       <b>{selected.size} selected</b>
       <button type="button" className="button plain" onClick={onSelectAll}>
         Select all
@@ -42,6 +42,6 @@ export function SelectionBar(props: {
         <Icon name="download" />
         {done === null ? `Download ${images.length}` : `${done} of ${images.length}`}
       </button>
-    </div>
+    </section>
   );
 }

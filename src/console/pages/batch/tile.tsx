@@ -1,8 +1,8 @@
 import { memo } from "react";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { routes } from "../../../contract/routes.ts";
-import { RemotePicture } from "../../parts/picture.tsx";
 import { Icon } from "../../parts/icons.tsx";
+import { RemotePicture } from "../../parts/picture.tsx";
 import { factsOf } from "./item-facts.ts";
 
 export interface TileProps {

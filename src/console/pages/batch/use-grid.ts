@@ -29,7 +29,9 @@ export function useGrid(container: RefObject<HTMLElement | null>, count: number)
       frame = 0;
       const { width, top } = element.getBoundingClientRect();
       const next = { width, top: Math.round(-top), height: innerHeight };
-      setView((old) => (old.width === next.width && old.top === next.top && old.height === next.height ? old : next));
+      setView((old) =>
+        old.width === next.width && old.top === next.top && old.height === next.height ? old : next,
+      );
     };
     const later = () => {
       frame ||= requestAnimationFrame(measure);

@@ -57,16 +57,20 @@ export function useItems(batchId: string): Items {
           error = thrown as Error;
         }
         if (stop.signal.aborted) return;
-        setState((old) => ({ items: error ? old.items : pages.flatMap(({ items }) => items), isComplete, error }));
+        setState((old) => ({
+          items: error ? old.items : pages.flatMap(({ items }) => items),
+          isComplete,
+          error,
+        }));
         if (wasComplete || error) await sleep(LEAST_GAP_MS, stop.signal).catch(() => {});
       }
       isReading = false;
     };
-    readStale();
+    void readStale();
     const unsubscribe = onChange((change) => {
       if (change.kind !== "all" && !(change.kind === "batch" && change.id === batchId)) return;
       for (const index of changedPages(pages, change.kind === "all" ? null : change.items)) stale.add(index);
-      readStale();
+      void readStale();
     });
     return () => {
       stop.abort();

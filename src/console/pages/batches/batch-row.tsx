@@ -31,9 +31,15 @@ export function BatchRow({ batch }: { batch: BatchObject }) {
         </span>
         <span className="batch-cost">
           <b>{usd(batch.actual_cost ?? batch.estimated_cost)}</b>
-          <span className="quiet">{batch.actual_cost === null ? `${usd(batch.hold_amount)} held` : "paid"}</span>
+          <span className="quiet">
+            {batch.actual_cost === null ? `${usd(batch.hold_amount)} held` : "paid"}
+          </span>
         </span>
-        <time className="batch-age quiet" dateTime={new Date(created_at * 1000).toISOString()} title={localTime(created_at)}>
+        <time
+          className="batch-age quiet"
+          dateTime={new Date(created_at * 1000).toISOString()}
+          title={localTime(created_at)}
+        >
           {ago(created_at)}
         </time>
       </a>

@@ -57,7 +57,7 @@ function Row({ entry }: { entry: LedgerEntryObject }) {
   const { created_at, kind, balance_change, held_change, balance, batch_id } = entry;
   return (
     <tr>
-      <td>{localTime(created_at)}</td>
+      <td className="short">{localTime(created_at)}</td>
       <td>{statusWord(kind)}</td>
       <td className="number">{changeOf(balance_change)}</td>
       <td className="number">{changeOf(held_change)}</td>

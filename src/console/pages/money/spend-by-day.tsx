@@ -17,11 +17,12 @@ export function SpendByDay({ usage }: { usage: readonly UsageObject[] }) {
   return (
     <>
       <p>
-        <b className="large-sum">{usd(all.cost)}</b> <span className="quiet">for {count(all.images)} images</span>
+        <b className="large-sum">{usd(all.cost)}</b>{" "}
+        <span className="quiet">for {count(all.images)} images</span>
       </p>
       <ul className="bars" aria-label="Spent by day">
         {days.map(({ day, cost, images }) => (
-          <li key={day} title={`${day}: ${usd(cost)}, ${count(images)} images`}>
+          <li key={day} className="bar-slot" title={`${day}: ${usd(cost)}, ${count(images)} images`}>
             <span className="bar" style={{ height: `${most === 0 ? 0 : (cost / most) * 100}%` }} />
             <span className="unseen">
               {day}: {usd(cost)}, {images} images

@@ -3,6 +3,8 @@ import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../../contract/limits.ts";
 import { usd } from "../../parts/words.ts";
 import type { Draft } from "./use-draft.ts";
 
+const COUNTS = Array.from({ length: DEFAULT_LIMITS.outputCountPerItem }, (_, index) => index + 1);
+
 /** What holds for the whole batch. */
 export function DraftFields(props: {
   draft: Draft;
@@ -35,8 +37,8 @@ export function DraftFields(props: {
       <label className="field">
         <span>Images of each prompt</span>
         <select value={draft.count} onChange={(event) => onChange({ count: Number(event.target.value) })}>
-          {Array.from({ length: DEFAULT_LIMITS.outputCountPerItem }, (_, index) => (
-            <option key={index + 1}>{index + 1}</option>
+          {COUNTS.map((count) => (
+            <option key={count}>{count}</option>
           ))}
         </select>
       </label>

@@ -33,15 +33,20 @@ export function NewBatchPage() {
     if (typeof reference === "string") return announce(reference);
     setFiles((old) => [...old.filter(({ name }) => name !== reference.name), reference]);
   };
-  const useFile = async (file: File) => {
+  const takePrompts = async (file: File) => {
     const format = file.name.split(".").at(-1)?.toLowerCase() as FormatName;
-    change({ text: await file.text(), format, fileName: file.name, ...(draft.name ? {} : { name: stem(file.name) }) });
+    change({
+      text: await file.text(),
+      format,
+      fileName: file.name,
+      ...(draft.name ? {} : { name: stem(file.name) }),
+    });
     announce(`${file.name} is read.`);
   };
   const takeFiles = (taken: File[]) => {
     for (const file of taken) {
-      if (!PROMPT_FILE.test(file.name)) addReference(file);
-      else if (draft.text.trim() === "") useFile(file);
+      if (!PROMPT_FILE.test(file.name)) void addReference(file);
+      else if (draft.text.trim() === "") void takePrompts(file);
       else setReplacement(file);
     }
   };
@@ -55,7 +60,9 @@ export function NewBatchPage() {
       <DraftFields draft={draft} models={models.value ?? []} model={model} onChange={change} />
       <DropArea
         label="Choose files"
-        accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(",")}
+        accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(
+          ",",
+        )}
         onFiles={takeFiles}
       >
         <span className="quiet">
@@ -70,10 +77,7 @@ export function NewBatchPage() {
         onFormat={(format) => change({ format, fileName: "" })}
       />
       {!isEmpty && checked && <ProblemList checked={checked} />}
-      <ReferenceList
-        files={files}
-        onRemove={(file) => setFiles(files.filter((each) => each !== file))}
-      >
+      <ReferenceList files={files} onRemove={(file) => setFiles(files.filter((each) => each !== file))}>
         {(checked?.unnamed.length ?? 0) > 0 && (
           <label className="check">
             <input
@@ -91,7 +95,7 @@ export function NewBatchPage() {
           title="Replace the prompts?"
           action={`Use ${replacement.name}`}
           onClose={() => setReplacement(null)}
-          onConfirm={() => useFile(replacement)}
+          onConfirm={() => takePrompts(replacement)}
         >
           <p>The prompts of the form are replaced by those of the file.</p>
         </ConfirmDialog>

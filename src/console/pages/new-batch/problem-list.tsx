@@ -27,7 +27,9 @@ export function ProblemList({ checked }: { checked: CheckedDraft }) {
             ))}
           </ul>
           {problemCount > problems.length && (
-            <p className="quiet">and {problemCount - problems.length} more, which are shown when these are right</p>
+            <p className="quiet">
+              and {problemCount - problems.length} more, which are shown when these are right
+            </p>
           )}
         </div>
       )}

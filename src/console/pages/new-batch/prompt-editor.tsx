@@ -5,7 +5,8 @@ const FORMATS: Record<FormatName, { label: string; example: string }> = {
   txt: { label: "a prompt a line", example: "a red fox in the snow\na lighthouse at night" },
   jsonl: {
     label: "JSON lines",
-    example: '{"custom_id": "fox", "prompt": "a red fox in the snow"}\n{"prompt": "a lighthouse", "output_count": 2}',
+    example:
+      '{"custom_id": "fox", "prompt": "a red fox in the snow"}\n{"prompt": "a lighthouse", "output_count": 2}',
   },
   csv: { label: "CSV", example: 'custom_id,prompt\nfox,"a red fox, in the snow"' },
   tsv: { label: "TSV", example: "custom_id\tprompt\nfox\ta red fox in the snow" },

@@ -21,7 +21,8 @@ export function SendBar(props: {
   const { state, checked, model, onSent } = props;
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<Error | null>(null);
-  const isRight = checked !== null && checked.problemCount === 0 && checked.items.length > 0 && model !== null;
+  const isRight =
+    checked !== null && checked.problemCount === 0 && checked.items.length > 0 && model !== null;
   const price = isRight ? priceOf(model, checked) : null;
   const send = async () => {
     if (!isRight) return;
@@ -43,7 +44,9 @@ export function SendBar(props: {
     <div className="send">
       <ErrorNote error={error} />
       {isUnknown(error) && (
-        <p className="quiet">It is not known whether the batch was taken. Send it again: nothing is paid twice.</p>
+        <p className="quiet">
+          It is not known whether the batch was taken. Send it again: nothing is paid twice.
+        </p>
       )}
       {isConflict && (
         <p className="note warn">
@@ -73,7 +76,11 @@ export function SendBar(props: {
           )}
         </div>
         <button type="button" className="button primary" disabled={!isRight || isBusy} onClick={send}>
-          {isBusy ? "Sending…" : model?.pricing.paid && price ? `Pay up to ${usd(price.hold)}` : "Make the images"}
+          {isBusy
+            ? "Sending…"
+            : model?.pricing.paid && price
+              ? `Pay up to ${usd(price.hold)}`
+              : "Make the images"}
         </button>
       </div>
     </div>

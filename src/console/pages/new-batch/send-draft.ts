@@ -17,7 +17,8 @@ export function splitItems(items: readonly DraftItem[]): DraftItem[][] {
     const size = item.references.reduce((sum, { source }) => sum + sizeOf(source), 0);
     images += item.outputCount;
     bytes += size;
-    const isFull = part?.length === itemsPerBatch || images > outputImagesPerBatch || bytes > referenceBytesPerBatch;
+    const isFull =
+      part?.length === itemsPerBatch || images > outputImagesPerBatch || bytes > referenceBytesPerBatch;
     if (part && !isFull) {
       part.push(item);
       continue;
@@ -33,7 +34,10 @@ function sizeOf(source: DraftReference["source"]): number {
 }
 
 /** What a draft costs, in US dollars. */
-export function priceOf({ pricing }: BatchModel, { imageCount }: CheckedDraft): { cost: number; hold: number } {
+export function priceOf(
+  { pricing }: BatchModel,
+  { imageCount }: CheckedDraft,
+): { cost: number; hold: number } {
   return { cost: imageCount * pricing.batch_image, hold: imageCount * pricing.batch_hold };
 }
 
@@ -69,7 +73,9 @@ async function itemBody({ customId, prompt, outputCount, references }: DraftItem
     ...(customId === null ? {} : { custom_id: customId }),
     prompt,
     output_count: outputCount,
-    ...(references.length === 0 ? {} : { reference_images: await Promise.all(references.map(referenceBody)) }),
+    ...(references.length === 0
+      ? {}
+      : { reference_images: await Promise.all(references.map(referenceBody)) }),
   };
 }
 

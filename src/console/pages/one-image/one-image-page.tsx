@@ -114,7 +114,9 @@ export function OneImagePage() {
           ))}
           {shots.length === 0 && (
             <EmptyNote icon="image" title="The image will appear here">
-              <p className="quiet">Images of this page are kept until the tab is closed. Download those that you want.</p>
+              <p className="quiet">
+                Images of this page are kept until the tab is closed. Download those that you want.
+              </p>
             </EmptyNote>
           )}
         </section>

@@ -8,7 +8,10 @@ import { usd } from "../../parts/words.ts";
 import { type Shot, type ShotRequest, useShots } from "./shots.tsx";
 
 /** An image of this tab, with what to do with it. */
-export function ShotCard(props: { shot: Shot; onEdit: (request: ShotRequest, image: ReferenceFile) => void }) {
+export function ShotCard(props: {
+  shot: Shot;
+  onEdit: (request: ShotRequest, image: ReferenceFile) => void;
+}) {
   const { shot, onEdit } = props;
   const { request, image, error } = shot;
   const { make, repeat } = useShots();
@@ -19,7 +22,7 @@ export function ShotCard(props: { shot: Shot; onEdit: (request: ShotRequest, ima
     );
   return (
     <article className="shot">
-      {image && <img src={image.url} alt={request.prompt} />}
+      {image && <img className="shot-image" src={image.url} alt={request.prompt} />}
       {!image && !error && (
         <div
           className="picture-waits"
@@ -33,7 +36,9 @@ export function ShotCard(props: { shot: Shot; onEdit: (request: ShotRequest, ima
         {request.prompt}
       </p>
       <p className="quiet small-text">
-        {[request.model, request.ratio, request.size, image ? usd(request.cost) : null].filter(Boolean).join(" · ")}
+        {[request.model, request.ratio, request.size, image ? usd(request.cost) : null]
+          .filter(Boolean)
+          .join(" · ")}
       </p>
       <div className="actions">
         {error && (

@@ -1,4 +1,13 @@
-import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
+import {
+  createContext,
+  type ReactNode,
+  useCallback,
+  useContext,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import type { RequestPart } from "../../../contract/native-api/generate-content.ts";
 import { base64Of } from "../../api/base64.ts";
 import { generateImage } from "../../api/realtime.ts";
@@ -85,7 +94,7 @@ export function ShotsProvider({ children }: { children: ReactNode }) {
       make: (request: ShotRequest) => {
         const shot = { id: `console-${randomId()}`, request, image: null, error: null };
         setShots((old) => [shot, ...old]);
-        run(shot);
+        void run(shot);
       },
       repeat: run,
     }),

@@ -85,7 +85,7 @@ function Requests({ requests }: { requests: OverviewObject["requests"] }) {
             {requests.map(({ at, method, path, status, duration_ms, key }, index) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: requests have no names.
               <tr key={`${at} ${index}`}>
-                <td>{new Date(at * 1000).toLocaleTimeString()}</td>
+                <td className="short">{new Date(at * 1000).toLocaleTimeString()}</td>
                 <td>
                   <code>
                     {method} {path}
@@ -93,7 +93,7 @@ function Requests({ requests }: { requests: OverviewObject["requests"] }) {
                 </td>
                 <td className={`number ${status >= 400 ? "fails" : ""}`}>{status}</td>
                 <td className="number">{formatDuration(duration_ms)}</td>
-                <td>{key && <code>{key}…</code>}</td>
+                <td className="short">{key && <code>{key}…</code>}</td>
               </tr>
             ))}
           </tbody>

@@ -4,7 +4,7 @@ import { ErrorNote } from "../../parts/notes.tsx";
 
 /** Asks for a key. `problem` tells why a link did not sign in. */
 export function SignInPage({ problem }: { problem: Error | null }) {
-  const [error, setError] = useState(problem);
+  const [error, setError] = useState<Error | null>(null);
   const [isBusy, setBusy] = useState(false);
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -26,10 +26,10 @@ export function SignInPage({ problem }: { problem: Error | null }) {
       <img className="logo" src="./icon.svg" alt="" />
       <h1>imgbatch</h1>
       <p className="quiet">
-        On the machine of the service, <code>imgbatch console</code> opens this page signed in. Anywhere else, paste an
-        API key.
+        On the machine of the service, <code>imgbatch console</code> opens this page signed in. Anywhere else,
+        paste an API key.
       </p>
-      <ErrorNote error={error} />
+      <ErrorNote error={error ?? problem} />
       <form onSubmit={submit}>
         <label htmlFor="key">API key</label>
         <input id="key" name="key" type="password" required autoComplete="off" spellCheck={false} />
@@ -38,8 +38,8 @@ export function SignInPage({ problem }: { problem: Error | null }) {
         </button>
       </form>
       <p className="quiet small-text">
-        The key is exchanged for a session of this tab, and not kept. The session ends after 12 hours, with the tab, or
-        when you sign out.
+        The key is exchanged for a session of this tab, and not kept. The session ends after 12 hours, with
+        the tab, or when you sign out.
       </p>
     </main>
   );
