@@ -1,4 +1,4 @@
-import { REFUSING_FINISH_REASONS } from "./native-api/generate-content.ts";
+import { REFUSING_FINISH_REASONS } from "./native-api/finish-reasons.ts";
 
 /** Why an item has no image: the codes that `error.code` of an item can hold. */
 export const ITEM_ERROR_CODES = [

@@ -7,24 +7,28 @@ import { type ReactNode, useEffect, useRef } from "react";
 export function Dialog(props: {
   label: string;
   className?: string;
+  /** The focus begins at the dialog itself, not at its first button: a picture should not begin with a frame around it. */
+  focusesItself?: boolean;
   onClose: () => void;
   children: ReactNode;
 }) {
-  const { label, className = "", onClose, children } = props;
+  const { label, className = "", focusesItself = false, onClose, children } = props;
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const element = dialog.current;
     const focused = document.activeElement;
     element?.showModal();
+    if (focusesItself) element?.focus();
     return () => {
       element?.close();
       if (focused instanceof HTMLElement) focused.focus();
     };
-  }, []);
+  }, [focusesItself]);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape does the same.
     <dialog
       ref={dialog}
+      tabIndex={-1}
       className={`dialog ${className}`}
       aria-label={label}
       onCancel={(event) => {

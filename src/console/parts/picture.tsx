@@ -5,8 +5,9 @@ import { Icon } from "./icons.tsx";
 export function RemotePicture({ path, alt }: { path: string | null; alt: string }) {
   const { url, error } = usePicture(path);
   if (url !== null) return <img src={url} alt={alt} draggable={false} />;
+  const named = alt === "" ? {} : { role: "img", "aria-label": alt };
   return (
-    <span className={error ? "picture-lost" : "picture-waits"} role="img" aria-label={alt}>
+    <span className={error ? "picture-lost" : "picture-waits"} {...named}>
       {error && <Icon name="warning" />}
     </span>
   );

@@ -132,19 +132,6 @@ export const generateContentResponseSchema = z.looseObject({
 });
 export type GenerateContentResponse = z.infer<typeof generateContentResponseSchema>;
 
-/** Finish reasons that refuse the content of a request: sent again unchanged, it fails again. */
-export const REFUSING_FINISH_REASONS = [
-  "SAFETY",
-  "IMAGE_SAFETY",
-  "PROHIBITED_CONTENT",
-  "IMAGE_PROHIBITED_CONTENT",
-  "RECITATION",
-  "IMAGE_RECITATION",
-  "BLOCKLIST",
-  "SPII",
-  "LANGUAGE",
-] as const;
-
 /** The `status` of a native error. */
 export type NativeStatus =
   | "INVALID_ARGUMENT"

@@ -15,12 +15,19 @@ import { DownloadButton } from "./download-button.tsx";
 
 type Question = "cancel" | "retry" | "delete";
 
+export interface BatchActionsProps {
+  batch: BatchObject;
+  /** Failed items that may succeed when they are made again. */
+  retriable: number;
+  onChanged: () => void;
+}
+
 /** What can be done with a batch in its status. */
-export function BatchActions({ batch, onChanged }: { batch: BatchObject; onChanged: () => void }) {
+export function BatchActions({ batch, retriable, onChanged }: BatchActionsProps) {
   const [question, setQuestion] = useState<Question | null>(null);
   const close = () => setQuestion(null);
   const hasEnded = isTerminal(batch.status);
-  const canRetry = hasEnded && batch.fail_count > 0 && batch.source === "batch";
+  const canRetry = hasEnded && retriable > 0 && batch.source === "batch";
   return (
     <div className="actions">
       {hasEnded && batch.success_count > 0 && batch.status !== "output_deleted" && (
@@ -28,7 +35,7 @@ export function BatchActions({ batch, onChanged }: { batch: BatchObject; onChang
       )}
       {canRetry && (
         <button type="button" className="button" onClick={() => setQuestion("retry")}>
-          <Icon name="retry" /> Retry {batch.fail_count} failed
+          <Icon name="retry" /> Retry {retriable} failed
         </button>
       )}
       {hasEnded ? (
@@ -41,7 +48,7 @@ export function BatchActions({ batch, onChanged }: { batch: BatchObject; onChang
         </button>
       )}
       {question === "cancel" && <CancelDialog batch={batch} onChanged={onChanged} onClose={close} />}
-      {question === "retry" && <RetryDialog batch={batch} onClose={close} />}
+      {question === "retry" && <RetryDialog batch={batch} retriable={retriable} onClose={close} />}
       {question === "delete" && <DeleteDialog batch={batch} onChanged={onChanged} onClose={close} />}
     </div>
   );
@@ -69,17 +76,18 @@ function CancelDialog(props: { batch: BatchObject; onChanged: () => void; onClos
   );
 }
 
-function RetryDialog({ batch, onClose }: { batch: BatchObject; onClose: () => void }) {
-  const { id, fail_count, item_count, hold_amount, estimated_cost, model } = batch;
+function RetryDialog(props: { batch: BatchObject; retriable: number; onClose: () => void }) {
+  const { batch, retriable, onClose } = props;
+  const { id, item_count, hold_amount, estimated_cost, model } = batch;
   // One key for the question: confirmed twice, it makes one batch.
   const idempotencyKey = useMemo(randomId, []);
   const models = useData("models", batchModels);
   const pricing = models.value?.find((each) => each.id === model)?.pricing;
-  const price = fail_count * (pricing?.batch_image ?? estimated_cost / item_count);
-  const hold = fail_count * (pricing?.batch_hold ?? hold_amount / item_count);
+  const price = retriable * (pricing?.batch_image ?? estimated_cost / item_count);
+  const hold = retriable * (pricing?.batch_hold ?? hold_amount / item_count);
   return (
     <ConfirmDialog
-      title={`Make ${counted(fail_count, "failed image")} again?`}
+      title={`Make ${counted(retriable, "failed image")} again?`}
       action={pricing?.paid ? `Pay up to ${usd(hold)}` : "Make again"}
       onClose={onClose}
       onConfirm={async () => {
@@ -92,6 +100,9 @@ function RetryDialog({ batch, onClose }: { batch: BatchObject; onClose: () => vo
         A new batch is made of them, linked to this one. It costs about {usd(price)}, and {usd(hold)} is held
         until it has ended.
       </p>
+      {retriable < batch.fail_count && (
+        <p>Prompts that were refused for what they ask are left out: they would be refused again.</p>
+      )}
     </ConfirmDialog>
   );
 }

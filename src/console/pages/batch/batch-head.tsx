@@ -1,14 +1,14 @@
-import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { hrefOf } from "../../hooks/use-route.ts";
 import { Counts } from "../../parts/counts.tsx";
 import { ProgressBar } from "../../parts/progress-bar.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
 import { ago, localTime, until, usd } from "../../parts/words.ts";
-import { BatchActions } from "./batch-actions.tsx";
+import { BatchActions, type BatchActionsProps } from "./batch-actions.tsx";
 
 /** The facts of a batch as a whole, and what can be done with it. */
-export function BatchHead({ batch, onChanged }: { batch: BatchObject; onChanged: () => void }) {
+export function BatchHead(props: BatchActionsProps) {
+  const { batch } = props;
   const { status, waiting, error, parent_batch_id } = batch;
   return (
     <section className="batch-head" aria-label="Batch">
@@ -17,7 +17,7 @@ export function BatchHead({ batch, onChanged }: { batch: BatchObject; onChanged:
       </a>
       <div className="page-head">
         <h1 dir="auto">{batch.task_name}</h1>
-        <BatchActions batch={batch} onChanged={onChanged} />
+        <BatchActions {...props} />
       </div>
       <div className="batch-line" role="status">
         <StatusBadge status={status} />

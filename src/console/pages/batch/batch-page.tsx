@@ -1,6 +1,7 @@
 import { useDeferredValue, useMemo, useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import { isRefusalCode } from "../../../contract/item-errors.ts";
 import { getBatch } from "../../api/batches.ts";
 import { ApiError } from "../../api/request.ts";
 import { useData } from "../../hooks/use-data.ts";
@@ -49,6 +50,11 @@ function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged:
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const sought = useDeferredValue(words.trim().toLowerCase());
   const shown = useMemo(() => items.filter((item) => isSought(item, kind, sought)), [items, kind, sought]);
+  const retriable = useMemo(
+    () =>
+      items.filter(({ status, error }) => status === "failed" && !isRefusalCode(error?.code ?? "")).length,
+    [items],
+  );
   useKeys({
     Escape: () => {
       if (selected.size > 0) setSelected(new Set());
@@ -66,7 +72,7 @@ function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged:
   const isGone = batch.status === "output_deleted";
   return (
     <>
-      <BatchHead batch={batch} onChanged={onChanged} />
+      <BatchHead batch={batch} retriable={retriable} onChanged={onChanged} />
       <div className="tools">
         <fieldset className="tabs" aria-label="Show">
           {KINDS.filter((each) => each === "all" || counts[each] > 0).map((each) => (

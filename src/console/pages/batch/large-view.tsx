@@ -43,7 +43,7 @@ export function LargeView(props: {
       </Dialog>
     );
   return (
-    <Dialog label={`Image ${customId}`} className="large" onClose={onClose}>
+    <Dialog label={`Image ${customId}`} className="large" focusesItself onClose={onClose}>
       <Stage batch={batch} item={item} isFull={isFull} onToggle={() => setFull(!isFull)} />
       <button
         type="button"

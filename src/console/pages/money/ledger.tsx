@@ -4,6 +4,7 @@ import { getLedger } from "../../api/account.ts";
 import { useData } from "../../hooks/use-data.ts";
 import { hrefOf } from "../../hooks/use-route.ts";
 import { ErrorNote } from "../../parts/notes.tsx";
+import { ScrollingTable } from "../../parts/scrolling-table.tsx";
 import { localTime, statusWord, usd } from "../../parts/words.ts";
 
 const PAGE = 50;
@@ -23,26 +24,24 @@ export function Ledger() {
       <ErrorNote error={ledger.error} />
       {ledger.value && entries.length === 0 && <p className="quiet">No money has moved yet.</p>}
       {entries.length > 0 && (
-        <div className="table-scroll">
-          <table className="table">
-            <thead>
-              <tr>
-                <th>when</th>
-                <th>what</th>
-                <th className="number">balance by</th>
-                <th className="number">held by</th>
-                <th className="number">balance after</th>
-                <th>batch</th>
-              </tr>
-            </thead>
-            <tbody>
-              {entries.map((entry, index) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: entries have no names, and never change.
-                <Row key={entries.length - index} entry={entry} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <ScrollingTable label="Ledger">
+          <thead>
+            <tr>
+              <th>when</th>
+              <th>what</th>
+              <th className="number">balance by</th>
+              <th className="number">held by</th>
+              <th className="number">balance after</th>
+              <th>batch</th>
+            </tr>
+          </thead>
+          <tbody>
+            {entries.map((entry, index) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: entries have no names, and never change.
+              <Row key={entries.length - index} entry={entry} />
+            ))}
+          </tbody>
+        </ScrollingTable>
       )}
       {hasMore && (
         <button type="button" className="button more" onClick={() => setPages(pages + 1)}>

@@ -1,4 +1,5 @@
 import type { ProviderObject } from "../../../contract/console-api/provider.ts";
+import { ScrollingTable } from "../../parts/scrolling-table.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
 import { ago, count, until, usd } from "../../parts/words.ts";
 
@@ -7,26 +8,24 @@ export function Providers({ providers }: { providers: readonly ProviderObject[] 
   return (
     <section className="block">
       <h2>Providers</h2>
-      <div className="table-scroll">
-        <table className="table">
-          <thead>
-            <tr>
-              <th>name</th>
-              <th>state</th>
-              <th className="number">images, last hour</th>
-              <th className="number">errors, last hour</th>
-              <th className="number">images</th>
-              <th className="number">billed</th>
-              <th>last image</th>
-            </tr>
-          </thead>
-          <tbody>
-            {providers.map((provider) => (
-              <Row key={provider.name} provider={provider} />
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <ScrollingTable label="Providers">
+        <thead>
+          <tr>
+            <th>name</th>
+            <th>state</th>
+            <th className="number">images, last hour</th>
+            <th className="number">errors, last hour</th>
+            <th className="number">images</th>
+            <th className="number">billed</th>
+            <th>last image</th>
+          </tr>
+        </thead>
+        <tbody>
+          {providers.map((provider) => (
+            <Row key={provider.name} provider={provider} />
+          ))}
+        </tbody>
+      </ScrollingTable>
     </section>
   );
 }

@@ -5,6 +5,7 @@ import { formatSize } from "../../../kernel/text.ts";
 import { getOverview } from "../../api/account.ts";
 import { useData } from "../../hooks/use-data.ts";
 import { ErrorNote } from "../../parts/notes.tsx";
+import { ScrollingTable } from "../../parts/scrolling-table.tsx";
 import { count, statusWord } from "../../parts/words.ts";
 import { Providers } from "./providers.tsx";
 
@@ -70,35 +71,33 @@ function Requests({ requests }: { requests: OverviewObject["requests"] }) {
   return (
     <section className="block">
       <h2>Last requests</h2>
-      <div className="table-scroll">
-        <table className="table">
-          <thead>
-            <tr>
-              <th>when</th>
-              <th>request</th>
-              <th className="number">status</th>
-              <th className="number">took</th>
-              <th>key</th>
+      <ScrollingTable label="Last requests">
+        <thead>
+          <tr>
+            <th>when</th>
+            <th>request</th>
+            <th className="number">status</th>
+            <th className="number">took</th>
+            <th>key</th>
+          </tr>
+        </thead>
+        <tbody>
+          {requests.map(({ at, method, path, status, duration_ms, key }, index) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: requests have no names.
+            <tr key={`${at} ${index}`}>
+              <td className="short">{new Date(at * 1000).toLocaleTimeString()}</td>
+              <td>
+                <code>
+                  {method} {path}
+                </code>
+              </td>
+              <td className={`number ${status >= 400 ? "fails" : ""}`}>{status}</td>
+              <td className="number">{formatDuration(duration_ms)}</td>
+              <td className="short">{key && <code>{key}…</code>}</td>
             </tr>
-          </thead>
-          <tbody>
-            {requests.map(({ at, method, path, status, duration_ms, key }, index) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: requests have no names.
-              <tr key={`${at} ${index}`}>
-                <td className="short">{new Date(at * 1000).toLocaleTimeString()}</td>
-                <td>
-                  <code>
-                    {method} {path}
-                  </code>
-                </td>
-                <td className={`number ${status >= 400 ? "fails" : ""}`}>{status}</td>
-                <td className="number">{formatDuration(duration_ms)}</td>
-                <td className="short">{key && <code>{key}…</code>}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+          ))}
+        </tbody>
+      </ScrollingTable>
     </section>
   );
 }
