@@ -275,6 +275,40 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(await findBarriers(page)).toEqual([]);
   });
 
+  it("[CONSOLE-20] a draft whose answer was lost is sent again, and makes one batch", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("a fox\nan owl");
+    await page.route("**/v1/images/batches", async (route) => {
+      await route.fetch();
+      await route.abort();
+    });
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.getByText("It is not known whether the batch was taken.").waitFor();
+    await page.unroute("**/v1/images/batches");
+    await page.reload();
+    await page.getByText("2 images").waitFor();
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.locator(".tile img").nth(1).waitFor();
+    expect((await (await service.ask("")).json()).data).toHaveLength(1);
+  });
+
+  it("[CONSOLE-20] tabs of one session read one stream of events, and all of them see what changes", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const first = await openConsole(service);
+    await first.getByRole("heading", { name: "No batches yet" }).waitFor();
+    const streams: string[] = [];
+    first.context().on("request", (request) => {
+      if (request.url().endsWith("/v1/events")) streams.push(request.url());
+    });
+    const [second] = await Promise.all([first.waitForEvent("popup"), first.evaluate("void open('./')")]);
+    await second.getByRole("heading", { name: "No batches yet" }).waitFor();
+    const { id } = await service.submit({ model: MODEL, task_name: "both", items: items(2) });
+    for (const page of [first, second]) await page.getByRole("link", { name: /both.*completed/s }).waitFor();
+    expect([streams, (await service.batch(id)).status]).toEqual([[], "completed"]);
+  });
+
   it.each([
     { width: 390, colorScheme: "dark" },
     { width: 1280, colorScheme: "light" },

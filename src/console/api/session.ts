@@ -25,9 +25,9 @@ export function currentSession(): StoredSession | null {
   return current;
 }
 
-/** Replaces the session; null forgets it, and with it all that the tab kept. */
+/** Replaces the session. Null forgets it; what else the tab keeps, such as a draft, stays. */
 export function setSession(session: StoredSession | null): void {
-  if (session === null) sessionStorage.clear();
+  if (session === null) sessionStorage.removeItem(STORAGE_KEY);
   else sessionStorage.setItem(STORAGE_KEY, JSON.stringify(session));
   current = session;
   for (const listener of listeners) listener();

@@ -10,13 +10,14 @@ export async function signIn(codeOrKey: string): Promise<void> {
   setSession({ token, id: randomId(), expiresAtMs: expires_at * 1000 });
 }
 
-/** Ends the session, here and at the service. */
+/** Ends the session, here and at the service, and forgets all that the tab keeps. */
 export async function signOut(): Promise<void> {
   try {
     await send(PATHS.consoleSession, { method: "DELETE" });
   } catch {
     // The service has forgotten it, or stopped: its sessions end with it.
   } finally {
+    sessionStorage.clear();
     setSession(null);
   }
 }

@@ -33,7 +33,7 @@ export function ConfirmDialog(props: {
       <ErrorNote error={error} />
       <div className="dialog-actions">
         <button type="button" className="button" onClick={onClose}>
-          Keep it
+          Back
         </button>
         <button
           type="button"
