@@ -13,6 +13,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { ProviderIdentity } from "../../contract/provider-entries.ts";
 import { routes } from "../../contract/routes.ts";
 import { boundedText } from "../../http/bounded-body.ts";
+import { send } from "../../http/send.ts";
 
 const PROBE_TIMEOUT_MS = 2000;
 const MAX_ANSWER_BYTES = 4096;
@@ -70,7 +71,7 @@ export async function askProof(
   const challenge = randomBytes(32).toString("base64url");
   try {
     const url = `${baseUrl}${routes.health}?challenge=${challenge}`;
-    const response = await fetch(url, { redirect: "manual", signal });
+    const response = await send(url, { signal });
     const { proof } = JSON.parse((await boundedText(response, MAX_ANSWER_BYTES)) ?? "{}");
     // The default port of HTTP.
     const port = Number(new URL(baseUrl).port || 80);
