@@ -5,7 +5,7 @@ import {
   SERVICE_ERRORS,
   type ServiceErrorCode,
 } from "../../contract/errors.ts";
-import { NATIVE_DETAILS } from "../../contract/native-api/generate-content.ts";
+import { NATIVE_DETAILS } from "../../contract/native-api/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";
 import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
