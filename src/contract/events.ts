@@ -1,7 +1,5 @@
 import { z } from "zod";
-
-/** Counts up when a field changes its meaning; new fields and new events do not. */
-export const EVENT_SCHEMA_VERSION = 1;
+import { EVENT_SCHEMA_VERSION } from "./event-version.ts";
 
 const count = z.int().min(0);
 const batch = { batch_id: z.string() };

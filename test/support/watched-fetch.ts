@@ -1,7 +1,9 @@
+import { subscribe } from "node:diagnostics_channel";
+import type { IncomingMessage } from "node:http";
 import { watchText } from "./secrets.ts";
 
 /*
- * Searches every response that a test or the client reads: its headers at once, its body when it is read.
+ * Searches every response that a test or the client reads: its headers at once, its body when a test reads it.
  * Test files that share a process share this module too, so that `fetch` is replaced once.
  */
 
@@ -15,6 +17,11 @@ globalThis.fetch = async (...request) => {
   watchText(headers, `headers of an answer ${answer.status}`);
   return answer;
 };
+// The client sends its requests with Node's own HTTP.
+subscribe("http.client.response.finish", (message) => {
+  const { response } = message as { response: IncomingMessage };
+  watchText(response.rawHeaders.join("\n"), `headers of an answer ${response.statusCode}`);
+});
 const { text, arrayBuffer } = Response.prototype;
 Response.prototype.text = async function (this: Response) {
   const body = await text.call(this);

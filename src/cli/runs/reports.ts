@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import { readActionsEnvironment } from "../../environment.ts";
 import { readRunInput } from "../../runs/directory/input-file.ts";
-import { type RunState, readRunState } from "../../runs/directory/run-state.ts";
+import { readRunState } from "../../runs/directory/run-state.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
 import { isFailed, isMissing } from "../../runs/outcome/image-outcome.ts";
 import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { dataDirectoryOf, loadConfig } from "../../config/load.ts";
+import { dataDirectoryOf, loadUnlessDefault } from "../../config/places.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
@@ -32,13 +32,13 @@ export async function connect(
 ): Promise<ServiceConnection> {
   const environment = readEnvironment();
   const upstream = needs.upstream ?? null;
-  const config = loadConfig({ file: global.config, cwd, upstream: upstream?.name ?? null });
+  const config = await loadUnlessDefault({ file: global.config, cwd, upstream: upstream?.name ?? null });
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
   const chosen = global.baseUrl ?? environment.baseUrl;
-  const named = chosen ?? config.baseUrl;
+  const named = chosen ?? config?.baseUrl ?? null;
   if (named === null) {
     const asksUpstreams = needs.workers || needs.images === true;
-    if (global.config === undefined && asksUpstreams) requireNamedAddresses(config);
+    if (config !== null && global.config === undefined && asksUpstreams) await requireNamedAddresses(config);
     return connectEmbedded({ config, dataDirectory, needs, output, signal });
   }
 

@@ -1,7 +1,8 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { EVENT_SCHEMA_VERSION, type RunEvent } from "../../contract/events.ts";
+import { EVENT_SCHEMA_VERSION } from "../../contract/event-version.ts";
+import type { RunEvent } from "../../contract/events.ts";
 import { safeJson } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
