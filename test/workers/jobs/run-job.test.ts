@@ -583,6 +583,47 @@ describe("a job that takes too long", () => {
   });
 });
 
+describe("a job that took too long while the service was off", () => {
+  it("[JOB-7] has its hour from the first request to stop it, and no restart makes it longer", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.status = () => ({ state: "running" });
+    upstream.resultOf = async () => null;
+    let asked = 0;
+    upstream.cancel = async () => {
+      asked++;
+    };
+    const start = (data?: string) =>
+      startTestService({
+        providers: [upstream],
+        clock,
+        config: FREE,
+        ...(data === undefined ? {} : { data }),
+      });
+    let service = await start();
+    const { data } = service;
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => upstream.polls).toBe(1);
+    for (const [offMs, isRunning] of [
+      [30 * HOUR_MS, true],
+      [40 * MINUTE_MS, true],
+      [20 * MINUTE_MS, false],
+    ] as const) {
+      await service.close(0);
+      clock.advance(offMs);
+      const { polls } = upstream;
+      service = await start(data);
+      await expect.poll(() => upstream.polls).toBeGreaterThan(polls);
+      await expect
+        .poll(async () => ["queued", "running"].includes((await service.batch(id)).status))
+        .toBe(isRunning);
+    }
+    expect(asked).toBe(3);
+    const error = { message: expect.stringContaining("nor after it was asked to stop it") };
+    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+  });
+});
+
 describe("jobs at an upstream", () => {
   it("[JOB-11] are shown with their batch: name, state, age and what the upstream said", async () => {
     const clock = new FakeClock();
