@@ -219,9 +219,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         }),
       );
     }
-    undo.push(() => realtime.stop());
     const listening = await listen(withPathTargets(app), options.address, { log });
-    undo.push(() => listening.close(graceMs, () => realtime.stop()));
+    undo.push(async () => {
+      const startMs = clock.monotonicMs();
+      await listening.close(graceMs, () => realtime.stop());
+      // Requests with an idempotency key may be at work whose callers have left.
+      await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
+    });
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
