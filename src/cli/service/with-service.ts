@@ -12,6 +12,8 @@ export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
   /** See `ServiceConnection`. */
   providers?: ServiceConnection["providers"];
+  /** See `ServiceConnection`. */
+  noteDrawings(): void;
 }
 
 /** A service of another process may end at any time. Then another is found or started, at most this often. */
@@ -53,6 +55,7 @@ const WHOSE = {
 
 function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {
   const { baseUrl, apiKey, confirm, kind, isLocal, providers, upstream = null } = connection;
+  const { noteDrawings = () => {} } = connection;
   const http = createServiceHttp({
     baseUrl,
     apiKey,
@@ -77,6 +80,7 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     isLocal,
     isBorrowed: kind === "shared",
     kind,
+    noteDrawings,
     upstream,
     ...(providers === undefined ? {} : { providers }),
   };

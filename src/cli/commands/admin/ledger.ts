@@ -18,7 +18,7 @@ export const run: RunCommand = (context) =>
       accountName === undefined ? undefined : await accountIdOf(admin, accountName, context.global);
     const batchIds = batch === undefined ? undefined : await batchIdsOf(admin, batch, context.cwd);
     const entries = await admin.ledger({ accountId, batchIds });
-    return done(entries.map(entryView), tableLines(COLUMNS, entries));
+    return done({ entries: entries.map(entryView) }, tableLines(COLUMNS, entries));
   });
 
 async function accountIdOf(admin: Admin, name: string, where: Whereabouts): Promise<string> {

@@ -8,14 +8,15 @@ import type { GenerateOptions } from "./options.ts";
 /** Gets the consent for real-time images, each with its size: see `Budget.consent`. */
 export type RealtimeConsent = (images: readonly { size: string | null }[]) => Promise<number | null>;
 
-/** Throws `USAGE`, when images are to be approved, if there is a limit but no price. */
+/** Notes first whether the images are drawings. Throws `USAGE`, when images are to be approved, if there is a limit but no price. */
 export function realtimeConsent(
   { maxCostMicroUsd }: Pick<GenerateOptions, "maxCostMicroUsd">,
   model: ChosenRealtimeModel,
-  service: Pick<ConnectedService, "kind">,
+  service: Pick<ConnectedService, "kind" | "noteDrawings">,
   context: CommandContext,
 ): RealtimeConsent {
   return async (images) => {
+    if (images.length > 0) service.noteDrawings();
     const costs = images.map(({ size }) => model.costOf(size));
     const known = costs.filter((cost) => cost !== null);
     const isKnown = known.length === costs.length;

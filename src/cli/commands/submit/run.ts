@@ -91,6 +91,7 @@ async function submit(
     const run = { plan, dir, service, keys, clock, reporter, signal, submissions, approve };
     const started = await startRun(run);
     if (options.detach) {
+      if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
