@@ -43,6 +43,7 @@ import type { WorkerDeps } from "../workers/deps.ts";
 import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { shareProviders } from "../workers/shared-concurrency.ts";
+import { consoleParts, signInLinks } from "./console.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
 import { makeDataDirectory, openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
@@ -175,6 +176,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
     };
+    let ownerKeyId: string | null = null;
     let localKeyId: string | null = null;
     const apiDeps: ApiDeps = {
       ...workerDeps,
@@ -183,6 +185,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       storageUriPrefixes: config.storageUriPrefixes,
       groups: config.groups,
       isLocalKey: (keyId) => keyId === localKeyId,
+      isOwnerKey: (keyId) => keyId === ownerKeyId,
+      ...consoleParts({ stores, blobs, clock, decoding, feed }),
+      facts: { dataDirectory, startedAtMs: clock.nowMs() },
+      queue: () => scheduler.load,
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       realtime,
@@ -226,11 +232,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       // Requests with an idempotency key may be at work whose callers have left.
       await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
     });
+    undo.push(() => apiDeps.events.close());
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
     );
     const localKey = await stores.read.keys.bySha256(sha256Hex(credentials.api_key));
+    ownerKeyId = localKey?.id ?? null;
     const { budgetMicroUsd } = options;
     if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
     else if (localKey && budgetMicroUsd) {
@@ -255,21 +263,21 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       failed: failing.signal,
       view: {
         ...workerDeps,
+        signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,
         jobsOf: apiDeps.jobsOf,
         facts: {
+          ...apiDeps.facts,
           url: listening.url,
-          dataDirectory,
           providers: providers.map(({ name }) => name).join(", ") || null,
-          startedAtMs: clock.nowMs(),
         },
         toPixels: (bytes, box) => toPixels(bytes, box, decoding),
         queue: () => scheduler.load,
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
-          const batch = await retryFailed(apiDeps, batchId);
+          const { batch } = await retryFailed(apiDeps, batchId);
           onBatchCreated(batch.id);
           return { name: batch.taskName, itemCount: batch.itemCount };
         },

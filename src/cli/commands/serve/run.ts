@@ -142,6 +142,8 @@ async function announce(
     });
   }
   process.stdout.write(`${line}\n`);
+  const link = process.stdout.isTTY ? service.view.signInLink?.() : undefined;
+  if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
