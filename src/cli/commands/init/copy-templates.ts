@@ -3,9 +3,8 @@ import { dirname, join } from "node:path";
 import { saving } from "../../../client/file-errors.ts";
 import { writeFileDurably } from "../../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../../kernel/files/make-directory.ts";
+import { packageFile } from "../../../kernel/files/package-file.ts";
 import type { TemplateFile } from "./template-files.ts";
-
-const FOLDER = new URL("../../../../templates/", import.meta.url);
 
 export interface CopiedTemplates {
   written: string[];
@@ -27,7 +26,7 @@ export async function copyTemplates(
   for (const file of files) {
     const { target, isExecutable } = file;
     const path = join(dir, target);
-    const text = "text" in file ? file.text : await readFile(new URL(file.source, FOLDER), "utf8");
+    const text = "text" in file ? file.text : await readFile(packageFile(`templates/${file.source}`), "utf8");
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
       await makeDirectory(dirname(path));
