@@ -1,9 +1,7 @@
-import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import envPaths from "env-paths";
 import type { Environment } from "../environment.ts";
 import type { UpstreamName } from "./presets.ts";
-import type { Config } from "./schema.ts";
 import type { VendorName } from "./vendors.ts";
 
 export const CONFIG_FILE = "imgbatch.config.json";
@@ -17,18 +15,6 @@ export interface ConfigChoice {
   upstream?: UpstreamName | null;
   /** The vendor whose client libraries are served, as `vendor.preset`. */
   vendor?: VendorName | null;
-}
-
-/**
- * Reads the configuration like `loadConfig`; null when it has nothing but defaults. Most commands need none of these, and
- * making them takes longer than the work of a short command.
- */
-export async function loadUnlessDefault(choice: ConfigChoice): Promise<Config | null> {
-  const { file, cwd, upstream = null, vendor = null } = choice;
-  const hasFile = file !== undefined || existsSync(resolve(cwd, CONFIG_FILE));
-  if (!hasFile && upstream === null && vendor === null) return null;
-  const { loadConfig } = await import("./load.ts");
-  return loadConfig(choice);
 }
 
 /** Returns the data directory: from the flag, else from the environment, else the user's default on this platform. */

@@ -75,9 +75,3 @@ export interface ReadyFile {
   /** Path of `credentials.json`. */
   credentials: string;
 }
-
-/** Whether SQLite reports a database file that is damaged or is not a database. */
-export function isDatabaseDamage(error: unknown): boolean {
-  const code = String((error as { code?: unknown } | null)?.code);
-  return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
-}

@@ -3,7 +3,7 @@ import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
-import { openRealAccount, topUp } from "../domain/accounts.ts";
+import { topUpReal } from "../domain/accounts.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -242,10 +242,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const { budgetMicroUsd } = options;
     if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
     else if (localKey && budgetMicroUsd) {
-      await stores.write(async (tx) => {
-        const { id } = await openRealAccount(tx, { clock, ids }, localKey.accountId);
-        await topUp(tx, { clock, ids }, id, budgetMicroUsd);
-      });
+      await stores.write((tx) => topUpReal(tx, { clock, ids }, localKey.accountId, budgetMicroUsd));
     }
     const facts = {
       url: listening.url,

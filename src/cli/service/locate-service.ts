@@ -1,4 +1,5 @@
-import { dataDirectoryOf, loadUnlessDefault } from "../../config/places.ts";
+import { loadUnlessDefault } from "../../config/load-unless-default.ts";
+import { dataDirectoryOf } from "../../config/places.ts";
 import { readEnvironment } from "../../environment.ts";
 import type { Attempt } from "../../http/http.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
