@@ -54,6 +54,7 @@ export const routes = {
   outputs: (id: string) => fill(PATHS.outputs, id),
   download: (id: string) => fill(PATHS.download, id),
   ticketDownload: (id: string) => fill(PATHS.ticketDownload, id),
+  events: PATHS.events,
   consoleCodes: PATHS.consoleCodes,
   nativeModels: PATHS.nativeModels,
   nativeModel: (model: string) => fill(PATHS.nativeModel, model),

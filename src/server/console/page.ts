@@ -1,4 +1,5 @@
 import express, { type RequestHandler } from "express";
+import { ImgbatchError } from "../../contract/errors.ts";
 import type { ApiDeps } from "../deps.ts";
 
 /**
@@ -27,9 +28,8 @@ const HEADERS: Readonly<Record<string, string>> = {
 
 /** The build names these files by their content, so a name never changes its meaning. */
 const FOREVER = "public, max-age=31536000, immutable";
-const MISSING = `The web console is not part of this copy of imgbatch: it has no dist/console.
-In a checkout of the source, npm run build makes it. The HTTP APIs and the command line work without it.
-`;
+const MISSING =
+  "The web console is not part of this copy of imgbatch: it has no dist/console. In a checkout of the source, `npm run build` makes it. The HTTP APIs and the command line work without it.";
 
 /** `GET /` and the files that the page consists of. Every path that is no such file is passed on. */
 export function consolePage({
@@ -45,10 +45,9 @@ export function consolePage({
       response.setHeader("Cache-Control", /[\\/]assets[\\/]/.test(path) ? FOREVER : "no-cache");
     },
   });
-  const missing: RequestHandler = (request, response, next) => {
+  const missing: RequestHandler = (request, _response, next) => {
     if (request.path !== "/" || !["GET", "HEAD"].includes(request.method)) return next();
-    for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
-    response.status(404).type("text/plain").send(MISSING);
+    throw new ImgbatchError("NOT_FOUND", MISSING);
   };
   return [files, missing];
 }
