@@ -247,3 +247,9 @@ export function errorBody(error: ImgbatchError): ErrorBody {
   const { code, message, param, httpStatus } = error;
   return { error: { type: errorType(httpStatus), code, message, ...(param === undefined ? {} : { param }) } };
 }
+
+/** Whether SQLite reports a database file that is damaged or is not a database. */
+export function isDatabaseDamage(error: unknown): boolean {
+  const code = String((error as { code?: unknown } | null)?.code);
+  return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
+}

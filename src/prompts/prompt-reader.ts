@@ -6,6 +6,7 @@ import { formatOf } from "./formats.ts";
 import { readLines } from "./lines.ts";
 import type { FileLine, Report } from "./problem.ts";
 import { Problems } from "./problems.ts";
+import { NO_SHAPES, unbatchableField } from "./shape.ts";
 
 /** A row of a prompt file, checked but for its reference images. */
 export interface ReadPrompt {
@@ -26,6 +27,9 @@ export class PromptReader {
   readonly #owners = new Map<string, FileLine>();
   /** Lines with more reference images than usual. */
   readonly #crowded: { fileLine: FileLine; count: number }[] = [];
+
+  /** Lines that ask for a ratio or size that no batch has, with the field. */
+  readonly #shaped: { fileLine: FileLine; field: string }[] = [];
 
   constructor(rules: RowRules) {
     this.#rules = rules;
@@ -59,6 +63,8 @@ export class PromptReader {
       const row = checkRow(fields, this.#rules, report);
       const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
       if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
+      const field = this.#rules.isBatchOf === undefined ? null : unbatchableField(row);
+      if (field !== null) this.#shaped.push({ fileLine, field });
       yield { row, fileLine, report };
       if (row.customId !== null) this.#claimIds(row.customId, row.outputCount, fileLine);
     }
@@ -66,10 +72,11 @@ export class PromptReader {
   }
 
   /**
-   * Ends the reading. Lines with unusually many references are reported now, beside other problems only: the service's own
-   * limit is known after all else is right.
+   * Ends the reading of these files. Lines with unusually many references are reported now, beside other problems only: the
+   * service's own limit is known after all else is right.
    */
-  finish(): Problems {
+  finish(files: readonly string[]): Problems {
+    for (const file of files) this.#reportShaped(file);
     const { usualReferences } = this.#rules;
     if (this.problems.count === 0) return this.problems;
     for (const { fileLine, count } of this.#crowded) {
@@ -77,6 +84,16 @@ export class PromptReader {
       this.problems.add(fileLine, "reference_images", message);
     }
     return this.problems;
+  }
+
+  /** Reports the first line of a file that asks for a ratio or size that no batch has: one command makes them all. */
+  #reportShaped(file: string): void {
+    const { isBatchOf } = this.#rules;
+    const [first, ...others] = this.#shaped.filter(({ fileLine }) => fileLine.file === file);
+    if (first === undefined || isBatchOf === undefined) return;
+    const also = others.length === 0 ? "" : ` (also on ${counted(others.length, "other line")})`;
+    const message = `${NO_SHAPES}${also}; ${isBatchOf(file)} makes these images, one request each, at the real-time price`;
+    this.problems.add(first.fileLine, first.field, message);
   }
 
   /** Reports an id that another line uses, or that an image of another line gets. */

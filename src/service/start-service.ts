@@ -3,7 +3,7 @@ import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
-import { openRealAccount, topUp } from "../domain/accounts.ts";
+import { topUpReal } from "../domain/accounts.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -225,9 +225,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         }),
       );
     }
-    undo.push(() => realtime.stop());
     const listening = await listen(withPathTargets(app), options.address, { log });
-    undo.push(() => listening.close(graceMs, () => realtime.stop()));
+    undo.push(async () => {
+      const startMs = clock.monotonicMs();
+      await listening.close(graceMs, () => realtime.stop());
+      // Requests with an idempotency key may be at work whose callers have left.
+      await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
+    });
     undo.push(() => apiDeps.events.close());
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
@@ -238,10 +242,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const { budgetMicroUsd } = options;
     if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
     else if (localKey && budgetMicroUsd) {
-      await stores.write(async (tx) => {
-        const { id } = await openRealAccount(tx, { clock, ids }, localKey.accountId);
-        await topUp(tx, { clock, ids }, id, budgetMicroUsd);
-      });
+      await stores.write((tx) => topUpReal(tx, { clock, ids }, localKey.accountId, budgetMicroUsd));
     }
     const facts = {
       url: listening.url,

@@ -1,5 +1,5 @@
 // Shows the live view, and dies of an error that nobody expected. Needs a build.
-import { showDashboard } from "../../dist/dashboard/show.js";
+import { showDashboard } from "../../build/dashboard/show.js";
 
 const source = {
   abilities: {

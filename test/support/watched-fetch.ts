@@ -1,8 +1,10 @@
+import { subscribe } from "node:diagnostics_channel";
+import type { IncomingMessage } from "node:http";
 import { PATHS } from "../../src/contract/routes.ts";
 import { watchText } from "./secrets.ts";
 
 /*
- * Searches every response that a test or the client reads: its headers at once, its body when it is read.
+ * Searches every response that a test or the client reads: its headers at once, its body when a test reads it.
  * Test files that share a process share this module too, so that `fetch` is replaced once.
  */
 
@@ -16,6 +18,11 @@ globalThis.fetch = async (...request) => {
   watchText(headers, `headers of an answer ${answer.status}`);
   return answer;
 };
+// The client sends its requests with Node's own HTTP.
+subscribe("http.client.response.finish", (message) => {
+  const { response } = message as { response: IncomingMessage };
+  watchText(response.rawHeaders.join("\n"), `headers of an answer ${response.statusCode}`);
+});
 /** The one answer that has a secret in it: the token of a new session. */
 const isSignIn = ({ url, ok }: Response) => ok && url.endsWith(PATHS.consoleSessions);
 
@@ -28,6 +35,7 @@ Response.prototype.text = async function (this: Response) {
 };
 Response.prototype.arrayBuffer = async function (this: Response) {
   const body = await arrayBuffer.call(this);
+  if (isSignIn(this)) return body;
   if (body.byteLength <= MAX_WATCHED_BYTES) watchText(new Uint8Array(body), `an answer ${this.status}`);
   return body;
 };

@@ -12,6 +12,7 @@ import { init } from "./init/spec.ts";
 import { items } from "./items/spec.ts";
 import { list } from "./list/spec.ts";
 import { models } from "./models/spec.ts";
+import { open } from "./open/spec.ts";
 import { providers } from "./providers/spec.ts";
 import { ready } from "./ready/spec.ts";
 import { retry } from "./retry/spec.ts";
@@ -35,6 +36,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   list,
   items,
   download,
+  open,
   cancel,
   retry,
   remove,

@@ -147,13 +147,6 @@ export type NativeStatus =
   | "UNAVAILABLE"
   | "DEADLINE_EXCEEDED";
 
-/** The types of the entries of `error.details`. */
-export const NATIVE_DETAILS = {
-  badRequest: "type.googleapis.com/google.rpc.BadRequest",
-  retryInfo: "type.googleapis.com/google.rpc.RetryInfo",
-  errorInfo: "type.googleapis.com/google.rpc.ErrorInfo",
-} as const;
-
 /** The body of every error of the native API; also the data of an event when a stream fails on its way. */
 export const nativeErrorBodySchema = z.looseObject({
   error: z.looseObject({

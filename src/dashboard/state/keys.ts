@@ -7,8 +7,12 @@ import { moveBatchCursor, moveItemCursor } from "./moves.ts";
 import { answerQuestion, ask } from "./questions.ts";
 import { type DashboardState, type Pressed, SORTS, type ViewState } from "./state.ts";
 
-/** Applies a key press. An open question takes the key first, then the filter line, then the screen. */
-export function pressKey(state: DashboardState, key: Key): Pressed {
+/**
+ * Applies a key press. An open question takes the key first, then the filter line, then the screen. The key acts on the
+ * batch under the cursor, and the cursor stays on that batch.
+ */
+export function pressKey(before: DashboardState, key: Key): Pressed {
+  const state = withView(before, { selectedId: selectedBatch(before)?.id ?? null });
   const { view } = state;
   if (key.name === "interrupt") return { state, intent: { type: "quit" } };
   if (view.question !== null) return answerQuestion(state, view.question, key);
@@ -33,7 +37,7 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
     case "/":
       return stay(withView(state, { isTypingFilter: true, screen: "batches" }));
     case "s":
-      return stay(withView(state, { sort: after(SORTS, view.sort), top: 0 }));
+      return stay(withView(state, { sort: after(SORTS, view.sort) }));
     case "l":
       return stay(withView(state, { logLevel: after(LOG_LEVELS, view.logLevel) }));
     case "p":

@@ -32,7 +32,8 @@ export async function readPromptFiles(
 ): Promise<PromptItem[]> {
   const input: Input = { rules, spool, reader: new PromptReader(rules), items: [] };
   for (const source of sources) await readOne(source, input);
-  input.reader.finish().throwIfAny(sources.map(fileOf));
+  const files = sources.map(fileOf);
+  input.reader.finish(files).throwIfAny(files);
   return input.items;
 }
 
@@ -65,7 +66,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
 
 async function keep({ row, fileLine, report }: ReadPrompt, baseDir: string, input: Input): Promise<void> {
   const { rules, spool, reader, items } = input;
-  const { references: specs, prompt, customId, outputCount } = row;
+  const { references: specs, prompt, ...fields } = row;
   const references: PromptReference[] = [];
   for (const spec of specs) {
     const reference = await loadReference(spec, { baseDir, limits: rules.limits, spool }, report);
@@ -73,7 +74,7 @@ async function keep({ row, fileLine, report }: ReadPrompt, baseDir: string, inpu
   }
   // A refused input returns no items.
   if (reader.problems.count > 0) items.length = 0;
-  else items.push({ customId, outputCount, prompt: spool.keepText(prompt), references, fileLine });
+  else items.push({ ...fields, prompt: spool.keepText(prompt), references, fileLine });
 }
 
 function systemCode(error: unknown): string | null {

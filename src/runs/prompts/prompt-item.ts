@@ -1,9 +1,10 @@
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { FileLine } from "../../prompts/problem.ts";
+import type { Shape } from "../../prompts/shape.ts";
 import type { Kept, PromptText } from "./spool.ts";
 
 /** One line of a prompt file, checked. */
-export interface PromptItem {
+export interface PromptItem extends Shape {
   /** Null when the line has none; the plan gives it one. */
   customId: string | null;
   prompt: PromptText;

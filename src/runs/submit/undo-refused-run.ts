@@ -4,7 +4,8 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { formatProblem } from "../../prompts/problem.ts";
 import { REFERENCES_FOLDER } from "../directory/claim.ts";
 import { INPUT_FILE } from "../directory/input-file.ts";
-import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
+import { RUN_STATE_FILE } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import type { Chunk, PlannedItem } from "../plan/plan.ts";
 
 /** The 4xx statuses after which the request, or an earlier one with its key, may still have made something. */

@@ -240,6 +240,12 @@ describe("the screens", () => {
 
   it("[VIEW-8] an empty service tells how to begin", () => {
     expect(linesOf(viewOf([])).join("\n")).toContain("imgbatch submit prompts.jsonl");
+    const submitCommand = "imgbatch submit prompts.jsonl --data 'my data'";
+    const facts = { url: "u", dataDirectory: "d", providers: null, startedAtMs: NOW, submitCommand };
+    const elsewhere = applied(viewOf([]), { type: "service", facts });
+    expect(linesOf(elsewhere).join("\n")).toContain(submitCommand);
+    const narrow = linesOf(applied(elsewhere, { type: "resize", columns: 45, rows: 24 })).join("\n");
+    expect(narrow.replace(/ \\\n +/, " ")).toContain(submitCommand);
   });
 });
 

@@ -43,7 +43,11 @@ export async function checkDraft(
   maxReferences: number,
 ): Promise<CheckedDraft> {
   const name = draft.fileName || `prompts.${draft.format}`;
-  const reader = new PromptReader({ limits: DEFAULT_LIMITS, defaultCount: draft.count });
+  const reader = new PromptReader({
+    limits: DEFAULT_LIMITS,
+    defaultCount: draft.count,
+    isBatchOf: () => "`imgbatch generate --file`",
+  });
   const named = new Set<ReferenceFile>();
   const items: DraftItem[] = [];
   for await (const { row, fileLine, report } of reader.read(name, bytesOfText(draft.text), draft.format)) {
@@ -63,7 +67,7 @@ export async function checkDraft(
     const message = `the model takes at most ${counted(maxReferences, "reference image")}; this prompt has ${count}`;
     reader.problems.add({ file: name, line: item.line }, "reference_images", message);
   }
-  const problems = reader.finish();
+  const problems = reader.finish([name]);
   const imageCount = items.reduce((sum, { outputCount }) => sum + outputCount, 0);
   return { items, problems: problems.shown([name]), problemCount: problems.count, imageCount, unnamed };
 }
