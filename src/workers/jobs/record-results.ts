@@ -123,6 +123,8 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<stri
         short = result.endsEarly;
         continue;
       }
+      // The job has ended before this request was run: it fails with the reason of the job.
+      if ("error" in result && result.error.code === "RESULT_MISSING" && job.state !== "succeeded") continue;
       const { key } = result;
       const item = waiting.get(key);
       if (item && !seen.has(key)) await recordResult(work, item, result);

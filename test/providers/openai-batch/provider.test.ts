@@ -177,7 +177,7 @@ describe("OpenAI's batch jobs", () => {
       ["a", "made"],
       "unreadable",
       ["b", "SAFETY_BLOCKED"],
-      ["c", "PROVIDER_ITEM_FAILED"],
+      ["c", "RESULT_MISSING"],
       "endsEarly",
     ]);
   });
