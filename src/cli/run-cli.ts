@@ -167,7 +167,9 @@ async function work(
       const connection = await connect(global, needs, {
         output,
         signal,
-        stdin: terminal.stdin,
+        get stdin() {
+          return terminal.stdin;
+        },
         cwd: terminal.cwd,
       });
       const { failed, paidRequests } = connection;

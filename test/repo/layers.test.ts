@@ -35,6 +35,7 @@ const ALLOWED: Record<string, readonly string[]> = {
     "domain/ports",
     "config",
     "environment",
+    "processes",
     "contract",
     "kernel",
   ],

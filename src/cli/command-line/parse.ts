@@ -41,13 +41,16 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
   for (const option of [JSON_OPTION, ...GLOBAL_OPTIONS])
     program.addOption(toOption(option, "Global options:"));
   for (const spec of table) {
-    addCommand(program, spec, written, (leaf, command) => {
-      const global = mergeGlobals(...withAncestors(command).map((each) => each.opts()));
-      if (leaf.json === false) requirePlain(leaf.name, global);
-      const path = pathOf(command);
-      const options = command.opts();
-      chosen = { kind: "command", path, spec: leaf, arguments: command.args, options, global };
-    });
+    // A command that is not named is only listed: to add the options of all takes longer than to run a short one.
+    if (!argv.includes(spec.name)) program.command(spec.name).description(spec.summary);
+    else
+      addCommand(program, spec, written, (leaf, command) => {
+        const global = mergeGlobals(...withAncestors(command).map((each) => each.opts()));
+        if (leaf.json === false) requirePlain(leaf.name, global);
+        const path = pathOf(command);
+        const options = command.opts();
+        chosen = { kind: "command", path, spec: leaf, arguments: command.args, options, global };
+      });
   }
   try {
     program.parse(withoutHelpWord(argv, table), { from: "user" });

@@ -2,6 +2,7 @@ import type { CommandSpec } from "../command-line/command-spec.ts";
 import { admin } from "./admin/spec.ts";
 import { cancel } from "./cancel/spec.ts";
 import { completion } from "./completion/spec.ts";
+import { webConsole } from "./console/spec.ts";
 import { remove } from "./delete/spec.ts";
 import { doctor } from "./doctor/spec.ts";
 import { download } from "./download/spec.ts";
@@ -41,6 +42,7 @@ export const COMMANDS: readonly CommandSpec[] = [
   remove,
   models,
   serve,
+  webConsole,
   exec,
   ready,
   init,

@@ -1,5 +1,5 @@
 import type { UpstreamName } from "../../config/presets.ts";
-import type { ProviderIdentity } from "../../contract/provider-entries.ts";
+import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 
 /** The upstream that the images of a command come from, on the embedded service. */
 export interface UpstreamChoice {

@@ -1,9 +1,7 @@
-import { isProceduralOnly } from "../../config/load.ts";
 import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { identityOf, type ProviderIdentity } from "../../contract/provider-entries.ts";
+import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import { createLog } from "../../service/pino-log.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command-line/command-context.ts";
 import { paidRequestsNote } from "../interruption/paid-requests.ts";
@@ -19,7 +17,8 @@ const OWNER_PATIENCE_MS = 20_000;
 const OWNER_POLL_MS = 100;
 
 interface Embedding {
-  config: Config;
+  /** Null: the defaults. */
+  config: Config | null;
   dataDirectory: string;
   needs: ServiceNeeds;
   output: Pick<Output, "warn" | "note">;
@@ -53,11 +52,12 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
       };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
-    if (wantsImages) requireKeys(embedding.config);
-    const providers = embedding.config.providers.map(identityOf);
+    const config = embedding.config ?? (await defaultConfig());
+    if (wantsImages) requireKeys(config);
+    const providers = config.providers.map(identityOf);
     const noteDrawings = drawingsNote(embedding, providers);
     try {
-      return { ...(await startOwn(embedding)), upstream, providers, noteDrawings };
+      return { ...(await startOwn({ ...embedding, config })), upstream, providers, noteDrawings };
     } catch (error) {
       const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
       if (!isOwned || clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS) throw error;
@@ -66,14 +66,20 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   }
 }
 
+async function defaultConfig(): Promise<Config> {
+  const { parseConfig } = await import("../../config/load.ts");
+  return parseConfig({}, "built-in defaults");
+}
+
 async function startOwn({
   config,
   dataDirectory,
   needs,
   output,
   signal,
-}: Embedding): Promise<ServiceConnection> {
+}: Embedding & { config: Config }): Promise<ServiceConnection> {
   const { startService } = await import("../../service/start-service.ts");
+  const { createLog } = await import("../../service/pino-log.ts");
   const service = await startService({
     config,
     dataDirectory,
@@ -122,7 +128,7 @@ function requireSameProviders(
   { config, dataDirectory }: Embedding,
   running: readonly ProviderIdentity[],
 ): void {
-  if (isProceduralOnly(config)) return;
+  if (config === null || isProceduralOnly(config)) return;
   const wanted = providersInWords(config.providers.map(identityOf));
   if (providersInWords(running) === wanted) return;
   const message = `The service that runs on ${dataDirectory} makes images with ${providersInWords(running) || "drawings"}, and this command asks for ${wanted}.`;

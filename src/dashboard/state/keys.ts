@@ -48,6 +48,10 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
       if (!abilities.openFolder)
         return stay(showMessage(state, "There is no folder of this service on this machine."));
       return { state, intent: { type: "open-folder", batchId: batch?.id ?? null } };
+    case "w":
+      if (!abilities.openConsole)
+        return stay(showMessage(state, "This service's web console cannot be opened from here."));
+      return { state, intent: { type: "open-console" } };
   }
   if (batch === null) return stay(state);
   switch (letter) {

@@ -118,12 +118,13 @@ describe("acting", () => {
     expect(press(viewOf([RUNNING]), "r").intents).toEqual([]);
   });
 
-  it("[VIEW-4] pauses and goes on, opens the folder", () => {
+  it("[VIEW-4] pauses and goes on, opens the folder and the web console", () => {
     const view = viewOf([RUNNING]);
     expect(press(view, "p").intents).toEqual([{ type: "pause", isPaused: true }]);
     const paused = applied(view, { type: "vitals", vitals: { isPaused: true } });
     expect(press(paused, "p").intents).toEqual([{ type: "pause", isPaused: false }]);
     expect(press(view, "o").intents).toEqual([{ type: "open-folder", batchId: RUNNING.id }]);
+    expect(press(view, "w").intents).toEqual([{ type: "open-console" }]);
   });
 
   it("[VIEW-4] quits at once when nothing works, else after a yes; Ctrl-C quits always", () => {
@@ -138,9 +139,16 @@ describe("acting", () => {
   it("[VIEW-4] what a source cannot do is answered with words", () => {
     const view = {
       ...viewOf([ENDED]),
-      abilities: { ...ALL_ABILITIES, pause: false, retry: false, openFolder: false, picture: false },
+      abilities: {
+        ...ALL_ABILITIES,
+        pause: false,
+        retry: false,
+        openFolder: false,
+        openConsole: false,
+        picture: false,
+      },
     };
-    for (const key of ["p", "r", "o", "v"]) {
+    for (const key of ["p", "r", "o", "w", "v"]) {
       const { state, intents } = press(view, key);
       expect(intents).toEqual([]);
       expect(state.view.message?.text).toBeTruthy();

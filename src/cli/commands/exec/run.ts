@@ -30,7 +30,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
-  if (choice.file === undefined) requireNamedAddresses(config);
+  if (choice.file === undefined) await requireNamedAddresses(config);
   const budgetMicroUsd = usdOption(options, "maxCost", "--max-cost");
   if (budgetMicroUsd !== undefined && global.data !== undefined) {
     const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;

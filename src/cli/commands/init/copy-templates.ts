@@ -3,10 +3,9 @@ import { dirname, join } from "node:path";
 import { saving } from "../../../client/file-errors.ts";
 import { writeFileDurably } from "../../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../../kernel/files/make-directory.ts";
+import { packageFile } from "../../../kernel/files/package-file.ts";
 import { readVersion } from "../../version.ts";
 import type { TemplateFile } from "./template-files.ts";
-
-const FOLDER = new URL("../../../../templates/", import.meta.url);
 
 export interface CopiedTemplates {
   written: string[];
@@ -44,7 +43,7 @@ export async function copyTemplates(
 
 /** Returns a template of the package, with the package's version where it names one. */
 async function readTemplate(source: string): Promise<string> {
-  const text = await readFile(new URL(source, FOLDER), "utf8");
+  const text = await readFile(packageFile(`templates/${source}`), "utf8");
   return text.replaceAll("{{version}}", readVersion());
 }
 

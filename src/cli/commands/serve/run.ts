@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
-import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import { loadConfig } from "../../../config/load.ts";
+import { dataDirectoryOf } from "../../../config/places.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import type { ReadyFile } from "../../../contract/data-directory.ts";
@@ -38,7 +39,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
-  if (choice.file === undefined) requireNamedAddresses(config);
+  if (choice.file === undefined) await requireNamedAddresses(config);
   // A service whose providers stand in a file starts without their keys, and says so.
   if (upstream !== null) requireKeys(config);
   const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
@@ -141,6 +142,8 @@ async function announce(
     });
   }
   process.stdout.write(`${line}\n`);
+  const link = process.stdout.isTTY ? service.view.signInLink?.() : undefined;
+  if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

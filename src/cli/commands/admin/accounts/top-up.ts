@@ -1,4 +1,5 @@
-import { isProceduralOnly, loadConfig } from "../../../../config/load.ts";
+import { loadConfig } from "../../../../config/load.ts";
+import { isProceduralOnly } from "../../../../contract/provider-identity.ts";
 import { formatUsd } from "../../../../kernel/money.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
 import { readUsd, unknownAccount, wrongArgument } from "../arguments.ts";
