@@ -1,6 +1,7 @@
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { mayPass } from "../http/retry-policy.ts";
+import type { Answer } from "../http/send.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { linkSignals } from "../kernel/linked-signal.ts";
 import { LEAST_BYTES_PER_SECOND } from "../kernel/transfer-rate.ts";
@@ -63,14 +64,14 @@ export class Changes {
     }
   }
 
-  async #read(response: Response, moved: (bytes: number) => void): Promise<void> {
+  async #read(response: Answer, moved: (bytes: number) => void): Promise<void> {
     if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
       this.stop();
       return;
     }
     const decoder = new TextDecoder();
     let rest = "";
-    for await (const chunk of response.body ?? []) {
+    for await (const chunk of response.body) {
       moved(SIGN_OF_LIFE_BYTES);
       const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
       rest = lines.pop() ?? "";
