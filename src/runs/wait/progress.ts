@@ -82,9 +82,14 @@ function statusOf(states: readonly Batch[]): string | null {
   const waiting = open.filter((batch) => batch.waiting !== null);
   const working = open.filter((batch) => batch.waiting === null && batch.status !== "queued");
   const telling = working.find((batch) => batch.status === "running") ?? working[0] ?? open[0];
-  const status = telling?.status.replaceAll("_", " ") ?? null;
+  const status = telling ? statusText(telling) : null;
   const [first] = waiting;
   if (!first?.waiting) return status;
   const why = waitingText(first.waiting);
   return working.length === 0 ? why : `${status}, ${counted(waiting.length, "batch", "batches")} ${why}`;
+}
+
+function statusText({ status, queuedBehind }: Batch): string {
+  if (queuedBehind === null || queuedBehind === 0) return status.replaceAll("_", " ");
+  return `waiting behind ${counted(queuedBehind, "other batch", "other batches")}`;
 }
