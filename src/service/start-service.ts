@@ -18,7 +18,6 @@ import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
-import { toPixels } from "../imaging/pixels.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
@@ -209,6 +208,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;
     if (withWorkers) {
+      // An image library that does not load is reported now, and not with each image.
+      await import("../imaging/sharp-config.ts");
       undo.push(() => scheduler.stop(graceMs, failing.signal.aborted));
       await scheduler.start();
       const { inputHours, sweepMinutes } = config.retention;
@@ -261,7 +262,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
           providers: providers.map(({ name }) => name).join(", ") || null,
           startedAtMs: clock.nowMs(),
         },
-        toPixels: (bytes, box) => toPixels(bytes, box, decoding),
+        toPixels: async (bytes, box) => {
+          const { toPixels } = await import("../imaging/pixels.ts");
+          return toPixels(bytes, box, decoding);
+        },
         queue: () => scheduler.load,
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {

@@ -1,8 +1,7 @@
 import type { ErrorCode } from "../../contract/errors.ts";
 
 const NOTHING_PAID = "fix that and run the same command again; nothing was made";
-const ANOTHER =
-  "run the same command again; an attempt whose response was lost may have been billed";
+const ANOTHER = "run the same command again; an attempt whose response was lost may have been billed";
 const LATER =
   "wait a while, then run the same command again; with --file also use fewer --jobs or a lower --rpm";
 
