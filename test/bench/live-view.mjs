@@ -96,6 +96,7 @@ export async function measureShare() {
       pause: true,
       retry: true,
       openFolder: true,
+      openConsole: true,
       picture: true,
       activity: true,
       endsService: true,

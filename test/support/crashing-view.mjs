@@ -2,7 +2,15 @@
 import { showDashboard } from "../../build/dashboard/show.js";
 
 const source = {
-  abilities: { pause: true, retry: true, openFolder: true, picture: true, activity: true, endsService: true },
+  abilities: {
+    pause: true,
+    retry: true,
+    openFolder: true,
+    openConsole: true,
+    picture: true,
+    activity: true,
+    endsService: true,
+  },
   start: () => ({ stop: () => {} }),
   perform: async () => {
     setImmediate(() => {

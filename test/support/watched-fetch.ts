@@ -1,5 +1,6 @@
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
+import { PATHS } from "../../src/contract/routes.ts";
 import { watchText } from "./secrets.ts";
 
 /*
@@ -22,9 +23,13 @@ subscribe("http.client.response.finish", (message) => {
   const { response } = message as { response: IncomingMessage };
   watchText(response.rawHeaders.join("\n"), `headers of an answer ${response.statusCode}`);
 });
+/** The one answer that has a secret in it: the token of a new session. */
+const isSignIn = ({ url, ok }: Response) => ok && url.endsWith(PATHS.consoleSessions);
+
 const { text, arrayBuffer } = Response.prototype;
 Response.prototype.text = async function (this: Response) {
   const body = await text.call(this);
+  if (isSignIn(this)) return body;
   if (body.length <= MAX_WATCHED_BYTES) watchText(body, `an answer ${this.status}`);
   return body;
 };

@@ -60,11 +60,19 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     if (error.exitCode === 0) return { kind: "text", text };
     if (error.code === "commander.help") return { kind: "help", text };
     const message = error.message.replace(/^error: /, "").replace(/\n+/g, " ");
-    // The option is most likely one of the command that `exec` is to run.
-    const isForChild = error.code === "commander.unknownOption" && commandIn(argv, table) === "exec";
-    throw new ImgbatchError("USAGE", isForChild ? `${message}; put -- before the command` : message);
+    throw new ImgbatchError("USAGE", explained(message, error.code, commandIn(argv, table), argv));
   }
   return chosen ?? { kind: "help", text: program.helpInformation() };
+}
+
+/** Adds to the message of a mistake what the command takes instead. */
+function explained(message: string, code: string, path: string, argv: readonly string[]): string {
+  if (code !== "commander.unknownOption") return message;
+  const isJson = message.endsWith("'--json'");
+  // The option is most likely one of the command that `exec` is to run.
+  const isForChild = path === "exec" && !argv.includes("--");
+  const problem = isJson ? `${path} has no --json: its output is not one document` : message;
+  return isForChild ? `${problem}; put -- before the command` : problem;
 }
 
 /** The path of the command in a command line, which need not be valid; empty if it names none. */
@@ -162,7 +170,7 @@ function commandsBelow(
 
 /** Throws `USAGE` for output options that a command without `--json` does not have. */
 function requirePlain(name: string, global: GlobalOptions): void {
-  if (global.json) throw new ImgbatchError("USAGE", `${name} has no --json.`);
+  if (global.json) throw new ImgbatchError("USAGE", `${name} has no --json: its output is not one document`);
   if (global.events === "-") throw new ImgbatchError("USAGE", `${name} takes --events with a file only.`);
 }
 

@@ -37,11 +37,6 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   const { dataDirectory, needs, signal, clock = systemClock } = embedding;
   const upstream = needs.upstream?.name ?? null;
   const wantsImages = needs.images ?? needs.workers;
-  let hasWarned = false;
-  const warnOnce = (providers: readonly ProviderIdentity[]) => {
-    if (isProceduralOnly({ providers }) && wantsImages && !hasWarned) warnOfDrawings(embedding);
-    hasWarned = true;
-  };
   // An attempt waits for the owner, too: the number of attempts says little about the time.
   const startMs = clock.monotonicMs();
   for (;;) {
@@ -49,17 +44,20 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
     if (running && (running.workers || !needs.workers)) {
       if (wantsImages) requireSameProviders(embedding, running.providers ?? []);
       const { url: baseUrl, apiKey, confirm, providers } = running;
-      warnOnce(providers ?? []);
       const disabled = () => disabledOf(providers ?? []);
-      const facts = providers === null ? { upstream } : { upstream, providers, disabled };
+      const noteDrawings = drawingsNote(embedding, providers ?? []);
+      const facts = {
+        noteDrawings,
+        ...(providers === null ? { upstream } : { upstream, providers, disabled }),
+      };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
     const config = embedding.config ?? (await defaultConfig());
     if (wantsImages) requireKeys(config);
     const providers = config.providers.map(identityOf);
-    warnOnce(providers);
+    const noteDrawings = drawingsNote(embedding, providers);
     try {
-      return { ...(await startOwn({ ...embedding, config })), upstream, providers };
+      return { ...(await startOwn({ ...embedding, config })), upstream, providers, noteDrawings };
     } catch (error) {
       const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
       if (!isOwned || clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS) throw error;
@@ -144,10 +142,16 @@ export function providersInWords(providers: readonly ProviderIdentity[]): string
     .join(", ");
 }
 
-function warnOfDrawings({ output, needs }: Embedding): void {
-  // Other commands have no --upstream.
-  const advice = needs.upstream === null ? keyAdvice() : null;
-  output.warn(
-    `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
-  );
+/** See `ServiceConnection.noteDrawings`. */
+function drawingsNote({ output, needs }: Embedding, providers: readonly ProviderIdentity[]): () => void {
+  let isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
+  return () => {
+    if (!isDrawing) return;
+    isDrawing = false;
+    // Other commands have no --upstream.
+    const advice = needs.upstream === null ? keyAdvice() : null;
+    output.warn(
+      `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
+    );
+  };
 }

@@ -82,6 +82,13 @@ export async function askProof(
   }
 }
 
+/** Returns null if no service of this program answers at the address that a service would listen on. */
+export async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
+  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  const name = reachable.includes(":") ? `[${reachable}]` : reachable;
+  return askProof(`http://${name}:${port}`).catch(() => null);
+}
+
 /** Whether the proof comes from the service that wrote the file. */
 export function isProof(proof: Proof | null, { secret }: Pick<ServerFile, "secret">): boolean {
   if (proof === null) return false;

@@ -46,7 +46,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
   if (global.config === undefined) findings.push(...(await checkAddresses(config)));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
-  if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal)));
+  if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal, global)));
   const locate = await createServiceLocator(context);
   const service = await locate(signal);
   const answers = service === null ? [] : await checkService(service, signal);

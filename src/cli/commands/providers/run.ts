@@ -29,7 +29,7 @@ export const run: RunCommand = async (context) => {
     const reports = await status.report();
     return {
       exitCode: probes ? exitCodeOf([...probes.values()]) : EXIT_CODES.ok.code,
-      json: reports.map((report) => providerView(report, probes?.get(report.name))),
+      json: { providers: reports.map((report) => providerView(report, probes?.get(report.name))) },
       lines: tableOf(reports, probes),
     };
   } finally {

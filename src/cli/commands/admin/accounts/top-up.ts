@@ -18,7 +18,7 @@ export const run: RunCommand = async (context) => {
   const isReal = !isProceduralOnly(loadConfig({ file: global.config, cwd }));
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const account = await admin.topUp(name, amountMicroUsd, { isReal });
-    if (!account) throw await unknownAccount("<name>", name, admin);
+    if (!account) throw await unknownAccount("<name>", name, admin, global);
     if ("mostMicroUsd" in account) {
       const advice = `the account ${name} can take at most ${formatUsd(account.mostMicroUsd)} more`;
       throw wrongArgument("<usd>", usd, advice);
