@@ -18,6 +18,7 @@ import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
+import { toPixels } from "../imaging/pixels.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
@@ -271,10 +272,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
           url: listening.url,
           providers: providers.map(({ name }) => name).join(", ") || null,
         },
-        toPixels: async (bytes, box) => {
-          const { toPixels } = await import("../imaging/pixels.ts");
-          return toPixels(bytes, box, decoding);
-        },
+        toPixels: (bytes, box) => toPixels(bytes, box, decoding),
         queue: () => scheduler.load,
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
