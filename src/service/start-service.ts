@@ -124,12 +124,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await blobs.removeDrafts();
 
     const decoding = new Decoding(poolThreads());
-    const { simulate } = config;
     const providers =
       options.providers ??
       (await createProviders(config.providers, {
         clock,
-        simulate,
+        simulate: config.simulate,
         decoding,
         secret: (name) => secretOf(name),
       }));
