@@ -2,7 +2,7 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { waitingText } from "../../contract/waiting.ts";
-import { lastRound } from "../../runs/directory/run-state.ts";
+import { lastRound, retryIds } from "../../runs/directory/run-state.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
 import type { Target } from "../runs/targets.ts";
 
@@ -57,8 +57,8 @@ export function countTargets(targets: readonly Target[], batches: readonly Batch
   for (const { run } of targets) {
     if (run === null) continue;
     const last = lastRound(run.state);
+    for (const id of retryIds(run.state)) retries.add(id);
     for (const { id, round } of run.state.batches) {
-      if (round > 0) retries.add(id);
       if (round < last) superseded.add(id);
     }
   }

@@ -1,8 +1,9 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
 import { MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
-import { IMAGES_FOLDER } from "../../runs/directory/claim.ts";
+import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results-file.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
 import { isFailed, isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
@@ -18,6 +19,8 @@ export interface EndedRun {
   outcome: RunOutcome;
   /** Whether the run existed before; null where this does not apply, as for a download. */
   replayed: boolean | null;
+  /** The batches, by id, that the command did not make. Default: not known. */
+  earlier?: ReadonlySet<string>;
   shownDir: string;
   allowance?: Allowance;
   /** Whether `imgbatch retry` knows the prompts. Default: true. */
@@ -33,7 +36,7 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
   const counts = countImages(outcome);
   const { exitCode, error } = judgeLacking(outcome, counts) ?? judgeBatches(counts, deciding, run.allowance);
-  const cost = actualCost(outcome);
+  const cost = actualCost(batches);
   for (const line of failureLines(outcome.lines)) output.note(line);
   for (const problem of batchProblems(deciding))
     output.note(`${problem}; submit --new makes all images again`);
@@ -88,11 +91,12 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
   return { exitCode: EXIT_CODES[judged.exit].code, error: { code: judged.code, message } };
 }
 
-/** A run whose batches were all made earlier costs nothing now. */
-function costNote({ replayed }: EndedRun, costMicroUsd: number | null): string {
+/** Batches that were made earlier cost nothing now. */
+function costNote({ outcome, earlier = new Set() }: EndedRun, costMicroUsd: number | null): string {
   if (costMicroUsd === null) return "";
-  if (replayed !== true || costMicroUsd === 0) return `, ${formatUsd(costMicroUsd)}`;
-  return `; ${formatUsd(0)} now (${formatUsd(costMicroUsd)} paid earlier)`;
+  const before = actualCost(outcome.batches.filter(({ id }) => earlier.has(id))) ?? 0;
+  if (before === 0) return `, ${formatUsd(costMicroUsd)}`;
+  return `; ${formatUsd(costMicroUsd - before)} now (${formatUsd(before)} paid earlier)`;
 }
 
 /** Reports how many images a repeated run fetched. */
@@ -103,7 +107,7 @@ function repairNote({ outcome, replayed }: EndedRun, successCount: number): stri
   return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
 }
 
-function actualCost({ batches }: RunOutcome): number | null {
+function actualCost(batches: readonly Batch[]): number | null {
   const costs = batches.map((batch) => batch.actualCostMicroUsd);
   return costs.some((cost) => cost === null)
     ? null

@@ -1,4 +1,4 @@
-import { retryIds } from "../../runs/directory/run-state.ts";
+import { retryIds, supersededIn } from "../../runs/directory/run-state.ts";
 import { collectRun } from "../../runs/outcome/collect-run.ts";
 import type { Allowance } from "../../runs/outcome/verdict.ts";
 import type { StartedRun } from "../../runs/submit/start-run.ts";
@@ -30,7 +30,10 @@ export async function finishRun(
   const intervalMs = pollInterval(run.intervalMs, service, reporter);
   const random = Math.random;
   const retries = new Set(retryIds(runState));
-  const waiting = { service, clock, random, intervalMs, signal, reporter, retries };
+  const superseded = new Map(
+    runState.batches.map(({ id, round }) => [id ?? "", supersededIn(runState, round).size]),
+  );
+  const waiting = { service, clock, random, intervalMs, signal, reporter, retries, superseded };
   const batches = await awaitBatches(run.batches, waiting);
   const collecting = {
     dir,
@@ -48,5 +51,5 @@ export async function finishRun(
   const { model = null, task_name: name = null } = runState.request ?? {};
   const flags = readReportFlags(context);
   await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  return describeRun(context, { outcome, replayed, shownDir, allowance });
+  return describeRun(context, { outcome, replayed, earlier: run.earlier, shownDir, allowance });
 }

@@ -29,14 +29,16 @@ const runBatchFields = z.looseObject({
   estimated_cost: z.number().nullable(),
   actual_cost: z.number().nullable(),
   parent_batch_id: z.string().nullable(),
-  /** 0 for the submission, then one more for each retry. */
+  /** 0 for the submission, then one more for each retry and each update. */
   round: z.int().min(0).default(0),
-  /** For a retry: the images that it makes again, in the order of the request. */
+  /** For a retry or an update: the images that it makes, in the order of the request. */
   retried: z.array(z.string()).optional(),
   /** The number of requested images. Absent when another version or another program made the request. */
   asked_count: z.int().min(1).optional(),
   /** Images that were not here after the last fetch although they have not failed. */
   missing_count: z.int().min(0).optional(),
+  /** The service has refused the request, so that no batch was made. */
+  refused: z.boolean().optional(),
 });
 const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
@@ -53,6 +55,8 @@ const submittedRequestSchema = z.looseObject({
   task_name: z.string().nullable(),
   response_mime_type: z.enum(IMAGE_MIME_TYPES),
   metadata: z.record(z.string(), z.string()).nullable(),
+  /** Set if an upstream of the embedded service makes the images, which it draws otherwise. */
+  images: z.literal("real").optional(),
 });
 export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
 
@@ -70,6 +74,8 @@ const runStateFields = z.looseObject({
   finished_at: z.iso.datetime().nullable(),
   request: submittedRequestSchema.nullable().default(null),
   batches: z.array(runBatchSchema),
+  /** The changes of the prompts, in order. `superseded`: images that the batches of earlier rounds do not stand for any more. */
+  updates: z.array(z.looseObject({ round: z.int().min(1), superseded: z.array(z.string()) })).optional(),
 });
 
 const runStateSchema = runStateFields.refine(
@@ -144,9 +150,19 @@ function unknownBatch(index: number): RunBatch {
   };
 }
 
-/** The number of the last retry; 0 when there was none. */
-export function lastRound(runState: RunState): number {
-  return runState.batches.reduce((last, { round }) => Math.max(last, round), 0);
+/** The number of the last retry or update; 0 when there was none. */
+export function lastRound({ batches, updates = [] }: RunState): number {
+  return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);
+}
+
+/** Whether the batches of a round make images of changed or added prompts. */
+export function isUpdate({ updates = [] }: RunState, round: number): boolean {
+  return updates.some((update) => update.round === round);
+}
+
+/** Returns the images that the batches of a round do not stand for any more, because their prompts were changed or removed. */
+export function supersededIn({ updates = [] }: RunState, round: number): ReadonlySet<string> {
+  return new Set(updates.flatMap((update) => (update.round > round ? update.superseded : [])));
 }
 
 /** Whether images that have not failed were not here when they were last fetched. */
@@ -159,9 +175,17 @@ export function submittedBatches(runState: RunState): RunBatch[] {
   return runState.batches.filter((batch) => batch.round === 0);
 }
 
+/** Whether a batch of the run stands for an image: an update may have superseded the one that it made. */
+export function standsFor(runState: RunState, batchId: string, image: string): boolean {
+  const entry = runState.batches.find(({ id }) => id === batchId);
+  return entry === undefined || !supersededIn(runState, entry.round).has(image);
+}
+
 /** The batches, by id, that make images of the others again. */
 export function retryIds(runState: RunState): string[] {
-  return runState.batches.flatMap(({ id, round }) => (round > 0 && id !== null ? [id] : []));
+  return runState.batches.flatMap(({ id, round }) =>
+    round > 0 && !isUpdate(runState, round) && id !== null ? [id] : [],
+  );
 }
 
 /** Copies the service's facts of a batch into its entry. */

@@ -5,7 +5,7 @@ import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { IMAGES_FOLDER } from "../directory/claim.ts";
+import { IMAGES_FOLDER } from "../directory/names.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { isWholeResult } from "../files/intact-files.ts";
 import { isOfTheZip } from "./error-scope.ts";

@@ -1,7 +1,7 @@
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
 import { isDeviceName, replaceForbidden } from "../../kernel/files/file-names.ts";
 import { foldFileName, truncateBytes } from "../../kernel/text.ts";
-import { IMAGES_FOLDER } from "../directory/claim.ts";
+import { IMAGES_FOLDER } from "../directory/names.ts";
 
 /** Gives every file of a run a path of its own below `images/`. */
 export interface DiskNames {

@@ -8,8 +8,15 @@ import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { removePassingZips } from "../directory/claim.ts";
 import { readRunInput } from "../directory/input-file.ts";
-import { type ResultFile, type ResultLine, readResults, writeResults } from "../directory/results-file.ts";
-import { type RunBatch, type RunState, recordBatch, writeRunState } from "../directory/run-state.ts";
+import { takePendingInput } from "../directory/pending-input.ts";
+import { type ResultFile, type ResultLine, writeResults } from "../directory/results-file.ts";
+import {
+  type RunBatch,
+  type RunState,
+  recordBatch,
+  supersededIn,
+  writeRunState,
+} from "../directory/run-state.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
 import type { FetchJob } from "../fetch/fetch-job.ts";
@@ -19,6 +26,7 @@ import type { RunReporter } from "../reporter.ts";
 import { retriedId } from "../retry/retried-id.ts";
 import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { isFailed, isHere, isMissing, undelivered } from "./image-outcome.ts";
+import { setAside } from "./set-aside.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
 
 export interface CollectOptions {
@@ -59,7 +67,8 @@ export interface RunOutcome {
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, state: runState, batches } = options;
-  const earlier = await readResults(dir);
+  await takePendingInput(dir, runState);
+  const earlier = await setAside(dir, runState);
   const names = keepNames(earlier, batches);
   const lines: ResultLine[] = [];
   const errors: unknown[] = [];
@@ -71,7 +80,8 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
     const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
     try {
-      const found = await collectBatch(options, batch, { entry, earlier, names, later: lines });
+      const superseded = supersededIn(runState, roundOf(batch));
+      const found = await collectBatch(options, batch, { entry, superseded, earlier, names, later: lines });
       for (const line of found.lines) lines.push(line);
       fetchedCount += found.fetchedCount;
       if (entry !== undefined) noteMissing(entry, found.lines);
@@ -131,6 +141,8 @@ function retriedIds(entry: RunBatch | undefined): ReadonlyMap<string, string> {
 /** The facts of a run that collecting one batch needs. */
 interface Collected {
   entry: RunBatch | undefined;
+  /** Images that the batch does not stand for any more. */
+  superseded: ReadonlySet<string>;
   earlier: readonly ResultLine[];
   names: DiskNames;
   /** The lines of the batches that retried images of this one. */
@@ -140,7 +152,7 @@ interface Collected {
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
-  { entry, earlier, names, later }: Collected,
+  { entry, superseded, earlier, names, later }: Collected,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
   const { dir, service, keepZip, signal, reporter } = options;
   const { http } = service;
@@ -149,7 +161,7 @@ async function collectBatch(
   const listed = await listItems(http, batch.id, signal, entry?.asked_count);
   requireWholeList(batch, listed);
   const made = new Set(later.filter(isHere).map((line) => line.custom_id));
-  const wanted = listed.filter((item) => !made.has(idOf(item)));
+  const wanted = listed.filter((item) => !made.has(idOf(item)) && !superseded.has(idOf(item)));
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );

@@ -5,8 +5,14 @@ import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import type { FormatName } from "./format-names.ts";
 import type { Report } from "./prompt-item.ts";
 
-/** The fields of a line. */
-export const FIELDS: readonly string[] = ["prompt", "custom_id", "output_count", "reference_images"];
+/** The fields of a line. Any other one counts as metadata. */
+export const FIELDS: readonly string[] = [
+  "prompt",
+  "custom_id",
+  "output_count",
+  "reference_images",
+  "metadata",
+];
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
 export interface CheckedRow {
@@ -14,6 +20,8 @@ export interface CheckedRow {
   prompt: string;
   outputCount: number;
   references: ReferenceSpec[];
+  /** Kept for the results: the fields that are not known here, and those inside `metadata`. Null for none. */
+  metadata: Record<string, unknown> | null;
 }
 
 /** A reference image as the line names it, not yet read. */
@@ -39,12 +47,15 @@ export interface RowRules {
    * reported only together with other problems. Default: it is not reported.
    */
   usualReferences?: { max: number; who: string } | undefined;
+  /** Report every unknown field, instead of keeping it as metadata. Default: false. */
+  isStrict?: boolean;
 }
 
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
 export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
-  reportUnknown(fields, FIELDS, "", report);
+  const metadata = checkMetadata(fields, rules, report);
   return {
+    metadata,
     prompt: checkPrompt(fields.prompt, rules.limits.promptChars, report),
     customId: checkCustomId(fields.custom_id, report),
     outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
@@ -52,10 +63,26 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
   };
 }
 
-function reportUnknown(value: object, known: readonly string[], prefix: string, report: Report): void {
-  for (const name of Object.keys(value)) {
-    if (!known.includes(name)) report(...unknownField(name, known, prefix));
-  }
+/** A field that looks like a misspelt one is reported. */
+function checkMetadata(
+  fields: Record<string, unknown>,
+  { isStrict = false }: RowRules,
+  report: Report,
+): Record<string, unknown> | null {
+  const given = fields.metadata ?? {};
+  const isObject = typeof given === "object" && !Array.isArray(given);
+  if (!isObject)
+    report("metadata", `must be an object, not ${nameOf(given)}; other fields are metadata, too`);
+  const own = Object.entries(fields).filter(([name]) => !FIELDS.includes(name));
+  for (const [name] of own) if (!isTaken(name, isStrict)) report(...unknownField(name));
+  const found = Object.fromEntries([...(isObject ? Object.entries(given) : []), ...own]);
+  if (hasUnstorableText(JSON.stringify(found))) report("metadata", "holds half a character pair; remove it");
+  return Object.keys(found).length === 0 ? null : found;
+}
+
+/** Whether a line may have a field: a known one, or one of the caller's own, which does not look like a misspelt one. */
+export function isTaken(name: string, isStrict: boolean): boolean {
+  return FIELDS.includes(name) || (!isStrict && name !== "" && didYouMean(name, FIELDS) === null);
 }
 
 /** Returns the report for an unknown field. */
@@ -111,7 +138,8 @@ function checkReference(value: unknown, field: string, report: Report): Referenc
     report(field, `must be a path or an object with path or data, not ${nameOf(value)}`);
     return { field };
   }
-  reportUnknown(value, REFERENCE_FIELDS, `${field}.`, report);
+  for (const name of Object.keys(value))
+    if (!REFERENCE_FIELDS.includes(name)) report(...unknownField(name, REFERENCE_FIELDS, `${field}.`));
   const { path, data, mime_type, id, type } = value as Record<string, unknown>;
   const spec: ReferenceSpec = {
     field,

@@ -2,14 +2,9 @@ import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { isRefusalCode } from "../../contract/item-errors.ts";
 import type { Limits } from "../../contract/limits.ts";
-import {
-  damaged,
-  INPUT_FILE,
-  type RunInput,
-  readRunInput,
-  requireUndamaged,
-} from "../directory/input-file.ts";
+import { damaged, type RunInput, readRunInput, requireUndamaged } from "../directory/input-file.ts";
 import { linePieces } from "../directory/json-lines.ts";
+import { INPUT_FILE } from "../directory/names.ts";
 import { referencePath } from "../directory/references.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
@@ -67,28 +62,28 @@ export async function planRetry(
 }
 
 /**
- * Returns the batches that make these images again. Throws `USAGE` when the run state lacks the settings of the request,
+ * Returns the batches that make these images of the input (default: `input.jsonl`). Throws `USAGE` when the run state lacks the settings of the request,
  * and `DIRECTORY_CONFLICT` when the input of the run is damaged.
  */
 export async function partsOf(
-  run: { dir: string; state: RunState; limits: Limits },
+  run: { dir: string; state: RunState; limits: Limits; input?: string },
   parentId: string | null,
   ids: readonly string[],
 ): Promise<RetryPart[]> {
-  const { dir, state: runState, limits } = run;
+  const { dir, state: runState, limits, input: inputName = INPUT_FILE } = run;
   if (runState.request === null) {
     const message = `${RUN_STATE_FILE} does not say how these images were asked for: submit the prompts again.`;
     throw new ImgbatchError("USAGE", message);
   }
-  const input = await readRunInput(dir);
-  const path = join(dir, INPUT_FILE);
+  const input = await readRunInput(dir, inputName);
+  const path = join(dir, inputName);
   const unknown = ids.find((id) => !input.has(id));
   if (unknown !== undefined) {
     requireUndamaged(input);
     throw damaged(`${path} does not hold the prompt of ${JSON.stringify(unknown)}`);
   }
   const lines = function* () {
-    for (const id of ids) yield { ...input.get(id), custom_id: retriedId(id) };
+    for (const id of ids) yield { ...input.get(id), custom_id: retriedId(id), source: undefined };
   };
   const stdin = async function* () {
     for await (const piece of linePieces(lines())) yield Buffer.from(piece);

@@ -16,7 +16,7 @@ import {
 } from "../directory/run-state.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
-import type { Chunk, Plan, RunRequest } from "../plan/plan.ts";
+import type { Plan, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
 import { submittingText } from "../wait/progress.ts";
 import type { Submissions } from "./pending-submissions.ts";
@@ -35,10 +35,10 @@ export interface StartOptions {
   /** Records what becomes of the batches. */
   submissions?: Submissions | undefined;
   /**
-   * Called before anything is sent, with the chunks that have no batch yet; may throw to refuse. Returns the consent for one
-   * image; null if none is needed.
+   * Called before anything is sent, with the number of images whose batches were not made yet; may throw to refuse. Returns
+   * the consent for one image; null if none is needed.
    */
-  approve?: (chunks: readonly Chunk[]) => Promise<number | null>;
+  approve?: (images: number) => Promise<number | null>;
 }
 
 export interface StartedRun {
@@ -47,6 +47,8 @@ export interface StartedRun {
   batches: Batch[];
   /** Whether any of them had been submitted before. */
   replayed: boolean;
+  /** Those that had been submitted before, by id. */
+  earlier: ReadonlySet<string>;
 }
 
 /**
@@ -60,7 +62,8 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   const runState = prepareRunState(options, earlier);
   if (options.submissions !== undefined) noteOpen(options.submissions, runState, earlier);
   const unsent = plan.chunks.filter((chunk) => runState.batches[chunk.index]?.state !== "created");
-  const imageConsentMicroUsd = (await options.approve?.(unsent)) ?? null;
+  const unsentImages = unsent.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+  const imageConsentMicroUsd = (await options.approve?.(unsentImages)) ?? null;
   await writeRunState(dir, runState);
   await removeLeftovers(dir);
   await storeReferences(
@@ -92,8 +95,14 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   // Requests under way have ended by now. Nothing else is waited for.
   signal?.throwIfAborted();
   const batches = found.map(({ batch }) => batch);
-  batches.push(...(await findRetries(runState, options)));
-  return { state: runState, batches, replayed: found.some(({ replayed }) => replayed) };
+  const retries = await findRetries(runState, options);
+  const old = found.filter(({ replayed }) => replayed);
+  return {
+    state: runState,
+    batches: [...batches, ...retries],
+    replayed: old.length > 0,
+    earlier: new Set([...old.map(({ batch }) => batch.id), ...retries.map(({ id }) => id)]),
+  };
 }
 
 /** Marks batches whose request an earlier command sent, or was about to send: their outcome is not known. */
@@ -152,8 +161,9 @@ function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: 
 }
 
 /** Returns the settings that a retry of the run needs. */
-function requestOf({ model, name, mimeType, metadata }: RunRequest): SubmittedRequest {
-  return { model, task_name: name, response_mime_type: mimeType, metadata };
+export function requestOf({ model, name, mimeType, metadata, isReal = false }: RunRequest): SubmittedRequest {
+  const request = { model, task_name: name, response_mime_type: mimeType, metadata };
+  return isReal ? { ...request, images: "real" } : request;
 }
 
 /** Throws for other keys, or another split into batches, since the same prompts would be paid for again. */

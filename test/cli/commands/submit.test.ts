@@ -99,7 +99,10 @@ it("[RUN-33] what the service reports of each image stands in the results, in it
     .split("\n")
     .map((line) => resultSchema.parse(JSON.parse(line)));
   expect(cat).toMatchObject({ ...facts, notes: notes.slice(0, 1) });
-  expect(Object.keys(dog ?? {}).sort()).toEqual(["batch_id", "custom_id", "files", "status", "verified"]);
+  const asked = { prompt: "a dog", source_id: "dog", file: "pets.jsonl", line: 2 };
+  expect(dog).toMatchObject(asked);
+  const known = ["batch_id", "custom_id", "files", "status", "verified", ...Object.keys(asked)];
+  expect(Object.keys(dog ?? {}).sort()).toEqual(known.sort());
   const { stdout } = await cli.here(["items", "pets-images"]);
   const rows = stdout.split("\n", 2).map((line) => line.split("\t").slice(7));
   expect(rows).toEqual([

@@ -26,9 +26,9 @@ it("[RUN-1] a run leaves the run state, the exact input, the results in input or
     width: 4,
     height: 3,
   });
-  expect(await bench.read("input.jsonl")).toBe(
-    '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog","output_count":2}\n',
-  );
+  const source = (id: string, line: number) => ({ id, file: "prompts.jsonl", line });
+  const input = TWO.map((item, i) => ({ ...item, source: source(item.custom_id, i + 1) }));
+  expect(await bench.read("input.jsonl")).toBe(`${input.map((item) => JSON.stringify(item)).join("\n")}\n`);
   const runState = await bench.runState();
   expect(runState.batches[0]).toMatchObject({ state: "created", status: "completed", item_count: 3 });
 });

@@ -10,13 +10,8 @@ import type { RunState } from "../../../runs/directory/run-state.ts";
 import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";
 import { type ChosenModel, chooseModel } from "../../../runs/plan/choose-model.ts";
 import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";
-import {
-  isRetryOpen,
-  type RetryOptions,
-  resumeRetry,
-  startRetry,
-  unsentImages,
-} from "../../../runs/retry/retry-run.ts";
+import { isRetryOpen, resumeRetry, startRetry, unsentImages } from "../../../runs/retry/retry-run.ts";
+import type { RetryOptions } from "../../../runs/retry/send-batches.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";

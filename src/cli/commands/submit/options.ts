@@ -24,6 +24,10 @@ export interface SubmitOptions extends RunOptions {
   detach: boolean;
   dryRun: boolean;
   isNew: boolean;
+  /** Make only what is new in edited prompts, in the directory of their run. */
+  isUpdate: boolean;
+  /** Report unknown fields of prompts. */
+  isStrict: boolean;
   keepZip: boolean;
   explicitKey: string | null;
   /** The default limits of a service, with the caller's batch size if there is one. */
@@ -43,6 +47,14 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
   if (isNew && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
+  const isUpdate = read.flagOption(options, "update");
+  if (isUpdate && isNew)
+    throw new ImgbatchError(
+      "USAGE",
+      "--update keeps unchanged images, and --new makes all again: use one of them.",
+    );
+  if (isUpdate && explicitKey !== null)
+    throw new ImgbatchError("USAGE", "--update makes keys of its own: leave --idempotency-key out.");
   return {
     model: read.textOption(options, "model") ?? null,
     name: read.textOption(options, "name") ?? null,
@@ -57,6 +69,8 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
     detach: read.flagOption(options, "detach"),
     dryRun: read.flagOption(options, "dryRun"),
     isNew,
+    isUpdate,
+    isStrict: read.flagOption(options, "strict"),
     keepZip: read.flagOption(options, "zip"),
     explicitKey,
     ...readRunOptions(options),

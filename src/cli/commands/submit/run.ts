@@ -1,5 +1,7 @@
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { formatUsd } from "../../../kernel/money.ts";
+import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
 import {
@@ -8,15 +10,16 @@ import {
   requireReferencesFit,
   usualReferences,
 } from "../../../runs/plan/choose-model.ts";
-import { type Chunk, type Plan, planRun } from "../../../runs/plan/plan.ts";
+import { type Plan, planRun } from "../../../runs/plan/plan.ts";
 import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
-import { leaveRun, type StartedRun, startRun } from "../../../runs/submit/start-run.ts";
+import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
+import { startOrUpdate } from "../../../runs/update/update-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
-import { nextCommand } from "../../result/next-command.ts";
+import { commandAgain, nextCommand } from "../../result/next-command.ts";
 import { createBudget, imagesOf } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
@@ -42,6 +45,7 @@ export const run: RunCommand = async (context) => {
       limits: options.limits,
       defaultCount: options.count,
       stdinFormat: options.stdinFormat,
+      isStrict: options.isStrict,
       usualReferences: usualReferences(options.model),
     });
     const limited = { ...context, signal };
@@ -86,12 +90,16 @@ async function submit(
     const result = await describeDryRun(plan, options, budget);
     return { ...result, next: "the same command without --dry-run" };
   }
-  const { dir, shownDir, keepZip, allowance, intervalMs } = options;
+  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
-  const approve = (chunks: readonly Chunk[]) => budget.consent(imagesOf(chunks));
+  const adviseUpdate = (images: number) => {
+    const cost = budget.estimateImages(images);
+    const price = cost === null ? "" : ` (about ${formatUsd(cost)})`;
+    return `${commandAgain(context.typed, "--update")} makes only ${counted(images, "image")}${price} and keeps the others`;
+  };
   return withRunLock(dir, { clock, signal }, async () => {
-    const run = { plan, dir, service, keys, clock, reporter, signal, submissions, approve };
-    const started = await startRun(run);
+    const work = { plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent };
+    const started = await startOrUpdate({ ...work, shownDir, limits, isUpdate, adviseUpdate });
     if (options.detach) {
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);

@@ -39,6 +39,14 @@ export const submit: CommandSpec = {
       description:
         "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
     },
+    {
+      flags: "--update",
+      description: "after the prompts were edited: make only changed and added ones, keep the others",
+    },
+    {
+      flags: "--strict",
+      description: "refuse unknown fields and columns instead of keeping them as metadata",
+    },
     { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
     {
       flags: "--idempotency-key <key>",
@@ -50,6 +58,7 @@ export const submit: CommandSpec = {
     "imgbatch submit prompts.jsonl",
     "imgbatch submit prompts.jsonl --upstream google",
     "imgbatch submit prompts.csv --output out --max-cost 5",
+    "imgbatch submit prompts.jsonl --update --dry-run",
     "cat prompts.jsonl | imgbatch submit - --json",
     "imgbatch submit prompts.jsonl && echo green || echo red",
   ],

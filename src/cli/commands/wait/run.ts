@@ -1,5 +1,6 @@
 import { allWithCounts } from "../../../client/fill-counts.ts";
 import { retryIds } from "../../../runs/directory/run-state.ts";
+import { askedCounts } from "../../../runs/update/asked-counts.ts";
 import { awaitBatches } from "../../../runs/wait/await-batches.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { positiveDurationOption } from "../../command-line/option-values.ts";
@@ -41,10 +42,13 @@ export const run: RunCommand = async (context) => {
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
         });
-        const batches = await allWithCounts(service.http, ended, signal);
+        let batches = await allWithCounts(service.http, ended, signal);
         await recordAll(targets, batches, clock);
         output.settle();
         requireOutputs(batches);
+        for (const { run } of targets)
+          if (run?.state.updates !== undefined)
+            batches = await askedCounts(service.http, batches, run.state, signal);
         return describeEnd(context, targets, batches);
       } catch (error) {
         const left = going.filter((id) => !hasEnded(id));
