@@ -111,7 +111,16 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         adviseUpdate: (images) => `--update makes ${images}`,
       });
       if (onlyStart)
-        return { dir, batches, deciding: batches, lines: [], fetchedCount: 0, hasRetry: false, replayed };
+        return {
+          dir,
+          batches,
+          deciding: batches,
+          lines: [],
+          fetchedCount: 0,
+          hasRetry: false,
+          recordsDeleted: new Set(),
+          replayed,
+        };
       const ended = await awaitBatches(batches, { service, clock, random: () => 0.5, signal, reporter });
       const outcome = await collectRun({
         dir,

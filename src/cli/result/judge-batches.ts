@@ -76,10 +76,3 @@ export function notEnded({ id, status, waiting }: Batch): ImgbatchError {
   const how = waiting === null ? status : `${status}, ${waitingText(waiting)}`;
   return new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${how}).`);
 }
-
-/** Throws `BATCH_IMAGE_OUTPUT_DELETED` if the service has deleted the images of a batch. */
-export function requireOutputs(batches: readonly Batch[]): void {
-  const gone = batches.find((batch) => batch.status === "output_deleted");
-  if (gone !== undefined)
-    throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${gone.id} were deleted.`);
-}

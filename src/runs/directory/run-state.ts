@@ -39,6 +39,8 @@ const runBatchFields = z.looseObject({
   missing_count: z.int().min(0).optional(),
   /** The service has refused the request, so that no batch was made. */
   refused: z.boolean().optional(),
+  /** The service has deleted its record of the ended batch. */
+  record_deleted: z.boolean().optional(),
 });
 const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
@@ -173,6 +175,13 @@ export function isLacking({ batches }: Pick<RunState, "batches">): boolean {
 /** The batches of the submission itself, without those of its retries. */
 export function submittedBatches(runState: RunState): RunBatch[] {
   return runState.batches.filter((batch) => batch.round === 0);
+}
+
+/** Returns the batch that a new one names as its parent; null without one, or if the service has deleted its record. */
+export function parentOf({ batches }: RunState, parentId: string | null): string | null {
+  return batches.some(({ id, record_deleted }) => id === parentId && record_deleted === true)
+    ? null
+    : parentId;
 }
 
 /** Whether a batch of the run stands for an image: an update may have superseded the one that it made. */

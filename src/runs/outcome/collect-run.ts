@@ -26,6 +26,7 @@ import type { RunReporter } from "../reporter.ts";
 import { retriedId } from "../retry/retried-id.ts";
 import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { isFailed, isHere, isMissing, undelivered } from "./image-outcome.ts";
+import { recordedItems } from "./recorded-items.ts";
 import { setAside } from "./set-aside.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
 
@@ -41,7 +42,7 @@ export interface CollectOptions {
   signal?: AbortSignal | undefined;
   /**
    * When the images of a whole batch cannot be fetched now, write the error into their lines instead of throwing it, so
-   * that the failed images are known. Default false.
+   * that the failed images are known. Default: only when they were deleted.
    */
   isForgiving?: boolean;
 }
@@ -57,6 +58,8 @@ export interface RunOutcome {
   fetchedCount: number;
   /** Whether `retry.jsonl` holds failed items. */
   hasRetry: boolean;
+  /** The batches, by id, whose records the service has deleted. */
+  recordsDeleted: ReadonlySet<string>;
 }
 
 /**
@@ -95,7 +98,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const input = await readRunInput(dir);
   const isComplete = runState.batches.every((entry) => batches.some((batch) => batch.id === entry.id));
   if (input.damage !== null) options.reporter.note(`${input.damage}: what it held is not known any more`);
-  else if (isComplete) requireAskedFor([...input.keys()], lines);
+  else if (isComplete) requireAskedFor([...input.keys()], lines, runState.batches);
   sortAsIn([...input.keys()], lines);
   const last = lastAttempts(lines);
   const { hasRetry } = await writeResults(dir, last, input, isFailed);
@@ -106,7 +109,9 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   await writeRunState(dir, runState);
   const round = batches.reduce((last, batch) => Math.max(last, roundOf(batch)), 0);
   const deciding = batches.filter((batch) => roundOf(batch) === round);
-  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry };
+  const gone = runState.batches.filter(({ record_deleted }) => record_deleted === true);
+  const recordsDeleted = new Set(gone.map(({ id }) => id ?? ""));
+  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, recordsDeleted };
 }
 
 /** Whether an error concerns one batch only, and not the disk, the key or the account. */
@@ -158,8 +163,11 @@ async function collectBatch(
   const { http } = service;
   const ids = retriedIds(entry);
   const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
-  const listed = await listItems(http, batch.id, signal, entry?.asked_count);
-  requireWholeList(batch, listed);
+  const isGone = entry?.record_deleted === true;
+  const listed = isGone
+    ? recordedItems(earlier, batch.id, entry?.retried !== undefined)
+    : await listItems(http, batch.id, signal, entry?.asked_count);
+  if (!isGone) requireWholeList(batch, listed);
   const made = new Set(later.filter(isHere).map((line) => line.custom_id));
   const wanted = listed.filter((item) => !made.has(idOf(item)) && !superseded.has(idOf(item)));
   const before = new Map(
@@ -173,7 +181,7 @@ async function collectBatch(
   const job: FetchJob = {
     http,
     dir,
-    batch,
+    batch: isGone ? { ...batch, status: "output_deleted" } : batch,
     items: listed,
     wanted,
     ids,
@@ -184,7 +192,8 @@ async function collectBatch(
     reporter,
   };
   const fetched = await fetchImages(job).catch((error) => {
-    if (options.isForgiving !== true || !isOfTheImages(error, job, service)) throw error;
+    if (!isOfTheImages(error, job, service)) throw error;
+    if (options.isForgiving !== true && error.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw error;
     return collectWithoutFetching(job, error);
   });
   const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));
@@ -199,11 +208,11 @@ function isOfTheImages(
   { signal, keepZip }: FetchJob,
   { isBorrowed }: RunService,
 ): error is ImgbatchError {
-  if (signal?.aborted || keepZip || !(error instanceof ImgbatchError)) return false;
+  if (signal?.aborted || !(error instanceof ImgbatchError)) return false;
   // The service of another command has ended. The work continues with another service.
   if (isBorrowed && error.code === "NETWORK") return false;
   const { exit } = errorEntry(error.code);
-  return exit === "temporary" || exit === "gone";
+  return (exit === "temporary" && !keepZip) || exit === "gone";
 }
 
 function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }: FetchedImages): ResultLine {

@@ -1,6 +1,5 @@
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isRefusalCode } from "../../contract/item-errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { damaged, type RunInput, readRunInput, requireUndamaged } from "../directory/input-file.ts";
 import { linePieces } from "../directory/json-lines.ts";
@@ -8,16 +7,11 @@ import { INPUT_FILE } from "../directory/names.ts";
 import { referencePath } from "../directory/references.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
-import { isFailed, isLost, isMissing } from "../outcome/image-outcome.ts";
+import { isFailed, isLost, isMissing, isRefused } from "../outcome/image-outcome.ts";
 import { type Chunk, planRun, type RunRequest } from "../plan/plan.ts";
 import { readPromptFiles } from "../prompts/prompt-files.ts";
 import type { PromptItem } from "../prompts/prompt-item.ts";
 import { retriedId } from "./retried-id.ts";
-
-/** Whether an image failed because its prompt was refused. */
-export function isRefused(line: ResultLine): boolean {
-  return line.error !== undefined && isRefusalCode(line.error.code);
-}
 
 /** A batch of images to be made again. */
 export interface RetryPart {
@@ -52,9 +46,9 @@ export async function planRetry(
   if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
   const known = wanted.filter((line) => input.has(line.custom_id));
   const parts: RetryPart[] = [];
-  for (const parentId of new Set(known.map((line) => line.batch_id))) {
-    const ids = known.filter((line) => line.batch_id === parentId).map((line) => line.custom_id);
-    parts.push(...(await partsOf(run, parentId, ids)));
+  for (const batchId of new Set(known.map((line) => line.batch_id))) {
+    const ids = known.filter((line) => line.batch_id === batchId).map((line) => line.custom_id);
+    parts.push(...(await partsOf(run, batchId, ids)));
   }
   const sent = new Set(wanted);
   const missing = lines.filter((line) => isMissing(line) && !sent.has(line)).length;

@@ -1,12 +1,12 @@
-import { getBatch } from "../../client/batches/get.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { counted } from "../../kernel/text.ts";
-import { isUpdate, type RunBatch, type RunState, writeRunState } from "../directory/run-state.ts";
+import { isUpdate, parentOf, type RunBatch, type RunState, writeRunState } from "../directory/run-state.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import type { RunReporter } from "../reporter.ts";
+import { findBatch } from "../submit/find-batch.ts";
 import type { Submissions } from "../submit/pending-submissions.ts";
 import type { StartedRun } from "../submit/start-run.ts";
 import { submitBatch } from "../submit/submit-batch.ts";
@@ -47,7 +47,7 @@ export async function sendBatches(
   for (const entry of runState.batches) {
     signal?.throwIfAborted();
     if (entry.state === "created" && entry.id !== null) {
-      const { batch } = await getBatch(service.http, entry.id, { signal });
+      const batch = await findBatch(service.http, entry, entry.id, signal);
       submissions?.known.set(batch.id, batch);
       batches.push(batch);
       earlier.add(batch.id);
@@ -68,7 +68,7 @@ async function send(
   isFresh: boolean,
 ): Promise<{ batch: Batch; replayed: boolean }> {
   const { dir, state: runState, limits, reporter } = options;
-  const { parent_batch_id: parentId, retried: ids = [] } = entry;
+  const { retried: ids = [], parent_batch_id: parentId } = entry;
   // The batch stays as it was planned, also if this command has a smaller --max-batch.
   const least = { itemsPerBatch: ids.length, outputImagesPerBatch: ids.length };
   const enough = Object.entries(least).map(([name, count]) => [
@@ -87,7 +87,8 @@ async function send(
     await writeRunState(dir, runState);
   }
   try {
-    return await submitBatch({ ...options, ...part, entry });
+    const request = { ...part.request, parentId: parentOf(runState, parentId) };
+    return await submitBatch({ ...options, ...part, request, entry });
   } catch (error) {
     if (ofUpdate && wasUnmade && isOutright(error)) {
       entry.refused = true;

@@ -1,4 +1,3 @@
-import { getBatch } from "../../client/batches/get.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -19,6 +18,7 @@ import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
 import type { Plan, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
 import { submittingText } from "../wait/progress.ts";
+import { findBatch } from "./find-batch.ts";
 import type { Submissions } from "./pending-submissions.ts";
 import { submitAll } from "./submit-all.ts";
 import { submitBatch } from "./submit-batch.ts";
@@ -126,9 +126,10 @@ async function findRetries(
   { service, signal, submissions }: StartOptions,
 ): Promise<Batch[]> {
   const found: Batch[] = [];
-  for (const { round, id, state } of runState.batches) {
+  for (const entry of runState.batches) {
+    const { round, id, state } = entry;
     if (round === 0 || id === null || state !== "created") continue;
-    const { batch } = await getBatch(service.http, id, { signal });
+    const batch = await findBatch(service.http, entry, id, signal);
     submissions?.known.set(id, batch);
     found.push(batch);
   }

@@ -146,11 +146,11 @@ it("[CLI-4] no image at all is exit 5, also when it would be allowed", async () 
   expect((await cli.here(["submit", "pets.jsonl", "--allow-failures", "100%"])).code).toBe(5);
 });
 
-it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5 and says --new", async () => {
+it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5, and that is said", async () => {
   const cli = await bench({ statuses: ["cancelled"] });
   const some = await cli.here(["submit", "pets.jsonl"]);
   expect(some.code).toBe(4);
-  expect(some.stderr).toMatch(/was cancelled; submit --new makes all images again/);
+  expect(some.stderr).toMatch(/imgbatch_\w+ was cancelled\n/);
   const none = await bench({ statuses: ["failed"], failing: /./ });
   expect((await none.here(["submit", "pets.jsonl"])).code).toBe(5);
 });
@@ -159,7 +159,7 @@ it("[CLI-4] images that the service has deleted are exit 10", async () => {
   const cli = await bench({ statuses: ["output_deleted"] });
   const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
   expect(code).toBe(10);
-  expect(stderr).toContain("--new");
+  expect(stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
 });
 
 it("[CLI-5] --detach prints the ids and leaves the rest to wait and download", async () => {

@@ -56,7 +56,7 @@ export const run: RunCommand = async (context) => {
       const one = { ids, customId: item, index: index ?? 0 };
       return downloadItem({ http, ...one, output, mayReplace, cwd, signal, reporter: context.output });
     }
-    const batches = await requireBatches(http, target.ids, signal);
+    const batches = await requireBatches(http, [target], signal);
     requireEnded(batches);
     if (wantsZip) {
       const singly = nextCommand(context.global, "download", argument);

@@ -27,7 +27,8 @@ import { type ConnectedService, withService } from "../../service/with-service.t
 import { describeDryRun } from "./dry-run.ts";
 import { readSubmitOptions, type SubmitOptions } from "./options.ts";
 
-const ANEW = "the same command with --new makes all images again";
+const ANEW =
+  "run the same command again: it fetches the finished images, and says how to make the cancelled ones";
 
 /**
  * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
