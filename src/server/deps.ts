@@ -12,6 +12,7 @@ import type { Offers } from "../domain/offers.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
+import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
@@ -35,6 +36,7 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
   realtime: Realtime;
+  keyedRequests: KeyedRequests;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
   /** The state of all configured providers. */

@@ -15,6 +15,7 @@ import { Offers } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
+import { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
@@ -185,6 +186,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       realtime,
+      keyedRequests: new KeyedRequests(workerDeps),
       realtimeOffers,
       waitingOf: (batchId) => scheduler.waitingOf(batchId),
       jobsOf: (batchId) => scheduler.jobsOf(batchId),

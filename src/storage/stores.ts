@@ -10,6 +10,7 @@ import { ledgerRepository } from "./repositories/ledger.ts";
 import { outputRepository } from "./repositories/outputs.ts";
 import { providerCallsRepository } from "./repositories/providers/calls.ts";
 import { providerHealthRepository } from "./repositories/providers/health.ts";
+import { keyedRequestRepository } from "./repositories/realtime/keyed-requests.ts";
 import { realtimeHoldRepository } from "./repositories/realtime-holds.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
@@ -37,6 +38,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     idempotency: idempotencyRepository(session),
     upstreamJobs: upstreamJobRepository(session),
     realtimeHolds: realtimeHoldRepository(session),
+    keyedRequests: keyedRequestRepository(session),
     usage: usageRepository(session),
     retentionTime: retentionTimeRepository(session),
     providerHealth: providerHealthRepository(session),

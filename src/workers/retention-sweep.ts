@@ -1,4 +1,5 @@
 import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/expiry.ts";
+import { sweepAnswers } from "../domain/realtime/kept-answers.ts";
 import type { RetentionTime } from "../domain/records.ts";
 import { sweep } from "../domain/retention.ts";
 import { lookAtClock } from "../domain/retention-time.ts";
@@ -78,6 +79,11 @@ async function lookAndSweep(
   }
   for (const error of await sweepFiles(deps, dueMs)) {
     log.warn("an uploaded file could not be deleted; trying again later", { error: String(error) });
+  }
+  // An answer that expired a whole retention ago has expired by any clock that is believed. A service that ends with its
+  // command never looks twice.
+  for (const error of await sweepAnswers(deps, isSteady ? dueMs : nowMs - now.aheadMs - retentionMs)) {
+    log.warn("an answer could not be deleted; the next start tries again", { error: String(error) });
   }
   await deps.uploads.endIdle();
 }

@@ -1,9 +1,9 @@
 import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
-import { imageSizePx } from "../../contract/images/image-sizes.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { type Ids, seedOf } from "../../kernel/ids.ts";
+import type { Ids } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
 import type { Log } from "../../kernel/log.ts";
+import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf } from "../billing/payer.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
@@ -11,14 +11,17 @@ import type { ProviderHealth } from "../health/provider-health.ts";
 import type { Call } from "../health/record-call.ts";
 import { waitingFor } from "../health/waiting.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
-import type { Offer, Offers } from "../offers.ts";
+import { isPaid, type Offer, type Offers } from "../offers.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
-import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
+import { type ItemProvider, ProviderError } from "../ports/image-provider.ts";
+import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { endHold, openHold } from "./holds.ts";
+import { imageRequest } from "./image-request.ts";
 import { realtimeError } from "./provider-errors.ts";
+import { NOT_RECORDED, type RequestRecord } from "./request-record.ts";
+import { usageOf } from "./usage-records.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 const SHORTEST_PAUSE_MS = 1000;
@@ -56,6 +59,15 @@ type Made = Omit<GeneratedContent, "id" | "request"> & {
   provider: string;
 };
 
+/** What is known of the requests to providers. */
+interface Trail {
+  calls: Call[];
+  /** An upstream may have been paid for an image. */
+  isPaid: boolean;
+  /** An earlier run may have been paid, too. */
+  mayBePaidTwice: boolean;
+}
+
 /**
  * Makes images while the caller waits. Money is held before the work. With an image the hold is captured together
  * with the usage record; without one it is released.
@@ -70,10 +82,16 @@ export class Realtime {
   }
 
   /**
-   * Rejects with an `ImgbatchError`, with `StorageUnavailable`, or with the reason of `gone` when the caller has left.
+   * Rejects with an `ImgbatchError`, with `StorageUnavailable`, or with the reason of `gone` when the caller has left; null:
+   * nobody's leaving ends the request.
    */
-  generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
-    const work = this.#generate(caller, request, gone);
+  generate(
+    caller: Caller,
+    request: CheckedContent,
+    gone: AbortSignal | null,
+    record: RequestRecord<GeneratedContent> = NOT_RECORDED,
+  ): Promise<GeneratedContent> {
+    const work = this.#generate(caller, request, gone, record);
     this.#track(work);
     return work;
   }
@@ -85,8 +103,13 @@ export class Realtime {
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
   }
 
-  async #generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
-    gone.throwIfAborted();
+  async #generate(
+    caller: Caller,
+    request: CheckedContent,
+    gone: AbortSignal | null,
+    record: RequestRecord<GeneratedContent>,
+  ): Promise<GeneratedContent> {
+    gone?.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, clock, ids } = this.#deps;
     const { model, size: tier, ratio, images } = request;
@@ -104,16 +127,19 @@ export class Realtime {
       amountMicroUsd: price,
       createdAtMs: clock.nowMs(),
     };
-    await openHold(stores, hold, payer);
-    const calls: Call[] = [];
+    const opening = { realtimeId: hold.id, isPaid: offers.some(({ provider }) => isPaid(provider)) };
+    await openHold(stores, hold, payer, (tx) => record.opened(tx, opening));
+    const trail: Trail = { calls: [], isPaid: false, mayBePaidTwice: record.mayBePaidTwice };
     try {
-      const made = await this.#makeInTime(offers, request, hold, gone, calls);
-      const { provider, executed } = made;
-      const usage = usageOf(hold, { ...made, request, executed, provider }, clock.nowMs());
-      await endHold(stores, hold.id, usage, calls, clock.nowMs());
-      return { id: hold.id, request, ...made };
+      const made = await this.#makeInTime(offers, request, hold, gone, trail);
+      const content = { id: hold.id, request, ...made };
+      await record.keep(content);
+      const usage = usageOf(hold, content, clock.nowMs());
+      await endHold(stores, hold.id, usage, trail.calls, clock.nowMs(), (tx) => record.finished(tx));
+      return content;
     } catch (error) {
-      this.#track(this.#release(hold.id, calls));
+      if (trail.isPaid) record.lost();
+      this.#track(this.#release(hold.id, trail.calls));
       throw error;
     }
   }
@@ -123,8 +149,8 @@ export class Realtime {
     offers: readonly Offer<ItemProvider>[],
     request: CheckedContent,
     hold: RealtimeHoldRecord,
-    gone: AbortSignal,
-    calls: Call[],
+    gone: AbortSignal | null,
+    trail: Trail,
   ): Promise<Made> {
     const { clock, timeoutMs } = this.#deps;
     const deadline = new AbortController();
@@ -133,9 +159,9 @@ export class Realtime {
       const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
       clock.sleep(timeoutMs, done.signal).then(late, () => {});
     }
-    const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
+    const { signal, unlink } = linkSignals(...(gone ? [gone] : []), deadline.signal, this.#stopping.signal);
     try {
-      return await this.#make(offers, request, hold, signal, calls);
+      return await this.#make(offers, request, hold, signal, trail);
     } finally {
       done.abort();
       unlink();
@@ -151,8 +177,9 @@ export class Realtime {
     request: CheckedContent,
     hold: RealtimeHoldRecord,
     signal: AbortSignal,
-    calls: Call[],
+    trail: Trail,
   ): Promise<Made> {
+    const { calls } = trail;
     let failure: unknown = null;
     let asked = 0;
     for (const offer of offers) {
@@ -161,16 +188,21 @@ export class Realtime {
       if (!ticket) continue;
       asked++;
       try {
-        const output = await this.#ask(offer, request, hold.id, signal);
+        const onSent = () => {
+          trail.isPaid = isPaid(offer.provider);
+        };
+        const output = await this.#ask(offer, request, hold.id, signal, onSent);
         await ticket.succeeded();
-        calls.push({ ...callOf(offer, request), ...output.call, billedMicroUsd: hold.amountMicroUsd });
+        const billed = { billedMicroUsd: hold.amountMicroUsd };
+        calls.push({ ...callOf(offer, request, trail), ...output.call, ...billed });
         return output.made;
       } catch (error) {
         if (signal.aborted) ticket.dropped();
         signal.throwIfAborted();
         const known = this.#knownError(error, offer.provider);
         await ticket.failed(known, hold.id);
-        calls.push(callOf(offer, request));
+        calls.push(callOf(offer, request, trail));
+        trail.isPaid &&= known.trouble === "ambiguous";
         const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
         if (!isNothingMade) return this.#withoutImage(known, offer);
         failure ??= known;
@@ -180,9 +212,15 @@ export class Realtime {
     throw this.#allPause(offers);
   }
 
-  async #ask(offer: Offer<ItemProvider>, request: CheckedContent, id: string, signal: AbortSignal) {
+  async #ask(
+    offer: Offer<ItemProvider>,
+    request: CheckedContent,
+    id: string,
+    signal: AbortSignal,
+    onSent: () => void,
+  ) {
     const { provider, executedModel } = offer;
-    const work = provider.generate(imageRequest(request, executedModel, id), signal);
+    const work = provider.generate(imageRequest(request, executedModel, id), signal, onSent);
     const output = await unlessAborted(work, signal);
     const images = await readOutput(output, this.#deps.inspector, provider);
     signal.throwIfAborted();
@@ -239,60 +277,12 @@ export class Realtime {
   }
 }
 
-function callOf({ provider }: Offer<ItemProvider>, { model }: CheckedContent): Call {
-  const nothing = { images: 0, isError: true, isMaybePaidTwice: false, billedMicroUsd: 0, usage: null };
+function callOf(
+  { provider }: Offer<ItemProvider>,
+  { model }: CheckedContent,
+  { mayBePaidTwice }: Trail,
+): Call {
+  const isMaybePaidTwice = mayBePaidTwice && isPaid(provider);
+  const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
   return { provider: provider.name, model: model.id, ...nothing };
-}
-
-function imageRequest(request: CheckedContent, executed: string, id: string): ImageRequest {
-  const { prompt, earlier, size, ratio, mimeType, images } = request;
-  return {
-    model: executed,
-    prompt,
-    earlier,
-    outputIndex: 0,
-    tier: size,
-    ratio,
-    size: imageSizePx(size, ratio),
-    mimeType,
-    references: images,
-    storedReferences: [],
-    attempt: 1,
-    seed: seedOf(id),
-    origin: "realtime",
-  };
-}
-
-/** Returns one record for each image. The first is paid for; further images are free. */
-function usageOf(
-  hold: RealtimeHoldRecord,
-  facts: { images: readonly MadeImage[]; request: CheckedContent; executed: string; provider: string },
-  nowMs: number,
-): UsageRecord[] {
-  const { request, executed, provider } = facts;
-  return facts.images.map((image, imageIndex) => ({
-    realtimeId: hold.id,
-    imageIndex,
-    apiKeyId: hold.apiKeyId,
-    accountId: hold.accountId,
-    model: request.model.id,
-    executedModel: executed,
-    provider,
-    size: request.size,
-    ratio: request.ratio,
-    ...image.facts,
-    sizeBytes: image.bytes.length,
-    amountMicroUsd: imageIndex === 0 ? hold.amountMicroUsd : 0,
-    createdAtMs: nowMs,
-  }));
-}
-
-/** Settles as the work does, or rejects with the signal's reason as soon as it is aborted. */
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

@@ -7,6 +7,11 @@ import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { LedgerKind } from "../records.ts";
 
+/** Writes what belongs to a movement of money, in its transaction. */
+type Alongside = (tx: Repositories) => Promise<void>;
+
+const NOTHING: Alongside = async () => {};
+
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
 /**
@@ -17,12 +22,14 @@ export function openHold(
   stores: Stores,
   hold: RealtimeHoldRecord,
   { consentMicroUsd, isUpstream }: Pick<Payer, "consentMicroUsd" | "isUpstream"> = DRAWN,
+  alongside = NOTHING,
 ): Promise<void> {
   const refuse = (limit: Parameters<typeof cannotPay>[3]) =>
     cannotPay("REALTIME_INSUFFICIENT_BALANCE", "The image", hold.amountMicroUsd, limit);
   return stores.write(async (tx) => {
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     await tx.realtimeHolds.insert(hold);
+    await alongside(tx);
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
     await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, (balance) => {
       if (isUpstream) return refuse({ balanceMicroUsd: balance });
@@ -42,10 +49,12 @@ export function endHold(
   usage: readonly UsageRecord[],
   calls: readonly Call[],
   nowMs: number,
+  alongside = NOTHING,
 ): Promise<void> {
   return stores.write(async (tx) => {
     const hold = await tx.realtimeHolds.remove(id);
     if (!hold) return;
+    await alongside(tx);
     if (usage.length > 0) await moveMoney(tx, movementOf(hold, "capture"), nowMs);
     else await release(tx, hold, nowMs);
     await tx.usage.insertMany(usage);

@@ -78,6 +78,13 @@ const runStateFields = z.looseObject({
   batches: z.array(runBatchSchema),
   /** The changes of the prompts, in order. `superseded`: images that the batches of earlier rounds do not stand for any more. */
   updates: z.array(z.looseObject({ round: z.int().min(1), superseded: z.array(z.string()) })).optional(),
+  /** Of a run without batches. See `requestKeyOf`. */
+  request_keys: z
+    .looseObject({
+      seed: z.string().regex(/^[0-9a-f]{32}$/),
+      renewed: z.record(z.string(), z.int().min(1)),
+    })
+    .optional(),
 });
 
 const runStateSchema = runStateFields.refine(

@@ -1,9 +1,14 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
+import type { Caller } from "../../domain/batches/create-batch.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
+import { type CheckedContent, contentFingerprint } from "../../domain/realtime/checked-content.ts";
+import type { GeneratedContent } from "../../domain/realtime/generate.ts";
 import { goneSignal, onEnded } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
+import { idempotencyKeyOf } from "../idempotency-key.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { findModel } from "./models.ts";
@@ -24,8 +29,10 @@ export const contentImages: Pick<ImageTexts, "path" | "base64"> = {
 export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const ended = deps.requestLimits.begin(caller.key.id);
-    onEnded(response, () => ended());
+    const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+    // A repeat that waits for another request takes no place among those that run.
+    if (idempotencyKey !== null) deps.requestLimits.count(caller.key.id);
+    else onEnded(response, deps.requestLimits.begin(caller.key.id));
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
@@ -37,9 +44,12 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
       try {
         const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
         const content = await checkContent(value, model, rules);
-        const work = deps.realtime.generate(caller, content, gone).then(contentView);
+        const work =
+          idempotencyKey === null
+            ? deps.realtime.generate(caller, content, gone).then(bodyOf)
+            : generateOnce(deps, response, gone, { caller, content, idempotencyKey, isStream });
         if (framing) await answerStream(deps, framing, response, work);
-        else response.json(await work);
+        else response.type("json").send(await work);
       } catch (error) {
         // The caller is gone: no response can reach it.
         if (!gone.aborted) throw error;
@@ -49,3 +59,28 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     });
   };
 }
+
+/** Returns the body of the first answer with this key. The response says whether it is an earlier one. */
+async function generateOnce(
+  { keyedRequests, realtime, requestLimits }: ApiDeps,
+  response: Response,
+  gone: AbortSignal,
+  asked: { caller: Caller; content: CheckedContent; idempotencyKey: string; isStream: boolean },
+): Promise<Buffer> {
+  const { caller, content, idempotencyKey: key, isStream } = asked;
+  const apiKeyId = caller.key.id;
+  const operation = isStream ? "streamGenerateContent" : "generateContent";
+  const fingerprint = contentFingerprint(operation, content);
+  const answer = await keyedRequests.answer({ apiKeyId, key, fingerprint }, gone, {
+    make: async (record) => {
+      const ended = requestLimits.take(apiKeyId);
+      return realtime.generate(caller, content, null, record).finally(ended);
+    },
+    render: bodyOf,
+  });
+  if (!response.headersSent) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
+  if ("error" in answer) throw answer.error;
+  return answer.body;
+}
+
+const bodyOf = (content: GeneratedContent): Buffer => Buffer.from(JSON.stringify(contentView(content)));

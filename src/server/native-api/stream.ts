@@ -1,7 +1,6 @@
 import type { Request, Response } from "express";
 import type { ImgbatchError } from "../../contract/errors.ts";
 import { nativeErrorBody } from "../../contract/native-api/errors.ts";
-import type { GenerateContentResponse } from "../../contract/native-api/generate-content.ts";
 import type { ApiDeps } from "../deps.ts";
 import { toServiceError } from "../middleware/errors.ts";
 import { fieldError } from "../request-problems.ts";
@@ -33,14 +32,14 @@ const ARRAY: Framing = {
 };
 
 /**
- * Sends the result of the work as a stream: events with `alt=sse`, else one JSON array. A failure before the first event
+ * Sends the result of the work, which is JSON, as a stream: events with `alt=sse`, else one JSON array. A failure before the first event
  * is an ordinary error response; a later one is the last event.
  */
 export async function answerStream(
   deps: Pick<ApiDeps, "clock" | "log">,
   framing: Framing,
   response: Response,
-  work: Promise<GenerateContentResponse>,
+  work: Promise<Buffer>,
 ): Promise<void> {
   const settled = new AbortController();
   const outcome = work.finally(() => settled.abort());
@@ -49,8 +48,9 @@ export async function answerStream(
     () => true,
     () => false,
   );
-  const send = (value: object) => {
-    const json = JSON.stringify(value);
+  const send = (json: string) => {
+    // The work may go on after its caller has left.
+    if (response.destroyed) return;
     if (response.headersSent) response.write(framing.next(json));
     else {
       response.status(200).setHeader("Content-Type", framing.type);
@@ -58,12 +58,12 @@ export async function answerStream(
       response.write(framing.first(json));
     }
   };
-  if (isLate) send(openingView());
+  if (isLate) send(JSON.stringify(openingView()));
   try {
-    send(await outcome);
+    send((await outcome).toString());
   } catch (error) {
     if (!response.headersSent) throw error;
-    send(nativeErrorBody(toStreamError(deps, response, error)));
+    send(JSON.stringify(nativeErrorBody(toStreamError(deps, response, error))));
   }
   response.end(framing.end);
 }
