@@ -5,6 +5,7 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
 import { microsToNumber } from "../../kernel/money.ts";
+import { NAMINGS } from "../files/word-names.ts";
 import { writeWhenChanged } from "./json-lines.ts";
 
 export const RUN_STATE_FILE = "imgbatch.json";
@@ -72,6 +73,8 @@ const runStateFields = z.looseObject({
   upstream: z.string().optional(),
   input_sha256: z.string().nullable(),
   is_fresh: z.boolean(),
+  /** How the files of images are named. Absent: by their ids. */
+  names: z.enum(NAMINGS).optional(),
   created_at: z.iso.datetime(),
   finished_at: z.iso.datetime().nullable(),
   request: submittedRequestSchema.nullable().default(null),

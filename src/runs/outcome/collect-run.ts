@@ -22,6 +22,7 @@ import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
 import type { FetchJob } from "../fetch/fetch-job.ts";
 import { createDiskNames, type DiskNames } from "../files/file-names.ts";
 import { isIntact } from "../files/intact-files.ts";
+import { imageStem } from "../files/word-names.ts";
 import type { RunReporter } from "../reporter.ts";
 import { retriedId } from "../retry/retried-id.ts";
 import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
@@ -72,7 +73,9 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, state: runState, batches } = options;
   await takePendingInput(dir, runState);
   const earlier = await setAside(dir, runState);
+  const input = await readRunInput(dir);
   const names = keepNames(earlier, batches);
+  const stemOf = (id: string) => imageStem(id, runState.names ?? "id", input.get(id));
   const lines: ResultLine[] = [];
   const errors: unknown[] = [];
   let fetchedCount = 0;
@@ -84,7 +87,14 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
     if (entry !== undefined) recordBatch(entry, batch);
     try {
       const superseded = supersededIn(runState, roundOf(batch));
-      const found = await collectBatch(options, batch, { entry, superseded, earlier, names, later: lines });
+      const found = await collectBatch(options, batch, {
+        entry,
+        superseded,
+        earlier,
+        names,
+        stemOf,
+        later: lines,
+      });
       for (const line of found.lines) lines.push(line);
       fetchedCount += found.fetchedCount;
       if (entry !== undefined) noteMissing(entry, found.lines);
@@ -95,7 +105,6 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   }
   await writeRunState(dir, runState);
   if (errors.length > 0) throw errors[0];
-  const input = await readRunInput(dir);
   const isComplete = runState.batches.every((entry) => batches.some((batch) => batch.id === entry.id));
   if (input.damage !== null) options.reporter.note(`${input.damage}: what it held is not known any more`);
   else if (isComplete) requireAskedFor([...input.keys()], lines, runState.batches);
@@ -150,6 +159,7 @@ interface Collected {
   superseded: ReadonlySet<string>;
   earlier: readonly ResultLine[];
   names: DiskNames;
+  stemOf: (id: string) => string;
   /** The lines of the batches that retried images of this one. */
   later: readonly ResultLine[];
 }
@@ -157,7 +167,7 @@ interface Collected {
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
-  { entry, superseded, earlier, names, later }: Collected,
+  { entry, superseded, earlier, names, stemOf, later }: Collected,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
   const { dir, service, keepZip, signal, reporter } = options;
   const { http } = service;
@@ -187,6 +197,7 @@ async function collectBatch(
     ids,
     earlier: mine,
     names,
+    stemOf,
     keepZip,
     signal,
     reporter,

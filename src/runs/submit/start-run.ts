@@ -14,6 +14,7 @@ import {
   writeRunState,
 } from "../directory/run-state.ts";
 import type { RunService } from "../directory/service-identity.ts";
+import type { Naming } from "../files/word-names.ts";
 import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
 import type { Plan, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
@@ -29,6 +30,8 @@ export interface StartOptions {
   dir: string;
   service: RunService;
   keys: KeyChoice;
+  /** How the files of a new run are named. An earlier run keeps its names. Default: `id`. */
+  names?: Naming;
   clock: Clock;
   reporter: RunReporter;
   signal?: AbortSignal | undefined;
@@ -136,7 +139,10 @@ async function findRetries(
   return found;
 }
 
-function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: RunState | null): RunState {
+function prepareRunState(
+  { plan, service, keys, names = "id", clock }: StartOptions,
+  earlier: RunState | null,
+): RunState {
   const { keys: chosen, isFresh } = chooseKeys(plan, keys, earlier);
   const known = earlier === null ? [] : submittedBatches(earlier).map((batch) => batch.idempotency_key);
   const isSame =
@@ -146,7 +152,7 @@ function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: 
     return { ...earlier, base_url: service.identity, request };
   }
   refuseOtherKeys(known, chosen, keys);
-  return newRunState({
+  const runState = newRunState({
     baseUrl: service.identity,
     keyFingerprint: service.keyFingerprint,
     upstream: service.upstream,
@@ -159,6 +165,7 @@ function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: 
       return intendedBatch(index, { idempotencyKey, parentId: plan.request.parentId, imageCount });
     }),
   });
+  return { ...runState, names: earlier === null ? names : (earlier.names ?? "id") };
 }
 
 /** Returns the settings that a retry of the run needs. */

@@ -1,27 +1,31 @@
-import type * as Files from "node:fs/promises";
-import { readdir, readFile } from "node:fs/promises";
-import { expect, it, vi } from "vitest";
+import files, { readdir, readFile } from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
+import { expect, it, onTestFinished } from "vitest";
 import { createBench } from "../../support/run-harness.ts";
 
 /** Counts the changes of files, and lets none happen from the one on at which the process is killed. */
-const disk = vi.hoisted(() => ({ changes: 0, killAt: Number.POSITIVE_INFINITY }));
+const disk = { changes: 0, killAt: Number.POSITIVE_INFINITY };
 
-vi.mock("node:fs/promises", async (importOriginal) => {
-  const real = await importOriginal<typeof Files>();
-  const change = <A extends unknown[], R>(work: (...args: A) => Promise<R>) => {
-    return async (...args: A): Promise<R> => {
+function watchDisk(): void {
+  const { rename, rm, copyFile, mkdir, open } = files;
+  const real = { rename, rm, copyFile, mkdir, open };
+  const change = (work: (...args: never[]) => Promise<unknown>) => {
+    return async (...args: never[]) => {
       disk.changes++;
       if (disk.changes >= disk.killAt) throw new Error("killed");
       return work(...args);
     };
   };
-  const { rename, rm, copyFile, mkdir, open } = real;
-  const changed = { rename, rm, copyFile, mkdir, open };
-  return {
-    ...real,
-    ...Object.fromEntries(Object.entries(changed).map(([name, work]) => [name, change(work as never)])),
-  };
-});
+  Object.assign(
+    files,
+    Object.fromEntries(Object.entries(real).map(([name, work]) => [name, change(work as never)])),
+  );
+  syncBuiltinESMExports();
+  onTestFinished(() => {
+    Object.assign(files, real);
+    syncBuiltinESMExports();
+  });
+}
 
 const line = (custom_id: string, prompt = `a ${custom_id}`) => ({ custom_id, prompt });
 const PETS = [line("cat"), line("dog"), line("cow"), { prompt: "no name" }];
@@ -76,6 +80,7 @@ async function killedAt(killAt: number, answersLost: number): Promise<boolean> {
 it.each([0, 4])(
   "[UPDATE-6] an update that is killed at any change of a file goes on with the same command: nothing is paid twice, nothing is lost (%i lost answers)",
   async (answersLost) => {
+    watchDisk();
     let killAt = 1;
     while (await killedAt(killAt, answersLost)) killAt++;
     expect(killAt).toBeGreaterThan(answersLost === 0 ? 15 : 8);

@@ -1,8 +1,10 @@
-import { resolve } from "node:path";
+import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import { holdsApiKey } from "../../../kernel/api-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
+import { NAMINGS, type Naming } from "../../../runs/files/word-names.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
@@ -12,7 +14,10 @@ import { type RunOptions, readRunOptions } from "../../runs/run-options.ts";
 /** The options of `submit`, checked. */
 export interface SubmitOptions extends RunOptions {
   model: string | null;
+  /** The typed name; null without one. */
   name: string | null;
+  /** The name of a new run without a typed one: the stem of its first file. Null for standard input. */
+  defaultName: string | null;
   parentId: string | null;
   dir: string;
   /** The directory for messages: relative if it was typed so. */
@@ -29,6 +34,7 @@ export interface SubmitOptions extends RunOptions {
   /** Report unknown fields of prompts. */
   isStrict: boolean;
   keepZip: boolean;
+  names: Naming;
   explicitKey: string | null;
   /** The default limits of a service, with the caller's batch size if there is one. */
   limits: Limits;
@@ -58,6 +64,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
   return {
     model: read.textOption(options, "model") ?? null,
     name: read.textOption(options, "name") ?? null,
+    defaultName: stemOf(files[0] ?? "-"),
     parentId: read.textOption(options, "parent") ?? null,
     dir: resolve(cwd, shownDir),
     shownDir,
@@ -72,10 +79,16 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
     isUpdate,
     isStrict: read.flagOption(options, "strict"),
     keepZip: read.flagOption(options, "zip"),
+    names: read.choiceOption(options, "names", "--names", NAMINGS) ?? "auto",
     explicitKey,
     ...readRunOptions(options),
     limits: limitsOption(options),
   };
+}
+
+function stemOf(file: string): string | null {
+  const stem = basename(file, extname(file)).trim();
+  return file === "-" || stem === "" || hasUnstorableText(stem) || holdsApiKey(stem) ? null : stem;
 }
 
 const MOST_IN_A_BATCH = 10_000;

@@ -77,7 +77,9 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  const plan = planOf(options, model, items, service);
+  // An older run without a name keeps its request, and so its idempotency keys.
+  const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
+  const plan = planOf({ ...options, name: options.name ?? defaultName }, model, items, service);
   const budget = createBudget(options, model, service, context);
   reporter.event({
     event: "run_planned",
@@ -91,7 +93,7 @@ async function submit(
     const result = await describeDryRun(plan, options, budget);
     return { ...result, next: "the same command without --dry-run" };
   }
-  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits } = options;
+  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: number) => {
     const cost = budget.estimateImages(images);
@@ -100,7 +102,7 @@ async function submit(
   };
   return withRunLock(dir, { clock, signal }, async () => {
     const work = { plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent };
-    const started = await startOrUpdate({ ...work, shownDir, limits, isUpdate, adviseUpdate });
+    const started = await startOrUpdate({ ...work, names, shownDir, limits, isUpdate, adviseUpdate });
     if (options.detach) {
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);

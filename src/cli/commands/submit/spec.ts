@@ -1,4 +1,5 @@
 import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
+import { NAMINGS } from "../../../runs/files/word-names.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { formatOption, running, runOptions, upstreamOption } from "../shared-options.ts";
 
@@ -11,7 +12,11 @@ export const submit: CommandSpec = {
   options: [
     { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
     upstreamOption,
-    { flags: "-n, --name <name>", description: "a name for the batch" },
+    {
+      flags: "-n, --name <name>",
+      description: "a name for the run",
+      default: "the stem of the first file",
+    },
     {
       flags: "-o, --output <dir>",
       description: "the directory of the run",
@@ -51,6 +56,13 @@ export const submit: CommandSpec = {
     {
       flags: "--idempotency-key <key>",
       description: "use this key instead of one made from the content",
+    },
+    {
+      flags: "--names <how>",
+      description:
+        "name the files by `id`, by id and `words` of the prompt, or `auto`: words for prompts without an id of their own",
+      default: "auto; a run keeps its names",
+      choices: NAMINGS,
     },
     { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
   ],
