@@ -49,6 +49,8 @@ export interface RowRules {
   usualReferences?: { max: number; who: string } | undefined;
   /** Report every unknown field, instead of keeping it as metadata. Default: false. */
   isStrict?: boolean;
+  /** Gets the names of all metadata. */
+  kept?: Set<string>;
 }
 
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */

@@ -99,6 +99,7 @@ async function readRow({ fields }: Row, fileLine: FileLine, baseDir: string, inp
   const { rules, spool, problems } = input;
   const report: Report = (field, message) => problems.add(fileLine, field, message);
   const { references: specs, prompt, metadata: extra, ...row } = checkRow(fields, rules, report);
+  for (const name of Object.keys(extra ?? {})) rules.kept?.add(name);
   const most = rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
   if (specs.length > most) input.crowded.push({ fileLine, count: specs.length });
   const references: PromptReference[] = [];

@@ -42,13 +42,16 @@ export const run: RunCommand = async (context) => {
   try {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
+    const kept = new Set<string>();
     const items = await readPromptFiles(sources, {
+      kept,
       limits: options.limits,
       defaultCount: options.count,
       stdinFormat: options.stdinFormat,
       isStrict: options.isStrict,
       usualReferences: usualReferences(options.model),
     });
+    if (kept.size > 0) context.output.note(keptNote([...kept]));
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
     return await withService(limited, { workers: !options.dryRun, images: true, upstream }, (service) =>
@@ -60,6 +63,13 @@ export const run: RunCommand = async (context) => {
     limit.stop();
   }
 };
+
+const MOST_NAMES = 8;
+
+function keptNote(names: readonly string[]): string {
+  const shown = names.slice(0, MOST_NAMES).join(", ");
+  return `other fields are kept as metadata: ${shown}${names.length > MOST_NAMES ? ", …" : ""}`;
+}
 
 async function submit(
   context: CommandContext,
