@@ -100,6 +100,7 @@ export const configSchema = z.strictObject({
     .strictObject({
       batchImages: z.boolean().default(true),
       workers: z.boolean().default(true),
+      console: z.boolean().default(true).describe("the web console, at the address of the service"),
       strictImageConfig: z
         .boolean()
         .default(true)

@@ -1,6 +1,7 @@
 import express, { type Express, type Request } from "express";
 import type { ImgbatchError } from "../contract/errors.ts";
 import { guardConnection } from "./connections/connection-guard.ts";
+import { consolePage } from "./console/page.ts";
 import type { ApiDeps } from "./deps.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
@@ -33,6 +34,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(requireKnownHost(deps.server));
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
   for (const surface of SURFACES) app.use(routerOf(surface, handlerDeps));
+  for (const handler of consolePage(deps)) app.use(handler);
   app.use(notFound);
   const bodyOf = (error: ImgbatchError, request: Request) => errorStyleOf(request.path).body(error, request);
   app.use(answerErrors(deps.log, bodyOf));

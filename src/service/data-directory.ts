@@ -1,8 +1,8 @@
 import { existsSync, statSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
-import { ImgbatchError } from "../contract/errors.ts";
+import { DATA_FILES } from "../contract/data-directory.ts";
+import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
 import type { Stores } from "../domain/ports/stores.ts";

@@ -96,7 +96,7 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_IDEMPOTENCY_CONFLICT: (typed) =>
     typed.path === "submit" ? textOf(anew, typed) : about(typed, "status"),
   BATCH_IMAGE_OUTPUT_DELETED:
-    "the directory of the run may have them: `imgbatch download` with that directory checks its files, and says how to make the others",
+    "the directory of the run may have them: the download command with that directory checks its files, and says how to make the others",
   BATCH_IMAGE_NOT_FOUND: listed,
   BATCH_IMAGE_ITEM_NOT_FOUND: ofItems("lists its items"),
   BATCH_IMAGE_ITEM_FAILED: ofItems("says why"),
@@ -104,7 +104,7 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
   BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
   BATCH_IMAGE_RESULT_MISSING:
-    "run the same command again; if the image is still missing, `imgbatch retry --include-lost` with the directory of the run makes it again, which is paid again",
+    "run the same command again; if the image is still missing, the retry command with --include-lost and the directory of the run makes it again, which is paid again",
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
     `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
@@ -123,8 +123,8 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   DIRECTORY_IN_USE: "wait until the other process has ended, then run the same command again",
   ADDRESS_IN_USE: "stop that program, or run the same command with --port 0, which takes a free port",
   COST_LIMIT: "raise --max-cost, or submit fewer images",
-  STORAGE_FAILED:
-    "check the disk, then start again: accepted batches are kept and continue; `imgbatch admin check` verifies the data",
+  STORAGE_FAILED: ({ where }) =>
+    `check the disk, then start again: accepted batches are kept and continue; to verify the data: ${nextCommand(where, "admin", "check")}`,
   SAVE_FAILED:
     "free disk space or fix the permission, then run the same command again: it fetches only what is missing",
   VERIFY_FAILED: "run the same command again: it fetches only what is missing or damaged",

@@ -20,7 +20,7 @@ export async function requireImages(
     if (gone == null || (run !== null && (await isWholeHere(run.dir)))) continue;
     const advice =
       run === null
-        ? "the directory of the run may have them: `imgbatch download` with that directory checks its files"
+        ? "the directory of the run may have them: the download command with that directory checks its files"
         : `${nextCommand(where, "download", argument)} (checks the files that are here, and says how to make the others)`;
     throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${gone} were deleted.`, { advice });
   }

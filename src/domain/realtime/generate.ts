@@ -96,8 +96,16 @@ export class Realtime {
     return work;
   }
 
-  /** Ends running and later requests with `REALTIME_STOPPING`, and releases their holds. */
-  async stop(): Promise<void> {
+  /**
+   * Gives running requests `graceMs` (default 0). Then it ends them and later ones with `REALTIME_STOPPING`, and releases
+   * their holds.
+   */
+  async stop(graceMs = 0): Promise<void> {
+    if (graceMs > 0 && this.#running.size > 0) {
+      const done = new AbortController();
+      const ended = Promise.allSettled([...this.#running]).finally(() => done.abort());
+      await Promise.race([ended, this.#deps.clock.sleep(graceMs, done.signal).catch(() => {})]);
+    }
     this.#stopping.abort(new ImgbatchError("REALTIME_STOPPING"));
     // A request that ends adds the release of its hold to the running work.
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
@@ -201,8 +209,8 @@ export class Realtime {
         signal.throwIfAborted();
         const known = this.#knownError(error, offer.provider);
         await ticket.failed(known, hold.id);
-        calls.push(callOf(offer, request, trail));
         trail.isPaid &&= known.trouble === "ambiguous";
+        calls.push(callOf(offer, request, trail));
         const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
         if (!isNothingMade) return this.#withoutImage(known, offer);
         failure ??= known;
@@ -280,9 +288,9 @@ export class Realtime {
 function callOf(
   { provider }: Offer<ItemProvider>,
   { model }: CheckedContent,
-  { mayBePaidTwice }: Trail,
+  { mayBePaidTwice, isPaid: isMaybePaid }: Trail,
 ): Call {
-  const isMaybePaidTwice = mayBePaidTwice && isPaid(provider);
+  const isMaybePaidTwice = mayBePaidTwice && isMaybePaid;
   const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
   return { provider: provider.name, model: model.id, ...nothing };
 }

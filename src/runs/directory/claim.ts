@@ -6,7 +6,8 @@ import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.t
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { IMAGES_FOLDER, REFERENCES_FOLDER, REMOVED_FOLDER } from "./names.ts";
 import { takePendingInput } from "./pending-input.ts";
-import { type RunState, readRunState } from "./run-state.ts";
+import { readRunState } from "./run-state.ts";
+import type { RunState } from "./run-state-schema.ts";
 import { isSameService } from "./service-identity.ts";
 
 /** Names that a run writes. In a directory without a run state, files of these names are not the run's. */

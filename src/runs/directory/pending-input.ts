@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { INPUT_FILE } from "./names.ts";
-import type { RunState } from "./run-state.ts";
+import type { RunState } from "./run-state-schema.ts";
 
 const PENDING = /^\.input-([0-9a-f]{64})\.jsonl$/;
 

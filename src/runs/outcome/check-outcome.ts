@@ -2,7 +2,7 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import type { ResultLine } from "../directory/results-file.ts";
-import type { RunBatch } from "../directory/run-state.ts";
+import type { RunBatch } from "../directory/run-state-schema.ts";
 import { CLIENT } from "./image-outcome.ts";
 
 /** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */

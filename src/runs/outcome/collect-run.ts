@@ -10,13 +10,8 @@ import { removePassingZips } from "../directory/claim.ts";
 import { readRunInput } from "../directory/input-file.ts";
 import { takePendingInput } from "../directory/pending-input.ts";
 import { type ResultFile, type ResultLine, writeResults } from "../directory/results-file.ts";
-import {
-  type RunBatch,
-  type RunState,
-  recordBatch,
-  supersededIn,
-  writeRunState,
-} from "../directory/run-state.ts";
+import { recordBatch, supersededIn, writeRunState } from "../directory/run-state.ts";
+import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
 import type { FetchJob } from "../fetch/fetch-job.ts";

@@ -7,7 +7,8 @@ import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { readRunInput } from "../directory/input-file.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "../directory/names.ts";
 import { type ResultLine, readResults, writeResults } from "../directory/results-file.ts";
-import { type RunState, supersededIn } from "../directory/run-state.ts";
+import { supersededIn } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import { isImagePath } from "../files/intact-files.ts";
 import { isFailed } from "./image-outcome.ts";
 

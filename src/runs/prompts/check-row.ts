@@ -3,7 +3,8 @@ import { customIdProblem } from "../../contract/text-rules.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import type { FormatName } from "./format-names.ts";
-import type { Report } from "./prompt-item.ts";
+import type { Report, Shape } from "./prompt-item.ts";
+import { checkShape } from "./shape.ts";
 
 /** The fields of a line. Any other one counts as metadata. */
 export const FIELDS: readonly string[] = [
@@ -11,11 +12,13 @@ export const FIELDS: readonly string[] = [
   "custom_id",
   "output_count",
   "reference_images",
+  "aspect_ratio",
+  "size",
   "metadata",
 ];
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
-export interface CheckedRow {
+export interface CheckedRow extends Shape {
   customId: string | null;
   prompt: string;
   outputCount: number;
@@ -51,6 +54,11 @@ export interface RowRules {
   isStrict?: boolean;
   /** Gets the names of all metadata. */
   kept?: Set<string>;
+  /**
+   * Set for a batch, which makes 1K images in the ratio of the model: a line that asks for others is a problem. The text
+   * is the command that can make them.
+   */
+  isBatchOf?: (file: string) => string;
 }
 
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
@@ -62,6 +70,7 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
     customId: checkCustomId(fields.custom_id, report),
     outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
     references: checkReferences(fields.reference_images, report),
+    ...checkShape(fields, report),
   };
 }
 
@@ -82,9 +91,13 @@ function checkMetadata(
   return Object.keys(found).length === 0 ? null : found;
 }
 
+/** Too many words, such as `line` and `file`, differ from a shorter name by two letters only. */
+const LONGEST_COMMON = 5;
+
 /** Whether a line may have a field: a known one, or one of the caller's own, which does not look like a misspelt one. */
 export function isTaken(name: string, isStrict: boolean): boolean {
-  return FIELDS.includes(name) || (!isStrict && name !== "" && didYouMean(name, FIELDS) === null);
+  const long = FIELDS.filter((field) => field.length > LONGEST_COMMON);
+  return FIELDS.includes(name) || (!isStrict && name !== "" && didYouMean(name, long) === null);
 }
 
 /** Returns the report for an unknown field. */

@@ -1,7 +1,8 @@
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
 import { takePendingInput } from "../directory/pending-input.ts";
-import { intendedBatch, isUpdate, lastRound, type RunState, writeRunState } from "../directory/run-state.ts";
+import { intendedBatch, isUpdate, lastRound, writeRunState } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import type { StartedRun } from "../submit/start-run.ts";
 import type { RetryPart } from "./plan-retry.ts";
 import { type RetryOptions, sendBatches } from "./send-batches.ts";

@@ -2,7 +2,7 @@ import { getBatch } from "../../client/batches/get.ts";
 import { type Batch, readBatch } from "../../client/wire/read-batch.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
-import type { RunBatch } from "../directory/run-state.ts";
+import type { RunBatch } from "../directory/run-state-schema.ts";
 
 /**
  * Gets a batch of a run. If the service has deleted its record, and it had ended, returns it as the run state knows it, and

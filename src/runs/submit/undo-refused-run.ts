@@ -2,7 +2,8 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "../directory/names.ts";
-import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
+import { RUN_STATE_FILE } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import type { Chunk, PlannedItem } from "../plan/plan.ts";
 import { formatProblem } from "../prompts/prompt-item.ts";
 

@@ -1,7 +1,8 @@
 import { listItems } from "../../client/batches/list-items.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import type { Http } from "../../http/http.ts";
-import { type RunState, supersededIn } from "../directory/run-state.ts";
+import { supersededIn } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import { retriedId } from "../retry/retried-id.ts";
 
 /**

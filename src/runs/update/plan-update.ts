@@ -2,7 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { counted } from "../../kernel/text.ts";
 import { mapRunInput } from "../directory/input-file.ts";
-import type { RunBatch, RunState } from "../directory/run-state.ts";
+import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { Plan, PlannedItem } from "../plan/plan.ts";
 import { formatProblem } from "../prompts/prompt-item.ts";
 import { type Match, matchItems, toOldItem } from "./match-items.ts";

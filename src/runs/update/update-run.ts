@@ -4,15 +4,8 @@ import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
 import { writeRunInput } from "../directory/input-file.ts";
 import { pendingInputName, takePendingInput } from "../directory/pending-input.ts";
 import { storeReferences } from "../directory/references.ts";
-import {
-  intendedBatch,
-  isUpdate,
-  lastRound,
-  type RunBatch,
-  type RunState,
-  readRunState,
-  writeRunState,
-} from "../directory/run-state.ts";
+import { intendedBatch, isUpdate, lastRound, readRunState, writeRunState } from "../directory/run-state.ts";
+import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { partsOf, type RetryPart } from "../retry/plan-retry.ts";
 import { sendBatches } from "../retry/send-batches.ts";
 import { requestOf, type StartedRun, type StartOptions, startRun } from "../submit/start-run.ts";
@@ -26,6 +19,8 @@ export interface UpdateOptions extends StartOptions {
   isUpdate: boolean;
   /** The advice to update the run, which makes so many images. */
   adviseUpdate: (images: number) => string;
+  /** The advice to finish the submission of the run, or its retry or update, which was not finished. */
+  adviseFinish: (what: "submit" | "retry") => string;
 }
 
 /**
@@ -50,13 +45,11 @@ export async function startOrUpdate(options: UpdateOptions): Promise<StartedRun>
 }
 
 /** Throws if a batch of the run may exist without being known: its images would be paid for and lost. */
-function requireSent({ shownDir }: UpdateOptions, { batches }: RunState): void {
+function requireSent({ shownDir, adviseFinish }: UpdateOptions, { batches }: RunState): void {
   const open = batches.filter((batch) => batch.state !== "created" && !isRefused(batch));
   if (open.length === 0) return;
   const message = `The earlier submission of ${shownDir} was not finished: it may have made images that are not known here.`;
-  const advice = open.some(({ round }) => round === 0)
-    ? `finish it first: imgbatch submit ${shownDir}/input.jsonl --output ${shownDir}`
-    : `finish it first: imgbatch retry ${shownDir}`;
+  const advice = adviseFinish(open.some(({ round }) => round === 0) ? "submit" : "retry");
   throw new ImgbatchError("SUBMISSION_UNKNOWN", message, { advice });
 }
 

@@ -10,6 +10,8 @@ import { files } from "./007-files.ts";
 import { lines } from "./008-lines.ts";
 import { jobs } from "./009-jobs.ts";
 import { keyedRequests } from "./010-keyed-requests.ts";
+import { stopAsked } from "./011-stop-asked.ts";
+import { itemPrices } from "./012-item-prices.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -23,6 +25,8 @@ const MIGRATIONS: readonly Migration[] = [
   lines,
   jobs,
   keyedRequests,
+  stopAsked,
+  itemPrices,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */

@@ -104,3 +104,17 @@ it("[UPDATE-8] images of an update that fail are retried alone, and an open upda
   const sent = cli.fake.batches.map(({ items }) => items.map((item) => item.custom_id));
   expect(sent).toEqual([["cat", "dog", "cow"], ["dog", "hen"], ["hen"], ["yak"]]);
 });
+
+it("[UPDATE-5] a first submission with a lost answer is finished by the command that --update advises", async () => {
+  const cli = await createCli();
+  await write(cli, PETS);
+  for (let i = 0; i < 4; i++) cli.fake.fault(/^POST/, { reset: "after" });
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(7);
+  await write(cli, EDITED);
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl", "--update"]);
+  expect(code).toBe(7);
+  expect(stderr).toContain("next: imgbatch submit pets-images/input.jsonl --output pets-images");
+  expect((await cli.here(["submit", "pets-images/input.jsonl", "--output", "pets-images"])).code).toBe(0);
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  expect(cli.fake.batches.map(({ items }) => items.length)).toEqual([3, 2]);
+});

@@ -114,7 +114,7 @@ it("[FILE-19] unknown fields and columns become metadata; strict reading refuses
     null,
   ]);
   expect(await problems(files, undefined, { isStrict: true })).toEqual([
-    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images, metadata",
+    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images, aspect_ratio, size, metadata",
     expect.stringMatching(/^p\.jsonl:1: tags: is not a known field/),
     expect.stringMatching(/^p\.jsonl:2: __proto__: is not a known field/),
     expect.stringMatching(/^p\.csv:1: Shop: is not a known field/),

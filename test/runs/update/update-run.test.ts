@@ -150,7 +150,7 @@ it("[UPDATE-5] a lost answer is found by its key, and until then other prompts a
   });
   await expect(bench.submit([line("cat")], { isUpdate: true })).rejects.toMatchObject({
     code: "SUBMISSION_UNKNOWN",
-    advice: "finish it first: imgbatch retry out",
+    advice: "retry first",
   });
   await bench.submit(EDITED);
   expect(bench.fake.batches).toHaveLength(2);

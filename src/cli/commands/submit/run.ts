@@ -1,8 +1,8 @@
-import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { formatUsd } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
+import { INPUT_FILE } from "../../../runs/directory/names.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
 import {
   type ChosenModel,
@@ -24,6 +24,8 @@ import { createBudget, imagesOf } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
+import { realtimeCommand } from "./batch-shape.ts";
+import { withoutService } from "./detach.ts";
 import { describeDryRun } from "./dry-run.ts";
 import { readSubmitOptions, type SubmitOptions } from "./options.ts";
 
@@ -50,6 +52,7 @@ export const run: RunCommand = async (context) => {
       stdinFormat: options.stdinFormat,
       isStrict: options.isStrict,
       usualReferences: usualReferences(options.model),
+      isBatchOf: (file) => `\`${realtimeCommand(context, file === "<stdin>" ? "-" : file)}\``,
     });
     if (kept.size > 0) context.output.note(keptNote([...kept]));
     const limited = { ...context, signal };
@@ -78,11 +81,7 @@ async function submit(
   { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
-  if (options.detach && service.kind === "own" && !options.dryRun) {
-    const message =
-      "--detach needs a service that outlives this command: start `imgbatch serve`, or set --base-url.";
-    throw new ImgbatchError("USAGE", message, { param: "--detach" });
-  }
+  if (options.detach && service.kind === "own" && !options.dryRun) throw await withoutService(context);
   // The service's first model may be another one by now: a second payment for the same run.
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
@@ -110,10 +109,24 @@ async function submit(
     const price = cost === null ? "" : ` (about ${formatUsd(cost)})`;
     return `${commandAgain(context.typed, "--update")} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
+  const adviseFinish = (what: "submit" | "retry") => {
+    const again = [`${shownDir}/${INPUT_FILE}`, { flag: "--output" } as const, shownDir];
+    const words = what === "submit" ? again : [shownDir];
+    return `${nextCommand(context.global, what, ...words)} finishes it first, and pays nothing twice`;
+  };
   return withRunLock(dir, { clock, signal }, async () => {
     const work = { plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent };
-    const started = await startOrUpdate({ ...work, names, shownDir, limits, isUpdate, adviseUpdate });
+    const started = await startOrUpdate({
+      ...work,
+      names,
+      shownDir,
+      limits,
+      isUpdate,
+      adviseUpdate,
+      adviseFinish,
+    });
     if (options.detach) {
+      if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }

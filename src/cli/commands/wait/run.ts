@@ -33,6 +33,7 @@ export const run: RunCommand = async (context) => {
       try {
         const found = await requireBatches(service.http, targets, signal);
         going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
+        if (going.length > 0) service.noteDrawings();
         const ended = await awaitBatches(found, {
           service,
           clock,
