@@ -37,7 +37,7 @@ export const exec: CommandSpec = {
     "imgbatch exec --simulate fail=0.1,seed=7 -- ./nightly.sh",
   ],
   notes: [
-    "Images of a paid upstream cost real money: without --max-cost the command gets none of them. With --data, the account of that directory pays, which `imgbatch admin accounts top-up` fills.",
+    "Images of a paid upstream cost real money: without --max-cost the command gets none of them. With --data, the account of that directory pays; `imgbatch admin accounts top-up` adds money to it.",
   ],
   json: false,
   exits: ["auth", "conflict"],
