@@ -1,6 +1,5 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isWholeHere } from "../../runs/outcome/whole-here.ts";
 import { nextCommand, type Whereabouts } from "../result/next-command.ts";
 import type { Target } from "./targets.ts";
 
@@ -17,7 +16,12 @@ export async function requireImages(
     const deleted = run?.state.batches.filter(({ record_deleted }) => record_deleted === true) ?? [];
     const gone =
       batches.find(({ id, status }) => ids.includes(id) && status === "output_deleted")?.id ?? deleted[0]?.id;
-    if (gone == null || (run !== null && (await isWholeHere(run.dir)))) continue;
+    if (gone == null) continue;
+    if (run !== null) {
+      // Few commands come this far, and reading the files of a run takes libraries that load slowly.
+      const { isWholeHere } = await import("../../runs/outcome/whole-here.ts");
+      if (await isWholeHere(run.dir)) continue;
+    }
     const advice =
       run === null
         ? "the directory of the run may have them: the download command with that directory checks its files"
