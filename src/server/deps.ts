@@ -9,9 +9,11 @@ import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
+import type { ImageConverter } from "../domain/ports/image-converter.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
+import type { ModelNames } from "../domain/realtime/model-names.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
@@ -34,6 +36,8 @@ export interface ApiDeps extends CreateBatchDeps {
   features: { batchImages: boolean; strictImageConfig: boolean };
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
+  /** Names that OpenAI's clients have built in. */
+  modelNames: ModelNames;
   realtime: Realtime;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
@@ -47,6 +51,7 @@ export interface ApiDeps extends CreateBatchDeps {
   uploads: Uploads;
   findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
+  converter: ImageConverter;
   slots: DownloadSlots;
   bodyBudgets: BodyBudgets;
   jsonParser: JsonParser;

@@ -18,6 +18,7 @@ import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
+import { sharpConverter } from "../imaging/sharp-converter.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
@@ -184,6 +185,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       isLocalKey: (keyId) => keyId === localKeyId,
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
+      modelNames: config.openai.models,
+      converter: sharpConverter(decoding),
       realtime,
       realtimeOffers,
       waitingOf: (batchId) => scheduler.waitingOf(batchId),

@@ -23,6 +23,7 @@ export interface Database {
   provider_health: ProviderHealthTable;
   provider_calls: ProviderCallsTable;
   files: FilesTable;
+  linked_images: LinkedImagesTable;
   schema_migrations: { name: string };
 }
 
@@ -254,6 +255,14 @@ interface FilesTable {
   sha256: string;
   blob_key: string;
   created_at_ms: number;
+  expires_at_ms: number;
+}
+
+interface LinkedImagesTable {
+  seq: Generated<number>;
+  id: string;
+  mime_type: string;
+  size_bytes: number;
   expires_at_ms: number;
 }
 

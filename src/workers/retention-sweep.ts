@@ -1,4 +1,5 @@
 import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/expiry.ts";
+import { sweepLinkedImages } from "../domain/links/linked-images.ts";
 import type { RetentionTime } from "../domain/records.ts";
 import { sweep } from "../domain/retention.ts";
 import { lookAtClock } from "../domain/retention-time.ts";
@@ -78,6 +79,9 @@ async function lookAndSweep(
   }
   for (const error of await sweepFiles(deps, dueMs)) {
     log.warn("an uploaded file could not be deleted; trying again later", { error: String(error) });
+  }
+  for (const error of await sweepLinkedImages(deps, dueMs)) {
+    log.warn("an image that had a link could not be deleted; trying again later", { error: String(error) });
   }
   await deps.uploads.endIdle();
 }

@@ -15,7 +15,7 @@ import type {
 } from "../records.ts";
 import type { FileRepository } from "./files.ts";
 import type { ItemRepository } from "./item-repository.ts";
-import type { RealtimeHoldRecord, UsageRecord } from "./realtime-records.ts";
+import type { LinkedImageRecord, RealtimeHoldRecord, UsageRecord } from "./realtime-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 
 /**
@@ -52,6 +52,7 @@ export interface Repositories {
   providerHealth: ProviderHealthRepository;
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
+  linkedImages: LinkedImageRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
@@ -186,6 +187,15 @@ export interface RealtimeHoldRepository {
   remove(id: string): Promise<RealtimeHoldRecord | null>;
   /** Oldest first. */
   list(): Promise<RealtimeHoldRecord[]>;
+}
+
+export interface LinkedImageRepository {
+  insert(image: LinkedImageRecord): Promise<void>;
+  /** Also finds one that has expired. */
+  find(id: string): Promise<LinkedImageRecord | null>;
+  /** Those that expire by `nowMs`, in the order in which they were made, behind the one with the number `afterSeq`. */
+  due(nowMs: number, page: SweepPage): Promise<(LinkedImageRecord & { seq: number })[]>;
+  remove(id: string): Promise<void>;
 }
 
 export interface UsageRepository {

@@ -1,64 +1,38 @@
-import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
-import { imageSizePx } from "../../contract/images/image-sizes.ts";
-import type { Clock } from "../../kernel/clock.ts";
-import { type Ids, seedOf } from "../../kernel/ids.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Ids } from "../../kernel/ids.ts";
 import { linkSignals } from "../../kernel/linked-signal.ts";
-import type { Log } from "../../kernel/log.ts";
 import type { Caller } from "../batches/create-batch.ts";
 import { payerOf } from "../billing/payer.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
-import type { ProviderHealth } from "../health/provider-health.ts";
 import type { Call } from "../health/record-call.ts";
-import { waitingFor } from "../health/waiting.ts";
-import { type MadeImage, readOutput } from "../images/output-images.ts";
 import type { Offer, Offers } from "../offers.ts";
-import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
+import type { ItemProvider } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { endHold, openHold } from "./holds.ts";
-import { realtimeError } from "./provider-errors.ts";
+import { type Made, type MakeImageDeps, makeImage, type WantedImage } from "./make-image.ts";
 
 const TROUBLE_DELAY_MS = 1000;
-const SHORTEST_PAUSE_MS = 1000;
-/** A request goes to so many other providers. */
-const MOST_SWITCHES = 2;
 
-export interface RealtimeDeps {
+export interface RealtimeDeps extends MakeImageDeps {
   stores: Stores;
-  clock: Clock;
   ids: Ids;
-  inspector: ImageInspector;
-  log: Log;
   /** Those of the providers that are used for real time. */
   offers: Offers<ItemProvider>;
-  health: ProviderHealth;
   /** The longest time that a request may take; 0 sets no limit. */
   timeoutMs: number;
 }
 
 /** The outcome of a request: images, no image, or a refusal of the prompt. */
-export interface GeneratedContent {
+export interface GeneratedContent extends Omit<Made, "provider"> {
   id: string;
   request: CheckedContent;
-  /** The executed model. */
-  executed: string;
-  /** The version that the upstream returned; the executed model when it returned none. */
-  modelVersion: string;
-  images: readonly MadeImage[];
-  /** Set when the prompt was refused; `images` is empty then. */
-  refusal: string | null;
 }
 
-type Made = Omit<GeneratedContent, "id" | "request"> & {
-  /** The name of the provider that made the images. */
-  provider: string;
-};
-
 /**
- * Makes images while the caller waits. Money is held before the work. With an image the hold is captured together
- * with the usage record; without one it is released.
+ * Makes images while the caller waits. Money is held before the work. What was made is captured together with the usage
+ * records; the rest of the hold is released.
  */
 export class Realtime {
   readonly #deps: RealtimeDeps;
@@ -72,8 +46,24 @@ export class Realtime {
   /**
    * Rejects with an `ImgbatchError`, with `StorageUnavailable`, or with the reason of `gone` when the caller has left.
    */
-  generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
-    const work = this.#generate(caller, request, gone);
+  async generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
+    const [content] = await this.generateMany(caller, request, 1, gone);
+    if (content === undefined) throw new Error("a request for one image has no outcome");
+    return content;
+  }
+
+  /**
+   * Makes `count` images of one request at the same time, with one hold for all. Returns the outcomes, one for each image,
+   * without those that failed: each that has an image is paid for. Rejects like `generate` when the first failed and none
+   * has an image.
+   */
+  generateMany(
+    caller: Caller,
+    request: CheckedContent,
+    count: number,
+    gone: AbortSignal,
+  ): Promise<readonly GeneratedContent[]> {
+    const work = this.#generate(caller, request, count, gone);
     this.#track(work);
     return work;
   }
@@ -85,7 +75,12 @@ export class Realtime {
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
   }
 
-  async #generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
+  async #generate(
+    caller: Caller,
+    request: CheckedContent,
+    count: number,
+    gone: AbortSignal,
+  ): Promise<GeneratedContent[]> {
     gone.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, clock, ids } = this.#deps;
@@ -95,23 +90,22 @@ export class Realtime {
     const first = offers[0];
     if (!first) throw new ImgbatchError("REALTIME_NO_PROVIDER");
     const payer = await payerOf(this.#deps, caller, first);
-    const price = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
-    if (price === null) throw new Error(`${model.id} has no price at ${tier}`);
+    const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
+    if (priceMicroUsd === null) throw new Error(`${model.id} has no price at ${tier}`);
     const hold: RealtimeHoldRecord = {
       id: ids.recordId("gen"),
       apiKeyId: caller.key.id,
       accountId: payer.account.id,
-      amountMicroUsd: price,
+      amountMicroUsd: priceMicroUsd * count,
       createdAtMs: clock.nowMs(),
     };
-    await openHold(stores, hold, payer);
+    await openHold(stores, hold, payer, count === 1 ? "The image" : "The request");
     const calls: Call[] = [];
     try {
-      const made = await this.#makeInTime(offers, request, hold, gone, calls);
-      const { provider, executed } = made;
-      const usage = usageOf(hold, { ...made, request, executed, provider }, clock.nowMs());
-      await endHold(stores, hold.id, usage, calls, clock.nowMs());
-      return { id: hold.id, request, ...made };
+      const wanted = { request, id: hold.id, calls, priceMicroUsd };
+      const made = await this.#makeInTime(offers, wanted, count, gone);
+      await endHold(stores, hold.id, usageOf(hold, wanted, made, clock.nowMs()), calls, clock.nowMs());
+      return made.map((each) => ({ id: hold.id, request, ...each }));
     } catch (error) {
       this.#track(this.#release(hold.id, calls));
       throw error;
@@ -121,11 +115,10 @@ export class Realtime {
   /** Ends at the deadline and when the caller leaves, even when the provider goes on. */
   async #makeInTime(
     offers: readonly Offer<ItemProvider>[],
-    request: CheckedContent,
-    hold: RealtimeHoldRecord,
+    wanted: Omit<WantedImage, "index">,
+    count: number,
     gone: AbortSignal,
-    calls: Call[],
-  ): Promise<Made> {
+  ): Promise<Made[]> {
     const { clock, timeoutMs } = this.#deps;
     const deadline = new AbortController();
     const done = new AbortController();
@@ -135,88 +128,14 @@ export class Realtime {
     }
     const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
     try {
-      return await this.#make(offers, request, hold, signal, calls);
+      const makings = Array.from({ length: count }, (_, index) =>
+        makeImage(this.#deps, offers, { ...wanted, index }, signal),
+      );
+      return outcomesOf(await Promise.allSettled(makings));
     } finally {
       done.abort();
       unlink();
     }
-  }
-
-  /**
-   * Returns the decoded images of the first provider that is well. Asks another one only when the last one has made
-   * nothing for sure.
-   */
-  async #make(
-    offers: readonly Offer<ItemProvider>[],
-    request: CheckedContent,
-    hold: RealtimeHoldRecord,
-    signal: AbortSignal,
-    calls: Call[],
-  ): Promise<Made> {
-    let failure: unknown = null;
-    let asked = 0;
-    for (const offer of offers) {
-      const ticket =
-        asked > MOST_SWITCHES ? null : this.#deps.health.begin(offer.provider, offer.executedModel);
-      if (!ticket) continue;
-      asked++;
-      try {
-        const output = await this.#ask(offer, request, hold.id, signal);
-        await ticket.succeeded();
-        calls.push({ ...callOf(offer, request), ...output.call, billedMicroUsd: hold.amountMicroUsd });
-        return output.made;
-      } catch (error) {
-        if (signal.aborted) ticket.dropped();
-        signal.throwIfAborted();
-        const known = this.#knownError(error, offer.provider);
-        await ticket.failed(known, hold.id);
-        calls.push(callOf(offer, request));
-        const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
-        if (!isNothingMade) return this.#withoutImage(known, offer);
-        failure ??= known;
-      }
-    }
-    if (failure instanceof ProviderError) throw realtimeError(failure);
-    throw this.#allPause(offers);
-  }
-
-  async #ask(offer: Offer<ItemProvider>, request: CheckedContent, id: string, signal: AbortSignal) {
-    const { provider, executedModel } = offer;
-    const work = provider.generate(imageRequest(request, executedModel, id), signal);
-    const output = await unlessAborted(work, signal);
-    const images = await readOutput(output, this.#deps.inspector, provider);
-    signal.throwIfAborted();
-    const modelVersion = output.modelVersion ?? executedModel;
-    const made = { images, modelVersion, refusal: null, executed: executedModel, provider: provider.name };
-    return { made, call: { images: images.length, isError: false, usage: output.usage ?? null } };
-  }
-
-  #knownError(error: unknown, { upstream }: ItemProvider): ProviderError {
-    if (error instanceof ProviderError) return error;
-    this.#deps.log.error("provider failed unexpectedly", { error: String(error) });
-    return new ProviderError("PROVIDER_ITEM_FAILED", ERRORS.REALTIME_PROVIDER_FAILED.message, {
-      cause: error,
-      trouble: upstream ? "ambiguous" : null,
-      upstreamStatus: 500,
-    });
-  }
-
-  #allPause(offers: readonly Offer<ItemProvider>[]): ImgbatchError {
-    const { health, clock } = this.#deps;
-    const waiting = waitingFor(
-      offers.flatMap(({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? []),
-    );
-    const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (waiting.untilMs ?? 0) - clock.nowMs());
-    return new ImgbatchError("REALTIME_PROVIDER_PAUSES", waiting.message, { retryAfterMs });
-  }
-
-  /** Returns a refusal or an empty result; throws the API error of every other failure. */
-  #withoutImage(error: ProviderError, { provider, executedModel: executed }: Offer<ItemProvider>): Made {
-    const modelVersion = error.modelVersion ?? executed;
-    const nothing = { images: [], modelVersion, executed, provider: provider.name };
-    if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
-    if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
-    throw realtimeError(error);
   }
 
   /** Tries again after a failure of the storage, because money must not stay held. The next start releases it otherwise. */
@@ -239,38 +158,25 @@ export class Realtime {
   }
 }
 
-function callOf({ provider }: Offer<ItemProvider>, { model }: CheckedContent): Call {
-  const nothing = { images: 0, isError: true, isMaybePaidTwice: false, billedMicroUsd: 0, usage: null };
-  return { provider: provider.name, model: model.id, ...nothing };
+/** Throws the failure of the first image when no image was made. */
+function outcomesOf(settled: readonly PromiseSettledResult<Made>[]): Made[] {
+  const made = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  const [first] = settled;
+  if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) throw first.reason;
+  return made;
 }
 
-function imageRequest(request: CheckedContent, executed: string, id: string): ImageRequest {
-  const { prompt, earlier, size, ratio, mimeType, images } = request;
-  return {
-    model: executed,
-    prompt,
-    earlier,
-    outputIndex: 0,
-    tier: size,
-    ratio,
-    size: imageSizePx(size, ratio),
-    mimeType,
-    references: images,
-    storedReferences: [],
-    attempt: 1,
-    seed: seedOf(id),
-    origin: "realtime",
-  };
-}
-
-/** Returns one record for each image. The first is paid for; further images are free. */
+/** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
 function usageOf(
   hold: RealtimeHoldRecord,
-  facts: { images: readonly MadeImage[]; request: CheckedContent; executed: string; provider: string },
+  { request, priceMicroUsd }: Pick<WantedImage, "request" | "priceMicroUsd">,
+  made: readonly Made[],
   nowMs: number,
 ): UsageRecord[] {
-  const { request, executed, provider } = facts;
-  return facts.images.map((image, imageIndex) => ({
+  const images = made.flatMap(({ images, executed, provider }) =>
+    images.map((image, i) => ({ image, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
+  );
+  return images.map(({ image, executed, provider, amountMicroUsd }, imageIndex) => ({
     realtimeId: hold.id,
     imageIndex,
     apiKeyId: hold.apiKeyId,
@@ -282,17 +188,7 @@ function usageOf(
     ratio: request.ratio,
     ...image.facts,
     sizeBytes: image.bytes.length,
-    amountMicroUsd: imageIndex === 0 ? hold.amountMicroUsd : 0,
+    amountMicroUsd,
     createdAtMs: nowMs,
   }));
-}
-
-/** Settles as the work does, or rejects with the signal's reason as soon as it is aborted. */
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

@@ -1,6 +1,7 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
+import { answerStream } from "../answer-stream.ts";
 import { goneSignal, onEnded } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -9,7 +10,7 @@ import { withJsonBody } from "../request-body/with-json-body.ts";
 import { findModel } from "./models.ts";
 import { checkContent } from "./request/check-content.ts";
 import { contentView } from "./response/content-view.ts";
-import { answerStream, framingOf } from "./stream.ts";
+import { framingOf } from "./stream.ts";
 
 /** Where the images of a request are. */
 export const contentImages: Pick<ImageTexts, "path" | "base64"> = {

@@ -3,6 +3,7 @@ import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
 import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
 import type { BatchModel } from "../../contract/batch-api/models.ts";
 import { NATIVE_EXAMPLES } from "./native-examples.ts";
+import { OPENAI_EXAMPLES } from "./openai-examples.ts";
 import type { Readiness } from "./schemas.ts";
 
 const MODEL = "vendorx-3.1-flash-image";
@@ -101,4 +102,5 @@ export const EXAMPLES: Record<string, unknown> = {
   BatchModelList: list(model),
   Readiness: ready,
   ...NATIVE_EXAMPLES,
+  ...OPENAI_EXAMPLES,
 };

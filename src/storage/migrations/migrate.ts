@@ -9,6 +9,7 @@ import { upstreams } from "./006-upstreams.ts";
 import { files } from "./007-files.ts";
 import { lines } from "./008-lines.ts";
 import { jobs } from "./009-jobs.ts";
+import { linkedImages } from "./010-linked-images.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -21,6 +22,7 @@ const MIGRATIONS: readonly Migration[] = [
   files,
   lines,
   jobs,
+  linkedImages,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
