@@ -126,10 +126,7 @@ export const configSchema = z
     openai: z
       .strictObject({
         models: z
-          .record(
-            z.string().regex(/^[^*]+\*?$/, "must be a name, with a * at its end or without"),
-            z.string(),
-          )
+          .record(z.string(), z.string())
           .default({})
           .describe(
             "model names that OpenAI's clients have built in, each with the id of a model; a * at the end stands for any text. Default: gpt-image-*, dall-e-* and chatgpt-image-latest are the first real-time model",
@@ -167,12 +164,10 @@ export const configSchema = z
   })
   .superRefine(({ openai, models }, context) => {
     for (const [name, id] of Object.entries(openai.models)) {
-      if (models.some((model) => model.id === id)) continue;
-      context.addIssue({
-        code: "custom",
-        path: ["openai", "models", name],
-        message: `there is no model ${id}`,
-      });
+      const refuse = (message: string) =>
+        context.addIssue({ code: "custom", path: ["openai", "models", name], message });
+      if (!/^[^*]+\*?$/.test(name)) refuse("must be a name, with a * at its end or without");
+      else if (!models.some((model) => model.id === id)) refuse(`there is no model ${id}`);
     }
   });
 

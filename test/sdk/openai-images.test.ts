@@ -8,7 +8,7 @@ import { tempDir } from "../support/temp-dir.ts";
 import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
 import { MODEL, type SdkService, startSdkService } from "./service.ts";
 
-function shapeOf(base64: string | undefined): [string | undefined, number | undefined, number | undefined] {
+function shapeOf(base64: string | undefined) {
   const header = readImageHeader(Buffer.from(base64 ?? "", "base64"));
   return [header?.mimeType, header?.widthPx, header?.heightPx];
 }

@@ -126,16 +126,13 @@ export class Realtime {
       const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
       clock.sleep(timeoutMs, done.signal).then(late, () => {});
     }
-    const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
-    try {
-      const makings = Array.from({ length: count }, (_, index) =>
-        makeImage(this.#deps, offers, { ...wanted, index }, signal),
-      );
-      return outcomesOf(await Promise.allSettled(makings));
-    } finally {
-      done.abort();
-      unlink();
-    }
+    const makings = Array.from({ length: count }, (_, index) => {
+      const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
+      return makeImage(this.#deps, offers, { ...wanted, index }, signal).finally(unlink);
+    });
+    const settled = await Promise.allSettled(makings);
+    done.abort();
+    return outcomesOf(settled);
   }
 
   /** Tries again after a failure of the storage, because money must not stay held. The next start releases it otherwise. */
