@@ -1,7 +1,8 @@
+import { randomBytes } from "node:crypto";
 import type { SizeTier } from "../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../contract/images/image-types.ts";
 import type { GenerateContentBody } from "../contract/native-api/generate-content.ts";
-import { MAX_COST_HEADER, routes } from "../contract/routes.ts";
+import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, routes } from "../contract/routes.ts";
 import type { Http, HttpRequest } from "../http/http.ts";
 import { microsToDecimal } from "../kernel/money.ts";
 import { type ReadImage, readGenerated } from "./wire/read-generated.ts";
@@ -26,6 +27,11 @@ export interface GenerateOptions {
   maxRetries?: number | undefined;
   /** The most that the image may cost, in micro-dollars, with the caller's consent to pay it. Default: null, none. */
   consentMicroUsd?: number | null;
+  /**
+   * With the same key, a service that takes keys bills the same request once. Printable ASCII, at most 250 characters.
+   * Default: a random one for each call.
+   */
+  idempotencyKey?: string;
   /** Awaited before each attempt, repeated ones too, so that requests leave at a limited rate. */
   awaitTurnToSend?: (signal?: AbortSignal) => Promise<void>;
 }
@@ -47,8 +53,9 @@ export const REALTIME_TIMEOUTS_MS: Record<SizeTier, number> = {
 const MAX_ANSWER_BYTES = 192 * 1024 * 1024;
 
 /**
- * Makes one image. Temporary errors are retried; an answer without an image, or one that breaks off, is retried once.
- * There is no idempotency key, so an attempt whose answer was lost may be billed. Throws `IMAGE_REFUSED` when the prompt
+ * Makes one image. Temporary errors are retried; an answer without an image is retried once, with a key of its own. All
+ * other attempts have the same idempotency key. Not every service takes it: there an attempt whose answer was lost may be
+ * billed, and an answer that breaks off is retried once. Throws `IMAGE_REFUSED` when the prompt
  * or the image was refused, `NO_IMAGES` for an answer without a usable image, and the errors of `Http`.
  */
 export async function generateImage(
@@ -58,12 +65,12 @@ export async function generateImage(
 ): Promise<GeneratedImage> {
   let attempts = 0;
   let wasEmpty = false;
-  const { consentMicroUsd = null } = options;
+  const { consentMicroUsd = null, idempotencyKey = `ib1-now-${randomBytes(16).toString("hex")}` } = options;
+  const consent = consentMicroUsd === null ? {} : { [MAX_COST_HEADER]: microsToDecimal(consentMicroUsd) };
   const call: HttpRequest = {
     method: "POST",
     path: routes.generateContent(request.model),
     body: JSON.stringify(toBody(request)),
-    ...(consentMicroUsd === null ? {} : { headers: { [MAX_COST_HEADER]: microsToDecimal(consentMicroUsd) } }),
     timeoutMs: REALTIME_TIMEOUTS_MS[request.size ?? "1K"],
     signal: options.signal,
     bills: true,
@@ -78,7 +85,8 @@ export async function generateImage(
     async () => {
       await options.awaitTurnToSend?.(options.signal);
       attempts++;
-      return call;
+      const key = wasEmpty ? `${idempotencyKey}-2` : idempotencyKey;
+      return { ...call, headers: { ...consent, [IDEMPOTENCY_KEY_HEADER]: key } };
     },
     async (_response, _moved, read) => {
       const { json, requestId } = await read(MAX_ANSWER_BYTES);

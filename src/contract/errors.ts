@@ -97,6 +97,7 @@ export const SERVICE_ERRORS = {
   REALTIME_PROVIDER_UNREACHABLE: retryable(502, "temporary", "The upstream did not answer as it should."),
   REALTIME_PROVIDER_OVERLOADED: retryable(503, "temporary", "The upstream is overloaded."),
   REALTIME_TIMEOUT: retryable(504, "temporary", "The image was not made in time."),
+  REALTIME_IDEMPOTENCY_CONFLICT: e(409, "conflict", "This Idempotency-Key was used with another request."),
   REALTIME_CANCELLED: e(499, "temporary", "The request was cancelled."),
   REALTIME_STOPPING: retryable(503, "temporary", "The service is stopping; nothing was made or billed."),
   FILE_NOT_FOUND: e(404, "gone", "No such file of this key."),

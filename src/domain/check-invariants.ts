@@ -5,6 +5,7 @@ import { fileProblems } from "./files/check-files.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
+import { answerProblems } from "./realtime/kept-answers.ts";
 import type { AccountRecord, BatchRecord, OutputRecord } from "./records.ts";
 
 export interface CheckReport {
@@ -40,6 +41,7 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);
   }
   report.problems.push(...(await fileProblems(stores, blobs)));
+  report.problems.push(...(await answerProblems({ stores, blobs })));
   return { ...report, images: outputs.length };
 }
 

@@ -1,5 +1,5 @@
 import { ImgbatchError, SERVICE_ERRORS } from "../contract/errors.ts";
-import { REQUEST_ID_HEADER } from "../contract/routes.ts";
+import { IDEMPOTENCY_REPLAYED_HEADER, REQUEST_ID_HEADER } from "../contract/routes.ts";
 import { hideUsedKeys, watchKey } from "../kernel/api-keys.ts";
 import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -78,7 +78,10 @@ export interface HttpRequest {
   answerSignal?: AbortSignal | undefined;
   /** The request makes something: `SUBMISSION_UNKNOWN` is thrown when it is not known whether it arrived. */
   submits?: boolean;
-  /** Each successful answer is billed, and there is no idempotency key: after an answer that breaks off, one attempt is left. */
+  /**
+   * Each successful answer is billed: after one that breaks off, one attempt is left. A service that names the header
+   * `Idempotency-Replayed` has taken the key of the request, and bills it once.
+   */
   bills?: boolean;
   /** The answer may come from another host that the service redirects to; the key is not sent there. */
   elsewhere?: boolean;
@@ -127,9 +130,11 @@ export function createHttp(options: HttpOptions): Http {
       const delayMs = error.retryAfterMs ?? backoffMs(attempt, policy.backoff, options.random);
       const isPassing = mayPass(error, policy) || request.alsoRetry?.(error) === true;
       const lastAttempt = 1 + Math.min(request.maxRetries ?? policy.maxRetries, paidAttempt ?? Infinity);
-      const again = isPassing && delayMs <= policy.longestPauseMs && attempt < lastAttempt;
+      const again =
+        isPassing && !outcome.isReplayed && delayMs <= policy.longestPauseMs && attempt < lastAttempt;
       const isPaidAgain = paidAttempt !== null && (again || attempt > paidAttempt);
-      const told = paidAttempt === null ? error : perhapsPaid(error, isPaidAgain);
+      const unmade = request.bills && !mayHaveArrived ? nothingMade(error) : error;
+      const told = paidAttempt === null ? unmade : perhapsPaid(error, isPaidAgain);
       if (!again)
         throw request.submits && mayHaveArrived && leavesDoubt(error) ? unknownOutcome(error) : told;
       options.onRetry?.(told, delayMs, isPaidAgain);
@@ -148,8 +153,13 @@ export function createHttp(options: HttpOptions): Http {
   };
 }
 
-/** `answerBroke`: the answer began with a success and did not arrive whole. */
-type Outcome<T> = { value: T } | { error: ImgbatchError; mayHaveArrived: boolean; answerBroke?: boolean };
+/**
+ * `answerBroke`: the answer began with a success and did not arrive whole, and another attempt is billed, too. `isReplayed`:
+ * the service gave the answer before and will give no other one.
+ */
+type Outcome<T> =
+  | { value: T }
+  | { error: ImgbatchError; mayHaveArrived: boolean; answerBroke?: boolean; isReplayed?: boolean };
 
 async function tryOnce<T>(
   options: HttpOptions,
@@ -185,14 +195,16 @@ async function tryOnce<T>(
     const tooSlow = () => silence.abort(new Silence(`less than 8 KiB/s came within ${inSeconds}`));
     const transfer = watchTransfer(progressWithin(limitMs), tooSlow);
     watch = transfer;
-    answerBroke = response.ok;
+    const replayed = response.headers.get(IDEMPOTENCY_REPLAYED_HEADER);
+    answerBroke = response.ok && replayed === null;
     if (response.ok || (response.status === 416 && request.headers?.range !== undefined)) {
       const asJson = (maxBytes: number) => readJson(response, maxBytes, transfer.moved);
       return { value: await read(response, transfer.moved, asJson) };
     }
     const text = (await boundedText(response, MAX_ERROR_BYTES, transfer.moved)) ?? "";
     const { error, isRefusal } = options.readError(response, text, request, options.clock.nowMs());
-    return { error, mayHaveArrived: error.httpStatus >= 500 && !isRefusal };
+    const mayHaveArrived = error.httpStatus >= 500 && !isRefusal;
+    return { error, mayHaveArrived, isReplayed: replayed === "true" };
   } catch (thrown) {
     report(null);
     if (ending?.aborted) throw ending.reason;
@@ -258,6 +270,14 @@ function unknownOutcome(error: ImgbatchError): ImgbatchError {
     requestId,
     retryAfterMs,
   });
+}
+
+/** The usual advice after a broken connection is that the image may be billed. */
+function nothingMade(error: ImgbatchError): ImgbatchError {
+  if (error.code !== "NETWORK") return error;
+  const advice =
+    "nothing was made or billed: check the address and the network (`imgbatch doctor`), then run the same command again";
+  return new ImgbatchError(error.code, error.message, { ...error, cause: error.cause, advice });
 }
 
 function perhapsPaid(error: ImgbatchError, isTwice: boolean): ImgbatchError {

@@ -7,11 +7,11 @@ import { toServiceError } from "./middleware/errors.ts";
 export const STREAM_OPENING_MS = 10_000;
 
 /** The texts of which a stream consists. */
-export interface Framing<T> {
+export interface Framing {
   type: string;
   opening: string;
-  /** `isFirst`: no opening was sent. */
-  result(value: T, isFirst: boolean): string;
+  /** `body`: what the work has made. `isFirst`: no opening was sent. */
+  result(body: Buffer, isFirst: boolean): string;
   /** Comes behind an opening. */
   failure(error: ImgbatchError): string;
   end: string;
@@ -21,11 +21,11 @@ export interface Framing<T> {
  * Sends the result of the work as a stream. A failure before the opening is an ordinary error response; a later one is the
  * last part of the stream.
  */
-export async function answerStream<T>(
+export async function answerStream(
   deps: Pick<ApiDeps, "clock" | "log">,
-  framing: Framing<T>,
+  framing: Framing,
   response: Response,
-  work: Promise<T>,
+  work: Promise<Buffer>,
 ): Promise<void> {
   const settled = new AbortController();
   const outcome = work.finally(() => settled.abort());
@@ -34,21 +34,21 @@ export async function answerStream<T>(
     () => true,
     () => false,
   );
-  const begin = () => {
-    response.status(200).setHeader("Content-Type", framing.type);
-    response.setHeader("Cache-Control", "no-cache");
+  const send = (text: string) => {
+    // The work may go on after its caller has left.
+    if (response.destroyed) return;
+    if (!response.headersSent) {
+      response.status(200).setHeader("Content-Type", framing.type);
+      response.setHeader("Cache-Control", "no-cache");
+    }
+    response.write(text);
   };
-  if (isLate) {
-    begin();
-    response.write(framing.opening);
-  }
+  if (isLate) send(framing.opening);
   try {
-    const value = await outcome;
-    if (!isLate) begin();
-    response.write(framing.result(value, !isLate));
+    send(framing.result(await outcome, !isLate));
   } catch (error) {
-    if (!isLate) throw error;
-    response.write(framing.failure(toStreamError(deps, response, error)));
+    if (!response.headersSent) throw error;
+    send(framing.failure(toStreamError(deps, response, error)));
   }
   response.end(framing.end);
 }

@@ -13,6 +13,7 @@ import type { ImageConverter } from "../domain/ports/image-converter.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
+import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import type { ModelNames } from "../domain/realtime/model-names.ts";
 import type { Log } from "../kernel/log.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
@@ -39,6 +40,7 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Names that OpenAI's clients have built in. */
   modelNames: ModelNames;
   realtime: Realtime;
+  keyedRequests: KeyedRequests;
   /** Those of the providers that are used for real time. */
   realtimeOffers: Offers<ItemProvider>;
   /** The state of all configured providers. */

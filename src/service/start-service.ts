@@ -15,6 +15,7 @@ import { Offers } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
+import { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
@@ -188,6 +189,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       modelNames: config.openai.models,
       converter: sharpConverter(decoding),
       realtime,
+      keyedRequests: new KeyedRequests(workerDeps),
       realtimeOffers,
       waitingOf: (batchId) => scheduler.waitingOf(batchId),
       jobsOf: (batchId) => scheduler.jobsOf(batchId),

@@ -23,6 +23,7 @@ export interface Database {
   provider_health: ProviderHealthTable;
   provider_calls: ProviderCallsTable;
   files: FilesTable;
+  keyed_requests: KeyedRequestsTable;
   linked_images: LinkedImagesTable;
   schema_migrations: { name: string };
 }
@@ -255,6 +256,18 @@ interface FilesTable {
   sha256: string;
   blob_key: string;
   created_at_ms: number;
+  expires_at_ms: number;
+}
+
+interface KeyedRequestsTable {
+  api_key_id: string;
+  key: string;
+  fingerprint: string;
+  realtime_id: string;
+  paid_runs: number;
+  sha256: string | null;
+  /** As JSON. */
+  error: string | null;
   expires_at_ms: number;
 }
 

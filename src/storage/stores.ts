@@ -11,6 +11,7 @@ import { outputRepository } from "./repositories/outputs.ts";
 import { providerCallsRepository } from "./repositories/providers/calls.ts";
 import { providerHealthRepository } from "./repositories/providers/health.ts";
 import { realtimeHoldRepository } from "./repositories/realtime/holds.ts";
+import { keyedRequestRepository } from "./repositories/realtime/keyed-requests.ts";
 import { linkedImageRepository } from "./repositories/realtime/linked-images.ts";
 import { usageRepository } from "./repositories/realtime/usage.ts";
 import { referenceRepository } from "./repositories/references.ts";
@@ -38,6 +39,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     idempotency: idempotencyRepository(session),
     upstreamJobs: upstreamJobRepository(session),
     realtimeHolds: realtimeHoldRepository(session),
+    keyedRequests: keyedRequestRepository(session),
     usage: usageRepository(session),
     retentionTime: retentionTimeRepository(session),
     providerHealth: providerHealthRepository(session),

@@ -220,6 +220,48 @@ it("[GEN-14] an answer that breaks off may be billed, also without another attem
   expect(fake.requests).toHaveLength(1);
 });
 
+it("[GEN-14] an answer that breaks off is asked for as often as others where the service has taken the key", async () => {
+  const taken = { "idempotency-replayed": "false" };
+  const { fake, http } = await wire(...Array.from({ length: 4 }, () => ({ cutAt: 40, headers: taken })));
+  const thrown = await generateImage(http, REQUEST).catch((error) => error);
+  expect(thrown).toMatchObject({ code: "NETWORK" });
+  expect(thrown.message).not.toContain("billed");
+  expect(fake.requests).toHaveLength(4);
+});
+
+it("[GEN-14] a refused connection has sent nothing, so nothing may be billed; a broken one may", async () => {
+  const { fake, http } = await wire({ reset: true }, { reset: true });
+  const advice = async () => (await generateImage(http, REQUEST, { maxRetries: 1 }).catch((e) => e)).advice;
+  expect(await advice()).toBeUndefined();
+  await fake.close();
+  expect(await advice()).toMatch(/^nothing was made or billed/);
+});
+
+const keysOf = ({ requests }: FakeNative) => requests.map(({ headers }) => headers["idempotency-key"]);
+
+it("[GEN-16] all attempts for an image have one key, and another image has another", async () => {
+  const { fake, http } = await wire(error(503), { reset: true }, { cutAt: 40 });
+  await generateImage(http, REQUEST);
+  await generateImage(http, REQUEST);
+  const [first, ...others] = keysOf(fake);
+  expect(first).toMatch(/^ib1-now-[0-9a-f]{32}$/);
+  expect(others.slice(0, 3)).toEqual([first, first, first]);
+  expect(others[3]).not.toBe(first);
+});
+
+it("[GEN-16] an image that was not made is asked for with another key", async () => {
+  const { fake, http } = await wire(error(503), empty, error(503));
+  await generateImage(http, REQUEST, { idempotencyKey: "k" });
+  expect(keysOf(fake)).toEqual(["k", "k", "k-2", "k-2"]);
+});
+
+it("[GEN-16] an error that the service repeats is not asked for again", async () => {
+  const replayed = (value: string) => error(504, { headers: { "idempotency-replayed": value } });
+  const { fake, http } = await wire(replayed("false"), replayed("true"));
+  await expect(generateImage(http, REQUEST)).rejects.toMatchObject({ httpStatus: 504 });
+  expect(fake.requests).toHaveLength(2);
+});
+
 const FINAL: [number, string][] = [
   [400, "REALTIME_INVALID_ARGUMENT"],
   [401, "INVALID_API_KEY"],

@@ -55,16 +55,34 @@ describe("the order in which things reach the disk", () => {
     const reference = durable(calls, `inputs/${id}`);
     const inserted = first("pwrite64(", "imgbatch.db-wal>", reference.key);
     expect(inserted.began).toBeGreaterThan(reference.ended);
-    const accepted = next(calls, inserted.ended, "fsync(", "imgbatch.db-wal>");
+    const accepted = next(calls, inserted.ended, "fdatasync(", "imgbatch.db-wal>");
     const answered = first("HTTP/1.1 200", id);
     expect(answered.began).toBeGreaterThan(accepted.ended);
 
     const image = durable(calls, `outputs/${id}`);
     const recorded = first("pwrite64(", "imgbatch.db-wal>", image.key);
     expect(recorded.began).toBeGreaterThan(image.ended);
-    const committed = next(calls, recorded.ended, "fsync(", "imgbatch.db-wal>");
+    const committed = next(calls, recorded.ended, "fdatasync(", "imgbatch.db-wal>");
     const told = first("HTTP/1.1 200", id, '\\"success_count\\":1');
     expect(told.began).toBeGreaterThan(committed.ended);
+  });
+
+  it("[DISK-11] shows no batch to any reader before its commit is durable", async (context) => {
+    needStrace(context);
+    const service = await startQuickService(await tempDir());
+    const slow = ["-e", "inject=fdatasync:delay_enter=200000"];
+    const { stop } = await watchCalls(service.child.pid ?? 0, [...WATCHED, ...slow]);
+    const headers = { authorization: `Bearer ${service.key}`, "content-type": "application/json" };
+    const url = `${service.url}/v1/images/batches`;
+    const body = JSON.stringify({ model: MODEL, items: [{ prompt: "one" }] });
+    const created = fetch(url, { method: "POST", headers, body }).then((answer) => answer.json());
+    const list = async () => (await (await fetch(url, { headers })).json()) as { data: BatchObject[] };
+    while ((await list()).data.length === 0);
+    const { id } = (await created) as BatchObject;
+    const calls = callsOf(await stop());
+    const inserted = next(calls, -1, "pwrite64(", "imgbatch.db-wal>", id);
+    const durable = next(calls, inserted.ended, "fdatasync(", "imgbatch.db-wal>");
+    expect(next(calls, -1, "HTTP/1.1 200", id).began).toBeGreaterThan(durable.ended);
   });
 
   it("[FILES-6] [DISK-5] is bytes, record, answer for an uploaded file", async (context) => {
@@ -89,7 +107,7 @@ describe("the order in which things reach the disk", () => {
     const key = /", "[^"]*\/blobs\/([^"]+)"/.exec(renamed.text)?.[1] ?? "";
     const inserted = next(calls, -1, "pwrite64(", "imgbatch.db-wal>", key);
     expect(inserted.began).toBeGreaterThan(directory.ended);
-    const committed = next(calls, inserted.ended, "fsync(", "imgbatch.db-wal>");
+    const committed = next(calls, inserted.ended, "fdatasync(", "imgbatch.db-wal>");
     expect(next(calls, -1, "HTTP/1.1 200", "sha256Hash").began).toBeGreaterThan(committed.ended);
   });
 

@@ -1,12 +1,82 @@
-import { resolve } from "node:path";
+import { writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
 import { expect, it } from "vitest";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
-import { startNode } from "../support/processes.ts";
-import { answerOf, content, generate, imagesOf } from "../support/realtime.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeUpstream } from "../support/fake-upstream.ts";
+import { gate } from "../support/gate.ts";
+import { BIN, cleanEnvironment, startNode } from "../support/processes.ts";
+import { answerOf, content, errorOf, generate, imagesOf } from "../support/realtime.ts";
 import { MODEL, openBeside, startTestService } from "../support/service.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const KILLED_SERVICE = resolve(import.meta.dirname, "../support/killed-service.mjs");
+
+/** Asks with an idempotency key until the service kills itself. */
+async function killedDuring(data: string, moment: string, paid = ""): Promise<void> {
+  const { line, exited } = startNode([KILLED_SERVICE, data, moment, paid]);
+  const { url, key } = JSON.parse(await line());
+  const headers = { "x-vendorx-api-key": key, "content-type": "application/json", ...KEYED };
+  const path = `/v1beta/models/${MODEL}:generateContent`;
+  const body = JSON.stringify(content("x"));
+  await expect(fetch(url + path, { method: "POST", headers, body })).rejects.toThrow();
+  expect((await exited).signal).toBe("SIGKILL");
+}
+
+const KEYED = { "idempotency-key": "k1", "x-imgbatch-max-cost": "1" };
+
+it.each(["making:1", "answer:1"])(
+  "[ONCE-6] a keyed drawing that a kill cut short (%s) is made again, and paid for once",
+  async (moment) => {
+    const data = await tempDir();
+    await killedDuring(data, moment);
+    const { stores, blobs } = await openBeside(data);
+    const next = await startTestService({ data });
+    const first = await generate(next, content("x"), { headers: KEYED });
+    expect([first.status, first.headers.get("idempotency-replayed")]).toEqual([200, "false"]);
+    const repeat = await generate(next, content("x"), { headers: KEYED });
+    expect(await repeat.text()).toBe(await first.text());
+    expect(await stores.read.accounts.byName("default")).toMatchObject({
+      balanceMicroUsd: 1e9 - 67_000,
+      heldMicroUsd: 0,
+    });
+    expect(await blobs.list("answers/")).toHaveLength(1);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  },
+);
+
+it("[ONCE-1] an answer that a kill lost, after it was paid for, is given to the repeat", async () => {
+  const data = await tempDir();
+  await killedDuring(data, "reply:1", "paid");
+  const upstream = new FakeUpstream("procedural");
+  const next = await startTestService({ data, providers: [upstream] });
+  const repeat = await generate(next, content("x"), { headers: KEYED });
+  expect([repeat.status, repeat.headers.get("idempotency-replayed")]).toEqual([200, "true"]);
+  expect(imagesOf(await answerOf(repeat))).toHaveLength(1);
+  expect(upstream.requests).toEqual([]);
+  const { stores, blobs } = await openBeside(data);
+  expect(await stores.read.usage.count()).toBe(1);
+  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+});
+
+it("[ONCE-6] a keyed request that was sent to a paid upstream before a kill is sent once more at most", async () => {
+  const data = await tempDir();
+  await killedDuring(data, "making:1", "paid");
+  await killedDuring(data, "answer:1", "paid");
+  const upstream = new FakeUpstream("procedural");
+  const next = await startTestService({ data, providers: [upstream] });
+  const refused = await generate(next, content("x"), { headers: KEYED });
+  expect([refused.status, (await errorOf(refused)).message]).toEqual([
+    409,
+    expect.stringContaining("may have been paid for both"),
+  ]);
+  expect(upstream.requests).toEqual([]);
+  const other = await generate(next, content("x"), { headers: { ...KEYED, "idempotency-key": "k2" } });
+  expect(other.status).toBe(200);
+  const { stores, blobs } = await openBeside(data);
+  expect(await stores.read.usage.count()).toBe(1);
+  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+});
 
 it("[RT-17] a service that is killed while it makes an image gives the money back at its next start", async () => {
   const data = await tempDir();
@@ -26,5 +96,34 @@ it("[RT-17] a service that is killed while it makes an image gives the money bac
     heldMicroUsd: 0,
   });
   expect(imagesOf(await answerOf(await generate(next, content("x"))))).toHaveLength(1);
+  expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+});
+
+it("[GEN-16] the same command after a kill gets the image that the killed one had asked for, and pays once", async () => {
+  const end = gate();
+  const provider = new FakeProvider();
+  provider.answer = async () => {
+    await end.promise;
+    return made(await tinyPng());
+  };
+  const service = await startTestService({ workers: false, providers: [provider] });
+  const cwd = await tempDir();
+  await writeFile(join(cwd, "p.jsonl"), '{"prompt":"a fox"}\n');
+  const env = cleanEnvironment({
+    IMGBATCH_BASE_URL: service.url,
+    IMGBATCH_API_KEY: service.credentials.api_key,
+    IMGBATCH_DATA: join(cwd, "data"),
+  });
+  const command = () => startNode([BIN, "generate", "--file", "p.jsonl", "-o", "out"], { cwd, env });
+  const killed = command();
+  await expect.poll(() => provider.running, { timeout: 20_000 }).toBe(1);
+  killed.child.kill("SIGKILL");
+  await killed.exited;
+  const again = command();
+  end.open();
+  expect(await again.exited).toMatchObject({ code: 0 });
+  expect(provider.requests).toHaveLength(1);
+  const { stores, blobs } = await openBeside(service.data);
+  expect(await stores.read.usage.count()).toBe(1);
   expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
 });

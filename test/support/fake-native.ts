@@ -12,7 +12,7 @@ export type NativeAnswer =
   | { reset: true }
   | { silent: true }
   /** Says that the whole answer comes, and breaks off after so many bytes. */
-  | { cutAt: number };
+  | { cutAt: number; headers?: Record<string, string> };
 
 export interface NativeRequest {
   path: string;
@@ -124,7 +124,8 @@ function give(
     send(response, 200, { ...withImages(answer.images, answer.type), ...answer.more });
   else {
     const whole = JSON.stringify(withImages([png(prompt)]));
-    response.writeHead(200, { "content-type": "application/json", "content-length": whole.length });
+    const headers = { "content-type": "application/json", "content-length": whole.length };
+    response.writeHead(200, { ...headers, ...answer.headers });
     response.write(whole.slice(0, answer.cutAt), () => request.socket.destroy());
   }
 }

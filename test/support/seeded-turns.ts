@@ -66,7 +66,10 @@ export class SeededTurns {
 /** Turns of the event loop in which a write gathers others, runs and is reported. */
 const LOOP_TURNS = 3;
 
-/** Everything that waits for nothing but the processor has run. */
+/** Everything that waits for nothing but the processor, or for the log of the database on the disk, has run. */
 async function quiet(): Promise<void> {
-  for (let turn = 0; turn < LOOP_TURNS; turn++) await new Promise((resolve) => setImmediate(resolve));
+  for (let turn = 0; turn < LOOP_TURNS; turn++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    if (process.getActiveResourcesInfo().includes("FSReqCallback")) turn = 0;
+  }
 }

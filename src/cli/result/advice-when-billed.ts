@@ -1,8 +1,7 @@
 import type { ErrorCode } from "../../contract/errors.ts";
 
 const NOTHING_PAID = "fix that and run the same command again; nothing was made";
-const ANOTHER =
-  "run the same command again; an attempt whose response was lost may have been billed, and there is no key to find it by";
+const ANOTHER = "run the same command again; an attempt whose response was lost may have been billed";
 const LATER =
   "wait a while, then run the same command again; with --file also use fewer --jobs or a lower --rpm";
 
@@ -29,6 +28,7 @@ export const PAID_AGAIN: Partial<Record<ErrorCode, string>> = {
   REALTIME_INVALID_ARGUMENT: NOTHING_PAID,
   NOT_FOUND: "check --base-url and --model: the service has no such path",
   REQUEST_TOO_LARGE: "use smaller or fewer --image files",
+  REALTIME_IDEMPOTENCY_CONFLICT: "run the same command again: it sends a new request, which is billed",
   REALTIME_INSUFFICIENT_BALANCE: "top up the account",
   BATCH_IMAGE_INSUFFICIENT_BALANCE: "top up the account",
   IMAGE_REFUSED: "change the prompt or the input images; the same request would be refused again",

@@ -1,3 +1,4 @@
+import type { ErrorCode } from "../../contract/errors.ts";
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 
@@ -40,4 +41,29 @@ export interface UsageRecord {
   sizeBytes: number;
   amountMicroUsd: number;
   createdAtMs: number;
+}
+
+/** A real-time request with an idempotency key. */
+export interface KeyedRequestRecord {
+  apiKeyId: string;
+  /** The key of the caller. */
+  key: string;
+  /** SHA-256 over everything that was asked for, in lower-case hexadecimal. */
+  fingerprint: string;
+  /** The last run: the id of its hold. */
+  realtimeId: string;
+  /** How many runs an upstream may have been paid for. */
+  paidRuns: number;
+  /** Null until a run has finished. */
+  answer: KeyedAnswerRecord | null;
+  /** Then the sweep may remove the record. */
+  expiresAtMs: number;
+}
+
+/** The body of a success, whose bytes are a blob; or an error that is final. */
+export type KeyedAnswerRecord = { sha256: string } | { error: KeptError };
+
+export interface KeptError {
+  code: ErrorCode;
+  message: string;
 }

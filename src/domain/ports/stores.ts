@@ -15,7 +15,12 @@ import type {
 } from "../records.ts";
 import type { FileRepository } from "./files.ts";
 import type { ItemRepository } from "./item-repository.ts";
-import type { LinkedImageRecord, RealtimeHoldRecord, UsageRecord } from "./realtime-records.ts";
+import type {
+  KeyedRequestRecord,
+  LinkedImageRecord,
+  RealtimeHoldRecord,
+  UsageRecord,
+} from "./realtime-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 
 /**
@@ -47,6 +52,7 @@ export interface Repositories {
   idempotency: IdempotencyRepository;
   upstreamJobs: UpstreamJobRepository;
   realtimeHolds: RealtimeHoldRepository;
+  keyedRequests: KeyedRequestRepository;
   usage: UsageRepository;
   retentionTime: RetentionTimeRepository;
   providerHealth: ProviderHealthRepository;
@@ -187,6 +193,17 @@ export interface RealtimeHoldRepository {
   remove(id: string): Promise<RealtimeHoldRecord | null>;
   /** Oldest first. */
   list(): Promise<RealtimeHoldRecord[]>;
+}
+
+export interface KeyedRequestRepository {
+  find(apiKeyId: string, key: string): Promise<KeyedRequestRecord | null>;
+  /** Inserts the record, or replaces the one with the same key. */
+  put(record: KeyedRequestRecord): Promise<void>;
+  remove(realtimeId: string): Promise<void>;
+  /** Records that expire by `nowMs`, the earliest first. */
+  due(nowMs: number, limit: number): Promise<KeyedRequestRecord[]>;
+  /** Records whose answer has a body. */
+  answered(): Promise<KeyedRequestRecord[]>;
 }
 
 export interface LinkedImageRepository {

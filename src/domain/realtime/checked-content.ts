@@ -1,5 +1,7 @@
 import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import { canonicalJson } from "../../kernel/json/canonical-json.ts";
 import type { ModelEntry } from "../models.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { ReferenceImage } from "../ports/image-provider.ts";
@@ -24,4 +26,14 @@ export interface CheckedContent {
   ratio: AspectRatio;
   size: SizeTier;
   mimeType: ImageMimeType;
+}
+
+/**
+ * SHA-256 over an operation and everything that it is asked for, in lower-case hexadecimal: requests that ask for the same
+ * have equal ones, however they were written.
+ */
+export function contentFingerprint(operation: string, request: CheckedContent): string {
+  const { model, images, ...facts } = request;
+  const sent = images.map(({ sha256, mimeType }) => ({ sha256, mimeType }));
+  return sha256Hex(canonicalJson({ operation, model: model.id, images: sent, ...facts }));
 }

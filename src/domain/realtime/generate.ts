@@ -5,13 +5,15 @@ import type { Caller } from "../batches/create-batch.ts";
 import { payerOf } from "../billing/payer.ts";
 import { priceRealtimeImage } from "../billing/pricing.ts";
 import type { Call } from "../health/record-call.ts";
-import type { Offer, Offers } from "../offers.ts";
+import { isPaid, type Offer, type Offers } from "../offers.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
-import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
+import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { endHold, openHold } from "./holds.ts";
-import { type Made, type MakeImageDeps, makeImage, type WantedImage } from "./make-image.ts";
+import { type Made, type MakeImageDeps, makeImage, type Trail, type WantedImage } from "./make-image.ts";
+import { NOT_RECORDED, type RequestRecord } from "./request-record.ts";
+import { usageOf } from "./usage-records.ts";
 
 const TROUBLE_DELAY_MS = 1000;
 
@@ -43,27 +45,32 @@ export class Realtime {
     this.#deps = deps;
   }
 
-  /**
-   * Rejects with an `ImgbatchError`, with `StorageUnavailable`, or with the reason of `gone` when the caller has left.
-   */
-  async generate(caller: Caller, request: CheckedContent, gone: AbortSignal): Promise<GeneratedContent> {
-    const [content] = await this.generateMany(caller, request, 1, gone);
-    if (content === undefined) throw new Error("a request for one image has no outcome");
-    return content;
+  /** `generateMany` for one image. */
+  async generate(
+    caller: Caller,
+    request: CheckedContent,
+    gone: AbortSignal | null,
+    record: RequestRecord<GeneratedContent> = NOT_RECORDED,
+  ): Promise<GeneratedContent> {
+    const [content] = await this.generateMany(caller, request, 1, gone, recordOfOne(record));
+    return only(content);
   }
 
   /**
    * Makes `count` images of one request at the same time, with one hold for all. Returns the outcomes, one for each image,
-   * without those that failed: each that has an image is paid for. Rejects like `generate` when the first failed and none
-   * has an image.
+   * without those that failed: each that has an image is paid for.
+   *
+   * Rejects with an `ImgbatchError`, when the first image failed and no other was made; with `StorageUnavailable`; or with the
+   * reason of `gone` when the caller has left; null: nobody's leaving ends the request.
    */
   generateMany(
     caller: Caller,
     request: CheckedContent,
     count: number,
-    gone: AbortSignal,
+    gone: AbortSignal | null,
+    record: RequestRecord<readonly GeneratedContent[]> = NOT_RECORDED,
   ): Promise<readonly GeneratedContent[]> {
-    const work = this.#generate(caller, request, count, gone);
+    const work = this.#generate(caller, request, count, gone, record);
     this.#track(work);
     return work;
   }
@@ -79,9 +86,10 @@ export class Realtime {
     caller: Caller,
     request: CheckedContent,
     count: number,
-    gone: AbortSignal,
-  ): Promise<GeneratedContent[]> {
-    gone.throwIfAborted();
+    gone: AbortSignal | null,
+    record: RequestRecord<readonly GeneratedContent[]>,
+  ): Promise<readonly GeneratedContent[]> {
+    gone?.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
     const { stores, clock, ids } = this.#deps;
     const { model, size: tier, ratio, images } = request;
@@ -99,15 +107,23 @@ export class Realtime {
       amountMicroUsd: priceMicroUsd * count,
       createdAtMs: clock.nowMs(),
     };
-    await openHold(stores, hold, payer, count === 1 ? "The image" : "The request");
-    const calls: Call[] = [];
+    const opening = { realtimeId: hold.id, isPaid: offers.some(({ provider }) => isPaid(provider)) };
+    const what = count === 1 ? "The image" : "The request";
+    await openHold(stores, hold, payer, { what, alongside: (tx) => record.opened(tx, opening) });
+    const { mayBePaidTwice } = record;
+    const trails = Array.from({ length: count }, (): Trail => ({ calls: [], isPaid: false, mayBePaidTwice }));
+    const calls = () => trails.flatMap((trail) => trail.calls);
     try {
-      const wanted = { request, id: hold.id, calls, priceMicroUsd };
-      const made = await this.#makeInTime(offers, wanted, count, gone);
-      await endHold(stores, hold.id, usageOf(hold, wanted, made, clock.nowMs()), calls, clock.nowMs());
-      return made.map((each) => ({ id: hold.id, request, ...each }));
+      const wanted = trails.map((trail, index) => ({ request, id: hold.id, index, priceMicroUsd, trail }));
+      const made = await this.#makeInTime(offers, wanted, gone);
+      const contents = made.map((each) => ({ id: hold.id, request, ...each }));
+      await record.keep(contents);
+      const usage = usageOf(hold, { request, made, priceMicroUsd }, clock.nowMs());
+      await endHold(stores, hold.id, usage, calls(), clock.nowMs(), (tx) => record.finished(tx));
+      return contents;
     } catch (error) {
-      this.#track(this.#release(hold.id, calls));
+      if (trails.some((trail) => trail.isPaid)) record.lost();
+      this.#track(this.#release(hold.id, calls()));
       throw error;
     }
   }
@@ -115,9 +131,8 @@ export class Realtime {
   /** Ends at the deadline and when the caller leaves, even when the provider goes on. */
   async #makeInTime(
     offers: readonly Offer<ItemProvider>[],
-    wanted: Omit<WantedImage, "index">,
-    count: number,
-    gone: AbortSignal,
+    wanted: readonly WantedImage[],
+    gone: AbortSignal | null,
   ): Promise<Made[]> {
     const { clock, timeoutMs } = this.#deps;
     const deadline = new AbortController();
@@ -126,9 +141,9 @@ export class Realtime {
       const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
       clock.sleep(timeoutMs, done.signal).then(late, () => {});
     }
-    const makings = Array.from({ length: count }, (_, index) => {
-      const { signal, unlink } = linkSignals(gone, deadline.signal, this.#stopping.signal);
-      return makeImage(this.#deps, offers, { ...wanted, index }, signal).finally(unlink);
+    const makings = wanted.map((image) => {
+      const { signal, unlink } = linkSignals(...(gone ? [gone] : []), deadline.signal, this.#stopping.signal);
+      return makeImage(this.#deps, offers, image, signal).finally(unlink);
     });
     const settled = await Promise.allSettled(makings);
     done.abort();
@@ -163,29 +178,17 @@ function outcomesOf(settled: readonly PromiseSettledResult<Made>[]): Made[] {
   return made;
 }
 
-/** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
-function usageOf(
-  hold: RealtimeHoldRecord,
-  { request, priceMicroUsd }: Pick<WantedImage, "request" | "priceMicroUsd">,
-  made: readonly Made[],
-  nowMs: number,
-): UsageRecord[] {
-  const images = made.flatMap(({ images, executed, provider }) =>
-    images.map((image, i) => ({ image, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
-  );
-  return images.map(({ image, executed, provider, amountMicroUsd }, imageIndex) => ({
-    realtimeId: hold.id,
-    imageIndex,
-    apiKeyId: hold.apiKeyId,
-    accountId: hold.accountId,
-    model: request.model.id,
-    executedModel: executed,
-    provider,
-    size: request.size,
-    ratio: request.ratio,
-    ...image.facts,
-    sizeBytes: image.bytes.length,
-    amountMicroUsd,
-    createdAtMs: nowMs,
-  }));
+function recordOfOne(record: RequestRecord<GeneratedContent>): RequestRecord<readonly GeneratedContent[]> {
+  return {
+    mayBePaidTwice: record.mayBePaidTwice,
+    opened: (tx, run) => record.opened(tx, run),
+    keep: ([content]) => record.keep(only(content)),
+    finished: (tx) => record.finished(tx),
+    lost: () => record.lost(),
+  };
+}
+
+function only(content: GeneratedContent | undefined): GeneratedContent {
+  if (content === undefined) throw new Error("a request for one image has no outcome");
+  return content;
 }

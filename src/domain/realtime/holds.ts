@@ -7,23 +7,30 @@ import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { LedgerKind } from "../records.ts";
 
+/** Writes what belongs to a movement of money, in its transaction. */
+type Alongside = (tx: Repositories) => Promise<void>;
+
+const NOTHING: Alongside = async () => {};
+
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
 /**
  * Takes the price of a request out of the balance before anything is made. The money may be granted for it, at most as
- * much as the consent allows. `what` is the subject of the error's sentence. Throws `REALTIME_INSUFFICIENT_BALANCE`.
+ * much as the consent allows. `what` is the subject of the error's sentence: by default, one image. Throws
+ * `REALTIME_INSUFFICIENT_BALANCE`.
  */
 export function openHold(
   stores: Stores,
   hold: RealtimeHoldRecord,
   { consentMicroUsd, isUpstream }: Pick<Payer, "consentMicroUsd" | "isUpstream"> = DRAWN,
-  what = "The image",
+  { what = "The image", alongside = NOTHING }: { what?: string; alongside?: Alongside } = {},
 ): Promise<void> {
   const refuse = (limit: Parameters<typeof cannotPay>[3]) =>
     cannotPay("REALTIME_INSUFFICIENT_BALANCE", what, hold.amountMicroUsd, limit);
   return stores.write(async (tx) => {
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     await tx.realtimeHolds.insert(hold);
+    await alongside(tx);
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
     await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, (balance) => {
       if (isUpstream) return refuse({ balanceMicroUsd: balance });
@@ -43,10 +50,12 @@ export function endHold(
   usage: readonly UsageRecord[],
   calls: readonly Call[],
   nowMs: number,
+  alongside = NOTHING,
 ): Promise<void> {
   return stores.write(async (tx) => {
     const hold = await tx.realtimeHolds.remove(id);
     if (!hold) return;
+    await alongside(tx);
     const amountMicroUsd = usage.reduce((sum, record) => sum + record.amountMicroUsd, 0);
     const rest = hold.amountMicroUsd - amountMicroUsd;
     if (usage.length > 0) await moveMoney(tx, { ...movementOf(hold, "capture"), amountMicroUsd }, nowMs);

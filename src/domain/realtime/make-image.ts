@@ -1,16 +1,16 @@
 import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
-import { imageSizePx } from "../../contract/images/image-sizes.ts";
 import type { Clock } from "../../kernel/clock.ts";
-import { seedOf } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { ProviderHealth } from "../health/provider-health.ts";
 import type { Call } from "../health/record-call.ts";
 import { waitingFor } from "../health/waiting.ts";
 import { type MadeImage, readOutput } from "../images/output-images.ts";
-import type { Offer } from "../offers.ts";
+import { isPaid, type Offer } from "../offers.ts";
 import type { ImageInspector } from "../ports/image-inspector.ts";
-import { type ImageRequest, type ItemProvider, ProviderError } from "../ports/image-provider.ts";
+import { type ItemProvider, ProviderError } from "../ports/image-provider.ts";
 import type { CheckedContent } from "./checked-content.ts";
+import { imageRequest } from "./image-request.ts";
 import { realtimeError } from "./provider-errors.ts";
 
 const SHORTEST_PAUSE_MS = 1000;
@@ -31,10 +31,18 @@ export interface WantedImage {
   id: string;
   /** 0 for the first image of the request. */
   index: number;
-  /** Gets every call to a provider. */
-  calls: Call[];
   /** What the image costs when it is made. */
   priceMicroUsd: number;
+  trail: Trail;
+}
+
+/** What is known of the requests to providers for one image. */
+export interface Trail {
+  calls: Call[];
+  /** An upstream may have been paid for an image. */
+  isPaid: boolean;
+  /** An earlier run may have been paid, too. */
+  mayBePaidTwice: boolean;
 }
 
 /** What came of one wanted image: images, no image, or a refusal of the prompt. */
@@ -60,7 +68,7 @@ export async function makeImage(
   wanted: WantedImage,
   signal: AbortSignal,
 ): Promise<Made> {
-  const { request, id, calls, priceMicroUsd } = wanted;
+  const { id, trail, priceMicroUsd } = wanted;
   let failure: unknown = null;
   let asked = 0;
   for (const offer of offers) {
@@ -70,14 +78,15 @@ export async function makeImage(
     try {
       const output = await ask(deps, offer, wanted, signal);
       await ticket.succeeded();
-      calls.push({ ...callOf(offer, request), ...output.call, billedMicroUsd: priceMicroUsd });
+      trail.calls.push({ ...callOf(offer, wanted), ...output.call, billedMicroUsd: priceMicroUsd });
       return output.made;
     } catch (error) {
       if (signal.aborted) ticket.dropped();
       signal.throwIfAborted();
       const known = knownError(deps, error, offer.provider);
       await ticket.failed(known, id);
-      calls.push(callOf(offer, request));
+      trail.calls.push(callOf(offer, wanted));
+      trail.isPaid &&= known.trouble === "ambiguous";
       const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
       if (!isNothingMade) return withoutImage(known, offer);
       failure ??= known;
@@ -94,7 +103,10 @@ async function ask(
   signal: AbortSignal,
 ) {
   const { provider, executedModel } = offer;
-  const work = provider.generate(imageRequest(wanted, executedModel), signal);
+  const onSent = () => {
+    wanted.trail.isPaid = isPaid(provider);
+  };
+  const work = provider.generate(imageRequest(wanted.request, executedModel, wanted), signal, onSent);
   const output = await unlessAborted(work, signal);
   const images = await readOutput(output, inspector, provider);
   signal.throwIfAborted();
@@ -133,36 +145,8 @@ function withoutImage(
   throw realtimeError(error);
 }
 
-function callOf({ provider }: Offer<ItemProvider>, { model }: CheckedContent): Call {
-  const nothing = { images: 0, isError: true, isMaybePaidTwice: false, billedMicroUsd: 0, usage: null };
-  return { provider: provider.name, model: model.id, ...nothing };
-}
-
-function imageRequest({ request, id, index }: WantedImage, executed: string): ImageRequest {
-  const { prompt, earlier, size, ratio, mimeType, images } = request;
-  return {
-    model: executed,
-    prompt,
-    earlier,
-    outputIndex: index,
-    tier: size,
-    ratio,
-    size: imageSizePx(size, ratio),
-    mimeType,
-    references: images,
-    storedReferences: [],
-    attempt: 1,
-    seed: seedOf(index === 0 ? id : `${id}/${index}`),
-    origin: "realtime",
-  };
-}
-
-/** Settles as the work does, or rejects with the signal's reason as soon as it is aborted. */
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
+function callOf({ provider }: Offer<ItemProvider>, { request, trail }: WantedImage): Call {
+  const isMaybePaidTwice = trail.mayBePaidTwice && isPaid(provider);
+  const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
+  return { provider: provider.name, model: request.model.id, ...nothing };
 }

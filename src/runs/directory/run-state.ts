@@ -70,6 +70,13 @@ const runStateFields = z.looseObject({
   finished_at: z.iso.datetime().nullable(),
   request: submittedRequestSchema.nullable().default(null),
   batches: z.array(runBatchSchema),
+  /** Of a run without batches. See `requestKeyOf`. */
+  request_keys: z
+    .looseObject({
+      seed: z.string().regex(/^[0-9a-f]{32}$/),
+      renewed: z.record(z.string(), z.int().min(1)),
+    })
+    .optional(),
 });
 
 const runStateSchema = runStateFields.refine(

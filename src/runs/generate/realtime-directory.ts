@@ -16,6 +16,7 @@ import type { RunService } from "../directory/service-identity.ts";
 import { isImagePath, isIntact } from "../files/intact-files.ts";
 import { temporaryPath, tryToWrite } from "./image-target.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
+import { beginRequestKeys } from "./request-keys.ts";
 import { factsOf } from "./save-image.ts";
 
 /** No service keeps the images of real-time requests. */
@@ -67,6 +68,7 @@ export async function openRealtimeDirectory(
   const fresh = { ...newRunState({ ...facts, batches: [] }), ...asked };
   const runState: RunState = earlier ?? fresh;
   runState.finished_at = null;
+  beginRequestKeys(runState);
   await writeRunState(dir, runState);
   await removeLeftovers(dir);
   await requireWritable(join(dir, IMAGES_FOLDER));

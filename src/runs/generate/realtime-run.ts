@@ -23,6 +23,7 @@ import {
   WITHOUT_RUN_STATE,
 } from "./realtime-directory.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
+import { renewRequestKey, requestKeyOf } from "./request-keys.ts";
 import { factsOf } from "./save-image.ts";
 
 export interface RealtimeRunOptions extends GenerateOptions {
@@ -84,7 +85,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   signal?.throwIfAborted();
   signal?.addEventListener("abort", onAbort, { once: true });
 
-  const makeOne = async (image: PlannedImage) => {
+  const makeOne = async (image: PlannedImage, position: number) => {
     if (run.stop !== null) return;
     let isSent = false;
     const awaitTurnToSend = async (ending?: AbortSignal) => {
@@ -92,7 +93,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
       isSent = true;
     };
     try {
-      const line = await make({ ...options, consentMicroUsd, awaitTurnToSend }, image);
+      const idempotencyKey = requestKeyOf(runState, image.customId, position);
+      const line = await make({ ...options, consentMicroUsd, awaitTurnToSend, idempotencyKey }, image);
       lines.set(image.customId, line);
       run.failuresInARow = 0;
       await appendResult(dir, line);
@@ -104,6 +106,7 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
         if (isSent) run.abandonedCount++;
         return;
       }
+      renewRequestKey(runState, image.customId, error.code);
       const line = failedLine(image, error);
       lines.set(image.customId, line);
       reportEnded(reporter, line);
@@ -117,7 +120,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   };
   if (keptCount > 0) reporter.note(`${keptCount} of ${plan.images.length} images are here already`);
   reportProgress();
-  for (const image of plan.images) if (!lines.has(image.customId)) void queue.add(() => makeOne(image));
+  for (const [position, image] of plan.images.entries())
+    if (!lines.has(image.customId)) void queue.add(() => makeOne(image, position));
   await queue.onIdle();
   signal?.removeEventListener("abort", onAbort);
 

@@ -1,12 +1,9 @@
 import type { Request, Response } from "express";
-import { ImgbatchError } from "../../contract/errors.ts";
-import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { IDEMPOTENCY_KEY_HEADER, IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
+import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
 import { createBatch, isKnownRequest } from "../../domain/batches/create-batch.ts";
-import { holdsApiKey } from "../../kernel/api-keys.ts";
-import { sha256Hex } from "../../kernel/ids.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
+import { idempotencyKeyOf } from "../idempotency-key.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { batchView } from "./batch-view.ts";
@@ -24,7 +21,7 @@ export function create(deps: ApiDeps) {
     const images = { ...IMAGES, maxBytes: deps.limits.referenceImageBytes, blobs: deps.blobs };
     const options = { ...deps, maxBytes: deps.limits.createBodyBytes, images };
     const { batch, replayed } = await withJsonBody(request, response, options, async ({ value, sent }) => {
-      const idempotencyKey = idempotencyKeyOf(request);
+      const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
       const checked = await checkRequest(value, {
         ...deps,
         group: caller.group,
@@ -37,15 +34,4 @@ export function create(deps: ApiDeps) {
     else deps.onBatchCreated(batch.id);
     response.status(200).json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
   };
-}
-
-function idempotencyKeyOf(request: Request): string | null {
-  const key = request.get(IDEMPOTENCY_KEY_HEADER);
-  if (key === undefined) return null;
-  const max = FIXED_LIMITS.idempotencyKeyChars;
-  const isWellFormed = key.length >= 1 && key.length <= max && /^[\x20-\x7e]+$/.test(key);
-  // An API key that was sent by mistake works like any other text, but must not be stored in clear.
-  if (isWellFormed) return holdsApiKey(key) ? `sha256:${sha256Hex(key)}` : key;
-  const message = `Idempotency-Key: must be 1 to ${max} printable ASCII characters`;
-  throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message, { param: "Idempotency-Key" });
 }

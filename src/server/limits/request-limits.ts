@@ -25,13 +25,27 @@ export class RequestLimits {
 
   /** Begins a request. Returns the function to call when it has ended. Throws `RATE_LIMITED`. */
   begin(keyId: string): () => void {
-    const running = this.#slots.takenBy(keyId);
-    if (this.#atOnce > 0 && running >= this.#atOnce) {
-      const message = `This key has ${running} requests running; ${this.#atOnce} are allowed at once.`;
-      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
-    }
-    if (this.#perMinute > 0) this.#note(keyId);
+    this.#requireSlot(keyId);
+    this.count(keyId);
     return this.#slots.take(keyId);
+  }
+
+  /** Counts a request of which it is not known yet whether anything runs for it. Throws `RATE_LIMITED`. */
+  count(keyId: string): void {
+    if (this.#perMinute > 0) this.#note(keyId);
+  }
+
+  /** Begins the work of a counted request. Returns the function to call when it has ended. Throws `RATE_LIMITED`. */
+  take(keyId: string): () => void {
+    this.#requireSlot(keyId);
+    return this.#slots.take(keyId);
+  }
+
+  #requireSlot(keyId: string): void {
+    const running = this.#slots.takenBy(keyId);
+    if (this.#atOnce === 0 || running < this.#atOnce) return;
+    const message = `This key has ${running} requests running; ${this.#atOnce} are allowed at once.`;
+    throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
   }
 
   #note(keyId: string): void {

@@ -1,8 +1,11 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { fileImagesOf } from "../../domain/files/files.ts";
+import { contentFingerprint } from "../../domain/realtime/checked-content.ts";
+import type { GeneratedContent } from "../../domain/realtime/generate.ts";
+import { answerOnce, beginRequest } from "../answer-once.ts";
 import { answerStream } from "../answer-stream.ts";
-import { goneSignal, onEnded } from "../connections/exchange.ts";
+import { goneSignal } from "../connections/exchange.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
@@ -25,8 +28,7 @@ export const contentImages: Pick<ImageTexts, "path" | "base64"> = {
 export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "REALTIME_INVALID_ARGUMENT");
-    const ended = deps.requestLimits.begin(caller.key.id);
-    onEnded(response, () => ended());
+    const idempotencyKey = beginRequest(deps, request, response, caller.key.id);
     const gone = goneSignal(response, new ImgbatchError("REALTIME_CANCELLED", "The caller went away."));
     const framing = isStream ? framingOf(request) : null;
     const model = findModel(deps, request, response);
@@ -38,9 +40,16 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
       try {
         const rules = { ...deps, strictImageConfig, sent, findFileImage: files.find };
         const content = await checkContent(value, model, rules);
-        const work = deps.realtime.generate(caller, content, gone).then(contentView);
+        const operation = isStream ? "streamGenerateContent" : "generateContent";
+        const work = answerOnce<GeneratedContent>(deps, response, gone, {
+          apiKeyId: caller.key.id,
+          idempotencyKey,
+          fingerprint: () => contentFingerprint(operation, content),
+          make: (leaving, record) => deps.realtime.generate(caller, content, leaving, record),
+          render: bodyOf,
+        });
         if (framing) await answerStream(deps, framing, response, work);
-        else response.json(await work);
+        else response.type("json").send(await work);
       } catch (error) {
         // The caller is gone: no response can reach it.
         if (!gone.aborted) throw error;
@@ -50,3 +59,5 @@ export function generate(deps: ApiDeps, { isStream }: { isStream: boolean }) {
     });
   };
 }
+
+const bodyOf = (content: GeneratedContent): Buffer => Buffer.from(JSON.stringify(contentView(content)));

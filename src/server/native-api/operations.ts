@@ -24,6 +24,8 @@ export const generateErrors: readonly ServiceErrorCode[] = [
   "REALTIME_PROVIDER_UNREACHABLE",
   "REALTIME_PROVIDER_OVERLOADED",
   "REALTIME_TIMEOUT",
+  "REALTIME_IDEMPOTENCY_CONFLICT",
+  "BATCH_IMAGE_RESULT_MISSING",
   "REALTIME_CANCELLED",
   "REALTIME_STOPPING",
 ];
@@ -51,11 +53,12 @@ export const nativeApi: Surface = {
       id: "generateContent",
       path: `${PATHS.nativeModel}:generateContent`,
       summary: "Make or edit an image and wait for it",
-      parameters: ["Model", "MaxCost"],
+      parameters: ["Model", "RequestKey", "MaxCost"],
       answers: {
         200: {
           description: "The image. A response without an `inlineData` part has none, and costs nothing.",
           schema: "GenerateContentAnswer",
+          headers: ["RequestReplayed"],
         },
       },
       handler: (deps) => generate(deps, { isStream: false }),
@@ -65,12 +68,13 @@ export const nativeApi: Surface = {
       id: "streamGenerateContent",
       path: `${PATHS.nativeModel}:streamGenerateContent`,
       summary: "The same as a stream",
-      parameters: ["Model", "Alt", "MaxCost"],
+      parameters: ["Model", "Alt", "RequestKey", "MaxCost"],
       answers: {
         200: {
           description:
             "Parts of the answer, the last with `finishReason`; or an error, which ends the stream.",
           streamOf: "GenerateContentAnswer",
+          headers: ["RequestReplayed"],
         },
       },
       handler: (deps) => generate(deps, { isStream: true }),

@@ -79,17 +79,20 @@ export async function imagesView(
   return { created: createdAt, data, ...factsOf(finished), usage: usage(images.length) };
 }
 
-/** A stream of one event for each image. Until then it has a comment, which clients skip. */
-export function eventsOf(isEdit: boolean): Framing<FinishedImages> {
+/** A stream of events. Until there is one it has a comment, which clients skip. */
+export const FRAMING: Framing = {
+  type: "text/event-stream",
+  opening: ": the images are being made\n\n",
+  result: (events) => String(events),
+  failure: (error) => event("error", openaiErrorBody(error)),
+  end: "",
+};
+
+/** An event for each image. */
+export function eventsOf(finished: FinishedImages, isEdit: boolean): Buffer {
   const type = isEdit ? "image_edit.completed" : "image_generation.completed";
-  return {
-    type: "text/event-stream",
-    opening: ": the images are being made\n\n",
-    result: (finished) =>
-      finished.images.map((image) => event(type, eventView(type, finished, image))).join(""),
-    failure: (error) => event("error", openaiErrorBody(error)),
-    end: "",
-  };
+  const events = finished.images.map((image) => event(type, eventView(type, finished, image)));
+  return Buffer.from(events.join(""));
 }
 
 function eventView(type: ImageEvent["type"], finished: FinishedImages, { bytes }: FinishedImage): ImageEvent {

@@ -21,10 +21,11 @@ const answers: Record<number, Answer> = {
     description: "The images that were made; with `stream`, an event for each of them.",
     schema: "Images",
     eventsOf: "ImageEvent",
+    headers: ["RequestReplayed"],
   },
 };
 
-const make = { method: "post", parameters: ["MaxCost"], answers, errors } as const;
+const make = { method: "post", parameters: ["RequestKey", "MaxCost"], answers, errors } as const;
 
 /** `/images/…` is read as `/v1/images/…`: some clients add the version to their base URL, others do not. */
 const readPath = (): RequestHandler => (request, _response, next) => {

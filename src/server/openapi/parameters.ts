@@ -42,6 +42,11 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       "Printable ASCII, one for each batch: the same request with the same key is answered with the same batch.",
       text({ minLength: 1, maxLength: idempotencyKeyChars, pattern: "^[\\x20-\\x7e]+$" }),
     ),
+    RequestKey: header(
+      "Idempotency-Key",
+      "Printable ASCII, one for each image: the same request with the same key gets the same answer for 24 hours, and is paid for once.",
+      text({ minLength: 1, maxLength: idempotencyKeyChars, pattern: "^[\\x20-\\x7e]+$" }),
+    ),
     MaxCost: header(
       "x-imgbatch-max-cost",
       "The most that the request may cost, in US dollars with at most 6 decimals. For the local key and an upstream that costs money: the account is granted what the request holds, or the request is refused. For other keys it has no effect.",
@@ -134,6 +139,13 @@ export const RESPONSE_HEADERS: Record<string, { name: string; header: Described 
   IdempotencyReplayed: {
     name: "Idempotency-Replayed",
     header: head("`true` when this is an earlier batch.", text({ const: "true" })),
+  },
+  RequestReplayed: {
+    name: "Idempotency-Replayed",
+    header: head(
+      "With an `Idempotency-Key`: whether this answer was given before.",
+      choice(["true", "false"]),
+    ),
   },
   RetryAfter: { name: "Retry-After", header: head("Seconds to wait.", count({ minimum: 0 })) },
   UploadStatus: {

@@ -24,11 +24,20 @@ const build = new Kysely<Database>({
  */
 export type Watch = (error: unknown) => unknown;
 
-/** Runs queries of a connection outside of any transaction. `watch` sees each error. */
-export function sqliteSession(connection: Sqlite.Database, watch: Watch): SqlSession {
-  return sessionOf(preparer(connection), (run) => {
+/**
+ * Runs queries of a connection outside of any transaction. `watch` sees each error. No row is returned before `settled`
+ * has resolved.
+ */
+export function sqliteSession(
+  connection: Sqlite.Database,
+  watch: Watch,
+  settled: () => Promise<void> | null,
+): SqlSession {
+  return sessionOf(preparer(connection), async (run) => {
     try {
-      return run();
+      const result = run();
+      await settled();
+      return result;
     } catch (error) {
       throw watch(error);
     }
@@ -49,11 +58,13 @@ interface Waiting {
  * resolves when the changes are durable. `watch` sees each error. `mayBegin` can throw before a work begins. The database
  * returns at once, so a work that yields to the event loop waits for something else while all others wait for it: it is
  * undone, and rejects. A query after the end of its work rejects, because it would be part of another one.
+ * Works go on while `settled` makes a commit durable.
  */
 export function inTransactions(
   connection: Sqlite.Database,
   begin: string,
   watch: Watch,
+  settled: () => Promise<void> | null,
 ): <T>(work: (session: SqlSession) => Promise<T>, mayBegin?: () => void) => Promise<T> {
   const prepare = preparer(connection);
   const statements = {
@@ -69,7 +80,7 @@ export function inTransactions(
 
   async function runWork<T>(work: (session: SqlSession) => Promise<T>): Promise<T> {
     let hasEnded = false;
-    const session = sessionOf(prepare, (query) => {
+    const session = sessionOf(prepare, async (query) => {
       if (hasEnded) throw new Error("a query came after the end of its transaction");
       return query();
     });
@@ -105,7 +116,7 @@ export function inTransactions(
         }
       }
       statements.commit.run();
-      for (const work of made) work.commit();
+      void report(made);
     } catch (error) {
       let seen = error;
       try {
@@ -115,6 +126,15 @@ export function inTransactions(
         seen = second;
       }
       for (const work of works) work.fail(seen);
+    }
+  }
+
+  async function report(made: readonly Waiting[]): Promise<void> {
+    try {
+      if (made.length > 0) await settled();
+      for (const work of made) work.commit();
+    } catch (error) {
+      for (const work of made) work.fail(error);
     }
   }
 
@@ -169,24 +189,24 @@ function preparer(connection: Sqlite.Database): Prepare {
   };
 }
 
-function sessionOf(prepare: Prepare, guarded: <T>(query: () => T) => T): SqlSession {
+function sessionOf(prepare: Prepare, guarded: <T>(query: () => T) => Promise<T>): SqlSession {
   return {
     build,
     all: async <Row>(query: Compilable<Row>) => {
       const { sql, parameters } = query.compile();
-      return guarded(() => prepare(sql).all(...parameters)) as Row[];
+      return (await guarded(() => prepare(sql).all(...parameters))) as Row[];
     },
     first: async <Row>(query: Compilable<Row>) => {
       const { sql, parameters } = query.compile();
-      return (guarded(() => prepare(sql).get(...parameters)) as Row | undefined) ?? null;
+      return ((await guarded(() => prepare(sql).get(...parameters))) as Row | undefined) ?? null;
     },
     run: async (query) => {
       const { sql, parameters } = query.compile();
-      return guarded(() => prepare(sql).run(...parameters)).changes;
+      return (await guarded(() => prepare(sql).run(...parameters))).changes;
     },
     runEach: async (query, parameters) => {
       const { sql } = query.compile();
-      guarded(() => {
+      await guarded(() => {
         const statement = prepare(sql);
         for (const each of parameters) statement.run(...each);
       });

@@ -9,7 +9,8 @@ import { upstreams } from "./006-upstreams.ts";
 import { files } from "./007-files.ts";
 import { lines } from "./008-lines.ts";
 import { jobs } from "./009-jobs.ts";
-import { linkedImages } from "./010-linked-images.ts";
+import { keyedRequests } from "./010-keyed-requests.ts";
+import { linkedImages } from "./011-linked-images.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -22,6 +23,7 @@ const MIGRATIONS: readonly Migration[] = [
   files,
   lines,
   jobs,
+  keyedRequests,
   linkedImages,
 ];
 

@@ -69,3 +69,29 @@ it("[GEN-7] a request that waits for its turn has not left, and is not counted",
   expect(outcome).toMatchObject({ stop: INTERRUPTED, abandonedCount: 0 });
   expect(fake.requests).toEqual([]);
 });
+
+const keysOf = (fake: FakeNative, prompt: string) =>
+  fake.requests
+    .filter((request) => request.prompt === prompt)
+    .map(({ headers }) => headers["idempotency-key"]);
+
+it("[GEN-16] a run that goes on has the keys of images whose answers were lost, and new ones where it had an answer", async () => {
+  const { fake, options } = await prepare(["lost", "refused", "slow", "made"]);
+  fake.answer(/lost/, ...Array.from({ length: 4 }, () => ({ reset: true }) as const));
+  fake.answer(/refused/, { body: { promptFeedback: { blockReason: "SAFETY" } } });
+  fake.answer(/slow/, { silent: true });
+  const interruption = new AbortController();
+  const running = runRealtime({ ...options, concurrency: 1, signal: interruption.signal });
+  await expect.poll(() => keysOf(fake, "slow").length).toBe(1);
+  interruption.abort(INTERRUPTED);
+  await running;
+  const again = await runRealtime(options);
+  expect(again.lines.map(({ status }) => status)).toEqual(Array(4).fill("success"));
+  expect(new Set(keysOf(fake, "lost")).size).toBe(1);
+  expect(new Set(keysOf(fake, "slow")).size).toBe(1);
+  const [first, second, ...more] = keysOf(fake, "refused");
+  expect(second).not.toBe(first);
+  expect(more).toEqual([]);
+  const all = ["lost", "refused", "slow", "made"].flatMap((prompt) => keysOf(fake, prompt));
+  expect(new Set(all).size).toBe(5);
+});

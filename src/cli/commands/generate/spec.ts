@@ -68,7 +68,7 @@ export const generate: CommandSpec = {
   ],
   notes: [
     "The file gets the extension of the image's real type: if the service returns a JPEG for fox.png, the image is saved as fox.jpg, and that path is printed. Without --force an existing file is never replaced: the command sends nothing and fails.",
-    "Requests have no idempotency key: running the command again makes and bills another image, and an attempt whose response was lost may be billed too. With --file, running the same command again makes only the missing images. For many images use `imgbatch submit`, which costs less and never pays twice.",
+    "Running the command again makes and bills another image. With --file, running the same command again makes only the missing images. Each request has an idempotency key: an imgbatch service bills an image once, however often its response was lost; another service may bill each attempt. For many images use `imgbatch submit`, which costs less and never pays twice.",
   ],
   exits: [...asking, "someFailed", "noImages", "timeout", "money", "saving"],
   paysAgain: true,

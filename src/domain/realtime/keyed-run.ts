@@ -1,0 +1,134 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { KeptError, KeyedAnswerRecord, KeyedRequestRecord } from "../ports/realtime-records.ts";
+import type { Repositories, Stores } from "../ports/stores.ts";
+import type { RequestRecord } from "./request-record.ts";
+
+/** How long the answer to a request with an idempotency key is kept. */
+export const ANSWER_RETENTION_MS = 24 * 3_600_000;
+/** Where the answers are kept. */
+export const ANSWERS_PREFIX = "answers/";
+
+/** The blob with the answer of a run. */
+export function answerKey(realtimeId: string): string {
+  return `${ANSWERS_PREFIX}${realtimeId}`;
+}
+
+interface Deps {
+  stores: Stores;
+  blobs: BlobStore;
+  clock: Clock;
+  log: Log;
+}
+
+/** Writes the body of the answer. An `ImgbatchError` that it throws is the answer instead. */
+export type Render<T> = (made: T) => Buffer | Promise<Buffer>;
+
+/** What a run has come to. */
+export type RunOutcome = { body: Buffer } | { error: ImgbatchError };
+
+export async function outcomeOf<T>(render: Render<T>, made: T): Promise<RunOutcome> {
+  try {
+    return { body: await render(made) };
+  } catch (error) {
+    if (error instanceof ImgbatchError) return { error };
+    throw error;
+  }
+}
+
+/** One run of a request with an idempotency key. */
+export class KeyedRun<T> implements RequestRecord<T> {
+  readonly mayBePaidTwice: boolean;
+  readonly #deps: Deps;
+  readonly #request: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "fingerprint">;
+  readonly #earlier: KeyedRequestRecord | null;
+  readonly #render: Render<T>;
+  #record: KeyedRequestRecord | null = null;
+  #kept: { answer: KeyedAnswerRecord; outcome: RunOutcome } | null = null;
+  #isLost = false;
+
+  /** `earlier`: the record of a run that was cut short; null when there was none. */
+  constructor(
+    deps: Deps,
+    { apiKeyId, key, fingerprint }: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "fingerprint">,
+    earlier: KeyedRequestRecord | null,
+    render: Render<T>,
+  ) {
+    this.#deps = deps;
+    this.#request = { apiKeyId, key, fingerprint };
+    this.#earlier = earlier;
+    this.#render = render;
+    this.mayBePaidTwice = (earlier?.paidRuns ?? 0) > 0;
+  }
+
+  /** The answer that was kept. */
+  get outcome(): RunOutcome {
+    if (this.#kept === null) throw new Error("the work has ended and has kept no answer");
+    return this.#kept.outcome;
+  }
+
+  async opened(tx: Repositories, { realtimeId, isPaid }: { realtimeId: string; isPaid: boolean }) {
+    const paidRuns = (this.#earlier?.paidRuns ?? 0) + (isPaid ? 1 : 0);
+    this.#record = { ...this.#request, realtimeId, paidRuns, ...this.#ends(null) };
+    await tx.keyedRequests.put(this.#record);
+  }
+
+  async keep(made: T): Promise<void> {
+    if (this.#record === null) throw new Error("a request is kept before it was opened");
+    const outcome = await outcomeOf(this.#render, made);
+    const answer =
+      "error" in outcome
+        ? { error: keptError(outcome.error) }
+        : { sha256: (await this.#deps.blobs.put(answerKey(this.#record.realtimeId), outcome.body)).sha256 };
+    this.#kept = { answer, outcome };
+  }
+
+  async finished(tx: Repositories): Promise<void> {
+    if (this.#record === null || this.#kept === null) {
+      throw new Error("a request has finished before it was kept");
+    }
+    await tx.keyedRequests.put({ ...this.#record, ...this.#ends(this.#kept.answer) });
+  }
+
+  lost(): void {
+    this.#isLost = true;
+  }
+
+  /**
+   * Ends the run with an error. Returns it when it is the answer to every repeat; null when a repeat runs again. The end of
+   * the service is no answer.
+   */
+  async failed(error: unknown): Promise<ImgbatchError | null> {
+    const record = this.#record;
+    const earlier = this.#earlier;
+    if (record === null) return null;
+    if (!this.#isLost) {
+      await this.#write((tx) =>
+        earlier === null ? tx.keyedRequests.remove(record.realtimeId) : tx.keyedRequests.put(earlier),
+      );
+      return null;
+    }
+    if (!(error instanceof ImgbatchError) || error.code === "REALTIME_STOPPING") return null;
+    const answer = { error: keptError(error) };
+    await this.#write((tx) => tx.keyedRequests.put({ ...record, ...this.#ends(answer) }));
+    return error;
+  }
+
+  #ends(answer: KeyedAnswerRecord | null) {
+    return { answer, expiresAtMs: this.#deps.clock.nowMs() + ANSWER_RETENTION_MS };
+  }
+
+  /** Without this write, a repeat finds a run that was cut short. */
+  async #write(work: (tx: Repositories) => Promise<void>): Promise<void> {
+    const { stores, log } = this.#deps;
+    await stores.write(work).catch((error) => {
+      log.error("the end of a request with an idempotency key could not be recorded", {
+        error: String(error),
+      });
+    });
+  }
+}
+
+const keptError = ({ code, message }: ImgbatchError): KeptError => ({ code, message });
