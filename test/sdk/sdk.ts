@@ -24,6 +24,8 @@ export type Library =
 /** The others want a newer Node than this program does; npm brings one. */
 const OLDER_LIBRARIES: readonly Library[] = ["genai-2", "openai"];
 const IS_NODE_22 = Number(process.versions.node.split(".")[0]) >= 22;
+/** A Node of at least that version. */
+export const NODE_22 = IS_NODE_22 ? process.execPath : join(MODULES, "node", "bin", "node");
 
 /** The outcome of a call, as far as JSON can tell it. */
 export interface SdkAnswer<T> {
@@ -51,10 +53,7 @@ export interface Sdk {
 
 /** A client of the library, in a process of its own. */
 export function startSdk(library: Library, options: object): Sdk {
-  const node =
-    !OLDER_LIBRARIES.includes(library) && !IS_NODE_22
-      ? join(MODULES, "node", "bin", "node")
-      : process.execPath;
+  const node = OLDER_LIBRARIES.includes(library) ? process.execPath : NODE_22;
   const driver = join(import.meta.dirname, "driver.mjs");
   const child: ChildProcessWithoutNullStreams = spawn(node, [driver, library, JSON.stringify(options)]);
   let complaint = "";
