@@ -57,6 +57,20 @@ export async function sweepLinkedImages({ stores, blobs }: Deps, dueMs: number):
   return failures;
 }
 
+/** Finds images that can be fetched, and are missing or have another size than recorded. Returns a line for each. */
+export async function linkProblems({ stores, blobs }: Deps): Promise<string[]> {
+  const problems: string[] = [];
+  for await (const { id, sizeBytes } of eachDue((page) =>
+    stores.read.linkedImages.due(Number.MAX_SAFE_INTEGER, page),
+  )) {
+    const size = await blobs.sizeOf(PREFIX + id);
+    // The bytes of an image that is being removed are gone first.
+    if (size === sizeBytes || (await stores.read.linkedImages.find(id)) === null) continue;
+    problems.push(`an image with a link: ${PREFIX}${id} is ${size === null ? "missing" : "damaged"}`);
+  }
+  return problems;
+}
+
 /** Removes images that an earlier process has stored but not recorded. Only for a start, before any request. */
 export async function removeUnlinkedImages({ stores, blobs }: Deps): Promise<void> {
   for (const key of await blobs.list(PREFIX)) {

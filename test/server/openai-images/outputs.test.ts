@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { LINK_RETENTION_MS, sweepLinkedImages } from "../../../src/domain/links/linked-images.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tinyPng } from "../../support/fake-provider.ts";
@@ -71,6 +72,18 @@ describe("an image by URL", () => {
     }
     expect(logLines.join("\n")).toContain("/v1/images/outputs/…");
     expect(logLines.join("\n")).not.toContain(name.slice(0, 31));
+  });
+
+  it("[OAI-8] is found missing by a check of the data", async () => {
+    const service = await startTestService({ workers: false });
+    await urlOf(service);
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    const [key = ""] = await blobs.list("links/");
+    await blobs.delete(key);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([
+      `an image with a link: ${key} is missing`,
+    ]);
   });
 
   it("[OAI-8] that was stored before the process died, but not recorded, is removed at the next start", async () => {
