@@ -28,6 +28,11 @@ export function isDumbTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
   return env.TERM === "dumb" || !["", "0", "false", undefined].includes(env.CI);
 }
 
+/** Whether a desktop can show windows: for systems with X11 or Wayland. */
+export function hasDisplay(env: NodeJS.ProcessEnv = process.env): boolean {
+  return Boolean(env.DISPLAY || env.WAYLAND_DISPLAY);
+}
+
 /**
  * Sets `NODE_ENV` to `production` unless it is set. Some libraries read it once, while they are loaded, and otherwise
  * check themselves at every step, which costs most of their speed.

@@ -8,6 +8,12 @@ directory=${2:-images-out}
 tries=${TRIES:-5}
 pause=${PAUSE:-30}
 
+# Without imgbatch in PATH, npx gets this version. Before it is on npm, or for a build of your own: set IMGBATCH_PACKAGE to
+# the file that `npm pack` writes, as ./imgbatch-{{version}}.tgz
+if ! command -v imgbatch >/dev/null; then
+  imgbatch() { npx --yes "${IMGBATCH_PACKAGE:-imgbatch@{{version}}}" "$@"; }
+fi
+
 for ((try = 1; ; try++)); do
   code=0
   imgbatch submit "$prompts" --output "$directory" --junit "$directory.xml" || code=$?

@@ -13,7 +13,10 @@ if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
     writeCommand = guardWorkflowCommands(process.stderr);
   }
   process.exitCode = await runCli(args, {
-    stdin: process.stdin,
+    // Opened when it is read.
+    get stdin() {
+      return process.stdin;
+    },
     stdout: process.stdout,
     stderr: process.stderr,
     command: writeCommand,

@@ -126,6 +126,9 @@ async function runCommand(
   }
 }
 
+/** The options that `requireReportPaths` checks. */
+const REPORT_OPTIONS = ["junit", "markdown", "open"];
+
 async function work(
   { spec, options, global, arguments: args }: CommandInvocation,
   process: {
@@ -141,7 +144,7 @@ async function work(
     throw new ImgbatchError("INTERNAL", `The command ${spec.name} has no implementation.`);
   const { argv, terminal, clock, output, results, watch } = process;
   const { run } = await spec.load();
-  if (options.junit !== undefined || options.markdown !== undefined) {
+  if (REPORT_OPTIONS.some((name) => options[name] !== undefined)) {
     const { requireReportPaths } = await import("./runs/check-report-paths.ts");
     await requireReportPaths(options, terminal.cwd);
   }
@@ -164,7 +167,9 @@ async function work(
       const connection = await connect(global, needs, {
         output,
         signal,
-        stdin: terminal.stdin,
+        get stdin() {
+          return terminal.stdin;
+        },
         cwd: terminal.cwd,
       });
       const { failed, paidRequests } = connection;

@@ -2,6 +2,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { routes } from "../contract/routes.ts";
 import { boundedBytes } from "../http/bounded-body.ts";
 import type { Http } from "../http/http.ts";
+import type { Answer } from "../http/send.ts";
 
 /** No image is larger. A longer answer would fill the memory. */
 const MAX_IMAGE_BYTES = 256 * 1024 * 1024;
@@ -41,7 +42,7 @@ export async function getContent(
   );
 }
 
-function requireWhole(response: Response, bytes: number): void {
+function requireWhole(response: Answer, bytes: number): void {
   const length = response.headers.get("content-length");
   if (length === null || response.headers.has("content-encoding") || Number(length) === bytes) return;
   throw new ImgbatchError("NETWORK", `An image ended after ${bytes} of ${length} bytes.`);

@@ -2,6 +2,7 @@ import { lstat, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Http } from "../http/http.ts";
+import type { Answer } from "../http/send.ts";
 import { syncDirectory } from "../kernel/files/durable-file.ts";
 import { saving } from "./file-errors.ts";
 
@@ -89,7 +90,7 @@ async function dropUseless(files: PartFiles, error: unknown): Promise<void> {
 }
 
 async function receive(
-  response: Response,
+  response: Answer,
   files: PartFiles,
   options: DownloadOptions,
   moved: (bytes: number) => void,
@@ -114,7 +115,7 @@ async function receive(
   let bytes = start;
   const file = await saving(target, () => open(files.part, start === 0 ? "wx" : "a"));
   try {
-    for await (const chunk of response.body ?? []) {
+    for await (const chunk of response.body) {
       moved(chunk.length);
       if (bytes + chunk.length > MAX_BYTES) throw endless();
       await saving(target, () => file.appendFile(chunk));
@@ -136,7 +137,7 @@ function endless(): ImgbatchError {
 }
 
 /** Null when the answer does not continue the part on disk. */
-async function rangeStart(response: Response, files: PartFiles): Promise<number | null> {
+async function rangeStart(response: Answer, files: PartFiles): Promise<number | null> {
   const [, from] = /^bytes (\d+)-/.exec(response.headers.get("content-range") ?? "") ?? [];
   const size = await sizeOf(files.part);
   const etag = response.headers.get("etag");
@@ -144,7 +145,7 @@ async function rangeStart(response: Response, files: PartFiles): Promise<number 
   return isSame && from !== undefined && Number(from) === size ? size : null;
 }
 
-function expectedBytes(response: Response, start: number): number | null {
+function expectedBytes(response: Answer, start: number): number | null {
   if (response.headers.has("content-encoding")) return null;
   const [, whole] = /^bytes \d+-\d+\/(\d+)$/.exec(response.headers.get("content-range") ?? "") ?? [];
   if (response.status === 206 && whole !== undefined) return Number(whole);

@@ -6,6 +6,7 @@ import { backoffMs } from "../kernel/backoff.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { formatDuration } from "../kernel/durations.ts";
 import { getBatch } from "./batches/get.ts";
+import type { Changes } from "./changes.ts";
 import type { PollLimiter } from "./poll-limiter.ts";
 import type { Batch } from "./wire/read-batch.ts";
 
@@ -46,6 +47,8 @@ export interface PollOptions {
   sinceMs?: number | null;
   /** Shared with the pollers of other batches of the service. */
   turns?: PollLimiter;
+  /** Ends a pause when the batch has changed. */
+  changes?: Changes | null;
   /** A fixed interval in ms instead of the usual schedule. */
   intervalMs?: number | undefined;
   /** Its reason is thrown as it is: an interruption or a time limit. */
@@ -95,7 +98,8 @@ export async function pollUntilDone(id: string, options: PollOptions): Promise<B
       options.onFailure?.(error, askedForMs ?? delayMs, untilMs);
     }
     if (askedForMs !== null) turns?.keepQuiet(askedForMs);
-    await clock.sleep(askedForMs ?? delayMs, signal);
+    if (askedForMs === null && options.changes) await options.changes.sleep(id, delayMs, signal);
+    else await clock.sleep(askedForMs ?? delayMs, signal);
   }
 }
 

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { routes } from "../contract/routes.ts";
 import type { Http } from "../http/http.ts";
 import { numberToMicros } from "../kernel/money.ts";
+import { MOST_USD } from "./wire/facts.ts";
 import { endlessness } from "./wire/paging.ts";
-import { usd } from "./wire/read-batch.ts";
 import { unexpectedAnswer } from "./wire/unexpected-answer.ts";
 
 /** A list with more pages is endless. */
@@ -19,7 +19,7 @@ const modelSchema = z.looseObject({
   maxInputImages: z.int().nullish().catch(null),
   pricing: z
     .looseObject({
-      images: z.record(z.string(), usd.min(0)),
+      images: z.record(z.string(), z.number().min(0).max(MOST_USD)),
       paid: z.boolean().nullish().catch(null),
     })
     .nullish()

@@ -1,26 +1,11 @@
 import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
-import envPaths from "env-paths";
+import { resolve } from "node:path";
 import { type ParseError, parse as parseJsonc, printParseErrorCode } from "jsonc-parser";
 import { ImgbatchError } from "../contract/errors.ts";
 import { inWords } from "../contract/schema-words.ts";
-import type { Environment } from "../environment.ts";
-import { isObject, type UpstreamName, upstreamConfig, withVendorPreset } from "./presets.ts";
+import { CONFIG_FILE, type ConfigChoice } from "./places.ts";
+import { isObject, upstreamConfig, withVendorPreset } from "./presets.ts";
 import { type Config, configSchema } from "./schema.ts";
-import type { VendorName } from "./vendors.ts";
-
-const CONFIG_FILE = "imgbatch.config.json";
-
-/** The configuration that a command line asks for. */
-export interface ConfigChoice {
-  /** Default: `imgbatch.config.json` in the working directory, which may be missing. */
-  file?: string | undefined;
-  cwd: string;
-  /** An upstream that takes the place of the file's models, groups and providers. */
-  upstream?: UpstreamName | null;
-  /** The vendor whose client libraries are served, as `vendor.preset`. */
-  vendor?: VendorName | null;
-}
 
 /**
  * Reads the configuration from its file. Without a file it returns the defaults. Comments are allowed. Throws
@@ -69,20 +54,4 @@ export function parseConfig(value: unknown, source: string): Config {
     return `${path === "" ? "" : `${path}: `}${issue.message}`;
   });
   throw new ImgbatchError("INVALID_CONFIG", `${source}: ${details.join("; ")}`, { details });
-}
-
-/** Whether every provider only draws, so that the money is play money. False without any provider. */
-export function isProceduralOnly({ providers }: Pick<Config, "providers">): boolean {
-  return providers.length > 0 && providers.every((provider) => provider.type === "procedural");
-}
-
-/** Returns the data directory: from the flag, else from the environment, else the user's default on this platform. */
-export function dataDirectoryOf(flag: string | undefined, environment: Environment, cwd: string): string {
-  const named = flag ?? environment.dataDirectory;
-  return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
-}
-
-/** Returns the path of the file with the addresses that this user has agreed to. */
-export function agreementsFile(): string {
-  return join(envPaths("imgbatch", { suffix: "" }).config, "agreed-addresses.json");
 }

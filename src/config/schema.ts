@@ -84,92 +84,90 @@ const trustProxySchema = z
 const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
   new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;
 
+const entriesSchema = z.strictObject({
+  $schema: z.string().optional(),
+  baseUrl: httpUrl.nullable().default(null),
+  server: z
+    .strictObject({
+      host: z.string().default("127.0.0.1"),
+      port: z.int().min(0).max(65535).default(8787),
+      publicUrl: httpUrl.nullable().default(null).describe("the URL under which clients know the service"),
+      trustProxy: trustProxySchema.default(false),
+    })
+    .prefault({}),
+  features: z
+    .strictObject({
+      batchImages: z.boolean().default(true),
+      workers: z.boolean().default(true),
+      console: z.boolean().default(true).describe("the web console, at the address of the service"),
+      strictImageConfig: z
+        .boolean()
+        .default(true)
+        .describe(
+          "false: a real-time request needs no generationConfig, responseModalities or imageConfig, and the declared type of an input image is ignored",
+        ),
+    })
+    .prefault({}),
+  vendor: z
+    .strictObject({
+      preset: z
+        .enum(VENDOR_NAMES)
+        .nullable()
+        .default(null)
+        .describe(
+          "sets keyHeaders, models and features.strictImageConfig, as far as they are left out, so that the vendor's own client libraries work",
+        ),
+      keyHeaders: z
+        .array(z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header"))
+        .default(["x-vendorx-api-key"]),
+    })
+    .prefault({}),
+  openai: z
+    .strictObject({
+      models: z
+        .record(z.string(), z.string())
+        .default({})
+        .describe(
+          "model names that OpenAI's clients have built in, each with the id of a model; a * at the end stands for any text. Default: gpt-image-*, dall-e-* and chatgpt-image-latest are the first real-time model",
+        ),
+    })
+    .prefault({}),
+  models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
+  groups: z
+    .array(groupSchema)
+    .refine(uniqueBy("name"), "has two groups with one name")
+    .prefault([{ name: "default" }]),
+  providers: z
+    .array(providerEntrySchema)
+    .refine(uniqueBy("name"), "has two providers with one name")
+    .prefault([{ name: "procedural", type: "procedural" }]),
+  limits: limitsSchema.prefault({}),
+  storageUriPrefixes: z.array(z.string()).default([]),
+  retention: z
+    .strictObject({
+      inputHours: factor.default(24),
+      outputHours: factor.default(72),
+      sweepMinutes: z.number().positive().default(30),
+    })
+    .prefault({}),
+  simulate: z
+    .strictObject({
+      latencyMs: factor.default(0),
+      fail: z.number().min(0).max(1).default(0),
+      seed: z.int().default(1),
+    })
+    .prefault({}),
+});
+
 /** `imgbatch.config.json`, with every default. */
-export const configSchema = z
-  .strictObject({
-    $schema: z.string().optional(),
-    baseUrl: httpUrl.nullable().default(null),
-    server: z
-      .strictObject({
-        host: z.string().default("127.0.0.1"),
-        port: z.int().min(0).max(65535).default(8787),
-        publicUrl: httpUrl.nullable().default(null).describe("the URL under which clients know the service"),
-        trustProxy: trustProxySchema.default(false),
-      })
-      .prefault({}),
-    features: z
-      .strictObject({
-        batchImages: z.boolean().default(true),
-        workers: z.boolean().default(true),
-        strictImageConfig: z
-          .boolean()
-          .default(true)
-          .describe(
-            "false: a real-time request needs no generationConfig, responseModalities or imageConfig, and the declared type of an input image is ignored",
-          ),
-      })
-      .prefault({}),
-    vendor: z
-      .strictObject({
-        preset: z
-          .enum(VENDOR_NAMES)
-          .nullable()
-          .default(null)
-          .describe(
-            "sets keyHeaders, models and features.strictImageConfig, as far as they are left out, so that the vendor's own client libraries work",
-          ),
-        keyHeaders: z
-          .array(z.string().regex(/^[A-Za-z0-9-]+$/, "must be the name of a header"))
-          .default(["x-vendorx-api-key"]),
-      })
-      .prefault({}),
-    openai: z
-      .strictObject({
-        models: z
-          .record(z.string(), z.string())
-          .default({})
-          .describe(
-            "model names that OpenAI's clients have built in, each with the id of a model; a * at the end stands for any text. Default: gpt-image-*, dall-e-* and chatgpt-image-latest are the first real-time model",
-          ),
-      })
-      .prefault({}),
-    models: z
-      .array(modelSchema)
-      .refine(uniqueBy("id"), "has two models with one id")
-      .prefault(DEFAULT_MODELS),
-    groups: z
-      .array(groupSchema)
-      .refine(uniqueBy("name"), "has two groups with one name")
-      .prefault([{ name: "default" }]),
-    providers: z
-      .array(providerEntrySchema)
-      .refine(uniqueBy("name"), "has two providers with one name")
-      .prefault([{ name: "procedural", type: "procedural" }]),
-    limits: limitsSchema.prefault({}),
-    storageUriPrefixes: z.array(z.string()).default([]),
-    retention: z
-      .strictObject({
-        inputHours: factor.default(24),
-        outputHours: factor.default(72),
-        sweepMinutes: z.number().positive().default(30),
-      })
-      .prefault({}),
-    simulate: z
-      .strictObject({
-        latencyMs: factor.default(0),
-        fail: z.number().min(0).max(1).default(0),
-        seed: z.int().default(1),
-      })
-      .prefault({}),
-  })
-  .superRefine(({ openai, models }, context) => {
-    for (const [name, id] of Object.entries(openai.models)) {
-      const refuse = (message: string) =>
-        context.addIssue({ code: "custom", path: ["openai", "models", name], message });
-      if (!/^[^*]+\*?$/.test(name)) refuse("must be a name, with a * at its end or without");
-      else if (!models.some((model) => model.id === id)) refuse(`there is no model ${id}`);
-    }
-  });
+export const configSchema = entriesSchema.superRefine(({ openai, models }, context) => {
+  for (const [name, id] of Object.entries(openai.models)) {
+    const refuse = (message: string) =>
+      context.addIssue({ code: "custom", path: ["openai", "models", name], message });
+    if (!/^[^*]+\*?$/.test(name)) refuse("must be a name, with a * at its end or without");
+    else if (!models.some((model) => model.id === id)) refuse(`there is no model ${id}`);
+  }
+});
 
 /** The whole configuration, with every default filled in. Frozen. */
 export type Config = Readonly<z.infer<typeof configSchema>>;

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
-import { z } from "zod";
-import { providerIdentitySchema } from "./provider-entries.ts";
+import { fieldsOf } from "../kernel/json/fields.ts";
+import { isProviderIdentity, type ProviderIdentity } from "./provider-identity.ts";
 
 /** The files of a data directory that other processes may read. */
 export const DATA_FILES = {
@@ -12,21 +12,49 @@ export const DATA_FILES = {
 } as const;
 
 /** `credentials.json`: what a client on this machine needs. Readable by its owner only. */
-export const credentialsSchema = z.looseObject({ base_url: z.string(), api_key: z.string() });
-export type Credentials = z.infer<typeof credentialsSchema>;
+export interface Credentials {
+  base_url: string;
+  api_key: string;
+}
+
+/** Reads the text of `credentials.json`. Throws for any other text. */
+export function parseCredentials(text: string): Credentials {
+  const value: unknown = JSON.parse(text);
+  const { base_url, api_key } = fieldsOf(value) ?? {};
+  if (typeof base_url !== "string" || typeof api_key !== "string") throw new Error("not credentials");
+  return value as Credentials;
+}
 
 /** `server.json`: exists while a service runs on the directory. Readable by its owner only. */
-export const serverFileSchema = z.looseObject({
-  url: z.string(),
-  pid: z.int(),
-  workers: z.boolean(),
+export interface ServerFile {
+  url: string;
+  pid: number;
+  workers: boolean;
   /** The providers of the service, in their order. Earlier versions, which only draw, write none. */
-  providers: z.array(providerIdentitySchema).optional(),
+  providers?: ProviderIdentity[] | undefined;
   /** Another one after every start. Never sent: `ownershipProof` shows who has it. */
-  secret: z.string().min(43),
-  started_at: z.int(),
-});
-export type ServerFile = z.infer<typeof serverFileSchema>;
+  secret: string;
+  started_at: number;
+}
+
+const LEAST_SECRET_CHARS = 43;
+
+/** Reads the text of `server.json`. Throws for any other text. */
+export function parseServerFile(text: string): ServerFile {
+  const value: unknown = JSON.parse(text);
+  const { url, pid, workers, providers = [], secret, started_at } = fieldsOf(value) ?? {};
+  const isServerFile =
+    typeof url === "string" &&
+    Number.isSafeInteger(pid) &&
+    typeof workers === "boolean" &&
+    Array.isArray(providers) &&
+    providers.every(isProviderIdentity) &&
+    typeof secret === "string" &&
+    secret.length >= LEAST_SECRET_CHARS &&
+    Number.isSafeInteger(started_at);
+  if (!isServerFile) throw new Error("not a server file");
+  return value as ServerFile;
+}
 
 /** A challenge that `/healthz` takes. A client makes a fresh one for every question. */
 export const CHALLENGE = /^[\w-]{32,128}$/;
@@ -46,10 +74,4 @@ export interface ReadyFile {
   data: string;
   /** Path of `credentials.json`. */
   credentials: string;
-}
-
-/** Whether SQLite reports a database file that is damaged or is not a database. */
-export function isDatabaseDamage(error: unknown): boolean {
-  const code = String((error as { code?: unknown } | null)?.code);
-  return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
 }

@@ -37,6 +37,7 @@ export const SERVICE_ERRORS = {
   API_KEY_REQUIRED: e(401, "auth", "An API key is required: send it as `Authorization: Bearer <key>`."),
   INVALID_API_KEY: e(401, "auth", "This API key is not known here."),
   API_KEY_DISABLED: e(401, "auth", "This API key is disabled or has expired."),
+  OWNER_ONLY: e(403, "auth", "Only the key in `credentials.json` of the service may see this."),
   BATCH_IMAGE_DISABLED: e(404, "auth", "Batch image generation is switched off on this service."),
   BATCH_IMAGE_GROUP_DISABLED: e(403, "auth", "The group of this key may not make batches."),
   BATCH_IMAGE_NO_ACCOUNT_AVAILABLE: retryable(
@@ -248,4 +249,10 @@ export interface ErrorBody {
 export function errorBody(error: ImgbatchError): ErrorBody {
   const { code, message, param, httpStatus } = error;
   return { error: { type: errorType(httpStatus), code, message, ...(param === undefined ? {} : { param }) } };
+}
+
+/** Whether SQLite reports a database file that is damaged or is not a database. */
+export function isDatabaseDamage(error: unknown): boolean {
+  const code = String((error as { code?: unknown } | null)?.code);
+  return code.startsWith("SQLITE_CORRUPT") || code === "SQLITE_NOTADB";
 }

@@ -1,8 +1,5 @@
 import { z } from "zod";
 
-/** Counts up when a field changes its meaning; new fields and new events do not. */
-export const EVENT_SCHEMA_VERSION = 1;
-
 const count = z.int().min(0);
 const batch = { batch_id: z.string() };
 const problem = z.object({ code: z.string(), message: z.string() });
@@ -74,8 +71,10 @@ export type RunEvent = z.infer<typeof runEventSchema>;
 /** A line of `--events`: NDJSON, from `run_started` to `run_ended`. */
 export const eventLineSchema = z.intersection(
   z.object({
-    schema_version: z.literal(EVENT_SCHEMA_VERSION),
+    /** Counts up when a field changes its meaning; new fields and new events do not. */
+    schema_version: z.literal(1),
     time: z.iso.datetime().describe("UTC, with milliseconds"),
   }),
   runEventSchema,
 );
+export type EventLine = z.infer<typeof eventLineSchema>;

@@ -1,4 +1,15 @@
-import { REFUSING_FINISH_REASONS } from "./native-api/generate-content.ts";
+/** Finish reasons that refuse the content of a request: sent again unchanged, it fails again. */
+export const REFUSING_FINISH_REASONS = [
+  "SAFETY",
+  "IMAGE_SAFETY",
+  "PROHIBITED_CONTENT",
+  "IMAGE_PROHIBITED_CONTENT",
+  "RECITATION",
+  "IMAGE_RECITATION",
+  "BLOCKLIST",
+  "SPII",
+  "LANGUAGE",
+] as const;
 
 /** Why an item has no image: the codes that `error.code` of an item can hold. */
 export const ITEM_ERROR_CODES = [

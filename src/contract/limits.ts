@@ -84,6 +84,12 @@ export const FIXED_LIMITS = {
   batchPageMax: 100,
   itemPageDefault: 100,
   itemPageMax: 500,
+  ledgerPageDefault: 50,
+  ledgerPageMax: 200,
+  /** Days that one request about usage may cover. */
+  usageDays: 366,
+  /** Small pictures that a key may have asked for at once. */
+  thumbnailsPerKey: 32,
   /** Images of one edit in OpenAI's API, and the bytes of each. A model may take fewer. */
   editImages: 16,
   editImageBytes: 50 * MIB,

@@ -59,6 +59,8 @@ export interface ServiceFacts {
   dataDirectory: string | null;
   providers: string | null;
   startedAtMs: number | null;
+  /** The command that makes a batch here, to type in another terminal. Default: one for the usual data directory. */
+  submitCommand?: string;
 }
 
 /** A provider that cannot be used now. */

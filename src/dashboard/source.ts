@@ -11,6 +11,8 @@ export type Intent =
   | { type: "delete-outputs"; batchId: string }
   | { type: "delete-record"; batchId: string }
   | { type: "open-folder"; batchId: string | null }
+  /** Signs the person in to the web console, in the browser. */
+  | { type: "open-console" }
   | { type: "pause"; isPaused: boolean }
   | { type: "quit" };
 
@@ -19,6 +21,7 @@ export interface Abilities {
   pause: boolean;
   retry: boolean;
   openFolder: boolean;
+  openConsole: boolean;
   picture: boolean;
   /** The source reports requests and log lines. Without them their panels are left out. */
   activity: boolean;

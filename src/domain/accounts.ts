@@ -48,6 +48,17 @@ export async function openRealAccount(
   return real;
 }
 
+/** Tops up the account with the real money of an account. */
+export async function topUpReal(
+  tx: Repositories,
+  deps: Deps,
+  accountId: string,
+  amountMicroUsd: number,
+): Promise<void> {
+  const { id } = await openRealAccount(tx, deps, accountId);
+  await topUp(tx, deps, id, amountMicroUsd);
+}
+
 /** Returns the account `default`. Makes it when it is missing, with or without play money as its first balance. */
 export async function ensureDefaultAccount(
   tx: Repositories,

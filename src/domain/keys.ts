@@ -25,8 +25,21 @@ export async function authenticate(
   if (key === null) throw new ImgbatchError("API_KEY_REQUIRED");
   const record = await repositories.keys.bySha256(sha256Hex(key));
   if (!record) throw new ImgbatchError("INVALID_API_KEY");
-  if (keyState(record, nowMs) !== "active") throw new ImgbatchError("API_KEY_DISABLED");
-  return record;
+  return active(record, nowMs);
+}
+
+/** The key of this id, when it is active. Throws `API_KEY_DISABLED`. */
+export async function activeKey(
+  repositories: Repositories,
+  id: string,
+  nowMs: number,
+): Promise<ApiKeyRecord> {
+  return active(await repositories.keys.byId(id), nowMs);
+}
+
+function active(key: ApiKeyRecord | null, nowMs: number): ApiKeyRecord {
+  if (key === null || keyState(key, nowMs) !== "active") throw new ImgbatchError("API_KEY_DISABLED");
+  return key;
 }
 
 /** Whether a key is accepted, and if not, why. A key that was disabled is called so even when it has also expired. */

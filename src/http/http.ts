@@ -8,8 +8,9 @@ import { progressWithin, type TransferWatch, watchTransfer } from "../kernel/tra
 import { boundedText } from "./bounded-body.ts";
 import { type JsonAnswer, readJson } from "./json-answer.ts";
 import { networkError, Silence } from "./network-errors.ts";
-import { fetchWithin } from "./redirects.ts";
+import { sendWithin } from "./redirects.ts";
 import { mayPass, RETRY_POLICY, type RetryPolicy } from "./retry-policy.ts";
+import type { Answer } from "./send.ts";
 import { type StreamedBody, sendable } from "./streamed-body.ts";
 
 export interface HttpOptions {
@@ -46,12 +47,7 @@ export interface ErrorAnswer {
 }
 
 /** Reads an answer outside 2xx; `text` is its body, of at most 1 MiB. `nowMs` is needed to read a date. */
-export type ReadError = (
-  response: Response,
-  text: string,
-  request: SentRequest,
-  nowMs: number,
-) => ErrorAnswer;
+export type ReadError = (response: Answer, text: string, request: SentRequest, nowMs: number) => ErrorAnswer;
 
 /** One request that was sent. It holds neither key nor body. */
 export interface Attempt extends SentRequest {
@@ -94,7 +90,7 @@ export interface HttpRequest {
  * attempt. `json` reads a body of at most `maxBytes` as JSON and removes the key from it.
  */
 export type ReadAnswer<T> = (
-  response: Response,
+  response: Answer,
   moved: (bytes: number) => void,
   json: (maxBytes: number) => Promise<JsonAnswer>,
 ) => Promise<T>;
@@ -180,14 +176,14 @@ async function tryOnce<T>(
   const report = watchAttempt(options, request);
   try {
     await options.confirm?.(signal);
-    const response = await fetchWithin(
+    const response = await sendWithin(
       { baseUrl, elsewhere: request.elsewhere ?? false },
       baseUrl + request.path,
       {
         method: request.method,
         headers: { ...headersOf(options), ...body.headers, ...request.headers },
+        body: body.body,
         signal,
-        ...body.init,
       },
     );
     report(response);
@@ -229,7 +225,7 @@ async function tryOnce<T>(
 function watchAttempt(
   { clock, onAttempt }: HttpOptions,
   { method, path }: HttpRequest,
-): (response: Response | null) => void {
+): (response: Answer | null) => void {
   const startMs = clock.nowMs();
   let isReported = onAttempt === undefined;
   return (response) => {

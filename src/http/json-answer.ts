@@ -4,10 +4,11 @@ import { hideUsedKeys, hideUsedKeysIn } from "../kernel/api-keys.ts";
 import { type JsonBounds, jsonExcess } from "../kernel/json/json-shape.ts";
 import { boundedBytes } from "./bounded-body.ts";
 import { NotTheService } from "./network-errors.ts";
+import type { Answer, AnswerHeaders } from "./send.ts";
 
 export interface JsonAnswer {
   json: unknown;
-  headers: Headers;
+  headers: AnswerHeaders;
   requestId: string | undefined;
   /** Size of the text after decompression. */
   bytes: number;
@@ -22,7 +23,7 @@ const EXCESS = { depth: "levels", elements: "elements" };
  * each piece. Throws `BAD_RESPONSE` for a longer body, for one with too many levels or elements, and for other text.
  */
 export async function readJson(
-  response: Response,
+  response: Answer,
   maxBytes: number,
   moved: (bytes: number) => void,
 ): Promise<JsonAnswer> {

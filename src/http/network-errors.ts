@@ -1,4 +1,5 @@
 import { ImgbatchError } from "../contract/errors.ts";
+import { CONNECT_TIMEOUT } from "./send.ts";
 
 /** Failures before a connection was made: no byte of the request has left. */
 const NOT_CONNECTED = new Set([
@@ -7,13 +8,16 @@ const NOT_CONNECTED = new Set([
   "EAI_AGAIN",
   "EHOSTUNREACH",
   "ENETUNREACH",
-  "UND_ERR_CONNECT_TIMEOUT",
+  CONNECT_TIMEOUT,
   "CERT_HAS_EXPIRED",
   "DEPTH_ZERO_SELF_SIGNED_CERT",
   "SELF_SIGNED_CERT_IN_CHAIN",
   "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
   "ERR_TLS_CERT_ALTNAME_INVALID",
 ]);
+
+/** An end of the connection before that of the answer. */
+const CLOSED = "ERR_STREAM_PREMATURE_CLOSE";
 
 /** The usual reasons in words. */
 const WORDS: Readonly<Record<string, string>> = {
@@ -22,14 +26,11 @@ const WORDS: Readonly<Record<string, string>> = {
   EAI_AGAIN: "the host name cannot be looked up",
   EHOSTUNREACH: "the host cannot be reached",
   ENETUNREACH: "the network cannot be reached",
-  UND_ERR_CONNECT_TIMEOUT: "the connection timed out",
+  [CONNECT_TIMEOUT]: "the connection timed out",
   ECONNRESET: "connection reset",
-  UND_ERR_SOCKET: "the connection was closed",
+  [CLOSED]: "the connection was closed",
   ETIMEDOUT: "the connection timed out",
 };
-
-/** The message of `fetch` for a redirect that it may not follow. It has no code, so the text must decide. */
-const REDIRECT = "unexpected redirect";
 
 /** The reason for ending an attempt when no bytes come, or too few. */
 export class Silence extends Error {}
@@ -45,15 +46,11 @@ export function isFromElsewhere(error: unknown): error is ImgbatchError {
   return error instanceof ImgbatchError && error.cause instanceof NotTheService;
 }
 
-/** Turns an error of `fetch`, or of reading a body, into one of the catalogue. Also returns whether the request may have arrived. */
+/** Turns an error of `send`, or of reading a body, into one of the catalogue. Also returns whether the request may have arrived. */
 export function networkError(
   thrown: unknown,
   baseUrl: string,
 ): { error: ImgbatchError; mayHaveArrived: boolean } {
-  if (messageOf(thrown) === REDIRECT) {
-    const message = `The service at ${baseUrl} redirects: give the address that it redirects to as the base URL.`;
-    return { error: new ImgbatchError("BAD_RESPONSE", message, { cause: thrown }), mayHaveArrived: false };
-  }
   const code = systemCode(thrown);
   const reason =
     thrown instanceof Silence ? thrown.message : (WORDS[code ?? ""] ?? code ?? messageOf(thrown));
@@ -64,10 +61,12 @@ export function networkError(
   return { error: new ImgbatchError("NETWORK", message, { cause: thrown }), mayHaveArrived };
 }
 
-/** Node nests the system's code: fetch's TypeError has a cause, which may bundle one error per address. */
+/** Node may nest the system's code: an error may have a cause, or bundle one error per address. */
 function systemCode(thrown: unknown, depth = 0): string | null {
   if (!(thrown instanceof Error) || depth > 4) return null;
   const { code, errors } = thrown as { code?: unknown; errors?: unknown };
+  // Node reports an end of the connection as a reset, too, but one without a system call.
+  if (code === "ECONNRESET" && !("syscall" in thrown)) return CLOSED;
   if (typeof code === "string") return code;
   const inner = Array.isArray(errors) ? errors[0] : thrown.cause;
   return systemCode(inner, depth + 1);

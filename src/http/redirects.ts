@@ -1,6 +1,7 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import { hideUsedKeys } from "../kernel/api-keys.ts";
 import { NotTheService } from "./network-errors.ts";
+import { type Answer, type Sending, send } from "./send.ts";
 
 /** A service redirects once or twice. More redirects are a circle. */
 const MOST_REDIRECTS = 3;
@@ -14,24 +15,24 @@ interface Bounds {
 }
 
 /**
- * `fetch` that follows few redirects, and only those of a GET. Another method would lose its body, so its redirect is
+ * Sends a request and follows few redirects, and only those of a GET. Another method would lose its body, so its redirect is
  * returned as it is. The key never goes to another origin, and is not sent again after one. Throws `BAD_RESPONSE`, naming
  * the target, for a circle and for another origin that is not allowed.
  */
-export async function fetchWithin(
+export async function sendWithin(
   { baseUrl, elsewhere }: Bounds,
   start: string,
-  init: RequestInit & { headers: Record<string, string> },
-): Promise<Response> {
+  request: Sending & { headers: Record<string, string> },
+): Promise<Answer> {
   const own = new URL(baseUrl).origin;
   let url = start;
-  let headers = init.headers;
+  let { headers } = request;
   for (let count = 0; ; count++) {
-    const response = await fetch(url, { redirect: "manual", ...init, headers });
-    const next = init.method === "GET" ? nextOf(response, url) : null;
-    if (next === null) return response;
-    await response.body?.cancel();
-    const { status: httpStatus } = response;
+    const answer = await send(url, { ...request, headers });
+    const next = request.method === "GET" ? nextOf(answer, url) : null;
+    if (next === null) return answer;
+    answer.cancel();
+    const { status: httpStatus } = answer;
     const cause = new NotTheService("a redirect");
     const where = hideUsedKeys(next.origin + next.pathname);
     if (next.origin !== own && !elsewhere) {
@@ -48,11 +49,13 @@ export async function fetchWithin(
 }
 
 /** Null when the answer is not a redirect that can be followed. */
-function nextOf(response: Response, from: string): URL | null {
-  const location = response.headers.get("location");
-  if (!STATUSES.includes(response.status) || location === null || !URL.canParse(location, from)) return null;
+function nextOf({ headers, status }: Answer, from: string): URL | null {
+  const location = headers.get("location");
+  if (!STATUSES.includes(status) || location === null || !URL.canParse(location, from)) return null;
   const next = new URL(location, from);
-  return next.protocol === "http:" || next.protocol === "https:" ? next : null;
+  const isHttp = next.protocol === "http:" || next.protocol === "https:";
+  // A password in the address would be sent.
+  return isHttp && next.username === "" && next.password === "" ? next : null;
 }
 
 function withoutKey(headers: Record<string, string>): Record<string, string> {

@@ -1,5 +1,3 @@
-import { ReadableStream } from "node:stream/web";
-
 /** A request body that is too large for memory. It is made again, piece by piece, each time it is sent. */
 export interface StreamedBody {
   /** Exactly the number of bytes that `open` yields, for the `Content-Length`. */
@@ -10,20 +8,21 @@ export interface StreamedBody {
 
 /** A body that is being sent. `failure` returns the error that the body itself threw, or null. */
 export interface BodyOnItsWay {
-  init: Record<string, unknown>;
+  /** As `send` takes it. */
+  body: string | AsyncIterable<Uint8Array> | undefined;
   headers: Record<string, string>;
   failure(): { reason: unknown } | null;
-  /** Ends the body: `fetch` itself goes on reading after an abort. */
+  /** Ends the body, and closes what it reads from. */
   stop(): void;
 }
 
-/** Returns what `fetch` needs to send a body: text as it is, pieces as they come. */
+/** Returns what is needed to send a body: text as it is, pieces as they come. */
 export function sendable(body: string | StreamedBody | undefined): BodyOnItsWay {
   let failure: { reason: unknown } | null = null;
   const known = { failure: () => failure, stop: () => {} };
-  if (body === undefined) return { ...known, init: {}, headers: {} };
+  if (body === undefined) return { ...known, body, headers: {} };
   const type = { "content-type": "application/json" };
-  if (typeof body === "string") return { ...known, init: { body }, headers: type };
+  if (typeof body === "string") return { ...known, body, headers: type };
   const source = body.open()[Symbol.asyncIterator]();
   let isStopped = false;
   const pieces = async function* () {
@@ -46,9 +45,7 @@ export function sendable(body: string | StreamedBody | undefined): BodyOnItsWay 
   return {
     ...known,
     stop,
-    // Without `half`, fetch refuses a body that is still being made. Without the other two it keeps a copy of everything
-    // that was sent, since a redirect or a window could ask for it again.
-    init: { body: ReadableStream.from(pieces()), duplex: "half", redirect: "error", window: null },
+    body: pieces(),
     headers: { ...type, "content-length": String(body.bytes) },
   };
 }

@@ -1,9 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { environmentWith } from "../environment.ts";
-
-const PROGRAM = fileURLToPath(new URL("guard-main.js", import.meta.url));
+import { packageFile } from "../kernel/files/package-file.ts";
 
 /** A command of this process, and the things to clean up after it. */
 export interface Leftovers {
@@ -27,7 +25,7 @@ export interface Guard {
  * `kill -9` closes the pipe between the two. The guard is detached from the terminal.
  */
 export function startGuard(): Guard {
-  const child = spawn(process.execPath, [PROGRAM], {
+  const child = spawn(process.execPath, [packageFile("dist/guard-main.js")], {
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
     env: environmentWith({ NODE_OPTIONS: "" }),

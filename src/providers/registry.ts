@@ -1,10 +1,5 @@
-import {
-  type EntryOf,
-  identityOf,
-  type ProviderEntry,
-  type ProviderIdentity,
-  type ProviderType,
-} from "../contract/provider-entries.ts";
+import type { EntryOf, ProviderEntry, ProviderType } from "../contract/provider-entries.ts";
+import { identityOf, type ProviderIdentity } from "../contract/provider-identity.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import type { Decoding } from "../imaging/decoding.ts";
 import type { AdapterDeps } from "./upstream/adapter.ts";

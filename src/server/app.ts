@@ -1,5 +1,6 @@
 import express, { type Express } from "express";
 import { guardConnection } from "./connections/connection-guard.ts";
+import { consolePage } from "./console/page.ts";
 import type { ApiDeps } from "./deps.ts";
 import { accessLog } from "./middleware/access-log.ts";
 import { refuseKeyInUrl } from "./middleware/authenticate.ts";
@@ -31,6 +32,7 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(refuseKeyInUrl);
   app.use(requireKnownHost(deps.server));
   for (const surface of SURFACES) app.use(routerOf(surface, handlerDeps));
+  for (const handler of consolePage(deps)) app.use(handler);
   app.use(notFound);
   app.use(answerErrors(deps.log, errorStyleOf));
   return app;

@@ -7,6 +7,7 @@ import type { FindGeneratedFile } from "../domain/files/generated.ts";
 import type { Uploads } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
+import type { Thumbnails } from "../domain/images/thumbnails.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
 import type { ImageConverter } from "../domain/ports/image-converter.ts";
@@ -16,6 +17,8 @@ import type { Realtime } from "../domain/realtime/generate.ts";
 import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import type { ModelNames } from "../domain/realtime/model-names.ts";
 import type { Log } from "../kernel/log.ts";
+import type { ConsoleSecrets } from "./console/sessions.ts";
+import type { EventHub } from "./events/hub.ts";
 import type { DownloadSlots } from "./limits/download-slots.ts";
 import type { FailedAuthLimit } from "./limits/failed-auth-limit.ts";
 import type { RequestLimits } from "./limits/request-limits.ts";
@@ -34,7 +37,20 @@ export interface ApiDeps extends CreateBatchDeps {
   groups: readonly GroupEntry[];
   /** Whether a key is the one for clients on this machine: it can carry the consent of the person there. */
   isLocalKey(keyId: string): boolean;
-  features: { batchImages: boolean; strictImageConfig: boolean };
+  /** Whether a key is that of `credentials.json`, whose owner sees the whole service. */
+  isOwnerKey(keyId: string): boolean;
+  features: { batchImages: boolean; strictImageConfig: boolean; console: boolean };
+  /** The build of the web console, which may be missing. */
+  consoleDirectory: string;
+  secrets: ConsoleSecrets;
+  events: EventHub;
+  /** Shown to the owner alone. */
+  facts: { dataDirectory: string; startedAtMs: number };
+  /** The load of the workers now. */
+  queue(): { running: number; slots: number; isPaused: boolean };
+  thumbnails: Thumbnails;
+  /** Bound the thumbnails that a key may have asked for at once. */
+  thumbnailSlots: DownloadSlots;
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
   /** Names that OpenAI's clients have built in. */

@@ -40,7 +40,7 @@ export interface Answer {
 /** Operations that share a credential: one API as its clients know it. */
 export interface Surface {
   /** Tag of the operations in the OpenAPI document. */
-  tag: "batches" | "realtime" | "files" | "operations";
+  tag: "batches" | "realtime" | "files" | "account" | "console" | "operations";
   /** Every path below belongs to the surface: without a credential an unknown one is 401, not 404. */
   prefix: string;
   /** A path is matched with these in order: `/models` stands before `/{id}`. */

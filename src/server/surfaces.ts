@@ -1,6 +1,8 @@
 import type { ServiceErrorCode } from "../contract/errors.ts";
+import { accountApi } from "./account/operations.ts";
 import { batchErrorStyle } from "./batch-api/error-style.ts";
 import { batchApi } from "./batch-api/operations.ts";
+import { consoleApis } from "./console/operations.ts";
 import { monitoring } from "./monitoring/operations.ts";
 import { nativeFiles, nativeUploads } from "./native-api/files/operations.ts";
 import { nativeApi, sharedModelList } from "./native-api/operations.ts";
@@ -10,6 +12,8 @@ import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 /** Everything that the service offers over HTTP. Router, 405 responses, OpenAPI and metric labels are made from it. */
 export const SURFACES: readonly Surface[] = [
   batchApi,
+  accountApi,
+  ...consoleApis,
   nativeUploads,
   nativeFiles,
   nativeApi,

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { DATA_FILES, isDatabaseDamage } from "../contract/data-directory.ts";
-import { ImgbatchError } from "../contract/errors.ts";
+import { DATA_FILES } from "../contract/data-directory.ts";
+import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
 import {
   DEFAULT_ACCOUNT,
   ensureDefaultAccount,

@@ -8,6 +8,7 @@ import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { ItemRecord, OutputRecord } from "../domain/records.ts";
 import type { toPixels } from "../imaging/pixels.ts";
+import { openPath } from "../processes/open-path.ts";
 import { changedRows, firstRows, type RowSource, wordsOf } from "./dashboard-rows.ts";
 import { type TroubleSource, troubleReporter } from "./provider-troubles.ts";
 import { showPicture } from "./show-picture.ts";
@@ -28,6 +29,8 @@ export interface DashboardSourceDeps extends RowSource {
   /** The load of the workers now. */
   queue(): { running: number; paid: number; slots: number; isPaused: boolean };
   setPaused(isPaused: boolean): void;
+  /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
+  signInLink: (() => string) | null;
   cancel(batchId: string): Promise<void>;
   /** Makes a new batch of the failed items. Returns its name and how many items it has. */
   retry(batchId: string): Promise<{ name: string; itemCount: number }>;
@@ -76,6 +79,12 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     "open-folder": async () => {
       tell({ type: "message", text: await openFolder(deps.facts.dataDirectory ?? ".") });
     },
+    "open-console": async () => {
+      const link = deps.signInLink?.();
+      if (link === undefined) return;
+      const isOpen = await openPath(link);
+      tell({ type: "message", text: isOpen ? "Opened the web console in the browser." : `Open ${link}` });
+    },
     pause: ({ isPaused }) => {
       deps.setPaused(isPaused);
       tell({ type: "vitals", vitals: { isPaused } });
@@ -88,6 +97,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
       pause: true,
       retry: true,
       openFolder: true,
+      openConsole: deps.signInLink !== null,
       picture: true,
       activity: true,
       itemFacts: true,

@@ -1,9 +1,9 @@
 import { chmod, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { isProceduralOnly } from "../config/load.ts";
 import type { Config } from "../config/schema.ts";
-import { type Credentials, credentialsSchema, DATA_FILES } from "../contract/data-directory.ts";
+import { type Credentials, DATA_FILES, parseCredentials } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
+import { isProceduralOnly } from "../contract/provider-identity.ts";
 import { ensureDefaultAccount, issueKey } from "../domain/accounts.ts";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -30,7 +30,7 @@ export async function ensureCredentials(
 ): Promise<Credentials> {
   const path = join(options.dataDirectory, DATA_FILES.credentials);
   const known = await readFile(path, "utf8").then(
-    (text) => parseCredentials(path, text),
+    (text) => credentialsIn(path, text),
     (error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return null;
       throw new ImgbatchError("INVALID_CONFIG", `${path} cannot be read (${error.code}).`, { cause: error });
@@ -59,9 +59,9 @@ async function closeToOthers(path: string, log: Log): Promise<void> {
   log.warn(`the file with the key ${what}`, { file: DATA_FILES.credentials });
 }
 
-function parseCredentials(path: string, text: string): Credentials {
+function credentialsIn(path: string, text: string): Credentials {
   try {
-    return credentialsSchema.parse(JSON.parse(text));
+    return parseCredentials(text);
   } catch (cause) {
     const message = `${path} is damaged. Delete it to get a new key; batches belong to the key that made them.`;
     throw new ImgbatchError("INVALID_CONFIG", message, { cause });

@@ -2,10 +2,15 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { DATA_FILES } from "../contract/data-directory.ts";
-import type { ProviderIdentity, ProviderType } from "../contract/provider-entries.ts";
-import { type CallSums, sumCalls } from "../domain/health/call-sums.ts";
-import { type Block, disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
-import { CALLS_EVERY_MS } from "../domain/health/record-call.ts";
+import type { ProviderIdentity } from "../contract/provider-identity.ts";
+import type { CallSums } from "../domain/health/call-sums.ts";
+import { disabledBy, ProviderHealth } from "../domain/health/provider-health.ts";
+import {
+  type ProviderReport,
+  type ProviderTrouble,
+  reportProviders,
+  splitTroubles,
+} from "../domain/health/provider-report.ts";
 import { EVERY_MODEL } from "../domain/health/transitions.ts";
 import { type ImageProvider, ProviderError, type Trouble } from "../domain/ports/image-provider.ts";
 import { poolThreads, secretOf } from "../environment.ts";
@@ -17,27 +22,9 @@ import { createProviders } from "../providers/registry.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
 import { openDataDirectory } from "./data-directory.ts";
 
-export { type CallSums, EVERY_MODEL, type Trouble };
+export { type CallSums, type ProviderReport, type ProviderTrouble, splitTroubles, type Trouble };
 
-const HOUR_MS = 3_600_000;
 const PROBE_SECONDS = 10;
-
-/** A trouble of a provider that is not over. `model`: the upstream's id, or `EVERY_MODEL`. */
-export type ProviderTrouble = Block & { model: string };
-
-/** What is known of a configured provider. */
-export interface ProviderReport {
-  name: string;
-  type: ProviderType;
-  /** Why the configuration or the environment disables it, such as a missing key; null when they do not. Those of the running service count. */
-  disabled: string | null;
-  troubles: readonly ProviderTrouble[];
-  /** Of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
-  lastHour: CallSums;
-  total: CallSums;
-  /** The jobs at the upstream: ours that are at work, and those that no record names. Null without jobs. */
-  jobs: { atWork: number; foreign: number } | null;
-}
 
 /** The result of asking an upstream for something that costs nothing. `trouble`: null when it names none. */
 export type Probe =
@@ -95,30 +82,12 @@ export async function openProviderStatus(options: {
       ),
     );
   return {
-    report: async () => {
-      const fromMs = clock.nowMs() - HOUR_MS;
-      const calls = data?.stores.read.providerCalls;
-      const hour = (await calls?.list({ fromMs: fromMs - (fromMs % CALLS_EVERY_MS) })) ?? [];
-      const all = (await calls?.list({})) ?? [];
-      const atWork = (await data?.stores.read.upstreamJobs.atWork()) ?? [];
-      const foreign = (await data?.stores.read.upstreamJobs.foreign()) ?? [];
-      return providers.map((provider, i) => {
-        const { name } = provider;
-        const isOwn = (each: { provider: string }) => each.provider === name;
-        return {
-          name,
-          type: config.providers[i]?.type ?? "procedural",
-          disabled: provider.upstream?.disabled ?? null,
-          troubles: troublesOf(provider, health),
-          lastHour: sumCalls(hour.filter(isOwn)),
-          total: sumCalls(all.filter(isOwn)),
-          jobs:
-            provider.kind === "job"
-              ? { atWork: atWork.find(isOwn)?.count ?? 0, foreign: foreign.filter(isOwn).length }
-              : null,
-        };
-      });
-    },
+    report: () =>
+      reportProviders(providers, {
+        read: data?.stores.read ?? null,
+        nowMs: clock.nowMs(),
+        troublesOf: (provider) => troublesOf(provider, health),
+      }),
     ask,
     probe: async (signal) => {
       const probes = await ask(signal);

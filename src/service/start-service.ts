@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
-import { openRealAccount, topUp } from "../domain/accounts.ts";
+import { topUpReal } from "../domain/accounts.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -44,8 +43,9 @@ import type { WorkerDeps } from "../workers/deps.ts";
 import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { shareProviders } from "../workers/shared-concurrency.ts";
+import { consoleParts, signInLinks } from "./console.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
-import { makeDataDirectory, openDataDirectory } from "./data-directory.ts";
+import { freeBytesOf, makeDataDirectory, openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
 import { removeServerFile, writeServerFile } from "./server-file.ts";
 
@@ -176,6 +176,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
     };
+    let ownerKeyId: string | null = null;
     let localKeyId: string | null = null;
     const apiDeps: ApiDeps = {
       ...workerDeps,
@@ -184,6 +185,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       storageUriPrefixes: config.storageUriPrefixes,
       groups: config.groups,
       isLocalKey: (keyId) => keyId === localKeyId,
+      isOwnerKey: (keyId) => keyId === ownerKeyId,
+      ...consoleParts({ stores, blobs, clock, decoding, feed }),
+      facts: { dataDirectory, startedAtMs: clock.nowMs() },
+      queue: () => scheduler.load,
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
       modelNames: config.openai.models,
@@ -222,21 +227,24 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         }),
       );
     }
-    undo.push(() => realtime.stop());
     const listening = await listen(withPathTargets(app), options.address, { log });
-    undo.push(() => listening.close(graceMs, () => realtime.stop()));
+    undo.push(async () => {
+      const startMs = clock.monotonicMs();
+      await listening.close(graceMs, () => realtime.stop());
+      // Requests with an idempotency key may be at work whose callers have left.
+      await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
+    });
+    undo.push(() => apiDeps.events.close());
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
     );
     const localKey = await stores.read.keys.bySha256(sha256Hex(credentials.api_key));
+    ownerKeyId = localKey?.id ?? null;
     const { budgetMicroUsd } = options;
     if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
     else if (localKey && budgetMicroUsd) {
-      await stores.write(async (tx) => {
-        const { id } = await openRealAccount(tx, { clock, ids }, localKey.accountId);
-        await topUp(tx, { clock, ids }, id, budgetMicroUsd);
-      });
+      await stores.write((tx) => topUpReal(tx, { clock, ids }, localKey.accountId, budgetMicroUsd));
     }
     const facts = {
       url: listening.url,
@@ -254,21 +262,21 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       failed: failing.signal,
       view: {
         ...workerDeps,
+        signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,
         jobsOf: apiDeps.jobsOf,
         facts: {
+          ...apiDeps.facts,
           url: listening.url,
-          dataDirectory,
           providers: providers.map(({ name }) => name).join(", ") || null,
-          startedAtMs: clock.nowMs(),
         },
         toPixels: (bytes, box) => toPixels(bytes, box, decoding),
         queue: () => scheduler.load,
         setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
-          const batch = await retryFailed(apiDeps, batchId);
+          const { batch } = await retryFailed(apiDeps, batchId);
           onBatchCreated(batch.id);
           return { name: batch.taskName, itemCount: batch.itemCount };
         },
@@ -284,9 +292,4 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await unwind();
     throw withApiCode(storageFailure(dataDirectory, error));
   }
-}
-
-async function freeBytesOf(directory: string): Promise<number> {
-  const { bavail, bsize } = await statfs(directory);
-  return bavail * bsize;
 }

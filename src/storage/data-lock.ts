@@ -1,7 +1,7 @@
 import { closeSync, existsSync, openSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
-import { DATA_FILES, type ServerFile, serverFileSchema } from "../contract/data-directory.ts";
+import { DATA_FILES, parseServerFile, type ServerFile } from "../contract/data-directory.ts";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { fileIdentity } from "../kernel/files/file-identity.ts";
@@ -85,7 +85,7 @@ export async function acquireDataLockPatiently(directory: string, clock: Clock):
 /** Reads the facts that the running service wrote about itself; null when there is nothing readable. */
 function readServerFile(directory: string): ServerFile | null {
   try {
-    return serverFileSchema.parse(JSON.parse(readFileSync(join(directory, DATA_FILES.server), "utf8")));
+    return parseServerFile(readFileSync(join(directory, DATA_FILES.server), "utf8"));
   } catch {
     return null;
   }

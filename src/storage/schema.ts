@@ -203,6 +203,7 @@ export interface UpstreamJobsTable {
   results: number;
   created_at_ms: number;
   polled_at_ms: number | null;
+  stop_asked_at_ms: Generated<number | null>;
   ended_at_ms: number | null;
   closed_at_ms: number | null;
 }

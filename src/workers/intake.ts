@@ -11,10 +11,15 @@ import type { WorkerDeps } from "./deps.ts";
 /** Inputs that are read at once: each may hold a large line in memory. */
 const AT_ONCE = 2;
 
-/** Reads the inputs of batch jobs into items, few at a time. After a kill or a failure of the disk it begins again. */
+/**
+ * Reads the inputs of batch jobs into items, few at a time, and one at a time of each API key: large inputs of one key hold
+ * up no other. After a kill or a failure of the disk it begins again.
+ */
 export class Intake {
   readonly #deps: WorkerDeps;
   readonly #queue = new PQueue({ concurrency: AT_ONCE });
+  /** The inputs of each key that has some. Only the first of each is in the queue. */
+  readonly #ofKeys = new Map<string, PQueue>();
   #isStopping = false;
 
   constructor(deps: WorkerDeps) {
@@ -25,8 +30,15 @@ export class Intake {
    * Reads the input of a queued batch when its turn comes. Returns `queued` when its items are written, `failed` when it
    * cannot be processed, and null, without any change, when the service stops, while `isHeld`, or when it has moved on.
    */
-  take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> {
-    return this.#queue.add(() => this.#take(batch, () => this.#isStopping || isHeld()));
+  async take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> {
+    const own = this.#ofKeys.get(batch.apiKeyId) ?? new PQueue({ concurrency: 1 });
+    this.#ofKeys.set(batch.apiKeyId, own);
+    const read = () => this.#take(batch, () => this.#isStopping || isHeld());
+    try {
+      return await own.add(() => this.#queue.add(read));
+    } finally {
+      if (own.size + own.pending === 0) this.#ofKeys.delete(batch.apiKeyId);
+    }
   }
 
   /** Ends what is being read soon; the next start begins it again. */

@@ -2,15 +2,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { parseConfig } from "../../dist/config/load.js";
-import { silentLog } from "../../dist/kernel/log.js";
-import { createDashboardSource } from "../../dist/service/dashboard-source.js";
-import { startService } from "../../dist/service/start-service.js";
+import { parseConfig } from "../../build/config/load.js";
+import { silentLog } from "../../build/kernel/log.js";
+import { createDashboardSource } from "../../build/service/dashboard-source.js";
+import { startService } from "../../build/service/start-service.js";
 import { median, timed } from "./measure.mjs";
 
 // As the command line does it, before the library of the view is loaded.
 process.env.NODE_ENV ??= "production";
-const { showDashboard } = await import("../../dist/dashboard/show.js");
+const { showDashboard } = await import("../../build/dashboard/show.js");
 
 const ROUNDS = 5;
 const IMAGES = 100;
@@ -96,6 +96,7 @@ export async function measureShare() {
       pause: true,
       retry: true,
       openFolder: true,
+      openConsole: true,
       picture: true,
       activity: true,
       endsService: true,

@@ -1,12 +1,12 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseConfig } from "../../dist/config/load.js";
-import { imageSizePx } from "../../dist/contract/images/image-sizes.js";
-import { systemClock } from "../../dist/kernel/clock.js";
-import { silentLog } from "../../dist/kernel/log.js";
-import { createProviders } from "../../dist/providers/registry.js";
-import { startService } from "../../dist/service/start-service.js";
+import { parseConfig } from "../../build/config/load.js";
+import { imageSizePx } from "../../build/contract/images/image-sizes.js";
+import { systemClock } from "../../build/kernel/clock.js";
+import { silentLog } from "../../build/kernel/log.js";
+import { createProviders } from "../../build/providers/registry.js";
+import { startService } from "../../build/service/start-service.js";
 import { median, timed } from "./measure.mjs";
 
 const ROUNDS = 3;

@@ -1,10 +1,10 @@
 // A service whose provider answers at once, or (`hold`) never. Says when it is ready and when it has its first item.
 //   node restart-service.mjs DATA_DIRECTORY [hold]
 
-import { parseConfig } from "../../dist/config/load.js";
-import { Feed } from "../../dist/domain/feed.js";
-import { silentLog } from "../../dist/kernel/log.js";
-import { startService } from "../../dist/service/start-service.js";
+import { parseConfig } from "../../build/config/load.js";
+import { Feed } from "../../build/domain/feed.js";
+import { silentLog } from "../../build/kernel/log.js";
+import { startService } from "../../build/service/start-service.js";
 
 const PNG = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",

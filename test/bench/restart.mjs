@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { openBatch } from "../../dist/domain/batches/lifecycle.js";
-import { randomIds } from "../../dist/kernel/ids.js";
-import { openDataDirectory } from "../../dist/service/data-directory.js";
+import { openBatch } from "../../build/domain/batches/lifecycle.js";
+import { randomIds } from "../../build/kernel/ids.js";
+import { openDataDirectory } from "../../build/service/data-directory.js";
 import { median } from "./measure.mjs";
 
 const SERVICE = fileURLToPath(new URL("restart-service.mjs", import.meta.url));

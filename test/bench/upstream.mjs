@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseConfig } from "../../dist/config/load.js";
-import { silentLog } from "../../dist/kernel/log.js";
-import { startService } from "../../dist/service/start-service.js";
+import { parseConfig } from "../../build/config/load.js";
+import { silentLog } from "../../build/kernel/log.js";
+import { startService } from "../../build/service/start-service.js";
 import { timed } from "./measure.mjs";
 
 const MODEL = "vendorx-3.1-flash-image";

@@ -2,8 +2,10 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import express from "express";
 import { describe, expect, it } from "vitest";
-import { dataDirectoryOf, isProceduralOnly, loadConfig, parseConfig } from "../../src/config/load.ts";
+import { loadConfig, parseConfig } from "../../src/config/load.ts";
+import { dataDirectoryOf } from "../../src/config/places.ts";
 import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { isProceduralOnly } from "../../src/contract/provider-identity.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 describe("the configuration", () => {

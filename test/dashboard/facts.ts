@@ -10,6 +10,7 @@ export const ALL_ABILITIES = {
   pause: true,
   retry: true,
   openFolder: true,
+  openConsole: true,
   picture: true,
   activity: true,
   itemFacts: true,

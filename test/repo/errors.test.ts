@@ -17,7 +17,6 @@ const RESERVED: Partial<Record<ServiceErrorCode, string>> = {};
 /** Codes that belong to no operation of the description. */
 const WITHOUT_OPERATION: Partial<Record<ServiceErrorCode, string>> = {
   ...RESERVED,
-  NOT_FOUND: "answered where there is no operation",
   METHOD_NOT_ALLOWED: "answered where there is no operation",
   MALFORMED_REQUEST: "answered before it is known which operation is meant",
   REQUEST_HEADERS_TOO_LARGE: "answered before it is known which operation is meant",

@@ -21,7 +21,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   server: ["domain", "domain/ports", "contract", "kernel"],
   client: ["http", "contract", "kernel"],
   runs: ["client", "http", "contract", "kernel"],
-  dashboard: ["runs", "client", "http", "contract", "kernel"],
+  dashboard: ["runs", "client", "http", "processes", "contract", "kernel"],
   cli: ["dashboard", "runs", "client", "http", "config", "processes", "contract", "kernel", "environment"],
   // Puts the parts of the service together.
   service: [
@@ -35,6 +35,7 @@ const ALLOWED: Record<string, readonly string[]> = {
     "domain/ports",
     "config",
     "environment",
+    "processes",
     "contract",
     "kernel",
   ],

@@ -103,9 +103,10 @@ describe("the live view on a real terminal", () => {
   it.each([
     ["a dumb terminal", { TERM: "dumb" }, []],
     ["--no-ui", {}, ["--no-ui"]],
-  ] as const)("[VIEW-1] is left out for %s: lines of log instead", async (_where, env, more) => {
+  ] as const)("[VIEW-1] [CONSOLE-5] is left out for %s: lines of log instead", async (_where, env, more) => {
     const terminal = await serve(env, ...more);
     await terminal.until(/imgbatch is ready at http/);
+    await terminal.until(/web console.*#code=[\w-]{43}/);
     terminal.signal("SIGTERM");
     await terminal.until(/stopping/);
     expect((await terminal.ended).code).toBe(0);

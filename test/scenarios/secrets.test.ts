@@ -314,7 +314,7 @@ describe("the command line", () => {
       expect(isSilentOn(key, stdout + stderr)).toBe(true);
     }
     const program = `
-      import { runCli } from "${join(import.meta.dirname, "../../dist/cli/run-cli.js")}";
+      import { runCli } from "${join(import.meta.dirname, "../../build/cli/run-cli.js")}";
       const { stdin, stdout, stderr } = process;
       const exit = (code) => process.exit(code);
       const write = stdout.write.bind(stdout);

@@ -2,9 +2,9 @@ import { existsSync } from "node:fs";
 import { copyFile, mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
-import { checkInvariants } from "../../dist/domain/check-invariants.js";
-import { openDataDirectory } from "../../dist/service/data-directory.js";
-import { fileBlobs } from "../../dist/storage/blobs/file-blobs.js";
+import { checkInvariants } from "../../build/domain/check-invariants.js";
+import { openDataDirectory } from "../../build/service/data-directory.js";
+import { fileBlobs } from "../../build/storage/blobs/file-blobs.js";
 import { expect } from "./memory.mjs";
 
 const ENDED = ["completed", "failed", "cancelled", "output_deleted"];

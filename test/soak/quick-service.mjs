@@ -9,14 +9,14 @@ import { syncBuiltinESMExports } from "node:module";
 import { createInterface } from "node:readline";
 import { crc32 } from "node:zlib";
 import Sqlite from "better-sqlite3";
-import { parseConfig } from "../../dist/config/load.js";
-import { ProviderError } from "../../dist/domain/ports/image-provider.js";
-import { Decoding } from "../../dist/imaging/decoding.js";
-import { sharpInspector } from "../../dist/imaging/sharp-inspector.js";
-import { systemClock } from "../../dist/kernel/clock.js";
-import { silentLog } from "../../dist/kernel/log.js";
-import { parseDirectives } from "../../dist/providers/procedural/directives/directives.js";
-import { startService } from "../../dist/service/start-service.js";
+import { parseConfig } from "../../build/config/load.js";
+import { ProviderError } from "../../build/domain/ports/image-provider.js";
+import { Decoding } from "../../build/imaging/decoding.js";
+import { sharpInspector } from "../../build/imaging/sharp-inspector.js";
+import { systemClock } from "../../build/kernel/clock.js";
+import { silentLog } from "../../build/kernel/log.js";
+import { parseDirectives } from "../../build/providers/procedural/directives/directives.js";
+import { startService } from "../../build/service/start-service.js";
 
 const PNG = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",

@@ -4,7 +4,7 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
-import { openAdmin } from "../../dist/service/admin.js";
+import { openAdmin } from "../../build/service/admin.js";
 import { Client } from "./client.mjs";
 import { drain } from "./drain.mjs";
 import { LeftBehind } from "./left-behind.mjs";

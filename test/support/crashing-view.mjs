@@ -1,8 +1,16 @@
 // Shows the live view, and dies of an error that nobody expected. Needs a build.
-import { showDashboard } from "../../dist/dashboard/show.js";
+import { showDashboard } from "../../build/dashboard/show.js";
 
 const source = {
-  abilities: { pause: true, retry: true, openFolder: true, picture: true, activity: true, endsService: true },
+  abilities: {
+    pause: true,
+    retry: true,
+    openFolder: true,
+    openConsole: true,
+    picture: true,
+    activity: true,
+    endsService: true,
+  },
   start: () => ({ stop: () => {} }),
   perform: async () => {
     setImmediate(() => {

@@ -3,11 +3,11 @@
 //   node creators.mjs DATA_DIRECTORY COUNT
 // Says `ready`, waits for SIGUSR2, and prints what it got: for each the id, whether it was replayed, or the error's code.
 import { once } from "node:events";
-import { createBatch } from "../../dist/domain/batches/create-batch.js";
-import { imageInMemory } from "../../dist/domain/images/sent-image.js";
-import { systemClock } from "../../dist/kernel/clock.js";
-import { randomIds } from "../../dist/kernel/ids.js";
-import { openDataDirectory } from "../../dist/service/data-directory.js";
+import { createBatch } from "../../build/domain/batches/create-batch.js";
+import { imageInMemory } from "../../build/domain/images/sent-image.js";
+import { systemClock } from "../../build/kernel/clock.js";
+import { randomIds } from "../../build/kernel/ids.js";
+import { openDataDirectory } from "../../build/service/data-directory.js";
 
 const [directory, count] = process.argv.slice(2);
 const { stores, blobs, close } = await openDataDirectory(directory);

@@ -20,13 +20,19 @@ function parentDirectory(): string {
   return bavail * bsize >= ENOUGH_BYTES ? IN_MEMORY : tmpdir();
 }
 
-/** Tests of the command line run the built program: it is built when it is missing or older than its sources. */
+/** What tests run in processes of their own: the program, and single modules of it. By the script that makes it, one file. */
+const BUILT = { build: "dist/main.js", modules: "build/cli/main.js" };
+
+/** Builds what is missing or older than its sources. */
 function buildWhenStale(): void {
-  const built = modifiedAt(join(REPOSITORY, "dist/cli/main.js"));
   const sources = readdirSync(join(REPOSITORY, "src"), { recursive: true, encoding: "utf8" });
-  const paths = ["tsconfig.json", "package.json", "src", ...sources.map((name) => join("src", name))];
-  if (paths.every((path) => modifiedAt(join(REPOSITORY, path)) < built)) return;
-  execFileSync("npm", ["run", "--silent", "build"], { cwd: REPOSITORY, stdio: "inherit" });
+  const settings = ["tsconfig.json", "bundle.mjs", "package.json", "src"];
+  const paths = [...settings, ...sources.map((name) => join("src", name))];
+  const newest = Math.max(...paths.map((path) => modifiedAt(join(REPOSITORY, path))));
+  for (const [script, file] of Object.entries(BUILT)) {
+    if (newest < modifiedAt(join(REPOSITORY, file))) continue;
+    execFileSync("npm", ["run", "--silent", script], { cwd: REPOSITORY, stdio: "inherit" });
+  }
 }
 
 /** Milliseconds; 0 for a file that does not exist. A directory changes when an entry is added or removed. */

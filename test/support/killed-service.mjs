@@ -7,10 +7,10 @@
 import { promises } from "node:fs";
 import { ServerResponse } from "node:http";
 import { syncBuiltinESMExports } from "node:module";
-import { parseConfig } from "../../dist/config/load.js";
-import { Feed } from "../../dist/domain/feed.js";
-import { silentLog } from "../../dist/kernel/log.js";
-import { startService } from "../../dist/service/start-service.js";
+import { parseConfig } from "../../build/config/load.js";
+import { Feed } from "../../build/domain/feed.js";
+import { silentLog } from "../../build/kernel/log.js";
+import { startService } from "../../build/service/start-service.js";
 
 const [dataDirectory, moment, paid] = process.argv.slice(2);
 const die = () => process.kill(process.pid, "SIGKILL");

@@ -4,7 +4,7 @@ import { createServiceHttp } from "../../src/client/service-http.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../src/contract/limits.ts";
 import type { Http } from "../../src/http/http.ts";
 import type { ResultLine } from "../../src/runs/directory/results-file.ts";
-import type { RunState } from "../../src/runs/directory/run-state.ts";
+import type { RunState } from "../../src/runs/directory/run-state-schema.ts";
 import { keyFingerprint, type RunService } from "../../src/runs/directory/service-identity.ts";
 import { collectRun, type RunOutcome } from "../../src/runs/outcome/collect-run.ts";
 import { type Plan, planRun, type RunRequest } from "../../src/runs/plan/plan.ts";

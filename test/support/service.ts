@@ -2,8 +2,10 @@ import { onTestFinished } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
 import { type BatchStatus, isTerminal } from "../../src/contract/statuses.ts";
+import { issueKey, openAccount } from "../../src/domain/accounts.ts";
 import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
-import type { Clock } from "../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../src/kernel/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
 import type { Log } from "../../src/kernel/log.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { createLog } from "../../src/service/pino-log.ts";
@@ -118,4 +120,21 @@ export async function openBeside(data: string) {
   const open = await openDataDirectory(data);
   onTestFinished(() => open.close());
   return open;
+}
+
+/** Another key of a running service, of the same account unless another is named. Returns the headers that send it. */
+export async function otherKey(
+  { data }: Pick<TestService, "data">,
+  accountName = "default",
+): Promise<{ key: string; id: string; headers: { authorization: string } }> {
+  const { stores } = await openBeside(data);
+  const deps = { clock: systemClock, ids: randomIds };
+  return stores.write(async (tx) => {
+    const account =
+      (await tx.accounts.byName(accountName)) ??
+      (await openAccount(tx, deps, { name: accountName, balanceMicroUsd: 1_000_000 }));
+    const facts = { name: "other", accountId: account.id, group: "default", expiresAtMs: null };
+    const { key, id } = await issueKey(tx, deps, facts);
+    return { key, id, headers: { authorization: `Bearer ${key}` } };
+  });
 }

@@ -1,7 +1,10 @@
+import { subscribe } from "node:diagnostics_channel";
+import type { IncomingMessage } from "node:http";
+import { PATHS } from "../../src/contract/routes.ts";
 import { watchText } from "./secrets.ts";
 
 /*
- * Searches every response that a test or the client reads: its headers at once, its body when it is read.
+ * Searches every response that a test or the client reads: its headers at once, its body when a test reads it.
  * Test files that share a process share this module too, so that `fetch` is replaced once.
  */
 
@@ -15,9 +18,18 @@ globalThis.fetch = async (...request) => {
   watchText(headers, `headers of an answer ${answer.status}`);
   return answer;
 };
+// The client sends its requests with Node's own HTTP.
+subscribe("http.client.response.finish", (message) => {
+  const { response } = message as { response: IncomingMessage };
+  watchText(response.rawHeaders.join("\n"), `headers of an answer ${response.statusCode}`);
+});
+/** The one answer that has a secret in it: the token of a new session. */
+const isSignIn = ({ url, ok }: Response) => ok && url.endsWith(PATHS.consoleSessions);
+
 const { text, arrayBuffer } = Response.prototype;
 Response.prototype.text = async function (this: Response) {
   const body = await text.call(this);
+  if (isSignIn(this)) return body;
   if (body.length <= MAX_WATCHED_BYTES) watchText(body, `an answer ${this.status}`);
   return body;
 };

@@ -41,13 +41,16 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
   for (const option of [JSON_OPTION, ...GLOBAL_OPTIONS])
     program.addOption(toOption(option, "Global options:"));
   for (const spec of table) {
-    addCommand(program, spec, written, (leaf, command) => {
-      const global = mergeGlobals(...withAncestors(command).map((each) => each.opts()));
-      if (leaf.json === false) requirePlain(leaf.name, global);
-      const path = pathOf(command);
-      const options = command.opts();
-      chosen = { kind: "command", path, spec: leaf, arguments: command.args, options, global };
-    });
+    // A command that is not named is only listed: to add the options of all takes longer than to run a short one.
+    if (!argv.includes(spec.name)) program.command(spec.name).description(spec.summary);
+    else
+      addCommand(program, spec, written, (leaf, command) => {
+        const global = mergeGlobals(...withAncestors(command).map((each) => each.opts()));
+        if (leaf.json === false) requirePlain(leaf.name, global);
+        const path = pathOf(command);
+        const options = command.opts();
+        chosen = { kind: "command", path, spec: leaf, arguments: command.args, options, global };
+      });
   }
   try {
     program.parse(withoutHelpWord(argv, table), { from: "user" });
@@ -57,11 +60,19 @@ export function readCommandLine(argv: readonly string[], table: readonly Command
     if (error.exitCode === 0) return { kind: "text", text };
     if (error.code === "commander.help") return { kind: "help", text };
     const message = error.message.replace(/^error: /, "").replace(/\n+/g, " ");
-    // The option is most likely one of the command that `exec` is to run.
-    const isForChild = error.code === "commander.unknownOption" && commandIn(argv, table) === "exec";
-    throw new ImgbatchError("USAGE", isForChild ? `${message}; put -- before the command` : message);
+    throw new ImgbatchError("USAGE", explained(message, error.code, commandIn(argv, table), argv));
   }
   return chosen ?? { kind: "help", text: program.helpInformation() };
+}
+
+/** Adds to the message of a mistake what the command takes instead. */
+function explained(message: string, code: string, path: string, argv: readonly string[]): string {
+  if (code !== "commander.unknownOption") return message;
+  const isJson = message.endsWith("'--json'");
+  // The option is most likely one of the command that `exec` is to run.
+  const isForChild = path === "exec" && !argv.includes("--");
+  const problem = isJson ? `${path} has no --json: its output is not one document` : message;
+  return isForChild ? `${problem}; put -- before the command` : problem;
 }
 
 /** The path of the command in a command line, which need not be valid; empty if it names none. */
@@ -159,7 +170,7 @@ function commandsBelow(
 
 /** Throws `USAGE` for output options that a command without `--json` does not have. */
 function requirePlain(name: string, global: GlobalOptions): void {
-  if (global.json) throw new ImgbatchError("USAGE", `${name} has no --json.`);
+  if (global.json) throw new ImgbatchError("USAGE", `${name} has no --json: its output is not one document`);
   if (global.events === "-") throw new ImgbatchError("USAGE", `${name} takes --events with a file only.`);
 }
 

@@ -2,6 +2,7 @@ import type { CommandSpec } from "../command-line/command-spec.ts";
 import { admin } from "./admin/spec.ts";
 import { cancel } from "./cancel/spec.ts";
 import { completion } from "./completion/spec.ts";
+import { webConsole } from "./console/spec.ts";
 import { remove } from "./delete/spec.ts";
 import { doctor } from "./doctor/spec.ts";
 import { download } from "./download/spec.ts";
@@ -11,6 +12,7 @@ import { init } from "./init/spec.ts";
 import { items } from "./items/spec.ts";
 import { list } from "./list/spec.ts";
 import { models } from "./models/spec.ts";
+import { open } from "./open/spec.ts";
 import { providers } from "./providers/spec.ts";
 import { ready } from "./ready/spec.ts";
 import { retry } from "./retry/spec.ts";
@@ -34,11 +36,13 @@ export const COMMANDS: readonly CommandSpec[] = [
   list,
   items,
   download,
+  open,
   cancel,
   retry,
   remove,
   models,
   serve,
+  webConsole,
   exec,
   ready,
   init,

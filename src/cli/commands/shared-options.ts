@@ -11,6 +11,7 @@ export const reportOptions: readonly OptionSpec[] = [
   { flags: "--markdown <file>", description: "write a Markdown summary, failures first" },
   { flags: "--gallery", description: "write index.html, the contact sheet (default)" },
   { flags: "--no-gallery", description: "do not write index.html" },
+  { flags: "--open", description: "open the contact sheet at the end; without a desktop, tell its path" },
 ];
 
 const upstreams = `${UPSTREAM_NAMES.slice(0, -1).join(", ")} or ${UPSTREAM_NAMES.at(-1)}`;

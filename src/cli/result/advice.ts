@@ -106,7 +106,7 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
   BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
   BATCH_IMAGE_RESULT_MISSING:
-    "run the same command again; if the image is still missing, `imgbatch submit --new` makes all images again",
+    "run the same command again; if the image is still missing, the submit command with --new makes all images again, which is paid again",
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_REFUSED: "change the prompt",
   REALTIME_NO_IMAGE: "change the prompt, or run the same command again",
@@ -128,8 +128,8 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   DIRECTORY_IN_USE: "wait until the other process has ended, then run the same command again",
   ADDRESS_IN_USE: "stop that program, or run the same command with --port 0, which takes a free port",
   COST_LIMIT: "raise --max-cost, or submit fewer images",
-  STORAGE_FAILED:
-    "check the disk, then start again: accepted batches are kept and continue; `imgbatch admin check` verifies the data",
+  STORAGE_FAILED: ({ where }) =>
+    `check the disk, then start again: accepted batches are kept and continue; to verify the data: ${nextCommand(where, "admin", "check")}`,
   SAVE_FAILED:
     "free disk space or fix the permission, then run the same command again: it fetches only what is missing",
   VERIFY_FAILED: "run the same command again: it fetches only what is missing or damaged",

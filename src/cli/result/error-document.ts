@@ -1,5 +1,4 @@
-import { isDatabaseDamage } from "../../contract/data-directory.ts";
-import { errorEntry, ImgbatchError, SERVICE_ERRORS } from "../../contract/errors.ts";
+import { errorEntry, ImgbatchError, isDatabaseDamage, SERVICE_ERRORS } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { hideApiKeys, safeLine } from "../../kernel/api-keys.ts";
 import type { CommandResult } from "../command-line/command-context.ts";

@@ -1,5 +1,6 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
-import { lastRound, type RunState } from "../../runs/directory/run-state.ts";
+import { lastRound } from "../../runs/directory/run-state.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import { shellWord } from "../../runs/reports/run-report.ts";
 import { nextCommand, type Whereabouts } from "./next-command.ts";
 

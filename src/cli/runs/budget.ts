@@ -18,9 +18,10 @@ export interface Budget {
   approveImages(images: number): void;
   /**
    * Approves the images, and gets the consent for those that cost real money: `--max-cost`, or a yes on the terminal.
-   * Returns the consent for one image; null if none is needed. Throws `COST_LIMIT` without consent.
+   * `costMicroUsd` is their price together, where not every image costs the same. Returns the consent for one image;
+   * null if none is needed. Throws `COST_LIMIT` without consent.
    */
-  consent(images: number): Promise<number | null>;
+  consent(images: number, costMicroUsd?: number): Promise<number | null>;
 }
 
 /** The parts of a model that a budget needs. */
@@ -43,23 +44,24 @@ export function createBudget(
   // The hold is the most that an image can cost.
   const limited = needsConsent ? (model.imageHoldMicroUsd ?? unit) : unit;
   const estimateImages = (images: number) => (unit === null ? null : unit * images);
-  const approveImages = (images: number) => {
+  const approveImages = (images: number, costMicroUsd?: number) => {
     if (max === undefined || images === 0) return;
     if (limited === null) {
       const message = `The service does not publish the price of an image of ${model.id}: add --unit-cost for --max-cost.`;
       throw new ImgbatchError("USAGE", message, { param: "--unit-cost" });
     }
-    if (limited * images <= max) return;
-    const cost = limited * images;
+    const cost = costMicroUsd ?? limited * images;
+    if (cost <= max) return;
     const message = `${counted(images, "image")} would cost ${formatUsd(cost)}, more than --max-cost ${formatUsd(max)}; nothing was sent.`;
     const advice = needsConsent ? `to agree: ${withMaxCost(context, cost)}` : undefined;
     throw new ImgbatchError("COST_LIMIT", message, { advice });
   };
-  const consent = async (images: number) => {
-    approveImages(images);
+  const consent = async (images: number, costMicroUsd?: number) => {
+    approveImages(images, costMicroUsd);
     if (!needsConsent || images === 0) return null;
     const price = limited ?? 0;
-    if (max === undefined) await requireYes(context, model.id, images, price);
+    if (max === undefined)
+      await requireYes(context, model.id, images, { price, cost: costMicroUsd ?? price * images });
     return price;
   };
   return {
@@ -80,10 +82,9 @@ async function requireYes(
   context: Surroundings,
   model: string,
   images: number,
-  price: number,
+  { price, cost }: { price: number; cost: number },
 ): Promise<void> {
   const { ask, output, signal } = context;
-  const cost = price * images;
   const facts = `${counted(images, "image")} with ${model} ${images === 1 ? "costs" : "cost"} real money: up to ${formatUsd(price)} each, ${formatUsd(cost)} in all.`;
   output.settle();
   const isAgreed = ask !== null && /^y(es)?$/i.test(await ask(`${facts} Pay that? [y/N] `, signal));

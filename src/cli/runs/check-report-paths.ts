@@ -7,9 +7,15 @@ import { pathOption, type TypedOptions } from "../command-line/option-values.ts"
 
 /**
  * Throws `SAVE_FAILED` if a requested report cannot be written, before any paid request is sent. A missing directory is
- * no error: writing the report creates it. This function writes nothing.
+ * no error: writing the report creates it. Throws `USAGE` for `--open` without a contact sheet. This function writes nothing.
  */
 export async function requireReportPaths(options: TypedOptions, cwd: string): Promise<void> {
+  for (const flag of ["--no-gallery", "--detach"] as const) {
+    const isTyped = flag === "--detach" ? options.detach === true : options.gallery === false;
+    if (options.open !== true || !isTyped) continue;
+    const message = `--open and ${flag}: ${flag} writes no contact sheet; use one of them.`;
+    throw new ImgbatchError("USAGE", message, { param: "--open" });
+  }
   for (const name of ["junit", "markdown"]) {
     const named = pathOption(options, name);
     if (named === undefined) continue;

@@ -29,6 +29,7 @@ export async function finishRun(
   const { dir, state: runState, keepZip, shownDir, replayed, allowance, isForgiving = false } = run;
   const intervalMs = pollInterval(run.intervalMs, service, reporter);
   const random = Math.random;
+  if (run.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
   const retries = new Set(retryIds(runState));
   const waiting = { service, clock, random, intervalMs, signal, reporter, retries };
   const batches = await awaitBatches(run.batches, waiting);

@@ -1,29 +1,40 @@
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { readActionsEnvironment } from "../../environment.ts";
+import { openPath } from "../../processes/open-path.ts";
 import { readRunInput } from "../../runs/directory/input-file.ts";
-import { type RunState, readRunState } from "../../runs/directory/run-state.ts";
+import { readRunState } from "../../runs/directory/run-state.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
 import { isFailed, isMissing } from "../../runs/outcome/image-outcome.ts";
+import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
 import type { MakeThumbnail } from "../../runs/reports/small-pictures.ts";
 import { writeReports } from "../../runs/reports/write-reports.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
-import { textOption } from "../command-line/option-values.ts";
+import { flagOption, textOption } from "../command-line/option-values.ts";
 
 /** The reports that the options of the command ask for. */
 export interface ReportFlags {
   junit: string | undefined;
   markdown: string | undefined;
   gallery: boolean;
+  /** Whether to open the contact sheet in the browser. */
+  open: boolean;
 }
 
-/** Reads `--junit`, `--markdown` and `--no-gallery`; paths are relative to the working directory. */
+/** Reads `--junit`, `--markdown`, `--no-gallery` and `--open`; paths are relative to the working directory. */
 export function readReportFlags({ options, cwd }: Pick<CommandContext, "options" | "cwd">): ReportFlags {
   const path = (name: string) => {
     const text = textOption(options, name);
     return text === undefined ? undefined : resolve(cwd, text);
   };
-  return { junit: path("junit"), markdown: path("markdown"), gallery: options.gallery !== false };
+  const isOpened = flagOption(options, "open");
+  return {
+    junit: path("junit"),
+    markdown: path("markdown"),
+    gallery: options.gallery !== false,
+    open: isOpened,
+  };
 }
 
 /**
@@ -58,6 +69,10 @@ export async function writeRunReports(
     signal: context.signal,
   });
   context.output.settle();
+  if (!flags.open) return;
+  const sheet = join(dir, GALLERY_FILE);
+  if (!(await openPath(sheet)))
+    context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
 }
 
 /** The command that reports show if images are only missing here: fetching is free, making them again is not. */

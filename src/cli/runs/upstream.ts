@@ -1,6 +1,7 @@
 import { UPSTREAM_NAMES } from "../../config/presets.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { type RunState, readRunState } from "../../runs/directory/run-state.ts";
+import { readRunState } from "../../runs/directory/run-state.ts";
+import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
 import { choiceOption } from "../command-line/option-values.ts";
 import type { ServiceNeeds, UpstreamChoice } from "../service/connection.ts";

@@ -1,12 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { z } from "zod";
-import { agreementsFile } from "../../config/load.ts";
+import { agreementsFile } from "../../config/places.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-
-const agreedSchema = z.array(z.string());
 
 /**
  * Throws `API_KEY_REQUIRED` unless the user has agreed that keys go to this base URL. Call it for an address that only the
@@ -31,7 +28,8 @@ export async function agreeTo(baseUrl: string): Promise<string> {
 /** The agreed addresses; none if the file is missing or damaged. */
 async function readAgreed(): Promise<string[]> {
   try {
-    return agreedSchema.parse(JSON.parse(await readFile(agreementsFile(), "utf8")));
+    const agreed: unknown = JSON.parse(await readFile(agreementsFile(), "utf8"));
+    return Array.isArray(agreed) && agreed.every((each) => typeof each === "string") ? agreed : [];
   } catch {
     return [];
   }

@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { dataDirectoryOf, loadConfig } from "../../config/load.ts";
+import { loadUnlessDefault } from "../../config/load-unless-default.ts";
+import { dataDirectoryOf } from "../../config/places.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { type Environment, readEnvironment } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
@@ -28,17 +29,18 @@ interface Surroundings extends Pick<Terminal, "stdin" | "cwd"> {
 export async function connect(
   global: GlobalOptions,
   needs: ServiceNeeds,
-  { output, signal, stdin, cwd }: Surroundings,
+  surroundings: Surroundings,
 ): Promise<ServiceConnection> {
+  const { output, signal, cwd } = surroundings;
   const environment = readEnvironment();
   const upstream = needs.upstream ?? null;
-  const config = loadConfig({ file: global.config, cwd, upstream: upstream?.name ?? null });
+  const config = await loadUnlessDefault({ file: global.config, cwd, upstream: upstream?.name ?? null });
   const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
   const chosen = global.baseUrl ?? environment.baseUrl;
-  const named = chosen ?? config.baseUrl;
+  const named = chosen ?? config?.baseUrl ?? null;
   if (named === null) {
     const asksUpstreams = needs.workers || needs.images === true;
-    if (global.config === undefined && asksUpstreams) requireNamedAddresses(config);
+    if (config !== null && global.config === undefined && asksUpstreams) await requireNamedAddresses(config);
     return connectEmbedded({ config, dataDirectory, needs, output, signal });
   }
 
@@ -49,7 +51,7 @@ export async function connect(
   if (own === null && chosen === undefined && global.config === undefined) await requireAgreed(baseUrl);
   return {
     baseUrl,
-    apiKey: own?.apiKey ?? (await readApiKey(global, environment, cwd, { stdin, signal })),
+    apiKey: own?.apiKey ?? (await readApiKey(global, environment, surroundings)),
     ...(own === null ? {} : { confirm: own.confirm, providers: own.providers ?? [] }),
     kind: "remote",
     isLocal: isLoopback(new URL(baseUrl).hostname),
@@ -81,15 +83,10 @@ export function checkedUrl(text: string): string {
   return url.href.replace(/\/+$/, "");
 }
 
-type Input = Pick<Surroundings, "stdin" | "signal">;
+type Input = Pick<Surroundings, "stdin" | "signal" | "cwd">;
 
-async function readApiKey(
-  global: GlobalOptions,
-  environment: Environment,
-  cwd: string,
-  input: Input,
-): Promise<string> {
-  const key = await givenApiKey(global, environment, cwd, input);
+async function readApiKey(global: GlobalOptions, environment: Environment, input: Input): Promise<string> {
+  const key = await givenApiKey(global, environment, input);
   if (key === undefined) {
     const message = "No API key: set IMGBATCH_API_KEY, or use --api-key-file or --api-key-stdin.";
     throw new ImgbatchError("API_KEY_REQUIRED", message);
@@ -105,12 +102,11 @@ async function readApiKey(
 async function givenApiKey(
   global: GlobalOptions,
   environment: Environment,
-  cwd: string,
   input: Input,
 ): Promise<string | undefined> {
   if (global.apiKeyFile !== undefined) {
     try {
-      return (await readFile(resolve(cwd, global.apiKeyFile), "utf8")).trim();
+      return (await readFile(resolve(input.cwd, global.apiKeyFile), "utf8")).trim();
     } catch (error) {
       throw new ImgbatchError("USAGE", `--api-key-file: ${global.apiKeyFile} cannot be read`, {
         cause: error,

@@ -1,5 +1,5 @@
 import type { UpstreamName } from "../../config/presets.ts";
-import type { ProviderIdentity } from "../../contract/provider-entries.ts";
+import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 
 /** The upstream that the images of a command come from, on the embedded service. */
 export interface UpstreamChoice {
@@ -45,6 +45,11 @@ export interface ServiceConnection {
   providers?: readonly ProviderIdentity[];
   /** The upstream that the command named or the run remembers, of an embedded service. */
   upstream?: UpstreamName | null;
+  /**
+   * Notes once that images are drawings, and how to get real ones. To be called before work that makes images. Does
+   * nothing for other services.
+   */
+  noteDrawings?: () => void;
   /** The providers of an embedded service that cannot be used until the configuration or a key changes, and why. */
   disabled?: () => readonly DisabledProvider[];
   /** Aborted with the reason if an `own` service fails. */

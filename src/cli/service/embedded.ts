@@ -1,9 +1,7 @@
-import { isProceduralOnly } from "../../config/load.ts";
 import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { identityOf, type ProviderIdentity } from "../../contract/provider-entries.ts";
+import { identityOf, isProceduralOnly, type ProviderIdentity } from "../../contract/provider-identity.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
-import { createLog } from "../../service/pino-log.ts";
 import type { Service } from "../../service/start-service.ts";
 import type { Output } from "../command-line/command-context.ts";
 import { paidRequestsNote } from "../interruption/paid-requests.ts";
@@ -19,7 +17,8 @@ const OWNER_PATIENCE_MS = 20_000;
 const OWNER_POLL_MS = 100;
 
 interface Embedding {
-  config: Config;
+  /** Null: the defaults. */
+  config: Config | null;
   dataDirectory: string;
   needs: ServiceNeeds;
   output: Pick<Output, "warn" | "note">;
@@ -38,12 +37,6 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   const { dataDirectory, needs, signal, clock = systemClock } = embedding;
   const upstream = needs.upstream?.name ?? null;
   const wantsImages = needs.images ?? needs.workers;
-  let hasWarned = false;
-  const warnOnce = (providers: readonly ProviderIdentity[]) => {
-    const isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
-    if (isDrawing && wantsImages && !hasWarned) warnOfDrawings(embedding);
-    hasWarned = true;
-  };
   // An attempt waits for the owner, too: the number of attempts says little about the time.
   const startMs = clock.monotonicMs();
   for (;;) {
@@ -51,16 +44,20 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
     if (running && (running.workers || !needs.workers)) {
       if (wantsImages) requireSameProviders(embedding, running.providers ?? []);
       const { url: baseUrl, apiKey, confirm, providers } = running;
-      warnOnce(providers ?? []);
       const disabled = () => disabledOf(providers ?? []);
-      const facts = providers === null ? { upstream } : { upstream, providers, disabled };
+      const noteDrawings = drawingsNote(embedding, providers ?? []);
+      const facts = {
+        noteDrawings,
+        ...(providers === null ? { upstream } : { upstream, providers, disabled }),
+      };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
-    if (wantsImages) requireKeys(embedding.config);
-    const providers = embedding.config.providers.map(identityOf);
-    warnOnce(providers);
+    const config = embedding.config ?? (await defaultConfig());
+    if (wantsImages) requireKeys(config);
+    const providers = config.providers.map(identityOf);
+    const noteDrawings = drawingsNote(embedding, providers);
     try {
-      return { ...(await startOwn(embedding)), upstream, providers };
+      return { ...(await startOwn({ ...embedding, config })), upstream, providers, noteDrawings };
     } catch (error) {
       const isOwned = error instanceof ImgbatchError && error.code === "DATA_DIRECTORY_IN_USE";
       if (!isOwned || clock.monotonicMs() - startMs >= OWNER_PATIENCE_MS) throw error;
@@ -69,14 +66,20 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
   }
 }
 
+async function defaultConfig(): Promise<Config> {
+  const { parseConfig } = await import("../../config/load.ts");
+  return parseConfig({}, "built-in defaults");
+}
+
 async function startOwn({
   config,
   dataDirectory,
   needs,
   output,
   signal,
-}: Embedding): Promise<ServiceConnection> {
+}: Embedding & { config: Config }): Promise<ServiceConnection> {
   const { startService } = await import("../../service/start-service.ts");
+  const { createLog } = await import("../../service/pino-log.ts");
   const service = await startService({
     config,
     dataDirectory,
@@ -125,7 +128,7 @@ function requireSameProviders(
   { config, dataDirectory }: Embedding,
   running: readonly ProviderIdentity[],
 ): void {
-  if (isProceduralOnly(config)) return;
+  if (config === null || isProceduralOnly(config)) return;
   const wanted = providersInWords(config.providers.map(identityOf));
   if (providersInWords(running) === wanted) return;
   const message = `The service that runs on ${dataDirectory} makes images with ${providersInWords(running) || "drawings"}, and this command asks for ${wanted}.`;
@@ -139,10 +142,16 @@ export function providersInWords(providers: readonly ProviderIdentity[]): string
     .join(", ");
 }
 
-function warnOfDrawings({ output, needs }: Embedding): void {
-  // Other commands have no --upstream.
-  const advice = needs.upstream === null ? keyAdvice() : null;
-  output.warn(
-    `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
-  );
+/** See `ServiceConnection.noteDrawings`. */
+function drawingsNote({ output, needs }: Embedding, providers: readonly ProviderIdentity[]): () => void {
+  let isDrawing = providers.length > 0 && providers.every(({ type }) => type === "procedural");
+  return () => {
+    if (!isDrawing) return;
+    isDrawing = false;
+    // Other commands have no --upstream.
+    const advice = needs.upstream === null ? keyAdvice() : null;
+    output.warn(
+      `using the embedded service (procedural drawings, not a model); ${advice ?? "set IMGBATCH_BASE_URL for a real one"}`,
+    );
+  };
 }

@@ -1,4 +1,5 @@
-import { dataDirectoryOf, loadConfig } from "../../config/load.ts";
+import { loadUnlessDefault } from "../../config/load-unless-default.ts";
+import { dataDirectoryOf } from "../../config/places.ts";
 import { readEnvironment } from "../../environment.ts";
 import type { Attempt } from "../../http/http.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
@@ -27,7 +28,8 @@ export async function createServiceLocator(
   const { global, cwd, output } = context;
   const onAttempt = (attempt: Attempt) => output.detail(describeRequest(attempt));
   const environment = readEnvironment();
-  const named = global.baseUrl ?? environment.baseUrl ?? loadConfig({ file: global.config, cwd }).baseUrl;
+  const typed = global.baseUrl ?? environment.baseUrl;
+  const named = typed ?? (await loadUnlessDefault({ file: global.config, cwd }))?.baseUrl ?? null;
   if (named === null) {
     const dataDirectory = dataDirectoryOf(global.data, environment, cwd);
     output.detail(`data directory: ${dataDirectory}`);

@@ -2,12 +2,16 @@ import { listModels } from "../../client/models.ts";
 import { createServiceHttp } from "../../client/service-http.ts";
 import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import { routes } from "../../contract/routes.ts";
+import { boundedText } from "../../http/bounded-body.ts";
 import { RETRY_POLICY } from "../../http/retry-policy.ts";
+import { type Answer, send } from "../../http/send.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import type { FoundService } from "./locate-service.ts";
 
 /** The time limit of one request. */
 const TIMEOUT_MS = 5000;
+/** Far more than the longest list of problems. */
+const MAX_ANSWER_BYTES = 64 * 1024;
 
 export interface Probe {
   /** The reasons why the service is not ready; empty if it is. */
@@ -38,19 +42,16 @@ export async function probeService(service: FoundService, signal: AbortSignal): 
 }
 
 async function readinessProblems(baseUrl: string, signal: AbortSignal): Promise<string[]> {
-  let answer: Response;
+  let answer: Answer;
   try {
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
     // A service that redirects has no readiness endpoint, so the redirect is not followed.
-    answer = await fetch(baseUrl + routes.ready, {
-      redirect: "manual",
-      signal: AbortSignal.any([signal, timeout]),
-    });
+    answer = await send(baseUrl + routes.ready, { signal: AbortSignal.any([signal, timeout]) });
   } catch {
     signal.throwIfAborted();
     return [`${baseUrl} does not answer`];
   }
-  const text = await answer.text().catch(() => "");
+  const text = (await boundedText(answer, MAX_ANSWER_BYTES).catch(() => "")) ?? "";
   if (answer.ok || answer.status < 500) return [];
   return namedProblems(text) ?? [`${baseUrl} answers HTTP ${answer.status}`];
 }

@@ -3,16 +3,17 @@ import { open, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import {
   type Credentials,
-  credentialsSchema,
   DATA_FILES,
   ownershipProof,
+  parseCredentials,
+  parseServerFile,
   type ServerFile,
-  serverFileSchema,
 } from "../../contract/data-directory.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { ProviderIdentity } from "../../contract/provider-entries.ts";
+import type { ProviderIdentity } from "../../contract/provider-identity.ts";
 import { routes } from "../../contract/routes.ts";
 import { boundedText } from "../../http/bounded-body.ts";
+import { send } from "../../http/send.ts";
 
 const PROBE_TIMEOUT_MS = 2000;
 const MAX_ANSWER_BYTES = 4096;
@@ -70,7 +71,7 @@ export async function askProof(
   const challenge = randomBytes(32).toString("base64url");
   try {
     const url = `${baseUrl}${routes.health}?challenge=${challenge}`;
-    const response = await fetch(url, { redirect: "manual", signal });
+    const response = await send(url, { signal });
     const { proof } = JSON.parse((await boundedText(response, MAX_ANSWER_BYTES)) ?? "{}");
     // The default port of HTTP.
     const port = Number(new URL(baseUrl).port || 80);
@@ -79,6 +80,13 @@ export async function askProof(
     signal.throwIfAborted();
     return null;
   }
+}
+
+/** Returns null if no service of this program answers at the address that a service would listen on. */
+export async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
+  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  const name = reachable.includes(":") ? `[${reachable}]` : reachable;
+  return askProof(`http://${name}:${port}`).catch(() => null);
 }
 
 /** Whether the proof comes from the service that wrote the file. */
@@ -100,7 +108,7 @@ export async function readServer(dataDirectory: string): Promise<ServerFile | nu
     try {
       const facts = await file.stat();
       const isPrivate = process.platform === "win32" || (facts.uid === uid && (facts.mode & 0o077) === 0);
-      return isPrivate ? serverFileSchema.parse(JSON.parse(await file.readFile("utf8"))) : null;
+      return isPrivate ? parseServerFile(await file.readFile("utf8")) : null;
     } finally {
       await file.close();
     }
@@ -112,7 +120,7 @@ export async function readServer(dataDirectory: string): Promise<ServerFile | nu
 async function readCredentials(dataDirectory: string): Promise<Credentials> {
   const path = join(dataDirectory, DATA_FILES.credentials);
   try {
-    return credentialsSchema.parse(JSON.parse(await readFile(path, "utf8")));
+    return parseCredentials(await readFile(path, "utf8"));
   } catch (cause) {
     const message = `${path} cannot be read: it holds the key of the embedded service. Restart the service to get a new one.`;
     throw new ImgbatchError("API_KEY_REQUIRED", message, { cause });

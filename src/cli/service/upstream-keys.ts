@@ -1,8 +1,8 @@
-import { parseConfig } from "../../config/load.ts";
 import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../config/presets.ts";
 import type { Config } from "../../config/schema.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { type ProviderEntry, secretVariables } from "../../contract/provider-entries.ts";
+import type { ProviderEntry } from "../../contract/provider-entries.ts";
+import { secretVariables } from "../../contract/provider-identity.ts";
 import { secretOf } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 
@@ -23,7 +23,8 @@ export function requireKeys({ providers }: Pick<Config, "providers">): void {
  * working directory names its address: a stranger may have written that file. Known vendors with their own variables, and
  * addresses of this machine, need no agreement.
  */
-export function requireNamedAddresses({ providers }: Pick<Config, "providers">): void {
+export async function requireNamedAddresses({ providers }: Pick<Config, "providers">): Promise<void> {
+  const { parseConfig } = await import("../../config/load.ts");
   const known = new Set(
     UPSTREAM_NAMES.flatMap((name) => parseConfig(upstreamConfig(name), name).providers.flatMap(secretTarget)),
   );

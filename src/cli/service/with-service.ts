@@ -4,6 +4,7 @@ import { named } from "../../contract/waiting.ts";
 import { formatDuration } from "../../kernel/durations.ts";
 import { EMBEDDED, keyFingerprint, type RunService } from "../../runs/directory/service-identity.ts";
 import type { CommandContext } from "../command-line/command-context.ts";
+import { nextCommand, type Whereabouts } from "../result/next-command.ts";
 import type { ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { describeRequest } from "./describe-request.ts";
 
@@ -11,6 +12,8 @@ export interface ConnectedService extends RunService {
   kind: ServiceConnection["kind"];
   /** See `ServiceConnection`. */
   providers?: ServiceConnection["providers"];
+  /** See `ServiceConnection`. */
+  noteDrawings(): void;
 }
 
 /** A service of another process may end at any time. Then another is found or started, at most this often. */
@@ -31,7 +34,7 @@ export async function withService<T>(
       return await work(toService(connection, context));
     } catch (error) {
       if (connection.kind !== "shared" || attempt >= CONNECTIONS || !isGone(error))
-        throw explainUnlisted(error, connection);
+        throw explainUnlisted(error, connection, context.global);
       context.output.warn("the service of the other process has ended; going on without it");
     } finally {
       await connection.close();
@@ -39,8 +42,10 @@ export async function withService<T>(
   }
 }
 
-const MEND =
-  "set a key that the upstream takes in the variable of the provider (after a change at the upstream: imgbatch providers --probe), then run the same command again";
+function mend(where: Whereabouts): string {
+  const probe = nextCommand(where, "providers", { flag: "--probe" });
+  return `set a key that the upstream takes in the variable of the provider (after a change at the upstream: ${probe}), then run the same command again`;
+}
 
 const WHOSE = {
   remote: "named by the caller",
@@ -50,6 +55,7 @@ const WHOSE = {
 
 function toService(connection: ServiceConnection, { output, clock }: CommandContext): ConnectedService {
   const { baseUrl, apiKey, confirm, kind, isLocal, providers, upstream = null } = connection;
+  const { noteDrawings = () => {} } = connection;
   const http = createServiceHttp({
     baseUrl,
     apiKey,
@@ -74,6 +80,7 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
     isLocal,
     isBorrowed: kind === "shared",
     kind,
+    noteDrawings,
     upstream,
     ...(providers === undefined ? {} : { providers }),
   };
@@ -82,7 +89,7 @@ function toService(connection: ServiceConnection, { output, clock }: CommandCont
 const UNLISTED: readonly string[] = ["BATCH_IMAGE_INVALID_MODEL", "REALTIME_MODEL_NOT_FOUND"];
 
 /** The embedded service lists no model whose provider is disabled: then the provider is to be mended, not the model. */
-function explainUnlisted(error: unknown, { disabled }: ServiceConnection): unknown {
+function explainUnlisted(error: unknown, { disabled }: ServiceConnection, where: Whereabouts): unknown {
   const providers = disabled?.() ?? [];
   const [first] = providers;
   if (first === undefined || !(error instanceof ImgbatchError) || !UNLISTED.includes(error.code))
@@ -92,7 +99,7 @@ function explainUnlisted(error: unknown, { disabled }: ServiceConnection): unkno
     .join("; ");
   const code = first.trouble === "forbidden" ? "PROVIDER_FORBIDDEN" : "PROVIDER_CREDENTIAL";
   return new ImgbatchError(code, `${error.message} ${why}. Nothing was sent.`, {
-    advice: MEND,
+    advice: mend(where),
     cause: error,
   });
 }

@@ -1,11 +1,13 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { EVENT_SCHEMA_VERSION, type RunEvent } from "../../contract/events.ts";
+import type { EventLine, RunEvent } from "../../contract/events.ts";
 import { safeJson } from "../../kernel/api-keys.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import type { Terminal } from "./terminal.ts";
+
+const SCHEMA_VERSION: EventLine["schema_version"] = 1;
 
 /** Writes the events of a run. Each is written before the work continues, so that a crash loses none. */
 export interface EventLog {
@@ -26,7 +28,7 @@ export function openEventLog(
   if (target === undefined) return { write() {}, close() {} };
   const line = (event: RunEvent) => {
     const time = new Date(clock.nowMs()).toISOString();
-    return `${safeJson({ schema_version: EVENT_SCHEMA_VERSION, time, ...event })}\n`;
+    return `${safeJson({ schema_version: SCHEMA_VERSION, time, ...event })}\n`;
   };
   if (target === "-") return { write: (event) => void terminal.stdout.write(line(event)), close() {} };
   let file: number | null = openFile(resolve(terminal.cwd, target), target);

@@ -64,11 +64,11 @@ export async function readAll(stream: AsyncIterable<Uint8Array>, signal: AbortSi
  * Returns a function that asks a question on stderr and reads a line. It remembers the answers: a question is asked once.
  * Null unless standard input and stderr are terminals.
  */
-export function askOn({
-  stdin,
-  stderr,
-}: Pick<Terminal, "stdin" | "stderr">): ((question: string, signal: AbortSignal) => Promise<string>) | null {
-  if (stdin.isTTY !== true || stderr.isTTY !== true) return null;
+export function askOn(
+  terminal: Pick<Terminal, "stdin" | "stderr">,
+): ((question: string, signal: AbortSignal) => Promise<string>) | null {
+  const { stderr } = terminal;
+  if (stderr.isTTY !== true || terminal.stdin.isTTY !== true) return null;
   const answers = new Map<string, string>();
   return async (question, signal) => {
     const known = answers.get(question);
@@ -76,7 +76,7 @@ export function askOn({
     stderr.write(safeLine(question));
     let text = "";
     try {
-      for await (const chunk of chunksOf(stdin, signal)) {
+      for await (const chunk of chunksOf(terminal.stdin, signal)) {
         text += Buffer.from(chunk).toString();
         if (text.includes("\n")) break;
       }

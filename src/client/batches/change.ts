@@ -14,7 +14,7 @@ export async function sendChange(
     return request;
   };
   try {
-    await http.stream(next, async (response) => response.body?.cancel());
+    await http.stream(next, async (response) => response.cancel());
     return { attempts, error: null };
   } catch (error) {
     return { attempts, error };

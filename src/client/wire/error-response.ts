@@ -5,10 +5,11 @@ import {
   SERVICE_ERRORS,
   type ServiceErrorCode,
 } from "../../contract/errors.ts";
-import { NATIVE_DETAILS } from "../../contract/native-api/generate-content.ts";
+import { NATIVE_DETAILS } from "../../contract/native-api/errors.ts";
 import { REQUEST_ID_HEADER, routes } from "../../contract/routes.ts";
 import type { ErrorAnswer, SentRequest } from "../../http/http.ts";
 import { LONGEST_RETRY_AFTER_MS, retryAfterMs } from "../../http/retry-after.ts";
+import type { Answer } from "../../http/send.ts";
 import { hideUsedKeys, hideUsedKeysIn } from "../../kernel/api-keys.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 
@@ -44,7 +45,7 @@ const NATIVE_CODE_BY_STATUS: Record<number, ServiceErrorCode> = {
  * before it. `text` is the body. The keys that this process sends are removed from it.
  */
 export function readErrorResponse(
-  response: Response,
+  response: Answer,
   text: string,
   { method, path }: SentRequest,
   nowMs: number,
@@ -81,7 +82,7 @@ function codeOf(status: number, method: string): ErrorCode {
   return CODE_BY_STATUS[status] ?? `HTTP_${status}`;
 }
 
-function describe(response: Response, body: ForeignError | null): string {
+function describe(response: Answer, body: ForeignError | null): string {
   const target = response.headers.get("location");
   if (target !== null && response.status < 400)
     return `The service redirects to ${target}: give that as the base URL.`;

@@ -1,12 +1,7 @@
-import { z } from "zod";
 import type { Http } from "../../http/http.ts";
+import { fieldsOf } from "../../kernel/json/fields.ts";
+import { textOf } from "./facts.ts";
 import { unexpectedAnswer } from "./unexpected-answer.ts";
-
-const listSchema = z.looseObject({
-  data: z.array(z.unknown()),
-  has_more: z.boolean().nullish().catch(null),
-  next_cursor: z.string().nullish().catch(null),
-});
 
 export interface Page {
   data: unknown[];
@@ -21,10 +16,14 @@ const MOST_ENTRIES_OF_A_PAGE = 100_000;
 
 /** Null when the value is not a page of a list. */
 export function readPage(value: unknown): Page | null {
-  const parsed = listSchema.safeParse(value);
-  if (!parsed.success || parsed.data.data.length > MOST_ENTRIES_OF_A_PAGE) return null;
-  const { data, has_more, next_cursor } = parsed.data;
-  return { data, hasMore: has_more ?? null, nextCursor: next_cursor || null };
+  const list = fieldsOf(value);
+  if (list === null || !Array.isArray(list.data) || list.data.length > MOST_ENTRIES_OF_A_PAGE) return null;
+  const { data, has_more, next_cursor } = list;
+  return {
+    data,
+    hasMore: typeof has_more === "boolean" ? has_more : null,
+    nextCursor: textOf(next_cursor) || null,
+  };
 }
 
 /** All pages of a list are in memory together. */

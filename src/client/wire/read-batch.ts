@@ -1,47 +1,6 @@
-import { z } from "zod";
 import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
-import { numberToMicros } from "../../kernel/money.ts";
-
-const MOST_USD = 1_000_000_000;
-const LAST_SECOND = 8_640_000_000_000;
-
-/**
- * Other services of this kind leave out fields, add some, and name two statuses differently. Reading is tolerant: a
- * missing field is null, a number may be written as text, an unknown field stays in `raw`, and an unknown status is
- * never "done".
- */
-export const text = z.string().nullish().catch(null);
-const asNumber = (value: unknown) =>
-  typeof value === "string" && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value;
-const count = z.preprocess(asNumber, z.int().min(0).nullish()).catch(null);
-/** Dollars, as many as can be counted in micro-dollars. */
-export const usd = z.number().min(-MOST_USD).max(MOST_USD);
-/** Dollars, also as text; null when it is neither. */
-export const amount = z.preprocess(asNumber, usd.nullish()).catch(null);
-/** Seconds since 1970, within the range of dates. */
-const moment = z.preprocess(asNumber, z.int().min(-LAST_SECOND).max(LAST_SECOND).nullish()).catch(null);
-
-const batchSchema = z.looseObject({
-  id: z.string().min(1),
-  status: z.string(),
-  task_name: text,
-  model: text,
-  parent_batch_id: text,
-  provider: text,
-  source: text,
-  item_count: count,
-  success_count: count,
-  fail_count: count,
-  estimated_cost: amount,
-  actual_cost: amount,
-  created_at: moment,
-  error: z.looseObject({ code: text, message: text }).nullish().catch(null),
-  upstream_jobs: z
-    .array(z.looseObject({ state: z.string(), created_at: moment }))
-    .nullish()
-    .catch(null),
-  waiting: z.looseObject({ code: z.string(), message: z.string(), until: moment }).nullish().catch(null),
-});
+import { fieldsOf } from "../../kernel/json/fields.ts";
+import { countOf, microsOf, momentMsOf, numeric, textOf } from "./facts.ts";
 
 export interface BatchWaiting {
   /** One of `WAITING_CODES`, or the service's own word. */
@@ -81,44 +40,59 @@ export interface Batch {
   raw: Record<string, unknown>;
 }
 
-/** Null when the value is not a batch. */
+/**
+ * Reads a batch; null when the value is none. Other services of this kind leave out fields, add some, and name two statuses
+ * differently. Reading is tolerant: a missing field is null, a number may be written as text, an unknown field stays in
+ * `raw`, and an unknown status is never "done".
+ */
 export function readBatch(value: unknown): Batch | null {
-  const parsed = batchSchema.safeParse(value);
-  if (!parsed.success) return null;
-  const wire = parsed.data;
-  const status = wire.status === "submitting" ? "queued" : wire.status;
-  const { item_count, success_count, fail_count } = wire;
+  const wire = fieldsOf(value);
+  const [id, said] = [textOf(wire?.id), textOf(wire?.status)];
+  if (wire === null || !id || said === null) return null;
+  const status = said === "submitting" ? "queued" : said;
+  const itemCount = countOf(numeric(wire.item_count));
+  const successCount = countOf(numeric(wire.success_count));
+  const failCount = countOf(numeric(wire.fail_count));
   return {
-    id: wire.id,
+    id,
     status,
     isDone: isTerminal(status),
-    name: wire.task_name ?? null,
-    model: wire.model ?? null,
-    parentId: wire.parent_batch_id ?? null,
-    provider: wire.provider ?? null,
-    source: wire.source ?? null,
-    itemCount: item_count ?? null,
-    successCount: success_count ?? 0,
-    failCount: fail_count ?? 0,
-    hasCounts: success_count != null && (item_count != null || fail_count != null),
-    estimatedCostMicroUsd: micros(wire.estimated_cost),
-    actualCostMicroUsd: micros(wire.actual_cost),
-    createdAtMs: wire.created_at == null ? null : wire.created_at * 1000,
-    error: wire.error ? { code: wire.error.code ?? "UNKNOWN", message: wire.error.message ?? "" } : null,
+    name: textOf(wire.task_name),
+    model: textOf(wire.model),
+    parentId: textOf(wire.parent_batch_id),
+    provider: textOf(wire.provider),
+    source: textOf(wire.source),
+    itemCount,
+    successCount: successCount ?? 0,
+    failCount: failCount ?? 0,
+    hasCounts: successCount !== null && (itemCount !== null || failCount !== null),
+    estimatedCostMicroUsd: microsOf(numeric(wire.estimated_cost)),
+    actualCostMicroUsd: microsOf(numeric(wire.actual_cost)),
+    createdAtMs: momentMsOf(numeric(wire.created_at)),
+    error: errorOf(wire.error),
     waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
-    jobs: (wire.upstream_jobs ?? []).flatMap(({ state, created_at }) =>
-      created_at == null ? [] : [{ state, createdAtMs: created_at * 1000 }],
-    ),
-    raw: value as Record<string, unknown>,
+    jobs: jobsOf(wire.upstream_jobs),
+    raw: wire,
   };
 }
 
-function waitingOf(waiting: z.infer<typeof batchSchema>["waiting"]): BatchWaiting | null {
-  if (!waiting) return null;
-  const { code, message, until } = waiting;
-  return { code, message, untilMs: until == null ? null : until * 1000 };
+function errorOf(value: unknown): Batch["error"] {
+  const error = fieldsOf(value);
+  return error && { code: textOf(error.code) ?? "UNKNOWN", message: textOf(error.message) ?? "" };
 }
 
-function micros(usd: number | null | undefined): number | null {
-  return usd == null ? null : numberToMicros(usd);
+function waitingOf(value: unknown): BatchWaiting | null {
+  const waiting = fieldsOf(value);
+  const [code, message] = [textOf(waiting?.code), textOf(waiting?.message)];
+  return code === null || message === null
+    ? null
+    : { code, message, untilMs: momentMsOf(numeric(waiting?.until)) };
+}
+
+function jobsOf(value: unknown): Batch["jobs"] {
+  return (Array.isArray(value) ? value : []).flatMap((each) => {
+    const job = fieldsOf(each);
+    const [state, createdAtMs] = [textOf(job?.state), momentMsOf(numeric(job?.created_at))];
+    return state === null || createdAtMs === null ? [] : [{ state, createdAtMs }];
+  });
 }

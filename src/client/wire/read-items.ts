@@ -1,23 +1,8 @@
-import { z } from "zod";
-import { numberToMicros } from "../../kernel/money.ts";
-import { amount, text, usd } from "./read-batch.ts";
+import { fieldsOf } from "../../kernel/json/fields.ts";
+import { countOf, microsOf, numeric, textOf, usdOf } from "./facts.ts";
 
 /** No service makes more images of one item. A higher count is not believed. */
 const MOST_IMAGES_OF_AN_ITEM = 100;
-
-const itemSchema = z.looseObject({
-  custom_id: z.string(),
-  status: z.string(),
-  mime_type: text,
-  image_count: z.int().min(0).max(MOST_IMAGES_OF_AN_ITEM).nullish().catch(null),
-  prompt_preview: text,
-  provider: text,
-  model_version: text,
-  seed: z.int().nullish().catch(null),
-  upstream_cost: amount,
-  notes: z.array(z.unknown()).nullish().catch(null),
-  error: z.looseObject({ code: text, message: text, source: text }).nullish().catch(null),
-});
 
 /** Facts of an item under the names of the API and of `results.jsonl`. One that the service does not report is absent. */
 export interface ItemFacts {
@@ -48,51 +33,42 @@ export function hasImages({ status, imageCount }: Pick<BatchItem, "status" | "im
   return status === "success" && imageCount > 0;
 }
 
-/** Null when the value is not an item. */
+/** Null when the value is not an item. A field that is missing, or holds something else, is null. */
 export function readItem(value: unknown): BatchItem | null {
-  const parsed = itemSchema.safeParse(value);
-  if (!parsed.success) return null;
-  const wire = parsed.data;
-  const status = wire.status === "succeeded" ? "success" : wire.status;
-  const { error } = wire;
+  const wire = fieldsOf(value);
+  const [customId, said] = [textOf(wire?.custom_id), textOf(wire?.status)];
+  if (wire === null || customId === null || said === null) return null;
+  const status = said === "succeeded" ? "success" : said;
+  const error = fieldsOf(wire.error);
   return {
-    customId: wire.custom_id,
+    customId,
     status,
-    mimeType: wire.mime_type ?? null,
-    imageCount: wire.image_count ?? (status === "success" ? 1 : 0),
-    promptPreview: wire.prompt_preview ?? null,
-    error: error
-      ? { code: error.code ?? "UNKNOWN", message: error.message ?? "", source: error.source ?? null }
-      : null,
+    mimeType: textOf(wire.mime_type),
+    imageCount: countOf(wire.image_count, MOST_IMAGES_OF_AN_ITEM) ?? (status === "success" ? 1 : 0),
+    promptPreview: textOf(wire.prompt_preview),
+    error: error && {
+      code: textOf(error.code) ?? "UNKNOWN",
+      message: textOf(error.message) ?? "",
+      source: textOf(error.source),
+    },
     facts: factsOf(wire),
-    raw: value as Record<string, unknown>,
+    raw: wire,
   };
 }
 
-function factsOf(wire: z.infer<typeof itemSchema>): ItemFacts {
-  const { provider, model_version, seed, upstream_cost } = wire;
-  const notes = (wire.notes ?? []).filter((note): note is string => typeof note === "string");
+function factsOf(wire: Record<string, unknown>): ItemFacts {
+  const [provider, version] = [textOf(wire.provider), textOf(wire.model_version)];
+  const seed = Number.isSafeInteger(wire.seed) ? (wire.seed as number) : null;
+  const cost = usdOf(numeric(wire.upstream_cost));
+  const notes = (Array.isArray(wire.notes) ? wire.notes : []).filter((note) => typeof note === "string");
   return {
-    ...(provider == null ? {} : { provider }),
-    ...(model_version == null ? {} : { model_version }),
-    ...(seed == null ? {} : { seed }),
-    ...(upstream_cost == null ? {} : { upstream_cost }),
+    ...(provider === null ? {} : { provider }),
+    ...(version === null ? {} : { model_version: version }),
+    ...(seed === null ? {} : { seed }),
+    ...(cost === null ? {} : { upstream_cost: cost }),
     ...(notes.length === 0 ? {} : { notes }),
   };
 }
-
-const modelSchema = z.looseObject({
-  id: z.string().min(1),
-  max_reference_images: z.int().nullish().catch(null),
-  pricing: z
-    .looseObject({
-      batch_image: usd.min(0),
-      batch_hold: usd.min(0).nullish().catch(null),
-      paid: z.boolean().nullish().catch(null),
-    })
-    .nullish()
-    .catch(null),
-});
 
 /** An entry of the batch model list. */
 export interface ListedModel {
@@ -109,15 +85,21 @@ export interface ListedModel {
 
 /** Null when the value is not a model. */
 export function readModel(value: unknown): ListedModel | null {
-  const parsed = modelSchema.safeParse(value);
-  if (!parsed.success) return null;
-  const { id, max_reference_images, pricing } = parsed.data;
+  const wire = fieldsOf(value);
+  const id = textOf(wire?.id);
+  if (wire === null || !id) return null;
+  const pricing = fieldsOf(wire.pricing);
+  const imageCostMicroUsd = microsOf(pricing?.batch_image, 0);
+  // Prices without that of an image are not believed.
+  const isPriced = imageCostMicroUsd !== null;
   return {
     id,
-    maxReferenceImages: max_reference_images ?? null,
-    imageCostMicroUsd: pricing ? numberToMicros(pricing.batch_image) : null,
-    imageHoldMicroUsd: pricing?.batch_hold != null ? numberToMicros(pricing.batch_hold) : null,
-    isPaid: pricing?.paid === true,
-    raw: value as Record<string, unknown>,
+    maxReferenceImages: Number.isSafeInteger(wire.max_reference_images)
+      ? (wire.max_reference_images as number)
+      : null,
+    imageCostMicroUsd,
+    imageHoldMicroUsd: isPriced ? microsOf(pricing?.batch_hold, 0) : null,
+    isPaid: isPriced && pricing?.paid === true,
+    raw: wire,
   };
 }

@@ -1,6 +1,27 @@
 import { z } from "zod";
 import { ITEM_STATUSES } from "../statuses.ts";
 
+/** A reference image of an item. Its index is its position in the list. */
+const itemReferenceSchema = z.object({
+  id: z.string().nullable(),
+  type: z.string().nullable(),
+  mime_type: z.string(),
+  storage_uri: z.string().nullable().describe("set when it is kept elsewhere: then it has no bytes here"),
+});
+
+/** An image of an item. Its index is its position in the list. */
+const itemImageSchema = z.object({
+  mime_type: z.string(),
+  width: z.int().describe("pixels"),
+  height: z.int().describe("pixels"),
+  size: z.int().describe("bytes"),
+  sha256: z.string(),
+});
+
+/** Facts of items that a list has only when it is asked for them. */
+export const ITEM_EXTRAS = ["prompt", "references", "images"] as const;
+export type ItemExtra = (typeof ITEM_EXTRAS)[number];
+
 /** An item of a batch as the item list returns it. */
 export const itemObjectSchema = z.object({
   custom_id: z.string(),
@@ -15,6 +36,10 @@ export const itemObjectSchema = z.object({
   upstream_cost: z.number().nullable().describe("US dollars, as the upstream reports them"),
   notes: z.array(z.string()).describe("differences that a person should know"),
   error: z.object({ code: z.string(), message: z.string(), source: z.string() }).nullable(),
+  cost: z.number().nullable().describe("US dollars that the image costs; null without one"),
+  prompt: z.string().optional().describe("the whole prompt, with `include=prompt`"),
+  references: z.array(itemReferenceSchema).optional().describe("with `include=references`"),
+  images: z.array(itemImageSchema).optional().describe("with `include=images`; empty without an image"),
 });
 export type ItemObject = z.infer<typeof itemObjectSchema>;
 

@@ -1,5 +1,12 @@
 import type { ErrorCode, ImgbatchError } from "../errors.ts";
-import { NATIVE_DETAILS, type NativeErrorBody, type NativeStatus } from "./generate-content.ts";
+import type { NativeErrorBody, NativeStatus } from "./generate-content.ts";
+
+/** The types of the entries of `error.details`. */
+export const NATIVE_DETAILS = {
+  badRequest: "type.googleapis.com/google.rpc.BadRequest",
+  retryInfo: "type.googleapis.com/google.rpc.RetryInfo",
+  errorInfo: "type.googleapis.com/google.rpc.ErrorInfo",
+} as const;
 
 const STATUSES: Record<number, NativeStatus> = {
   401: "UNAUTHENTICATED",

@@ -132,19 +132,6 @@ export const generateContentResponseSchema = z.looseObject({
 });
 export type GenerateContentResponse = z.infer<typeof generateContentResponseSchema>;
 
-/** Finish reasons that refuse the content of a request: sent again unchanged, it fails again. */
-export const REFUSING_FINISH_REASONS = [
-  "SAFETY",
-  "IMAGE_SAFETY",
-  "PROHIBITED_CONTENT",
-  "IMAGE_PROHIBITED_CONTENT",
-  "RECITATION",
-  "IMAGE_RECITATION",
-  "BLOCKLIST",
-  "SPII",
-  "LANGUAGE",
-] as const;
-
 /** The `status` of a native error. */
 export type NativeStatus =
   | "INVALID_ARGUMENT"
@@ -159,13 +146,6 @@ export type NativeStatus =
   | "INTERNAL"
   | "UNAVAILABLE"
   | "DEADLINE_EXCEEDED";
-
-/** The types of the entries of `error.details`. */
-export const NATIVE_DETAILS = {
-  badRequest: "type.googleapis.com/google.rpc.BadRequest",
-  retryInfo: "type.googleapis.com/google.rpc.RetryInfo",
-  errorInfo: "type.googleapis.com/google.rpc.ErrorInfo",
-} as const;
 
 /** The body of every error of the native API; also the data of an event when a stream fails on its way. */
 export const nativeErrorBodySchema = z.looseObject({

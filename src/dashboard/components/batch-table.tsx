@@ -1,5 +1,6 @@
 import { Text } from "ink";
 import { memo } from "react";
+import stringWidth from "string-width";
 import type { BatchRow } from "../model.ts";
 import { visibleBatches } from "../state/batches.ts";
 import { layoutOf } from "../state/layout.ts";
@@ -14,6 +15,7 @@ export function BatchTable({ state }: { state: DashboardState }) {
   const rows = visibleBatches(state);
   const { batchLines } = layoutOf(state);
   const shown = rows.slice(view.top, view.top + batchLines);
+  const empty = rows.length === 0 ? emptyLines(state).slice(0, Math.max(0, batchLines)) : [];
   const selected = view.selectedId ?? rows[0]?.id;
   return (
     <>
@@ -23,7 +25,9 @@ export function BatchTable({ state }: { state: DashboardState }) {
           {titleLine(size.columns)}
         </Text>
       </Line>
-      {rows.length === 0 && batchLines > 0 && <Line>{emptyWords(state)}</Line>}
+      {empty.map((line) => (
+        <Line key={line}>{line}</Line>
+      ))}
       {shown.map((row) => (
         <BatchLine
           key={row.id}
@@ -33,7 +37,7 @@ export function BatchTable({ state }: { state: DashboardState }) {
           columns={size.columns}
         />
       ))}
-      <Blank lines={batchLines - Math.max(shown.length, rows.length === 0 ? 1 : 0)} />
+      <Blank lines={batchLines - shown.length - empty.length} />
     </>
   );
 }
@@ -56,7 +60,11 @@ const BatchLine = memo(function BatchLine({ row, isSelected, nowMs, columns }: B
   );
 });
 
-function emptyWords({ batches, view }: DashboardState): string {
-  if (batches.size > 0) return `  No batch matches “${view.filter}” (esc clears the filter).`;
-  return "  No batches yet. In another terminal: imgbatch submit prompts.jsonl";
+function emptyLines({ batches, view, service, size }: DashboardState): string[] {
+  if (batches.size > 0) return [`  No batch matches “${view.filter}” (esc clears the filter).`];
+  const command = service?.submitCommand ?? "imgbatch submit prompts.jsonl";
+  const [intro, whole] = ["  No batches yet. In another terminal:", `    ${command}`];
+  // A shell joins the lines again.
+  const isLong = stringWidth(whole) > size.columns;
+  return [intro, ...(isLong ? whole.replace(" --data ", " \\\n      --data ").split("\n") : [whole])];
 }

@@ -68,6 +68,7 @@ function keysOf({ view, abilities }: DashboardState): KeyHint[] {
     ];
   if (view.screen === "help") return [["esc", "back"]];
   const retry: KeyHint[] = abilities.retry ? [["r", "retry"]] : [];
+  const web: KeyHint[] = abilities.openConsole ? [["w", "web"]] : [];
   const pause: KeyHint[] = abilities.pause ? [["p", "pause"]] : [];
   if (view.screen === "detail") {
     const picture: KeyHint[] = abilities.picture ? [["⏎", "view image"]] : [];
@@ -90,6 +91,7 @@ function keysOf({ view, abilities }: DashboardState): KeyHint[] {
     ["/", "filter"],
     ["s", "sort"],
     ...pause,
+    ...web,
     ["?", "help"],
     ["q", "quit"],
   ];

@@ -19,6 +19,7 @@ const KEYS: readonly KeyHelp[] = [
   ["r", (can) => (can.retry ? "retry its failed items, as a new batch" : null)],
   ["d", () => "delete its image files, or its record"],
   ["o", (can) => (can.openFolder ? "open the folder with the files" : null)],
+  ["w", (can) => (can.openConsole ? "open the web console, signed in" : null)],
   ["/", () => "show only batches whose name, id, status or model has the text"],
   ["s", () => "sort by newest, status, progress, name, cost"],
   ["p", (can) => (can.pause ? "pause the workers; again to go on" : null)],

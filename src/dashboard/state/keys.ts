@@ -7,8 +7,12 @@ import { moveBatchCursor, moveItemCursor } from "./moves.ts";
 import { answerQuestion, ask } from "./questions.ts";
 import { type DashboardState, type Pressed, SORTS, type ViewState } from "./state.ts";
 
-/** Applies a key press. An open question takes the key first, then the filter line, then the screen. */
-export function pressKey(state: DashboardState, key: Key): Pressed {
+/**
+ * Applies a key press. An open question takes the key first, then the filter line, then the screen. The key acts on the
+ * batch under the cursor, and the cursor stays on that batch.
+ */
+export function pressKey(before: DashboardState, key: Key): Pressed {
+  const state = withView(before, { selectedId: selectedBatch(before)?.id ?? null });
   const { view } = state;
   if (key.name === "interrupt") return { state, intent: { type: "quit" } };
   if (view.question !== null) return answerQuestion(state, view.question, key);
@@ -33,7 +37,7 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
     case "/":
       return stay(withView(state, { isTypingFilter: true, screen: "batches" }));
     case "s":
-      return stay(withView(state, { sort: after(SORTS, view.sort), top: 0 }));
+      return stay(withView(state, { sort: after(SORTS, view.sort) }));
     case "l":
       return stay(withView(state, { logLevel: after(LOG_LEVELS, view.logLevel) }));
     case "p":
@@ -44,6 +48,10 @@ function pressLetter(state: DashboardState, letter: string): Pressed {
       if (!abilities.openFolder)
         return stay(showMessage(state, "There is no folder of this service on this machine."));
       return { state, intent: { type: "open-folder", batchId: batch?.id ?? null } };
+    case "w":
+      if (!abilities.openConsole)
+        return stay(showMessage(state, "This service's web console cannot be opened from here."));
+      return { state, intent: { type: "open-console" } };
   }
   if (batch === null) return stay(state);
   switch (letter) {

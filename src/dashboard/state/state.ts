@@ -14,7 +14,7 @@ export interface Question {
 /** The person's position on the screens, and choices. */
 export interface ViewState {
   screen: "batches" | "detail" | "picture" | "help";
-  /** The batch under the cursor; null keeps the cursor on the first line, even when another batch moves there. */
+  /** The batch under the cursor. Null until a key is pressed, and after Home: the cursor is on the newest batch. */
   selectedId: string | null;
   /** The first visible line of the batch list. */
   top: number;

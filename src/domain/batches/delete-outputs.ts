@@ -2,6 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { isTerminal } from "../../contract/statuses.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { Feed } from "../feed.ts";
+import { thumbnailsPrefix } from "../images/thumbnails.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { outputsPrefix } from "./finish-item.ts";
@@ -46,5 +47,6 @@ export async function purgeOutputs(
   nowMs: number,
 ): Promise<void> {
   await deps.blobs.deleteAll(outputsPrefix(batchId));
+  await deps.blobs.deleteAll(thumbnailsPrefix(batchId));
   await deps.stores.write((tx) => tx.batches.update(batchId, { outputsPurgedAtMs: nowMs }));
 }

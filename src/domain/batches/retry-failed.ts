@@ -7,8 +7,15 @@ import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord } from "../records.ts";
 import { type CheckedReference, type CheckedRequest, requestHash } from "./checked-request.ts";
-import { type CreateBatchDeps, createBatch } from "./create-batch.ts";
+import { type CreateBatchDeps, type CreatedBatch, createBatch } from "./create-batch.ts";
 import { refuseToRetryJob } from "./new-batch.ts";
+
+export interface RetryOptions {
+  /** As for `createBatch`; default: null. */
+  idempotencyKey?: string | null;
+  /** See `PayingCaller`. */
+  consentMicroUsd?: number | null | undefined;
+}
 
 /**
  * Makes the failed items of an ended batch again, as a new batch of the same key that links it as its parent. Items
@@ -21,7 +28,8 @@ import { refuseToRetryJob } from "./new-batch.ts";
 export async function retryFailed(
   deps: CreateBatchDeps & { groups: readonly GroupEntry[]; models: readonly ModelEntry[] },
   batchId: string,
-): Promise<BatchRecord> {
+  { idempotencyKey = null, consentMicroUsd = null }: RetryOptions = {},
+): Promise<CreatedBatch> {
   const batch = await deps.stores.read.batches.byId(batchId);
   const key = batch === null ? null : await deps.stores.read.keys.byId(batch.apiKeyId);
   const group = deps.groups.find(({ name }) => name === key?.group);
@@ -37,7 +45,7 @@ export async function retryFailed(
     throw new ImgbatchError("BATCH_IMAGE_INVALID_MODEL", message);
   }
   const request = await requestFor(deps, batch, model, wanted);
-  return (await createBatch(deps, { key, group }, request, null)).batch;
+  return createBatch(deps, { key, group, consentMicroUsd }, request, idempotencyKey);
 }
 
 async function retriableItems(stores: Stores, batch: BatchRecord): Promise<ItemRecord[]> {

@@ -6,7 +6,10 @@ import type { OutputRecord } from "../records.ts";
 /**
  * The bytes of a stored image, compared with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when they are not those.
  */
-export async function readIntact(blobs: BlobStore, output: OutputRecord): Promise<Buffer> {
+export async function readIntact(
+  blobs: Pick<BlobStore, "read" | "sizeOf">,
+  output: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,
+): Promise<Buffer> {
   const bytes = await intactBytes(blobs, output);
   if (bytes === null) throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING");
   return bytes;

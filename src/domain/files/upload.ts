@@ -4,6 +4,7 @@ import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { BlobDraft, BlobStore } from "../ports/blob-store.ts";
 import type { FileRecord } from "../ports/files.ts";
+import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Stores } from "../ports/stores.ts";
 import { FILES_PREFIX } from "./files.ts";
 import {
@@ -65,6 +66,8 @@ export class Upload {
   /** Set once the bytes are a blob. */
   #blobKey: string | null = null;
   #file: FileRecord | null = null;
+  /** The record may have been written, or not: only the next start knows. */
+  #mayBeRecorded = false;
   #storedBytes = 0;
   #chunk: Chunk | null = null;
   #last: Promise<unknown> = Promise.resolve();
@@ -164,7 +167,10 @@ export class Upload {
       await this.#draft.keepAs(blobKey);
       this.#blobKey = blobKey;
     }
-    this.#file = await this.#record(this.#blobKey, this.#hash.copy().digest("hex"));
+    this.#file = await this.#record(this.#blobKey, this.#hash.copy().digest("hex")).catch((error) => {
+      this.#mayBeRecorded ||= error instanceof StorageUnavailable && error.reason === "unknown-commit";
+      throw error;
+    });
     this.state = "final";
     this.#ties.onEnd();
     return this.#file;
@@ -225,7 +231,8 @@ export class Upload {
     this.#ties.onEnd();
     // The next start removes what cannot be removed now.
     await this.#draft.discard().catch(() => {});
-    if (this.#blobKey !== null) await this.#deps.blobs.delete(this.#blobKey).catch(() => {});
+    if (this.#blobKey !== null && !this.#mayBeRecorded)
+      await this.#deps.blobs.delete(this.#blobKey).catch(() => {});
   }
 
   #inTurn<T>(step: () => Promise<T>): Promise<T> {

@@ -30,8 +30,12 @@ const NOTHING_CREATED: readonly (Trouble | null)[] = [
   "unreachable",
 ];
 
+/** Statuses by which an upstream says that it takes nothing now. After any other failure of its own a job may exist. */
+const OVERLOADED = [503, 529];
+
 /** Returns whether a job may exist although the request to create it has failed. */
-export function mayBeCreated({ trouble, retryable }: ProviderError): boolean {
+export function mayBeCreated({ trouble, retryable, upstreamStatus }: ProviderError): boolean {
+  if (trouble === "failing" && upstreamStatus !== null && OVERLOADED.includes(upstreamStatus)) return false;
   return trouble === null ? retryable : !NOTHING_CREATED.includes(trouble);
 }
 

@@ -43,6 +43,23 @@ export interface UsageRecord {
   createdAtMs: number;
 }
 
+export interface UsageFilter {
+  apiKeyId: string;
+  accountIds: readonly string[];
+  fromMs: number;
+  beforeMs: number;
+}
+
+/** The images of a model that a key paid for on a day. */
+export interface DayUsage {
+  /** The beginning of the day, in UTC. */
+  dayMs: number;
+  /** The requested model. */
+  model: string;
+  imageCount: number;
+  amountMicroUsd: number;
+}
+
 /** A real-time request with an idempotency key. */
 export interface KeyedRequestRecord {
   apiKeyId: string;

@@ -16,9 +16,11 @@ import type {
 import type { FileRepository } from "./files.ts";
 import type { ItemRepository } from "./item-repository.ts";
 import type {
+  DayUsage,
   KeyedRequestRecord,
   LinkedImageRecord,
   RealtimeHoldRecord,
+  UsageFilter,
   UsageRecord,
 } from "./realtime-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
@@ -85,11 +87,23 @@ export interface KeyRepository {
   setDisabled(id: string, atMs: number | null): Promise<void>;
 }
 
+export interface LedgerPage {
+  accountIds: readonly string[];
+  /** Default: from the newest on. */
+  beforeSeq?: number | undefined;
+  offset?: number;
+  limit: number;
+}
+
 export interface LedgerRepository {
   /** `isNew` is false when an entry with this request id exists already; then nothing changes. */
   append(entry: Omit<LedgerEntry, "seq">): Promise<{ isNew: boolean }>;
   byRequestId(requestId: string): Promise<LedgerEntry | null>;
   list(filter: { accountId?: string; batchId?: string }): Promise<LedgerEntry[]>;
+  /** The newest first: those before the entry `beforeSeq`, without the first `offset` (default 0) of them. */
+  page(filter: LedgerPage): Promise<LedgerEntry[]>;
+  /** The sum of the balance changes of an account behind the entry `seq`. */
+  changeAfter(accountId: string, seq: number): Promise<number>;
 }
 
 export interface BatchPage {
@@ -166,6 +180,8 @@ export interface OutputRepository {
   /** In request order, then by image index. */
   ofBatch(batchId: string): Promise<OutputRecord[]>;
   ofItem(itemId: number): Promise<OutputRecord[]>;
+  /** By image index. */
+  ofItems(itemIds: readonly number[]): Promise<OutputRecord[]>;
   removeOfItem(itemId: number): Promise<void>;
   setEntryNames(names: readonly { itemId: number; imageIndex: number; entryName: string }[]): Promise<void>;
 }
@@ -174,6 +190,8 @@ export interface ReferenceRepository {
   insertMany(batchId: string, references: readonly NewReference[]): Promise<void>;
   /** The references of an item of the request (`sourceIndex`), in their order. */
   ofSource(batchId: string, sourceIndex: number): Promise<ReferenceRecord[]>;
+  /** The same of several items of the request. */
+  ofSources(batchId: string, sourceIndexes: readonly number[]): Promise<NewReference[]>;
   /** How many references each item of the request (`sourceIndex`) has; those without any are left out. */
   countBySource(batchId: string): Promise<ReadonlyMap<number, number>>;
   /** How many references the item with the most of them has; 0 in a batch without references. */
@@ -219,6 +237,11 @@ export interface UsageRepository {
   insertMany(records: readonly UsageRecord[]): Promise<void>;
   /** In the order in which they were written. */
   list(filter: { accountId?: string }): Promise<UsageRecord[]>;
+  /**
+   * What a key paid for, by day (UTC) and model, oldest first: images of batches on the day when they were settled, and of
+   * real-time requests. `accountIds`: those that have paid for the key.
+   */
+  byDay(filter: UsageFilter): Promise<DayUsage[]>;
   count(): Promise<number>;
 }
 

@@ -41,6 +41,8 @@ export interface UpstreamJobRecord {
   results: number;
   createdAtMs: number;
   polledAtMs: number | null;
+  /** When the upstream was first asked to stop the job of this name; null when it was not. */
+  stopAskedAtMs: number | null;
   endedAtMs: number | null;
   closedAtMs: number | null;
 }

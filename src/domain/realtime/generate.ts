@@ -75,8 +75,16 @@ export class Realtime {
     return work;
   }
 
-  /** Ends running and later requests with `REALTIME_STOPPING`, and releases their holds. */
-  async stop(): Promise<void> {
+  /**
+   * Gives running requests `graceMs` (default 0). Then it ends them and later ones with `REALTIME_STOPPING`, and releases
+   * their holds.
+   */
+  async stop(graceMs = 0): Promise<void> {
+    if (graceMs > 0 && this.#running.size > 0) {
+      const done = new AbortController();
+      const ended = Promise.allSettled([...this.#running]).finally(() => done.abort());
+      await Promise.race([ended, this.#deps.clock.sleep(graceMs, done.signal).catch(() => {})]);
+    }
     this.#stopping.abort(new ImgbatchError("REALTIME_STOPPING"));
     // A request that ends adds the release of its hold to the running work.
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);

@@ -85,8 +85,8 @@ export async function makeImage(
       signal.throwIfAborted();
       const known = knownError(deps, error, offer.provider);
       await ticket.failed(known, id);
-      trail.calls.push(callOf(offer, wanted));
       trail.isPaid &&= known.trouble === "ambiguous";
+      trail.calls.push(callOf(offer, wanted));
       const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
       if (!isNothingMade) return withoutImage(known, offer);
       failure ??= known;
@@ -146,7 +146,7 @@ function withoutImage(
 }
 
 function callOf({ provider }: Offer<ItemProvider>, { request, trail }: WantedImage): Call {
-  const isMaybePaidTwice = trail.mayBePaidTwice && isPaid(provider);
+  const isMaybePaidTwice = trail.mayBePaidTwice && trail.isPaid;
   const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
   return { provider: provider.name, model: request.model.id, ...nothing };
 }

@@ -6,6 +6,8 @@ import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
 import { loadFont } from "./page/font.ts";
 import { layOutPage, pageSize, pageSvg } from "./page/layout.ts";
+import { learnMissing } from "./page/system-fonts.ts";
+import { drawableText } from "./page/text-lines.ts";
 import { pictureSeed, planScene } from "./prompt/plan-scene.ts";
 import { createRandom } from "./random.ts";
 import { drawScene, unitOf } from "./scene/draw-scene.ts";
@@ -76,6 +78,8 @@ export async function documentOf(
   const { size, text, model } = drawing;
   const factor = TIER_FACTORS[drawing.tier];
   await loadFont();
+  for (const shown of [text, model, ...drawing.storedReferences.map(({ uri }) => uri)])
+    await learnMissing(drawableText(shown));
   const plan = planScene(text, seed);
   const random = createRandom(seed);
   const palette = createPalette(plan, random.fork("palette"));

@@ -1,4 +1,5 @@
-import { secretVariables, type UpstreamEntry } from "../../contract/provider-entries.ts";
+import type { UpstreamEntry } from "../../contract/provider-entries.ts";
+import { secretVariables } from "../../contract/provider-identity.ts";
 import {
   type GeneratedImages,
   type ImageRequest,

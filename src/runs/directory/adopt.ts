@@ -2,7 +2,8 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { claimDirectory, removeLeftovers, requireSameService } from "./claim.ts";
-import { adoptedBatch, newRunState, type RunState, readRunState, writeRunState } from "./run-state.ts";
+import { adoptedBatch, newRunState, readRunState, writeRunState } from "./run-state.ts";
+import type { RunState } from "./run-state-schema.ts";
 import type { RunService } from "./service-identity.ts";
 
 /**

@@ -4,7 +4,8 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { type RunState, readRunState } from "./run-state.ts";
+import { readRunState } from "./run-state.ts";
+import type { RunState } from "./run-state-schema.ts";
 import { isSameService } from "./service-identity.ts";
 
 export const IMAGES_FOLDER = "images";

@@ -149,6 +149,8 @@ function toInputLine(item: PlannedItem): InputLine {
     prompt: textOf(item.prompt),
     ...(item.outputCount === 1 ? {} : { output_count: item.outputCount }),
     ...(references.length === 0 ? {} : { reference_images: references }),
+    ...(item.aspectRatio === undefined ? {} : { aspect_ratio: item.aspectRatio }),
+    ...(item.size === undefined ? {} : { size: item.size }),
   };
 }
 

@@ -1,6 +1,5 @@
 import { accessSync, closeSync, constants, openSync, rmdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
-import Sqlite from "better-sqlite3";
 import { isSystemError, saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -36,7 +35,7 @@ export async function withRunLock<T>(dir: string, options: LockOptions, work: ()
     // Made again each time: the previous owner may have removed a directory that stayed empty.
     made = (await saving(dir, () => makeDurably(dir))) ?? made;
     await saving(path, async () => closeSync(openSync(path, "a", 0o644)));
-    const release = acquire(path);
+    const release = await acquire(path);
     if (release !== null) {
       try {
         return await work();
@@ -75,7 +74,9 @@ function removeEmpty(dir: string, first: string): void {
 }
 
 /** Null when another process has the lock. */
-function acquire(path: string): (() => void) | null {
+async function acquire(path: string): Promise<(() => void) | null> {
+  // Loaded when a lock is taken: most commands take none.
+  const { default: Sqlite } = await import("better-sqlite3");
   const before = fileIdentity(path);
   if (before === null) return null;
   const lock = new Sqlite(path, { timeout: 0 });

@@ -1,6 +1,8 @@
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime-models.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
+import { Problems } from "../prompts/problems.ts";
+import type { PromptItem } from "../prompts/prompt-item.ts";
 
 /** The demands on the model. */
 export interface Wish {
@@ -15,10 +17,13 @@ export interface Wish {
 /** The model that makes the images. */
 export interface ChosenRealtimeModel {
   id: string;
-  /** The price of one image of the wanted size in micro-dollars. Null when the service does not say. */
-  imageCostMicroUsd: number | null;
+  /** Returns the price of one image of a size (null: the usual one) in micro-dollars; null when the service does not say. */
+  costOf(size: string | null): number | null;
   /** Whether the service says that its images cost real money. */
   isPaid: boolean;
+  /** Null when the service does not say. */
+  aspectRatios: readonly string[] | null;
+  imageSizes: readonly string[] | null;
 }
 
 const USUAL_SIZE = "1K";
@@ -34,15 +39,22 @@ export async function chooseRealtimeModel(
   signal?: AbortSignal,
 ): Promise<ChosenRealtimeModel> {
   const models = await listOrNull(http, wish.model !== null, signal);
-  if (models === null) return { id: wish.model ?? "", imageCostMicroUsd: null, isPaid: false };
+  if (models === null)
+    return {
+      id: wish.model ?? "",
+      costOf: () => null,
+      isPaid: false,
+      aspectRatios: null,
+      imageSizes: null,
+    };
   const model =
     wish.model === null
       ? (models.find(({ id }) => id.includes("image")) ?? models[0])
       : models.find(({ id }) => id === wish.model);
   if (model === undefined) throw notListed(wish.model, models);
   requireFits(model, wish);
-  const { id, costsMicroUsd, isPaid } = model;
-  return { id, imageCostMicroUsd: costsMicroUsd?.[wish.size ?? USUAL_SIZE] ?? null, isPaid };
+  const { costsMicroUsd, ...rest } = model;
+  return { ...rest, costOf: (size) => costsMicroUsd?.[size ?? USUAL_SIZE] ?? null };
 }
 
 async function listOrNull(
@@ -75,6 +87,20 @@ function requireFits(model: RealtimeModel, { aspectRatio, size, inputImages }: W
   if (model.maxInputImages === null || inputImages <= model.maxInputImages) return;
   const message = `${model.id} takes at most ${model.maxInputImages} input images, not ${inputImages}.`;
   throw new ImgbatchError("USAGE", message, { param: "--image" });
+}
+
+/** Throws `INVALID_INPUT` naming every line that asks for a ratio or size that the model does not make. */
+export function requireShapesFit(items: readonly PromptItem[], model: ChosenRealtimeModel): void {
+  const problems = new Problems();
+  for (const { fileLine, aspectRatio, size } of items) {
+    const check = (field: string, value: string | undefined, known: readonly string[] | null) => {
+      if (value === undefined || known === null || known.includes(value)) return;
+      problems.add(fileLine, field, `${value}: ${model.id} makes ${known.join(", ")}`);
+    };
+    check("aspect_ratio", aspectRatio, model.aspectRatios);
+    check("size", size, model.imageSizes);
+  }
+  problems.throwIfAny();
 }
 
 function requireOneOf(id: string, flag: string, value: string | null, known: readonly string[] | null): void {

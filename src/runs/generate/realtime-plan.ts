@@ -5,7 +5,7 @@ import { safeFileName } from "../../kernel/files/file-names.ts";
 import { createDiskNames } from "../files/file-names.ts";
 import { contentHash } from "../plan/content-hash.ts";
 import { assignIds, type PlannedItem } from "../plan/plan.ts";
-import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
+import type { PromptItem, PromptReference, Shape } from "../prompts/prompt-item.ts";
 import type { PromptText } from "../prompts/spool.ts";
 
 /** The settings that all requests of a run share. */
@@ -17,7 +17,7 @@ export interface RealtimeSettings {
 }
 
 /** One request of a run. */
-export interface PlannedImage {
+export interface PlannedImage extends Pick<RealtimeSettings, "aspectRatio" | "size"> {
   customId: string;
   prompt: PromptText;
   references: readonly PromptReference[];
@@ -27,6 +27,7 @@ export interface PlannedImage {
 
 export interface RealtimePlan {
   settings: RealtimeSettings;
+  /** Each with the ratio and size that it is asked for in. */
   items: PlannedItem[];
   images: PlannedImage[];
   /** Identifies the run: hash of everything that it requests. */
@@ -35,18 +36,25 @@ export interface RealtimePlan {
 
 /** Gives every image an id and a name of its own, the same ones each time. */
 export function planRealtimeRun(settings: RealtimeSettings, prompts: readonly PromptItem[]): RealtimePlan {
-  const items = assignIds(prompts);
+  const planned = assignIds(prompts);
+  const items = planned.map((item) => ({ ...shapeOf(settings), ...item }));
   const names = createDiskNames();
-  const images = items.flatMap(({ customId, outputCount, prompt, references }) =>
+  const images = items.flatMap(({ customId, outputCount, prompt, references, ...item }) =>
     expandedCustomIds(customId, outputCount).map((id) => ({
       customId: id,
       prompt,
       references,
+      aspectRatio: item.aspectRatio ?? null,
+      size: item.size ?? null,
       stem: names.take(safeFileName(id)),
     })),
   );
   const { model, aspectRatio, size, mimeType } = settings;
   const asked = { model, aspectRatio, size, ...(mimeType === null ? {} : { mimeType }) };
-  const inputSha256 = contentHash({ kind: "realtime", ...asked }, items);
+  const inputSha256 = contentHash({ kind: "realtime", ...asked }, planned);
   return { settings, items, images, inputSha256 };
+}
+
+function shapeOf({ aspectRatio, size }: RealtimeSettings): Shape {
+  return { ...(aspectRatio === null ? {} : { aspectRatio }), ...(size === null ? {} : { size }) };
 }

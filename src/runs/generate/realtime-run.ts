@@ -35,10 +35,10 @@ export interface RealtimeRunOptions extends GenerateOptions {
   clock: Clock;
   reporter: RunReporter;
   /**
-   * Called before anything is sent, with the number of images that are missing; may throw to refuse. Returns the consent for
+   * Called before anything is sent, with the images that are missing; may throw to refuse. Returns the consent for
    * one image; null if none is needed.
    */
-  approve?: (images: number) => Promise<number | null>;
+  approve?: (images: readonly PlannedImage[]) => Promise<number | null>;
 }
 
 export interface RealtimeOutcome {
@@ -65,14 +65,16 @@ const OF_ONE_PROMPT = ["IMAGE_REFUSED", "NO_IMAGES", "REALTIME_INVALID_ARGUMENT"
  */
 export async function runRealtime(options: RealtimeRunOptions): Promise<RealtimeOutcome> {
   const { plan, dir, service, clock, reporter, signal } = options;
-  const approve = async (images: number) => (await options.approve?.(images)) ?? null;
+  const approve = async (images: readonly PlannedImage[]) => (await options.approve?.(images)) ?? null;
   // A refused run that is new leaves nothing behind.
   const isNew = (await readRunState(dir, WITHOUT_RUN_STATE)) === null;
-  const early = isNew ? await approve(plan.images.length) : null;
+  const early = isNew ? await approve(plan.images) : null;
   const runState = await openRealtimeDirectory(dir, plan, service, clock);
   const lines = await findFinished(dir, plan.images);
   const keptCount = lines.size;
-  const consentMicroUsd = isNew ? early : await approve(plan.images.length - keptCount);
+  const consentMicroUsd = isNew
+    ? early
+    : await approve(plan.images.filter(({ customId }) => !lines.has(customId)));
   const queue = new PQueue({ concurrency: options.concurrency });
   const run = { stop: null as ImgbatchError | null, failuresInARow: 0, abandonedCount: 0 };
   const reportProgress = () => reporter.progress(`${countMade(lines)} of ${plan.images.length} images made`);
@@ -142,8 +144,13 @@ async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<R
   for (const { sha256, mimeType } of image.references) {
     images.push({ mimeType, data: await readReference(dir, sha256) });
   }
+  const { aspectRatio, size } = image;
   const prompt = textOf(image.prompt);
-  const made = await generateImage(service.http, { ...plan.settings, prompt, images }, options);
+  const made = await generateImage(
+    service.http,
+    { ...plan.settings, aspectRatio, size, prompt, images },
+    options,
+  );
   return keep(dir, image, made);
 }
 

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { ErrorCode } from "../../contract/errors.ts";
-import type { RunState } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 
 /** The service has ended the request: with the same key it would give this answer again. */
 const ENDED: readonly ErrorCode[] = [

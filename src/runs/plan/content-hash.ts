@@ -35,6 +35,13 @@ function identityOf(item: PromptItem): JsonValue {
     mimeType,
     sha256,
   }));
-  const { customId: custom_id, outputCount: output_count } = item;
-  return { custom_id, prompt: textOf(item.prompt), output_count, references };
+  const { customId: custom_id, outputCount: output_count, aspectRatio, size } = item;
+  return {
+    custom_id,
+    prompt: textOf(item.prompt),
+    output_count,
+    references,
+    ...(aspectRatio === undefined ? {} : { aspect_ratio: aspectRatio }),
+    ...(size === undefined ? {} : { size }),
+  };
 }

@@ -3,13 +3,21 @@ import { customIdProblem } from "../../contract/text-rules.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
 import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
 import type { FormatName } from "./format-names.ts";
-import type { Report } from "./prompt-item.ts";
+import type { Report, Shape } from "./prompt-item.ts";
+import { checkShape } from "./shape.ts";
 
 /** The fields of a line. */
-export const FIELDS: readonly string[] = ["prompt", "custom_id", "output_count", "reference_images"];
+export const FIELDS: readonly string[] = [
+  "prompt",
+  "custom_id",
+  "output_count",
+  "reference_images",
+  "aspect_ratio",
+  "size",
+];
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
-export interface CheckedRow {
+export interface CheckedRow extends Shape {
   customId: string | null;
   prompt: string;
   outputCount: number;
@@ -39,6 +47,11 @@ export interface RowRules {
    * reported only together with other problems. Default: it is not reported.
    */
   usualReferences?: { max: number; who: string } | undefined;
+  /**
+   * Set for a batch, which makes 1K images in the ratio of the model: a line that asks for others is a problem. The text
+   * is the command that can make them.
+   */
+  isBatchOf?: (file: string) => string;
 }
 
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
@@ -49,6 +62,7 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
     customId: checkCustomId(fields.custom_id, report),
     outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
     references: checkReferences(fields.reference_images, report),
+    ...checkShape(fields, report),
   };
 }
 

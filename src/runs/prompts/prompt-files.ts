@@ -10,6 +10,7 @@ import { loadReference } from "./load-reference.ts";
 import { Problems } from "./problems.ts";
 import type { FileLine, PromptItem, PromptReference, Report } from "./prompt-item.ts";
 import type { Row } from "./rows.ts";
+import { unbatchableField } from "./shape.ts";
 import { Spool } from "./spool.ts";
 
 /** The name of standard input on the command line. */
@@ -35,8 +36,17 @@ export async function readPromptFiles(
   rules: RowRules,
   spool = new Spool(),
 ): Promise<PromptItem[]> {
-  const input: Input = { rules, spool, problems: new Problems(), owners: new Map(), items: [], crowded: [] };
+  const input: Input = {
+    rules,
+    spool,
+    problems: new Problems(),
+    owners: new Map(),
+    items: [],
+    crowded: [],
+    shaped: [],
+  };
   for (const source of sources) await readOne(source, input);
+  for (const source of sources) reportShaped(fileOf(source), input);
   if (input.problems.count > 0) reportCrowded(input);
   input.problems.throwIfAny(sources.map(fileOf));
   return input.items;
@@ -52,6 +62,8 @@ interface Input {
   items: PromptItem[];
   /** Lines with more reference images than usual. */
   crowded: { fileLine: FileLine; count: number }[];
+  /** Lines that ask for a ratio or size that no batch has, with the field. */
+  shaped: { fileLine: FileLine; field: string }[];
 }
 
 /** Reports lines with unusually many references now: the service's own limit is only known after all else is right. */
@@ -61,6 +73,18 @@ function reportCrowded({ rules: { usualReferences }, problems, crowded }: Input)
     problems.add(fileLine, "reference_images", message);
   }
 }
+
+/** Reports the first line of a file that asks for a ratio or size that no batch has: one command makes them all. */
+function reportShaped(file: string, { rules: { isBatchOf }, problems, shaped }: Input): void {
+  const [first, ...others] = shaped.filter(({ fileLine }) => fileLine.file === file);
+  if (first === undefined || isBatchOf === undefined) return;
+  const also = others.length === 0 ? "" : ` (also on ${counted(others.length, "other line")})`;
+  const message = `${NO_SHAPES}${also}; ${isBatchOf(file)} makes these images, one request each, at the real-time price`;
+  problems.add(first.fileLine, first.field, message);
+}
+
+/** Batches have neither field. */
+export const NO_SHAPES = "a batch makes 1K images in the ratio that the model chooses";
 
 async function readOne(source: PromptSource, input: Input): Promise<void> {
   const file = fileOf(source);
@@ -100,6 +124,8 @@ async function readRow({ fields }: Row, fileLine: FileLine, baseDir: string, inp
   const { references: specs, prompt, ...row } = checkRow(fields, rules, report);
   const most = rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
   if (specs.length > most) input.crowded.push({ fileLine, count: specs.length });
+  const field = rules.isBatchOf === undefined ? null : unbatchableField(row);
+  if (field !== null) input.shaped.push({ fileLine, field });
   const references: PromptReference[] = [];
   for (const spec of specs) {
     const reference = await loadReference(spec, { baseDir, limits: rules.limits, spool }, report);

@@ -1,8 +1,15 @@
+import type { SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { Kept, PromptText } from "./spool.ts";
 
+/** The shape and size that a line asks for. An absent one is that of the run. */
+export interface Shape {
+  aspectRatio?: string;
+  size?: SizeTier;
+}
+
 /** One line of a prompt file, checked. */
-export interface PromptItem {
+export interface PromptItem extends Shape {
   /** Null when the line has none; the plan gives it one. */
   customId: string | null;
   prompt: PromptText;

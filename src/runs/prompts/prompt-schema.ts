@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { SIZE_TIERS } from "../../contract/images/image-sizes.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../contract/limits.ts";
 
 /** Not only blanks, and no NUL. */
@@ -39,4 +40,13 @@ export const promptSchema = z.strictObject({
     .nullish()
     .describe("how many images to make from the prompt; default: --count, else 1"),
   reference_images: z.array(referenceSchema).nullish().describe("images to start from"),
+  aspect_ratio: z
+    .string()
+    .regex(/^[1-9]\d?:[1-9]\d?$/)
+    .nullish()
+    .describe("width:height, such as 16:9; for `imgbatch generate`, since a batch cannot choose it"),
+  size: z
+    .enum(SIZE_TIERS)
+    .nullish()
+    .describe("the size of the image; for `imgbatch generate`, since a batch makes only 1K"),
 });

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
+import { packageFile } from "../../kernel/files/package-file.ts";
 import { cardOf } from "./cards.ts";
 import { pageSlots } from "./page-head.ts";
 import type { RunReport } from "./run-report.ts";
 import { type MakeThumbnail, withSmallPictures } from "./small-pictures.ts";
 
 export const GALLERY_FILE = "index.html";
-const TEMPLATE = new URL("../../../templates/contact-sheet.html", import.meta.url);
 /** The fingerprint stands within so many bytes of a page's beginning. */
 const HEAD_BYTES = 512;
 /** Marks our own pages. A page without it is never replaced. */
@@ -32,7 +32,7 @@ export async function writeGallery(
   options: { loadThumbnail: () => Promise<MakeThumbnail | null>; signal?: AbortSignal | undefined },
 ): Promise<string> {
   const path = join(dir, GALLERY_FILE);
-  const template = await readFile(TEMPLATE, "utf8");
+  const template = await readFile(packageFile("templates/contact-sheet.html"), "utf8");
   // Reading a complete run again changes only the time.
   const fingerprint = fingerprintOf(template, report);
   const before = await beginningOf(path);

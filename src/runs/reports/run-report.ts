@@ -3,7 +3,7 @@ import { numberToMicros } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 import type { InputLine } from "../directory/input-file.ts";
 import type { ResultFile, ResultLine } from "../directory/results-file.ts";
-import type { RunState } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 
 /** The content of the reports of a run, independent of their form. */
 export interface RunReport {

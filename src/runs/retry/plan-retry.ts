@@ -12,7 +12,8 @@ import {
 import { linePieces } from "../directory/json-lines.ts";
 import { referencePath } from "../directory/references.ts";
 import type { ResultLine } from "../directory/results-file.ts";
-import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
+import { RUN_STATE_FILE } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import { isFailed, isLost, isMissing } from "../outcome/image-outcome.ts";
 import { type Chunk, planRun, type RunRequest } from "../plan/plan.ts";
 import { readPromptFiles } from "../prompts/prompt-files.ts";

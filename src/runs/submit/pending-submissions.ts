@@ -1,6 +1,6 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { RunBatch } from "../directory/run-state.ts";
+import type { RunBatch } from "../directory/run-state-schema.ts";
 
 /** The current facts of the batches that a command makes or continues. */
 export interface Submissions {

@@ -6,14 +6,8 @@ import { counted } from "../../kernel/text.ts";
 import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
 import { writeRunInput } from "../directory/input-file.ts";
 import { storeReferences } from "../directory/references.ts";
-import {
-  intendedBatch,
-  newRunState,
-  type RunState,
-  type SubmittedRequest,
-  submittedBatches,
-  writeRunState,
-} from "../directory/run-state.ts";
+import { intendedBatch, newRunState, submittedBatches, writeRunState } from "../directory/run-state.ts";
+import type { RunState, SubmittedRequest } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
 import type { Chunk, Plan, RunRequest } from "../plan/plan.ts";

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { REFERENCES_FOLDER } from "../directory/claim.ts";
 import { INPUT_FILE } from "../directory/input-file.ts";
-import { RUN_STATE_FILE, type RunState } from "../directory/run-state.ts";
+import { RUN_STATE_FILE } from "../directory/run-state.ts";
+import type { RunState } from "../directory/run-state-schema.ts";
 import type { Chunk, PlannedItem } from "../plan/plan.ts";
 import { formatProblem } from "../prompts/prompt-item.ts";
 

@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { followChanges } from "../../client/changes.ts";
 import { pollUntilDone } from "../../client/poll.ts";
 import { PollLimiter } from "../../client/poll-limiter.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
@@ -37,6 +38,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
   // Each batch has a listener or two, and there may be very many.
   setMaxListeners(0, signal);
   const isOne = batches.filter((batch) => !batch.isDone).length < 2;
+  const changes = followChanges(service, clock, intervalMs);
   const turns = new PollLimiter(clock, intervalMs === undefined ? undefined : 0);
   const awaitOne = async (batch: Batch, index: number) => {
     if (batch.isDone) return;
@@ -49,6 +51,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
         random,
         intervalMs,
         sinceMs: batch.createdAtMs,
+        changes,
         ...(isOne ? {} : { turns }),
         signal,
         onLook: (look) => {
@@ -72,6 +75,7 @@ export async function awaitBatches(batches: readonly Batch[], options: AwaitOpti
   };
   // The first failure is thrown after all polling has ended.
   const ends = await Promise.allSettled(batches.map(awaitOne));
+  changes?.stop();
   options.signal?.throwIfAborted();
   if (failed.signal.aborted) throw failed.signal.reason;
   for (const end of ends) if (end.status === "rejected") throw end.reason;

@@ -4,7 +4,7 @@ import { IMAGE_EXTENSIONS } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { ShownJob } from "../../contract/upstream-jobs.ts";
 import type { Waiting } from "../../domain/health/waiting.ts";
-import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
+import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
 
@@ -54,8 +54,19 @@ export function batchView(
 
 const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;
 
-/** An item as the item list shows it. */
-export function itemView(item: ItemRecord): ItemObject {
+/** Facts of an item that the list has when it is asked for them. */
+export interface ItemDetails {
+  prompt?: string;
+  references?: readonly ReferenceRecord[];
+  outputs?: readonly OutputRecord[];
+}
+
+/** An item of a batch as the item list shows it. */
+export function itemView(
+  { price }: Pick<BatchRecord, "price">,
+  item: ItemRecord,
+  { prompt, references, outputs }: ItemDetails = {},
+): ItemObject {
   return {
     custom_id: item.customId,
     status: item.status,
@@ -69,5 +80,24 @@ export function itemView(item: ItemRecord): ItemObject {
     upstream_cost: microsOrNull(item.usage?.costMicroUsd ?? null),
     notes: [...item.notes, ...(item.maybePaid === "twice" ? [PAID_TWICE_NOTE] : [])],
     error: item.error,
+    cost: item.status === "success" ? microsToNumber(item.priceMicroUsd ?? price.imageMicroUsd) : null,
+    ...(prompt === undefined ? {} : { prompt }),
+    ...(references && {
+      references: references.map(({ referenceId: id, type, mimeType, storageUri }) => ({
+        id,
+        type,
+        mime_type: mimeType,
+        storage_uri: storageUri,
+      })),
+    }),
+    ...(outputs && {
+      images: outputs.map(({ mimeType, widthPx, heightPx, sizeBytes, sha256 }) => ({
+        mime_type: mimeType,
+        width: widthPx,
+        height: heightPx,
+        size: sizeBytes,
+        sha256,
+      })),
+    }),
   };
 }

@@ -1,11 +1,13 @@
 import type { Request, Response } from "express";
+import { ITEM_EXTRAS, type ItemExtra } from "../../contract/batch-api/items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../contract/statuses.ts";
+import type { ItemRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { pagingBy } from "../query/cursor.ts";
-import { queryChoice, queryInteger } from "../query/query.ts";
-import { itemView } from "./batch-view.ts";
+import { invalidQuery, queryChoice, queryInteger, queryText } from "../query/query.ts";
+import { type ItemDetails, itemView } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
 const paging = pagingBy("i", ["position"]);
@@ -24,6 +26,48 @@ export function items(deps: ApiDeps) {
     const filter = status === undefined || status === "all" ? {} : { status };
     const start = { afterPosition: after?.position ?? -1, offset };
     const found = await deps.stores.read.items.page(batch.id, { ...filter, ...start, limit: limit + 1 });
-    response.json(paging.page(found, limit, itemView));
+    const detailsOf = await readDetails(deps, batch.id, found, readExtras(request));
+    response.json(paging.page(found, limit, (item) => itemView(batch, item, detailsOf(item))));
   };
+}
+
+function readExtras(request: Request): ReadonlySet<ItemExtra> {
+  const words = queryText(request, "include")?.split(",") ?? [];
+  return new Set(
+    words.map((word) => {
+      const extra = ITEM_EXTRAS.find((known) => known === word);
+      if (extra === undefined) throw invalidQuery("include", `must be a list of ${ITEM_EXTRAS.join(", ")}`);
+      return extra;
+    }),
+  );
+}
+
+/** Reads what is wanted of all items at once. Returns a function that finds the details of one. */
+async function readDetails(
+  { stores }: Pick<ApiDeps, "stores">,
+  batchId: string,
+  items: readonly ItemRecord[],
+  wanted: ReadonlySet<ItemExtra>,
+): Promise<(item: ItemRecord) => ItemDetails> {
+  const sources = [...new Set(items.map(({ sourceIndex }) => sourceIndex))];
+  const references = wanted.has("references") ? await stores.read.references.ofSources(batchId, sources) : [];
+  const outputs = wanted.has("images") ? await stores.read.outputs.ofItems(items.map(({ id }) => id)) : [];
+  const referencesOf = groupBy(references, ({ sourceIndex }) => sourceIndex);
+  const outputsOf = groupBy(outputs, ({ itemId }) => itemId);
+  return ({ id, prompt, sourceIndex }) => ({
+    ...(wanted.has("prompt") && { prompt }),
+    ...(wanted.has("references") && { references: referencesOf.get(sourceIndex) ?? [] }),
+    ...(wanted.has("images") && { outputs: outputsOf.get(id) ?? [] }),
+  });
+}
+
+/** As `Map.groupBy`, which Node 20 has not. */
+function groupBy<T>(values: readonly T[], keyOf: (value: T) => number): Map<number, T[]> {
+  const groups = new Map<number, T[]>();
+  for (const value of values) {
+    const group = groups.get(keyOf(value));
+    if (group) group.push(value);
+    else groups.set(keyOf(value), [value]);
+  }
+  return groups;
 }

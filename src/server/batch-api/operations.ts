@@ -1,17 +1,25 @@
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
-import { authenticate, requireBatchFeature, requireBatchGroup } from "../middleware/authenticate.ts";
+import { makeTicket } from "../console/tickets.ts";
+import {
+  authenticate,
+  bearerErrors,
+  requireBatchFeature,
+  requireBatchGroup,
+} from "../middleware/authenticate.ts";
 import type { Answer, Operation, Surface } from "../operation.ts";
 import { cancel } from "./cancel.ts";
-import { content } from "./content.ts";
 import { create } from "./create.ts";
 import { deleteOutputs } from "./delete-outputs.ts";
 import { deleteRecord } from "./delete-record.ts";
 import { download } from "./download.ts";
 import { get } from "./get.ts";
+import { conditions, downloadAnswers, headAnswers, ranges } from "./images/download-answers.ts";
+import { imageOperations } from "./images/operations.ts";
 import { items } from "./items.ts";
 import { list } from "./list.ts";
 import { models } from "./models.ts";
+import { retry } from "./retry.ts";
 
 const usesBatches = [requireBatchGroup];
 /** Switching batches off stops new ones; finished results stay reachable. */
@@ -19,37 +27,6 @@ const makesBatches = [requireBatchFeature, requireBatchGroup];
 
 const batchAnswer = (description: string): Answer => ({ description, schema: "Batch" });
 
-const partOfDownload = ["ETag", "AcceptRanges", "CacheControl", "NoSniff"];
-const unchanged: Answer = { description: "Unchanged since the ETag of `If-None-Match`.", headers: ["ETag"] };
-const unsatisfiable: Answer = { description: "The range begins after the end.", headers: ["ContentRange"] };
-const conditions = ["IfNoneMatch"];
-const ranges = [...conditions, "Range", "IfRange"];
-
-function downloadAnswers(what: string, bytes: readonly string[]): Record<number, Answer> {
-  const headers = ["ContentLength", "ContentDisposition", ...partOfDownload];
-  return {
-    200: { description: what, bytes, headers },
-    206: { description: "The range that was asked for.", bytes, headers: [...headers, "ContentRange"] },
-    304: unchanged,
-    416: unsatisfiable,
-  };
-}
-
-function headAnswers(what: string): Record<number, Answer> {
-  const headers = ["ContentLength", "ContentDisposition", ...partOfDownload];
-  return { 200: { description: `The headers of ${what}.`, headers }, 304: unchanged };
-}
-
-const contentErrors: readonly ServiceErrorCode[] = [
-  "BATCH_IMAGE_NOT_FOUND",
-  "BATCH_IMAGE_ITEM_NOT_FOUND",
-  "BATCH_IMAGE_OUTPUT_DELETED",
-  "BATCH_IMAGE_NOT_READY",
-  "BATCH_IMAGE_ITEM_FAILED",
-  "BATCH_IMAGE_INVALID_QUERY",
-  "BATCH_IMAGE_ITEM_IMAGE_INDEX_OUT_OF_RANGE",
-  "BATCH_IMAGE_RESULT_MISSING",
-];
 const zipErrors: readonly ServiceErrorCode[] = [
   "BATCH_IMAGE_NOT_FOUND",
   "BATCH_IMAGE_INVALID_QUERY",
@@ -59,6 +36,32 @@ const zipErrors: readonly ServiceErrorCode[] = [
   "BATCH_IMAGE_DOWNLOAD_TOO_LARGE",
   "BATCH_IMAGE_RESULT_MISSING",
 ];
+
+/** The errors of everything that makes a batch. */
+const makeErrors: readonly ServiceErrorCode[] = [
+  "BATCH_IMAGE_DISABLED",
+  "BATCH_IMAGE_INVALID_MODEL",
+  "BATCH_IMAGE_INVALID_ITEMS",
+  "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
+  "BATCH_IMAGE_IDEMPOTENCY_CONFLICT",
+  "BATCH_IMAGE_SETTLEMENT_PRICING_MISSING",
+  "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE",
+  "BATCH_IMAGE_QUEUE_FAILED",
+  "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+];
+
+/** The download of a ZIP, which also a link with a ticket offers. */
+export const batchDownload: Operation = {
+  id: "downloadBatch",
+  method: "get",
+  path: PATHS.download,
+  summary: "Images, manifest and errors of an ended batch as one ZIP",
+  parameters: ["BatchId", "ZipStatus", "MaxItems", ...ranges],
+  answers: downloadAnswers("The ZIP; the same batch always gives the same bytes.", ["application/zip"]),
+  errors: [...zipErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
+  guards: usesBatches,
+  handler: download,
+};
 
 const OPERATIONS: readonly Operation[] = [
   {
@@ -86,25 +89,17 @@ const OPERATIONS: readonly Operation[] = [
       },
     },
     errors: [
-      "BATCH_IMAGE_DISABLED",
       "UNSUPPORTED_MEDIA_TYPE",
       "REQUEST_TIMEOUT",
       "REQUEST_TOO_LARGE",
       "INVALID_JSON",
-      "BATCH_IMAGE_INVALID_MODEL",
-      "BATCH_IMAGE_INVALID_ITEMS",
       "BATCH_IMAGE_DUPLICATE_CUSTOM_ID",
       "BATCH_IMAGE_PROMPT_TOO_LONG",
-      "BATCH_IMAGE_INVALID_REFERENCE_IMAGE",
       "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES",
       "BATCH_IMAGE_REFERENCE_IMAGES_TOO_LARGE",
       "BATCH_IMAGE_TOO_MANY_OUTPUT_IMAGES",
       "BATCH_IMAGE_NOT_FOUND",
-      "BATCH_IMAGE_IDEMPOTENCY_CONFLICT",
-      "BATCH_IMAGE_SETTLEMENT_PRICING_MISSING",
-      "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE",
-      "BATCH_IMAGE_QUEUE_FAILED",
-      "BATCH_IMAGE_INSUFFICIENT_BALANCE",
+      ...makeErrors,
     ],
     guards: makesBatches,
     handler: create,
@@ -136,45 +131,14 @@ const OPERATIONS: readonly Operation[] = [
     method: "get",
     path: PATHS.items,
     summary: "Items of a batch, in request order",
-    parameters: ["BatchId", "ItemStatus", "ItemLimit", "Cursor"],
+    parameters: ["BatchId", "ItemStatus", "Include", "ItemLimit", "Cursor"],
     answers: { 200: { description: "A page of items.", schema: "ItemList" } },
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_INVALID_QUERY"],
     guards: usesBatches,
     handler: items,
   },
-  {
-    id: "getItemContent",
-    method: "get",
-    path: PATHS.content,
-    summary: "One image of an ended batch",
-    parameters: ["BatchId", "CustomId", "ImageIndex", ...ranges],
-    answers: downloadAnswers("The image.", ["image/png", "image/jpeg", "image/webp"]),
-    errors: [...contentErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
-    guards: usesBatches,
-    handler: content,
-  },
-  {
-    id: "headItemContent",
-    method: "head",
-    path: PATHS.content,
-    summary: "Size, type and ETag of one image",
-    parameters: ["BatchId", "CustomId", "ImageIndex", ...conditions],
-    answers: headAnswers("the image"),
-    errors: contentErrors,
-    guards: usesBatches,
-    handler: content,
-  },
-  {
-    id: "downloadBatch",
-    method: "get",
-    path: PATHS.download,
-    summary: "Images, manifest and errors of an ended batch as one ZIP",
-    parameters: ["BatchId", "ZipStatus", "MaxItems", ...ranges],
-    answers: downloadAnswers("The ZIP; the same batch always gives the same bytes.", ["application/zip"]),
-    errors: [...zipErrors, "BATCH_IMAGE_DOWNLOAD_LIMITED"],
-    guards: usesBatches,
-    handler: download,
-  },
+  ...imageOperations,
+  batchDownload,
   {
     id: "headDownload",
     method: "head",
@@ -187,6 +151,17 @@ const OPERATIONS: readonly Operation[] = [
     handler: download,
   },
   {
+    id: "makeTicket",
+    method: "post",
+    path: PATHS.ticket,
+    summary: "A link that downloads the ZIP without a key, once, within a minute",
+    parameters: ["BatchId"],
+    answers: { 200: { description: "The link.", schema: "Ticket" } },
+    errors: ["BATCH_IMAGE_NOT_FOUND"],
+    guards: usesBatches,
+    handler: makeTicket,
+  },
+  {
     id: "cancelBatch",
     method: "post",
     path: PATHS.cancel,
@@ -196,6 +171,23 @@ const OPERATIONS: readonly Operation[] = [
     errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_CANCEL_FAILED", "BATCH_IMAGE_QUEUE_FAILED"],
     guards: usesBatches,
     handler: cancel,
+  },
+  {
+    id: "retryBatch",
+    method: "post",
+    path: PATHS.retry,
+    summary: "Make the failed items of an ended batch again, as a new batch; refused prompts are left out",
+    parameters: ["BatchId", "IdempotencyKey", "MaxCost"],
+    answers: {
+      200: {
+        description: "The new batch; its parent is the first ancestor.",
+        schema: "Batch",
+        headers: ["IdempotencyReplayed"],
+      },
+    },
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...makeErrors],
+    guards: makesBatches,
+    handler: retry,
   },
   {
     id: "deleteOutputs",
@@ -229,12 +221,6 @@ export const batchApi: Surface = {
   credential: {
     schemes: ["apiKey"],
     authenticate,
-    errors: [
-      "API_KEY_REQUIRED",
-      "INVALID_API_KEY",
-      "API_KEY_DISABLED",
-      "RATE_LIMITED",
-      "BATCH_IMAGE_GROUP_DISABLED",
-    ],
+    errors: [...bearerErrors, "BATCH_IMAGE_GROUP_DISABLED"],
   },
 };

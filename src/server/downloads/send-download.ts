@@ -35,7 +35,7 @@ export async function sendDownload(
   response.setHeader("Accept-Ranges", "bytes");
   response.setHeader("Cache-Control", "private, max-age=300");
   response.setHeader("X-Content-Type-Options", "nosniff");
-  if (matches(request.get("if-none-match"), etag)) {
+  if (matchesEtag(request.get("if-none-match"), etag)) {
     response.status(304).end();
     return false;
   }
@@ -89,7 +89,7 @@ function isAbort(error: unknown): boolean {
  * Whether `If-None-Match` has the ETag (RFC 9110, section 13.1.2). Not `request.fresh`: it ignores the header beside
  * `Cache-Control: no-cache`, which `fetch` always sends with it.
  */
-function matches(header: string | undefined, etag: string): boolean {
+export function matchesEtag(header: string | undefined, etag: string): boolean {
   if (header === undefined) return false;
   return header.split(",").some((tag) => tag.trim() === "*" || tag.trim().replace(/^W\//, "") === etag);
 }

@@ -1,16 +1,45 @@
 import type { Request, RequestHandler, Response } from "express";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
-import { authenticate as authenticateKey } from "../../domain/keys.ts";
-import type { AccountRecord } from "../../domain/records.ts";
+import { activeKey, authenticate as authenticateKey } from "../../domain/keys.ts";
+import type { AccountRecord, ApiKeyRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
+
+/** The errors of a credential in `Authorization: Bearer`. */
+export const bearerErrors: readonly ServiceErrorCode[] = [
+  "API_KEY_REQUIRED",
+  "INVALID_API_KEY",
+  "API_KEY_DISABLED",
+  "RATE_LIMITED",
+];
+
+type KeyDeps = Pick<ApiDeps, "stores" | "clock" | "secrets">;
+
+/**
+ * Returns the active key that a credential is or stands for: an API key, or the token of a session of the console, which ends
+ * when its key is found disabled. Throws as `authenticate` of the domain does.
+ */
+export async function keyOfCredential(
+  { stores, clock, secrets }: KeyDeps,
+  credential: string | null,
+): Promise<ApiKeyRecord> {
+  const nowMs = clock.nowMs();
+  const session = credential === null ? null : secrets.sessions.find(credential);
+  if (session === null) return authenticateKey(stores.read, credential, nowMs);
+  try {
+    return await activeKey(stores.read, session.value.keyId, nowMs);
+  } catch (error) {
+    if (credential !== null) secrets.sessions.end(credential);
+    throw error;
+  }
+}
 
 /** Accepts only `Authorization: Bearer <key>`, for the batch API. Afterwards `callerOf` returns the caller. */
 export function authenticate(deps: ApiDeps): RequestHandler {
   return async (request, response, next) => {
     try {
-      response.locals.key = await authenticateKey(deps.stores.read, bearerToken(request), deps.clock.nowMs());
+      response.locals.key = await keyOfCredential(deps, bearerToken(request));
     } catch (error) {
       const isWrongKey = error instanceof ImgbatchError && error.code !== "API_KEY_REQUIRED";
       if (isWrongKey) deps.failedAuth.note(callerAddress(request));

@@ -1,9 +1,8 @@
 import type { Request, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
-import { bearerToken } from "../middleware/authenticate.ts";
+import { bearerToken, keyOfCredential } from "../middleware/authenticate.ts";
 
 /** Where the query parameter `key` counts, too. */
 const TAKES_KEY_IN_URL = /^\/(?:upload\/)?v1beta\//;
@@ -16,7 +15,7 @@ export function authenticateNative(deps: ApiDeps): RequestHandler {
   return async (request, response, next) => {
     try {
       const key = credentialOf(request, deps.keyHeaders);
-      response.locals.key = await authenticateKey(deps.stores.read, key, deps.clock.nowMs());
+      response.locals.key = await keyOfCredential(deps, key);
     } catch (error) {
       if (!(error instanceof ImgbatchError)) throw error;
       if (error.code !== "API_KEY_REQUIRED") deps.failedAuth.note(callerAddress(request));

@@ -48,6 +48,7 @@ export function buildOpenApi(limits: Limits): Json {
         apiKey: { type: "http", scheme: "bearer" },
         headerKey: { type: "apiKey", in: "header", name: "x-api-key" },
         queryKey: { type: "apiKey", in: "query", name: "key" },
+        signInCode: { type: "http", scheme: "bearer" },
         uploadId: { type: "apiKey", in: "query", name: "upload_id" },
       },
       schemas: componentSchemas(limits),

@@ -2,6 +2,7 @@ import type { BatchObject } from "../../contract/batch-api/batches.ts";
 import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
 import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
 import type { BatchModel } from "../../contract/batch-api/models.ts";
+import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api/account.ts";
 import { NATIVE_EXAMPLES } from "./native-examples.ts";
 import { OPENAI_EXAMPLES } from "./openai-examples.ts";
 import type { Readiness } from "./schemas.ts";
@@ -59,6 +60,7 @@ const fox: ItemObject = {
   upstream_cost: null,
   notes: [],
   error: null,
+  cost: 0.0335,
 };
 
 const owl: ItemObject = {
@@ -74,6 +76,7 @@ const owl: ItemObject = {
   upstream_cost: null,
   notes: [],
   error: { code: "SAFETY_BLOCKED", message: "The provider refused the prompt.", source: "provider" },
+  cost: null,
 };
 
 const model: BatchModel = {
@@ -91,6 +94,29 @@ const list = <T>(...data: T[]): ListEnvelope<T> => ({
   next_cursor: null,
 });
 
+const account: AccountObject = {
+  object: "account",
+  balance: 999.8995,
+  held: 0.1206,
+  play_money: true,
+  real_money: null,
+  key: { name: "local", prefix: "imgb_AbCdEfG" },
+  owner: true,
+};
+
+const usage: UsageObject = { day: "2030-01-31", model: MODEL, image_count: 2, cost: 0.067 };
+
+const hold: LedgerEntryObject = {
+  kind: "hold",
+  amount: 0.1206,
+  balance_change: -0.1206,
+  held_change: 0.1206,
+  balance: 999.8794,
+  play_money: true,
+  batch_id: batch.id,
+  created_at: 1896048000,
+};
+
 const ready: Readiness = { status: "ready", problems: [] };
 
 /** An example of each body, by the name of its schema. */
@@ -100,6 +126,9 @@ export const EXAMPLES: Record<string, unknown> = {
   BatchList: list(batch),
   ItemList: list(fox, owl),
   BatchModelList: list(model),
+  Account: account,
+  UsageList: list(usage),
+  LedgerList: list(hold),
   Readiness: ready,
   ...NATIVE_EXAMPLES,
   ...OPENAI_EXAMPLES,

@@ -1,3 +1,4 @@
+import { ITEM_EXTRAS } from "../../contract/batch-api/items.ts";
 import { CHALLENGE } from "../../contract/data-directory.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
@@ -71,6 +72,9 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       ...count({ minimum: 1, maximum: batchPageMax, default: batchPageDefault }),
     }),
     ItemStatus: query("status", "Only items of this status.", choice(["all", ...ITEM_STATUSES])),
+    Include: query("include", "More facts of each item, with commas between them.", {
+      ...text({ pattern: `^(${ITEM_EXTRAS.join("|")})(,(${ITEM_EXTRAS.join("|")}))*$` }),
+    }),
     ItemLimit: query("limit", "Items on a page.", {
       ...count({ minimum: 1, maximum: itemPageMax, default: itemPageDefault }),
     }),
@@ -80,6 +84,20 @@ export function componentParameters(limits: Limits): Record<string, Described> {
       "The index of the image within the item, from 0.",
       count({ minimum: 0, default: 0 }),
     ),
+    ThumbnailWidth: query("width", "The side of the square that it fits into, in pixels.", {
+      ...choice(["256", "1024"], { default: "256" }),
+    }),
+    ReferenceIndex: path(
+      "index",
+      "The index of the reference in the item list, from 0.",
+      count({ minimum: 0 }),
+    ),
+    UsageFrom: query("from", "The first day, or a later moment in it; default: 29 days before `to`.", time),
+    UsageTo: query("to", "The last day, or an earlier moment in it; default: now.", time),
+    Ticket: query("ticket", "A part of the `url` of a ticket: no key is needed with it.", text()),
+    LedgerLimit: query("limit", "Entries on a page.", {
+      ...count({ minimum: 1, maximum: FIXED_LIMITS.ledgerPageMax, default: FIXED_LIMITS.ledgerPageDefault }),
+    }),
     ZipStatus: query("status", "The items of the ZIP: their images, or for `failed` only their errors.", {
       ...choice(["success", "failed", "all"], { default: "success" }),
     }),

@@ -7,6 +7,9 @@ import {
 } from "../../contract/batch-api/create-batch.ts";
 import { itemObjectSchema } from "../../contract/batch-api/items.ts";
 import { batchModelSchema } from "../../contract/batch-api/models.ts";
+import { accountSchema, ledgerEntrySchema, usageSchema } from "../../contract/console-api/account.ts";
+import { overviewSchema } from "../../contract/console-api/overview.ts";
+import { sessionSchema, signInCodeSchema, ticketSchema } from "../../contract/console-api/session.ts";
 import { errorType, SERVICE_ERRORS, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { createJobSchema, jobListSchema, jobSchema } from "../../contract/native-api/batch-jobs.ts";
@@ -82,6 +85,13 @@ const COMPONENTS: Record<string, z.ZodType> = {
   CreateItem: createItemSchema,
   ReferenceImage: referenceImageSchema,
   Error: errorSchema,
+  Account: accountSchema,
+  UsageList: listOf(usageSchema),
+  LedgerList: listOf(ledgerEntrySchema),
+  SignInCode: signInCodeSchema,
+  Session: sessionSchema,
+  Ticket: ticketSchema,
+  ServiceOverview: overviewSchema,
   GenerateContent: generateContentSchema,
   GenerateContentAnswer: generateContentResponseSchema,
   NativeModel: nativeModelSchema,

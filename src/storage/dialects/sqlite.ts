@@ -1,7 +1,6 @@
 import { closeSync, openSync } from "node:fs";
 import Sqlite from "better-sqlite3";
-import { isDatabaseDamage } from "../../contract/data-directory.ts";
-import { ImgbatchError } from "../../contract/errors.ts";
+import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { isDiskFull } from "../../kernel/files/disk-full.ts";

@@ -10,7 +10,9 @@ import { files } from "./007-files.ts";
 import { lines } from "./008-lines.ts";
 import { jobs } from "./009-jobs.ts";
 import { keyedRequests } from "./010-keyed-requests.ts";
-import { linkedImages } from "./011-linked-images.ts";
+import { stopAsked } from "./011-stop-asked.ts";
+import { itemPrices } from "./012-item-prices.ts";
+import { linkedImages } from "./013-linked-images.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -24,6 +26,8 @@ const MIGRATIONS: readonly Migration[] = [
   lines,
   jobs,
   keyedRequests,
+  stopAsked,
+  itemPrices,
   linkedImages,
 ];
 

@@ -33,6 +33,18 @@ export function ledgerRepository({ build, first, all, run }: SqlSession): Ledger
       if (batchId !== undefined) query = query.where("batch_id", "=", batchId);
       return (await all(query)).map(toRecord);
     },
+    page: async ({ accountIds, beforeSeq = Number.MAX_SAFE_INTEGER, offset = 0, limit }) => {
+      const before = entries().where("account_id", "in", accountIds).where("seq", "<", beforeSeq);
+      return (await all(before.orderBy("seq", "desc").limit(limit).offset(offset))).map(toRecord);
+    },
+    changeAfter: async (accountId, seq) => {
+      const later = build
+        .selectFrom("ledger_entries")
+        .select((eb) => eb.fn.sum<number | null>("balance_change_micro_usd").as("change"))
+        .where("account_id", "=", accountId)
+        .where("seq", ">", seq);
+      return (await first(later))?.change ?? 0;
+    },
   };
 }
 

@@ -39,6 +39,10 @@ export function outputRepository(session: SqlSession): OutputRepository {
       const query = build.selectFrom("outputs").selectAll().where("item_id", "=", itemId);
       return (await all(query.orderBy("image_index"))).map(toRecord);
     },
+    ofItems: async (itemIds) => {
+      const query = build.selectFrom("outputs").selectAll().where("item_id", "in", itemIds);
+      return (await all(query.orderBy("image_index"))).map(toRecord);
+    },
     removeOfItem: async (itemId) => {
       await run(build.deleteFrom("outputs").where("item_id", "=", itemId));
     },

@@ -1,10 +1,30 @@
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ReferenceRepository } from "../../domain/ports/stores.ts";
+import type { NewReference, ReferenceRecord } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { insertRows } from "./rows.ts";
 
 export function referenceRepository(session: SqlSession): ReferenceRepository {
   const { build, all, first } = session;
+  const ofSources: ReferenceRepository["ofSources"] = async (batchId, sourceIndexes) => {
+    const query = build
+      .selectFrom("reference_images")
+      .selectAll()
+      .where("batch_id", "=", batchId)
+      .where("source_index", "in", sourceIndexes)
+      .orderBy("source_index")
+      .orderBy("ordinal");
+    return (await all(query)).map((row) => ({
+      sourceIndex: row.source_index,
+      ordinal: row.ordinal,
+      referenceId: row.reference_id,
+      type: row.type,
+      mimeType: row.mime_type as ImageMimeType,
+      blobKey: row.blob_key,
+      sha256: row.sha256,
+      storageUri: row.storage_uri,
+    }));
+  };
   return {
     insertMany: async (batchId, references) => {
       const rows = references.map((reference) => ({
@@ -36,22 +56,11 @@ export function referenceRepository(session: SqlSession): ReferenceRepository {
         .groupBy("source_index");
       return new Map((await all(counts)).map(({ source_index, count }) => [source_index, count]));
     },
-    ofSource: async (batchId, sourceIndex) => {
-      const query = build
-        .selectFrom("reference_images")
-        .selectAll()
-        .where("batch_id", "=", batchId)
-        .where("source_index", "=", sourceIndex)
-        .orderBy("ordinal");
-      return (await all(query)).map((row) => ({
-        ordinal: row.ordinal,
-        referenceId: row.reference_id,
-        type: row.type,
-        mimeType: row.mime_type as ImageMimeType,
-        blobKey: row.blob_key,
-        sha256: row.sha256,
-        storageUri: row.storage_uri,
-      }));
-    },
+    ofSource: async (batchId, sourceIndex) => (await ofSources(batchId, [sourceIndex])).map(withoutSource),
+    ofSources,
   };
+}
+
+function withoutSource({ sourceIndex: _, ...reference }: NewReference): ReferenceRecord {
+  return reference;
 }

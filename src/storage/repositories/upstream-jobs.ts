@@ -105,6 +105,7 @@ function toRow(job: Partial<UpstreamJobRecord>): Updateable<UpstreamJobsTable> {
     results: job.results,
     created_at_ms: job.createdAtMs,
     polled_at_ms: job.polledAtMs,
+    stop_asked_at_ms: job.stopAskedAtMs,
     ended_at_ms: job.endedAtMs,
     closed_at_ms: job.closedAtMs,
   };
@@ -129,6 +130,7 @@ function toRecord(row: Selectable<UpstreamJobsTable>): UpstreamJobRecord {
     results: row.results,
     createdAtMs: row.created_at_ms,
     polledAtMs: row.polled_at_ms,
+    stopAskedAtMs: row.stop_asked_at_ms,
     endedAtMs: row.ended_at_ms,
     closedAtMs: row.closed_at_ms,
   };

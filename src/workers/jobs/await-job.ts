@@ -4,8 +4,8 @@ import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { JobWork } from "./job-work.ts";
 
 /**
- * Polls a job until the upstream has ended it. A job that takes too long is cancelled; the upstream has an hour to end
- * it. Troubles of polling never end a job before that.
+ * Polls a job until the upstream has ended it. A job that takes too long is cancelled; from the first request to stop it,
+ * the upstream has an hour to end it, over any number of starts. Troubles of polling never end a job before that.
  */
 export async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   const { deps, provider, jobId, signal } = work;
@@ -15,11 +15,16 @@ export async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<v
   const sentAtMs = job.sentAtMs ?? job.createdAtMs;
   let polledAtMs: number | null = null;
   let isTold = false;
+  let { stopAskedAtMs } = job;
   let missingSinceMs: number | null = null;
   for (;;) {
     const nowMs = clock.nowMs();
     const isStuck = nowMs - sentAtMs >= times.jobMs;
     const pauseMs = isStuck ? times.pollMs : pollPauseMs(nowMs - sentAtMs, times.pollMs);
+    if (isStuck && stopAskedAtMs === null) {
+      stopAskedAtMs = nowMs;
+      await stores.write((tx) => tx.upstreamJobs.update(jobId, { stopAskedAtMs: nowMs }));
+    }
     if (isStuck && !isTold) isTold = await tell(work, name);
     const dueMs = polledAtMs === null ? nowMs : nowMs + pauseMs;
     const seen = await work.watch.look({ name, sentAtMs, dueMs }, signal).catch((error) => {
@@ -33,7 +38,7 @@ export async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<v
       await record(work, seen, polledAtMs);
       if (seen.state !== "running") return;
     } else log.debug("a job could not be looked at; trying again", { job: jobId, error: seen.message });
-    const end = reasonToEnd(work, { isMissing, missingSinceMs, nowMs: polledAtMs, sentAtMs });
+    const end = reasonToEnd(work, { isMissing, missingSinceMs, nowMs: polledAtMs, sentAtMs, stopAskedAtMs });
     if (end === null) continue;
     const facts = { step: "ended", state: "expired", said: end, endedAtMs: polledAtMs } as const;
     await stores.write((tx) => tx.upstreamJobs.update(jobId, facts));
@@ -43,13 +48,19 @@ export async function awaitJob(work: JobWork, job: UpstreamJobRecord): Promise<v
 
 function reasonToEnd(
   { provider: { times } }: JobWork,
-  facts: { isMissing: boolean; missingSinceMs: number | null; nowMs: number; sentAtMs: number },
+  facts: {
+    isMissing: boolean;
+    missingSinceMs: number | null;
+    nowMs: number;
+    sentAtMs: number;
+    stopAskedAtMs: number | null;
+  },
 ): string | null {
-  const { isMissing, missingSinceMs, nowMs, sentAtMs } = facts;
+  const { isMissing, missingSinceMs, nowMs, sentAtMs, stopAskedAtMs } = facts;
   const isGone =
     isMissing && (nowMs - (missingSinceMs ?? nowMs) >= times.lostMs || nowMs - sentAtMs > FORGOTTEN_MS);
   if (isGone) return "The upstream does not know the job any more. The images may have been billed.";
-  if (nowMs - sentAtMs < times.jobMs + GIVE_UP_MS) return null;
+  if (stopAskedAtMs === null || nowMs - stopAskedAtMs < GIVE_UP_MS) return null;
   return `The upstream did not end the job within ${Math.round(times.jobMs / 3_600_000)} hours, nor after it was asked to stop it. The images may be billed.`;
 }
 

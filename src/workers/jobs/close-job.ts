@@ -23,10 +23,12 @@ export async function closeJob(
     if (!job || !batch || job.step === "closed") return true;
     if (job.step !== "done" && !isTerminal(batch.status)) return true;
     if (job.upstreamName !== null) {
-      const isGivenUp = clock.nowMs() - (batch.endedAtMs ?? job.endedAtMs ?? job.createdAtMs) >= GIVE_UP_MS;
+      const isGivenUp = clock.nowMs() - (await askedAtMs(deps, job)) >= GIVE_UP_MS;
       if (!(await stop(deps, provider, job, job.upstreamName, isGivenUp, signal))) return false;
       const endedNames = [...job.endedNames, job.upstreamName];
-      await stores.write((tx) => tx.upstreamJobs.update(jobId, { upstreamName: null, endedNames }));
+      await stores.write((tx) =>
+        tx.upstreamJobs.update(jobId, { upstreamName: null, endedNames, stopAskedAtMs: null }),
+      );
       continue;
     }
     if (unnamedJobs(job) > 0) {
@@ -41,6 +43,17 @@ export async function closeJob(
     await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "closed", closedAtMs: clock.nowMs() }));
     return true;
   }
+}
+
+/** Returns when the upstream was first asked to stop the job: now, when it was not. */
+async function askedAtMs(
+  { stores, clock }: Pick<WorkerDeps, "stores" | "clock">,
+  { id, stopAskedAtMs }: UpstreamJobRecord,
+): Promise<number> {
+  if (stopAskedAtMs !== null) return stopAskedAtMs;
+  const nowMs = clock.nowMs();
+  await stores.write((tx) => tx.upstreamJobs.update(id, { stopAskedAtMs: nowMs }));
+  return nowMs;
 }
 
 /** Returns whether the job has ended upstream, or is given up. */

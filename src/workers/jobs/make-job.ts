@@ -38,4 +38,5 @@ const NEW: Omit<UpstreamJobRecord, "id" | "batchId" | "createdAtMs"> = {
   polledAtMs: null,
   endedAtMs: null,
   closedAtMs: null,
+  stopAskedAtMs: null,
 };

@@ -92,9 +92,14 @@ it("[CLI-17] a misspelt command or option is exit 2 with what may be meant, and 
     expect({ args, code, stdout }).toEqual({ args, code: 2, stdout: "" });
     expect(stderr).toMatch(message);
   }
-  expect((await cli.here(["serve", "--json"], { env: {} })).json()).toMatchObject({
-    error: { message: "unknown option '--json'" },
-  });
+  const without = (name: string) => `${name} has no --json: its output is not one document`;
+  for (const [args, message] of [
+    [["serve", "--json"], without("serve")],
+    [["schema", "--json"], without("schema")],
+    [["--json", "completion", "bash"], without("completion")],
+    [["exec", "--json", "bash"], `${without("exec")}; put -- before the command`],
+  ] as const)
+    expect((await cli.here(args, { env: {} })).json()).toMatchObject({ exit_code: 2, error: { message } });
   expect(cli.fake.requests).toHaveLength(0);
 });
 

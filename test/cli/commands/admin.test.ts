@@ -19,6 +19,8 @@ beforeEach(async () => {
   data = await tempDir();
 });
 
+const ledgerOf = async (...args: string[]) => (await ask("ledger", ...args)).entries;
+
 const admin = (...args: string[]) => runInProcess(["admin", ...args, "--data", data], { cwd: data });
 const adminProcess = (...args: string[]) => imgbatch(["admin", ...args, "--data", data]);
 
@@ -105,7 +107,7 @@ describe("imgbatch admin keys", () => {
     const document = await admin("keys", "list", "--json");
     expect(`${stderr}${listed.stdout}${document.stdout}`).not.toContain(key);
     expect(listed.stdout).toContain(key.slice(0, 12));
-    expect(JSON.parse(document.stdout)).toEqual([
+    expect(JSON.parse(document.stdout).keys).toEqual([
       {
         id: expect.stringMatching(/^key_/),
         name: "ci",
@@ -177,7 +179,7 @@ describe("a running service", () => {
     expect(await ask("keys", "disable", id)).toMatchObject({ id, name: "visitor", state: "disabled" });
     const refused = { status: 401, body: { error: { code: "API_KEY_DISABLED" } } };
     expect(await call("/models", key)).toMatchObject(refused);
-    expect(await ask("keys", "list")).toMatchObject([{ state: "active" }, { id, state: "disabled" }]);
+    expect((await ask("keys", "list")).keys).toMatchObject([{ state: "active" }, { id, state: "disabled" }]);
     expect(await ask("keys", "enable", id)).toMatchObject({ id, state: "active" });
     expect((await call("/models", key)).status).toBe(200);
   });
@@ -232,10 +234,10 @@ describe("a running service", () => {
       entry("capture", PRICE_USD, 0, -PRICE_USD),
       entry("release", rest, rest, -rest),
     ];
-    expect(await ask("ledger", "--batch", batch.id)).toEqual(ofBatch);
+    expect(await ledgerOf("--batch", batch.id)).toEqual(ofBatch);
     const ofTeam = [entry("top_up", HOLD_USD, HOLD_USD, 0), ...ofBatch];
-    expect(await ask("ledger", "--account", "team")).toEqual(ofTeam);
-    const all = await ask("ledger");
+    expect(await ledgerOf("--account", "team")).toEqual(ofTeam);
+    const all = await ledgerOf();
     expect(all.slice(1)).toEqual(ofTeam);
     const order = all.map(({ seq }: { seq: number }) => seq);
     expect(order).toEqual([...order].sort((a: number, b: number) => a - b));
@@ -262,7 +264,7 @@ describe("imgbatch admin ledger", () => {
 describe("what cannot be done", () => {
   it("[ADMIN-4] is exit 2, names the argument and what would be right, and changes nothing", async () => {
     await ask("accounts", "create", "team", "--balance", "1");
-    const before = [await ask("ledger"), await ask("keys", "list")];
+    const before = [await ledgerOf(), await ask("keys", "list")];
     const secret = `imgb_${"x".repeat(43)}`;
     const usd = "with at most 6 decimals, such as 5 or 0.25";
     const wrong: [string[], string, string][] = [
@@ -292,7 +294,7 @@ describe("what cannot be done", () => {
       expect(stderr).toContain(advice);
       expect(stderr).not.toContain(secret);
     }
-    expect([await ask("ledger"), await ask("keys", "list")]).toEqual(before);
+    expect([await ledgerOf(), await ask("keys", "list")]).toEqual(before);
   });
 
   it("[ADMIN-4] is one JSON document with --json", async () => {

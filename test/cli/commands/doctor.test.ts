@@ -247,7 +247,7 @@ describe("imgbatch doctor", () => {
     for (const { code, stdout } of [await doctor(), await doctor()]) {
       expect(code).toBe(0);
       expect(stdout).toMatch(
-        /^warn +upstream +own answers, but pauses: has no credit\.\n +-> .*imgbatch providers --probe$/m,
+        /^warn +upstream +own answers, but pauses: has no credit\.\n +-> .*imgbatch providers --probe --data \S+$/m,
       );
     }
   });

@@ -1,42 +1,61 @@
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
+import { readVersion } from "../../../src/cli/version.ts";
 import { loadConfig, parseConfig } from "../../../src/config/load.ts";
 import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../../src/config/presets.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
-import { BIN, cleanEnvironment } from "../../support/processes.ts";
+import { BIN } from "../../support/processes.ts";
 import { startTestService } from "../../support/service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 /** The YAML library of the OpenAPI validator. */
 const { parse } = createRequire(import.meta.resolve("@seriousme/openapi-schema-validator"))("yaml");
 
+const run = promisify(execFile);
 const read = (...path: string[]) => readFile(join(...path), "utf8");
 
 const init = (dir: string, ...args: string[]) => runInProcess(["init", dir, ...args], { cwd: dirname(dir) });
 
-/** An empty directory, and a way to type commands in it: `imgbatch` is this program, `npm` only says what it was told. */
-async function workshop() {
+/** The programs that a fresh machine has, besides Node and npm. */
+const PROGRAMS = ["node", "npm", "npx", "bash", "sh", "sleep"];
+
+/**
+ * An empty directory on a fresh machine: an empty home, and in PATH nothing but `PROGRAMS` and, if wanted, `imgbatch`.
+ * `imgbatch.tgz` is a package that is this program. It has no dependencies, so that npx installs it without a network.
+ */
+async function workshop({ isInstalled }: { isInstalled: boolean }) {
   const root = await tempDir();
-  const dir = join(root, "project");
-  const bin = join(root, "bin");
-  await mkdir(dir);
-  await mkdir(bin);
-  await writeFile(join(bin, "imgbatch"), `#!/bin/sh\nexec "${process.execPath}" "${BIN}" "$@"\n`);
-  await writeFile(join(bin, "npm"), '#!/bin/sh\necho "npm $*" >> "$NPM_LOG"\n');
-  for (const name of ["imgbatch", "npm"]) await chmod(join(bin, name), 0o755);
-  const log = join(root, "npm.log");
-  const env = cleanEnvironment({
-    PATH: `${bin}:${process.env.PATH}`,
-    IMGBATCH_DATA: join(root, "data"),
-    NPM_LOG: log,
-  });
+  const inRoot = (name: string) => join(root, name);
+  const [dir, bin, home, box] = [
+    inRoot("project"),
+    inRoot("bin"),
+    inRoot("home"),
+    inRoot("package"),
+  ] as const;
+  for (const each of [dir, bin, home, box]) await mkdir(each);
+  for (const name of PROGRAMS) {
+    const { stdout } = await run("bash", ["-c", `command -v ${name}`]);
+    await symlink(stdout.trim(), join(bin, name));
+  }
+  const shim = `#!/usr/bin/env node\nimport ${JSON.stringify(pathToFileURL(BIN))};\n`;
+  await writeFile(join(box, "imgbatch.mjs"), shim);
+  const facts = { name: "imgbatch", version: "0.0.1", type: "module", bin: { imgbatch: "imgbatch.mjs" } };
+  await writeFile(join(box, "package.json"), JSON.stringify(facts));
+  await run("tar", ["czf", join(dir, "imgbatch.tgz"), "-C", root, "package"]);
+  if (isInstalled) {
+    await chmod(join(box, "imgbatch.mjs"), 0o755);
+    await symlink(join(box, "imgbatch.mjs"), join(bin, "imgbatch"));
+  }
+  const env = { PATH: bin, HOME: home, NO_COLOR: "1", npm_config_offline: "true", npm_config_audit: "false" };
   const type = async (script: string, extra: Record<string, string> = {}, flags = "-euo pipefail") => {
     const args = [...flags.split(" "), "-c", script];
-    const child = spawn("bash", args, {
+    const child = spawn(join(bin, "bash"), args, {
       cwd: dir,
       env: { ...env, ...extra },
       stdio: ["ignore", "pipe", "pipe"],
@@ -49,12 +68,15 @@ async function workshop() {
     const [code] = await once(child, "close");
     return { code, text };
   };
-  return { root, dir, log, type };
+  return { root, dir, type };
 }
+
+/** Stands for the published package, in the variable of the templates. */
+const PACKAGE = { IMGBATCH_PACKAGE: "./imgbatch.tgz" };
 
 describe("imgbatch init", () => {
   it("[INIT-1] writes prompts and a configuration, and the two commands it names work in an empty directory", async () => {
-    const { dir, type } = await workshop();
+    const { dir, type } = await workshop({ isInstalled: true });
     const { code, text } = await type("imgbatch init");
     expect(code).toBe(0);
     const next = [...text.matchAll(/^ {2}(imgbatch submit .*)$/gm)].map((match) => match[1] ?? "");
@@ -172,11 +194,9 @@ describe("the templates", () => {
   });
 
   it("[INIT-4] the GitHub workflow's steps run, and its last step gets the outputs of the run", async () => {
-    const { dir, log, type } = await workshop();
+    const { dir, type } = await workshop({ isInstalled: false });
     await init(dir, "--template", "github");
-    const [install = "", make = "", say = "", ...more] = runSteps(
-      await read(dir, ".github/workflows/images.yml"),
-    );
+    const [make = "", say = "", ...more] = runSteps(await read(dir, ".github/workflows/images.yml"));
     expect(more).toEqual([]);
     await keepFoxes(dir);
     const files = {
@@ -185,13 +205,13 @@ describe("the templates", () => {
     };
     const runner = {
       ...files,
+      ...PACKAGE,
       GITHUB_ACTIONS: "true",
       CI: "true",
       IMGBATCH_BASE_URL: "",
       IMGBATCH_API_KEY: "",
     };
-    for (const script of [install, make]) expect(await type(script, runner, "-e")).toMatchObject({ code: 0 });
-    expect(await read(log)).toBe("npm install --global imgbatch\n");
+    expect(await type(make, runner, "-e")).toMatchObject({ code: 0 });
     expect(await read(files.GITHUB_STEP_SUMMARY)).toContain("2 images");
     for (const name of ["images-junit.xml", "images.md", "images-out/index.html"])
       expect((await read(dir, name)).length).toBeGreaterThan(0);
@@ -208,21 +228,35 @@ describe("the templates", () => {
   });
 
   it("[INIT-4] the GitLab job's script runs, and makes the report that the job names", async () => {
-    const { dir, type } = await workshop();
+    const { dir, type } = await workshop({ isInstalled: false });
     await init(dir, "--template", "gitlab");
     await keepFoxes(dir);
     const yaml = await read(dir, ".gitlab-ci.yml");
-    const commands = [...yaml.matchAll(/^ {4}- ((?:npm|imgbatch) .*)$/gm)].map((match) => match[1] ?? "");
-    expect(commands).toHaveLength(2);
-    const runner = { CI: "true", GITLAB_CI: "true", IMGBATCH_API_KEY: "", FORCE_COLOR: "1" };
+    const commands = [...yaml.matchAll(/^ {4}- (npx .*)$/gm)].map((match) => match[1] ?? "");
+    expect(commands).toHaveLength(1);
+    const runner = { ...PACKAGE, CI: "true", GITLAB_CI: "true", IMGBATCH_API_KEY: "", FORCE_COLOR: "1" };
     for (const command of commands) expect(await type(command, runner)).toMatchObject({ code: 0 });
     const [, report = ""] = /junit: (.*)/.exec(yaml) ?? [];
     expect(await read(dir, report)).toContain('tests="2" failures="0"');
     expect(await read(dir, report)).toContain("[[ATTACHMENT|images-out/images/fox_01.png]]");
   });
 
+  it("[INIT-4] every template runs the version that wrote it, or a package that a variable names", async () => {
+    const { dir, type } = await workshop({ isInstalled: false });
+    await init(dir, "--template", "all");
+    await keepFoxes(dir);
+    const pinned = `imgbatch@${readVersion()}`;
+    for (const file of [".github/workflows/images.yml", ".gitlab-ci.yml"])
+      expect(await read(dir, file)).toContain(`IMGBATCH_PACKAGE: ${pinned}\n`);
+    const published = await type("./make-images.sh");
+    expect(published.code).not.toBe(0);
+    expect(published.text).toContain("/imgbatch failed: cache mode is 'only-if-cached'");
+    const own = await type("./make-images.sh", PACKAGE);
+    expect(own).toMatchObject({ code: 0, text: expect.stringContaining("done: images-out/index.html") });
+  });
+
   it("[INIT-4] the script goes on after what passes, and says what to do about failed images", async () => {
-    const { dir, type } = await workshop();
+    const { dir, type } = await workshop({ isInstalled: true });
     await init(dir, "--template", "script");
     const line = (prompt: string) => `${JSON.stringify({ custom_id: "a", prompt })}\n`;
     await writeFile(join(dir, "bad.jsonl"), line("a dog [[refuse]]") + line("a hen").replace('"a"', '"b"'));
@@ -237,7 +271,7 @@ describe("the templates", () => {
     const shim = (body: string) => `imgbatch() { ${body}; }; export -f imgbatch; ./make-images.sh`;
     expect(await type(shim("echo $*"))).toMatchObject({ code: 0 });
     const brief = { TRIES: "2", PAUSE: "0" };
-    const passing = await type(shim("[ -e tried ] || { touch tried; return 7; }"), brief);
+    const passing = await type(shim("[ -e tried ] || { echo > tried; return 7; }"), brief);
     expect(passing.code).toBe(0);
     expect(passing.text).toContain("trying again in 0 s (1 of 2)");
     const away = await type(shim("return 7"), brief);

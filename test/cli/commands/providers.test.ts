@@ -38,7 +38,7 @@ describe("imgbatch providers", () => {
     const directory = join(data, "new");
     const { code, stdout } = await runHere(KEY, "--json", "--data", directory);
     const sums = { last_success_at: null, last_hour: NO_CALLS, total: NO_CALLS };
-    expect({ code, document: JSON.parse(stdout) }).toEqual({
+    expect({ code, document: JSON.parse(stdout).providers }).toEqual({
       code: 0,
       document: [
         { name: "own", type: "openai", ...WELL, ...sums },
@@ -62,7 +62,7 @@ describe("imgbatch providers", () => {
     };
     await stores.write((tx) => tx.upstreamJobs.setForeign("own", [foreign]));
     const { stdout } = await runHere(KEY, "--json");
-    expect(JSON.parse(stdout)).toMatchObject([{ name: "own", jobs: { at_work: 0, foreign: 1 } }]);
+    expect(JSON.parse(stdout).providers).toMatchObject([{ name: "own", jobs: { at_work: 0, foreign: 1 } }]);
     expect((await runHere(KEY)).stdout).toContain("0 at work, 1 unknown here");
     expect(upstream.requests).toEqual([]);
   });
@@ -85,7 +85,7 @@ describe("imgbatch providers", () => {
       await recordCall(tx, { ...call, images: 0, isError: true, usage: null, billedMicroUsd: 0 }, nowMs);
     });
     const { stdout } = await runHere(KEY, "--json");
-    expect(JSON.parse(stdout)[0]).toMatchObject({
+    expect(JSON.parse(stdout).providers[0]).toMatchObject({
       last_success_at: Math.floor((nowMs - 59 * 60_000) / 1000),
       last_hour: {
         requests: 2,
@@ -108,17 +108,17 @@ describe("imgbatch providers", () => {
   it("[PROVIDERS-2] names the variable of a missing key, and does not ask the upstream", async () => {
     const reason = "the environment variable OWN_KEY is not set";
     const shown = await runHere("", "--json");
-    expect(JSON.parse(shown.stdout)[0]).toMatchObject({ state: "disabled", until: null, reason });
+    expect(JSON.parse(shown.stdout).providers[0]).toMatchObject({ state: "disabled", until: null, reason });
     expect(shown.code).toBe(0);
     const probed = await runHere("", "--probe", "--json");
     expect(probed.code).toBe(3);
-    expect(JSON.parse(probed.stdout)[0].probe).toEqual({ ok: false, error: reason });
+    expect(JSON.parse(probed.stdout).providers[0].probe).toEqual({ ok: false, error: reason });
     expect(upstream.requests).toEqual([]);
   });
 
   it("[PROVIDERS-3] a probe asks for the models only, and exits by the worst trouble", async () => {
     const good = await runHere(KEY, "--probe", "--json");
-    expect(JSON.parse(good.stdout)).toMatchObject([
+    expect(JSON.parse(good.stdout).providers).toMatchObject([
       { name: "own", probe: { ok: true, error: null } },
       { name: "drawings", probe: { ok: true, error: null } },
     ]);
@@ -151,7 +151,7 @@ describe("imgbatch providers", () => {
     await expect.poll(() => ask(`/${id}`)).toMatchObject({ waiting: { code: "PROVIDER_CREDENTIAL" } });
 
     const told = await runHere(KEY, "--json");
-    expect(JSON.parse(told.stdout)[0]).toMatchObject({
+    expect(JSON.parse(told.stdout).providers[0]).toMatchObject({
       state: "disabled",
       until: null,
       reason: expect.stringMatching(/./),
@@ -159,12 +159,12 @@ describe("imgbatch providers", () => {
     });
     const failed = await runHere(KEY, "--probe", "--json");
     expect(failed.code).toBe(3);
-    expect(JSON.parse(failed.stdout)[0]).toMatchObject({ state: "disabled", probe: { ok: false } });
+    expect(JSON.parse(failed.stdout).providers[0]).toMatchObject({ state: "disabled", probe: { ok: false } });
 
     upstream.refusal = null;
     const passed = await runHere(KEY, "--probe", "--json");
     expect(passed.code).toBe(0);
-    expect(JSON.parse(passed.stdout)[0]).toMatchObject({ ...WELL, probe: { ok: true } });
+    expect(JSON.parse(passed.stdout).providers[0]).toMatchObject({ ...WELL, probe: { ok: true } });
     await expect.poll(() => ask(`/${id}`), { timeout: 20_000 }).toMatchObject({ status: "completed" });
   });
 
@@ -177,10 +177,10 @@ describe("imgbatch providers", () => {
     expect((await runHere(KEY)).stderr).toBe("");
     const keyless = await runHere("", "--json");
     expect(keyless.stderr).toBe("");
-    expect(JSON.parse(keyless.stdout)[0]).toMatchObject({ ...WELL });
+    expect(JSON.parse(keyless.stdout).providers[0]).toMatchObject({ ...WELL });
     const probed = await runHere("", "--probe", "--json");
     expect(probed.code).toBe(3);
-    expect(JSON.parse(probed.stdout)[0]).toMatchObject({
+    expect(JSON.parse(probed.stdout).providers[0]).toMatchObject({
       ...{
         ...WELL,
         probe: {
@@ -200,7 +200,9 @@ describe("imgbatch providers", () => {
       ),
     ]);
     upstream.refusal = { status: 401, message: "Wrong." };
-    expect(JSON.parse((await runHere("another-key-0123456789", "--json")).stdout)[0]).toMatchObject(WELL);
+    expect(JSON.parse((await runHere("another-key-0123456789", "--json")).stdout).providers[0]).toMatchObject(
+      WELL,
+    );
     const other = await runHere(KEY, "--upstream", "ollama");
     expect(other.stdout).toContain("ollama");
     expect(other.stderr).toContain(

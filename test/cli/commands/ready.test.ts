@@ -35,7 +35,7 @@ describe("imgbatch ready", () => {
     const env = cleanEnvironment({ IMGBATCH_DATA: data });
     const none = await runInProcess(["ready", "--data", data], { cwd: data });
     expect(none.code).toBe(7);
-    expect(none.stderr).toContain("next: start `imgbatch serve`");
+    expect(none.stderr).toContain(`next: start one (imgbatch serve --data ${data})`);
     const waiting = startNode([BIN, "ready", "--wait"], { env });
     const serve = startNode([BIN, "serve", "--port", "0"], { env });
     const { url } = JSON.parse(await serve.line());

@@ -186,6 +186,21 @@ it("[CLI-6] --dry-run counts, estimates and prints the keys, and submits nothing
   expect(await readdir(cli.cwd)).toEqual(["pets.jsonl"]);
 });
 
+it("[CLI-6] --dry-run of a run that was submitted before costs nothing, unless it is made anew", async () => {
+  const cli = await bench();
+  expect((await cli.here(["submit", "pets.jsonl", "--max-batch", "1", "--detach"])).code).toBe(0);
+  const dry = ["submit", "pets.jsonl", "--max-batch", "1", "--dry-run", "--max-cost", "0"];
+  const { code, stdout } = await cli.here(dry);
+  expect(code).toBe(0);
+  expect(stdout).toContain("2 batches submitted before, re-used for $0.00\nestimated cost $0.00\n");
+  const { batches, estimated_cost } = (await cli.here([...dry, "--json"])).json();
+  expect({ batches, estimated_cost }).toMatchObject({
+    estimated_cost: 0,
+    batches: [{ replayed: true }, { replayed: true }],
+  });
+  expect((await cli.here([...dry, "--new"])).code).toBe(8);
+});
+
 it("[CLI-7] [SAVE-6] --max-cost refuses a dearer run before anything is sent or left, and needs a price", async () => {
   const cli = await bench();
   const refused = await cli.here(["submit", "pets.jsonl", "--max-cost", "0.05"]);

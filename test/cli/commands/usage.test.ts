@@ -32,14 +32,17 @@ const usage = (...args: string[]) => runInProcess(["admin", "usage", "--data", d
 const requestsOf = async (...args: string[]) => {
   const { code, stdout } = await usage("--json", ...args);
   expect(code).toBe(0);
-  return JSON.parse(stdout).map(({ requests, day }: { requests: number; day: string }) => [day, requests]);
+  return JSON.parse(stdout).usage.map(({ requests, day }: { requests: number; day: string }) => [
+    day,
+    requests,
+  ]);
 };
 
 describe("imgbatch admin usage", () => {
   it("[USAGE-1] sums up by day, by model and by provider, as JSON and for people", async () => {
     const sums = { may_be_paid_twice: 0, billed: 0.04, upstream_cost: 0, input_tokens: 3, output_tokens: 5 };
     const one = { requests: 1, images: 1, errors: 0, ...sums };
-    expect(JSON.parse((await usage("--json")).stdout)).toEqual([
+    expect(JSON.parse((await usage("--json")).stdout).usage).toEqual([
       { day: "2020-01-30", ...one, upstream_cost: 0.03 },
       {
         day: "2020-01-31",
@@ -54,7 +57,7 @@ describe("imgbatch admin usage", () => {
       },
       { day: "2020-02-01", ...one },
     ]);
-    expect(JSON.parse((await usage("--by", "model", "--json")).stdout)).toMatchObject([
+    expect(JSON.parse((await usage("--by", "model", "--json")).stdout).usage).toMatchObject([
       { model: "a", requests: 3, errors: 0, billed: 0.12, upstream_cost: 0.03 },
       { model: "b", requests: 2, errors: 1, billed: 0.04, upstream_cost: 0.03 },
     ]);

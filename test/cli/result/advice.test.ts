@@ -1,3 +1,5 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, it } from "vitest";
 import type { CommandSpec } from "../../../src/cli/command-line/command-spec.ts";
 import { readCommandLine } from "../../../src/cli/command-line/parse.ts";
@@ -5,6 +7,9 @@ import { COMMANDS } from "../../../src/cli/commands/registry.ts";
 import { adviceFor, type Typed } from "../../../src/cli/result/advice.ts";
 import { commandAgain, nextCommand } from "../../../src/cli/result/next-command.ts";
 import { ERRORS, type ErrorCode, ImgbatchError } from "../../../src/contract/errors.ts";
+import { runInProcess } from "../../support/cli-in-process.ts";
+import { startTestService } from "../../support/service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 const typed = (path: string, words: string[] = [], more: Partial<Typed> = {}): Typed => ({
   path,
@@ -64,6 +69,42 @@ it("[CLI-1] a command to type next goes to the same service with the same key, a
     "imgbatch generate --max-cost 3 -- '-a fox' --max-cost",
   );
   expect(nextCommand({ baseUrl: "https://me:secret@host" }, "list")).toBe("imgbatch list");
+});
+
+it("[ADVICE-1] every command in an advice names the same data directory, quoted for a shell", () => {
+  const codes = Object.keys(ERRORS) as ErrorCode[];
+  let count = 0;
+  for (const path of paths(COMMANDS))
+    for (const code of codes) {
+      const text = advice(code, path.join(" "), ["out"], { where: { data: "my dir" } });
+      for (const [command] of text.matchAll(/\bimgbatch (?!schema)[^`;()]+/g)) {
+        if (command.includes("--help")) continue;
+        count++;
+        expect({ code, command: command.trim() }).toMatchObject({
+          command: expect.stringContaining("--data 'my dir'"),
+        });
+      }
+    }
+  expect(count).toBeGreaterThan(codes.length);
+});
+
+it("[ADVICE-1] --detach without a service names the directory, the command that starts one, and one elsewhere", async () => {
+  const cwd = await tempDir();
+  await writeFile(join(cwd, "p.txt"), "a fox\n");
+  const serving = await startTestService({});
+  const port = new URL(serving.url).port;
+  const submit = async (config: object) => {
+    await writeFile(join(cwd, "imgbatch.config.json"), JSON.stringify(config));
+    const { code, stderr } = await runInProcess(["submit", "p.txt", "-d", "--data", "my data"], { cwd });
+    expect(code).toBe(2);
+    expect(stderr).toContain(`none runs on ${join(cwd, "my data")}`);
+    return stderr;
+  };
+  expect(await submit({ server: { port: Number(port) } })).toContain(
+    `the service on port ${port} has another data directory: name that one with --data`,
+  );
+  await serving.close(0);
+  expect(await submit({ server: { port: Number(port) } })).toContain("(imgbatch serve --data 'my data')");
 });
 
 it("[CLI-1] no name in a command to type next is taken for an option", () => {

@@ -70,7 +70,22 @@ describe("the embedded service", () => {
       signal: new AbortController().signal,
     });
     onTestFinished(() => service.close());
+    expect(said).toEqual([]);
+    service.noteDrawings?.();
+    service.noteDrawings?.();
     expect(said).toEqual(words.map((word) => expect.stringMatching(word)));
+  });
+
+  it("[EMBED-1] says so only when images are made, not for a run that is there already", async () => {
+    const { cwd, data } = await workplace();
+    const type = (...args: string[]) => runInProcess([...args, "--data", data], { cwd });
+    expect((await type("submit", "p.jsonl", "--dry-run")).stderr).not.toMatch(NOTE);
+    expect((await type("submit", "p.jsonl")).stderr.match(NOTE)).toHaveLength(1);
+    for (const again of [["submit", "p.jsonl"], ["wait", "p-images"], ["retry", "p-images"], ["list"]])
+      expect((await type(...again)).stderr).not.toMatch(NOTE);
+    const generate = ["generate", "--file", "p.jsonl", "-o", "now"];
+    expect((await type(...generate)).stderr.match(NOTE)).toHaveLength(1);
+    expect((await type(...generate)).stderr).not.toMatch(NOTE);
   });
 
   it("[EMBED-2] is the running one when there is one on the data directory", async () => {

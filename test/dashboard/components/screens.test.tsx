@@ -216,6 +216,7 @@ describe("the screens", () => {
       pause: false,
       retry: false,
       openFolder: false,
+      openConsole: false,
       picture: false,
       activity: false,
       itemFacts: false,
@@ -232,13 +233,19 @@ describe("the screens", () => {
     expect(text).not.toMatch(/SIZE|COST|cost|–/);
     const help = linesOf(press(view, "?").state).join("\n");
     expect(help).toContain("quit; the batches go on");
-    expect(help).not.toMatch(/retry|pause|folder|image of an item|log|sizes/);
+    expect(help).not.toMatch(/retry|pause|folder|web|image of an item|log|sizes/);
     const all = linesOf(press(viewOf([row]), "?").state).join("\n");
-    expect(all).toMatch(/retry.*folder.*pause.*log.*next start.*✓ done.*· waiting$/ms);
+    expect(all).toMatch(/retry.*folder.*web console.*pause.*log.*next start.*✓ done.*· waiting$/ms);
   });
 
   it("[VIEW-8] an empty service tells how to begin", () => {
     expect(linesOf(viewOf([])).join("\n")).toContain("imgbatch submit prompts.jsonl");
+    const submitCommand = "imgbatch submit prompts.jsonl --data 'my data'";
+    const facts = { url: "u", dataDirectory: "d", providers: null, startedAtMs: NOW, submitCommand };
+    const elsewhere = applied(viewOf([]), { type: "service", facts });
+    expect(linesOf(elsewhere).join("\n")).toContain(submitCommand);
+    const narrow = linesOf(applied(elsewhere, { type: "resize", columns: 45, rows: 24 })).join("\n");
+    expect(narrow.replace(/ \\\n +/, " ")).toContain(submitCommand);
   });
 });
 

@@ -19,9 +19,50 @@ describe("moving", () => {
     expect(visibleBatches(later).findIndex((row) => row.id === chosen)).toBe(4);
   });
 
-  it("[VIEW-3] without a choice the cursor is on the first line, whichever batch that is", () => {
+  it("[VIEW-3] until a key is pressed, and after Home, the cursor is on the newest batch", () => {
     const view = applied(viewOf(many), { type: "batches", rows: [batchRow(99)] });
     expect(selectedBatch(view)?.id).toBe(batchRow(99).id);
+    const home = applied(press(view, "down", "home").state, { type: "batches", rows: [batchRow(100)] });
+    expect(selectedBatch(home)?.id).toBe(batchRow(100).id);
+  });
+
+  it("[VIEW-3] the cursor stays on its batch when the order moves it, and keys act on that one", () => {
+    const [slow, quick] = [batchRow(1, { successCount: 1 }), batchRow(2, { successCount: 5 })];
+    for (const keys of [
+      ["s", "s"],
+      ["s", "s", "home"],
+    ]) {
+      const { state } = press(viewOf([slow, quick]), ...keys);
+      const chosen = selectedBatch(state);
+      const others = [slow, quick].filter(({ id }) => id !== chosen?.id);
+      const moved = applied(state, {
+        type: "batches",
+        rows: [
+          ...others.map((row) => ({ ...row, successCount: 0 })),
+          { ...quick, ...chosen, successCount: 8 },
+        ],
+      });
+      expect(state.view.sort).toBe("progress");
+      expect(visibleBatches(moved).at(-1)?.id).toBe(chosen?.id);
+      expect(selectedBatch(moved)?.id).toBe(chosen?.id);
+      expect(press(moved, "c", "y").intents).toEqual([{ type: "cancel", batchId: chosen?.id }]);
+    }
+  });
+
+  it("[VIEW-3] another order keeps the cursor on its batch, and so does any key before a new batch comes", () => {
+    const last = many[0]?.id;
+    expect(selectedBatch(press(viewOf(many), "end", "s", "s", "s", "s").state)?.id).toBe(last);
+    const top = selectedBatch(viewOf(many))?.id;
+    const later = applied(press(viewOf(many), "l").state, { type: "batches", rows: [batchRow(99)] });
+    expect(selectedBatch(later)?.id).toBe(top);
+  });
+
+  it("[VIEW-3] an open batch stays the one that keys act on when the filter no longer shows it", () => {
+    const open = press(viewOf([RUNNING, batchRow(9)]), "/", ..."running", "enter", "end", "enter").state;
+    const ended = applied(open, { type: "batches", rows: [{ ...RUNNING, status: "completed" }] });
+    expect(visibleBatches(ended).map(({ id }) => id)).not.toContain(RUNNING.id);
+    expect(selectedBatch(ended)?.id).toBe(RUNNING.id);
+    expect(press(ended, "d", "r").intents).toEqual([{ type: "delete-record", batchId: RUNNING.id }]);
   });
 
   it("[VIEW-3] what is chosen can always be seen, and the list never scrolls past its end", () => {
@@ -77,12 +118,13 @@ describe("acting", () => {
     expect(press(viewOf([RUNNING]), "r").intents).toEqual([]);
   });
 
-  it("[VIEW-4] pauses and goes on, opens the folder", () => {
+  it("[VIEW-4] pauses and goes on, opens the folder and the web console", () => {
     const view = viewOf([RUNNING]);
     expect(press(view, "p").intents).toEqual([{ type: "pause", isPaused: true }]);
     const paused = applied(view, { type: "vitals", vitals: { isPaused: true } });
     expect(press(paused, "p").intents).toEqual([{ type: "pause", isPaused: false }]);
     expect(press(view, "o").intents).toEqual([{ type: "open-folder", batchId: RUNNING.id }]);
+    expect(press(view, "w").intents).toEqual([{ type: "open-console" }]);
   });
 
   it("[VIEW-4] quits at once when nothing works, else after a yes; Ctrl-C quits always", () => {
@@ -97,9 +139,16 @@ describe("acting", () => {
   it("[VIEW-4] what a source cannot do is answered with words", () => {
     const view = {
       ...viewOf([ENDED]),
-      abilities: { ...ALL_ABILITIES, pause: false, retry: false, openFolder: false, picture: false },
+      abilities: {
+        ...ALL_ABILITIES,
+        pause: false,
+        retry: false,
+        openFolder: false,
+        openConsole: false,
+        picture: false,
+      },
     };
-    for (const key of ["p", "r", "o", "v"]) {
+    for (const key of ["p", "r", "o", "w", "v"]) {
       const { state, intents } = press(view, key);
       expect(intents).toEqual([]);
       expect(state.view.message?.text).toBeTruthy();

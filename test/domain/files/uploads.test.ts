@@ -167,6 +167,28 @@ describe("uploads", () => {
     expect(await left()).toHaveLength(1);
   });
 
+  it("[FILES-6] keep the bytes when nobody knows whether their record was written", async () => {
+    const unknown = new StorageUnavailable("unknown-commit", "The service's disk has failed.", null);
+    const { begin, left, stores } = await open({
+      stores: (stores) => ({
+        ...stores,
+        write: async (work) => {
+          await stores.write(work);
+          throw unknown;
+        },
+      }),
+    });
+    const upload = await begin();
+    const chunk = await upload.open(0, 0);
+    await chunk.add(bytes(3));
+    await expect(chunk.finish()).rejects.toBe(unknown);
+    await chunk.close();
+    await upload.cancel();
+    expect(upload.state).toBe("cancelled");
+    expect(await left()).toEqual(await stores.read.files.blobKeys());
+    expect(await left()).toHaveLength(1);
+  });
+
   it.each([
     ["files/abc", "abc"],
     ["abc-1", "abc-1"],

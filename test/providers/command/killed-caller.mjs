@@ -1,7 +1,7 @@
 // Asks a program for an image, as a service does, and waits to be killed: node killed-caller.mjs SCRIPT
 
-import { systemClock } from "../../../dist/kernel/clock.js";
-import { createCommandAdapter } from "../../../dist/providers/command/provider.js";
+import { systemClock } from "../../../build/kernel/clock.js";
+import { createCommandAdapter } from "../../../build/providers/command/provider.js";
 
 const entry = { argv: [process.execPath, process.argv[2]], env: [], timeoutSeconds: 600 };
 const adapter = createCommandAdapter(entry, {

@@ -15,7 +15,7 @@ import { draw, request } from "./requests.ts";
 
 const inspector = sharpInspector(new Decoding());
 
-const BUILT = resolve(import.meta.dirname, "../../../dist/providers/procedural/provider.js");
+const BUILT = resolve(import.meta.dirname, "../../../build/providers/procedural/provider.js");
 const maxPixels = 64_000_000;
 const digest = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 

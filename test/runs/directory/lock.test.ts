@@ -28,8 +28,8 @@ it("[RUN-21] of two commands in one directory the second gets an error, and the 
 it("[RUN-21] a process that is killed leaves the directory free", async () => {
   const dir = await tempDir();
   const script = join(dir, "hold.mjs");
-  const lock = new URL("../../../dist/runs/directory/lock.js", import.meta.url);
-  const clock = new URL("../../../dist/kernel/clock.js", import.meta.url);
+  const lock = new URL("../../../build/runs/directory/lock.js", import.meta.url);
+  const clock = new URL("../../../build/kernel/clock.js", import.meta.url);
   await writeFile(
     script,
     `import { withRunLock } from ${JSON.stringify(lock)}; import { systemClock } from ${JSON.stringify(clock)};

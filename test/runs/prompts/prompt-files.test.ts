@@ -82,7 +82,7 @@ it("[FILE-2] every problem of every file is reported with file, line, field and 
 
 it("[FILE-2] an unknown field far from any known one lists the known ones", async () => {
   expect(await problems({ "p.jsonl": '{"prompt":"a","negative":"b"}' })).toEqual([
-    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images",
+    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images, aspect_ratio, size",
   ]);
 });
 

@@ -8,7 +8,8 @@ import { exchange } from "../../support/raw-http.ts";
 import { startTestService, type TestService } from "../../support/service.ts";
 
 const start = (server: object = {}, host = "127.0.0.1") =>
-  startTestService({ workers: false, config: { server }, host });
+  // Without the console there is nothing at the root.
+  startTestService({ workers: false, config: { server, features: { console: false } }, host });
 
 /** Asks over a socket, with these lines behind the first one; answers status and code. */
 async function ask({ url }: TestService, target: string, lines: readonly string[], version = "1.1") {

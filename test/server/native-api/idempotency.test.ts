@@ -118,6 +118,22 @@ describe("a real-time request with an idempotency key", () => {
     await expectCharges(service.data, 1);
   });
 
+  it("[ONCE-3] has the grace of a stop when its caller has left, too", async () => {
+    const { provider, asked, end } = gated(new FakeProvider());
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const caller = new AbortController();
+    const lost = generate(service, content("x"), { ...keyed(), signal: caller.signal });
+    await asked;
+    caller.abort();
+    await expect(lost).rejects.toThrow();
+    const closed = service.close(60_000);
+    end();
+    await closed;
+    const next = await startTestService({ data: service.data, workers: false, providers: [provider] });
+    expect((await answerTo(await generate(next, content("x"), keyed()))).slice(0, 2)).toEqual([200, "true"]);
+    expect(provider.requests).toHaveLength(1);
+  });
+
   it("[ONCE-4] is refused when its key was used with another request, before and after that has finished", async () => {
     const { provider, asked, end } = gated(new FakeProvider());
     const service = await startTestService({ workers: false, providers: [provider] });
@@ -303,7 +319,7 @@ describe("a real-time request with an idempotency key", () => {
     const { stores, blobs } = await openBeside(service.data);
     const calls = await stores.read.providerCalls.list({});
     expect(calls.reduce((sum, call) => sum + call.images, 0)).toBe(1);
-    expect(calls.reduce((sum, call) => sum + call.maybePaidTwice, 0)).toBe(2);
+    expect(calls.reduce((sum, call) => sum + call.maybePaidTwice, 0)).toBe(1);
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
   });
 

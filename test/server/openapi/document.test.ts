@@ -73,6 +73,8 @@ describe("the description of the API", () => {
       limits: DEFAULT_LIMITS,
       server: parseConfig({}, "test").server,
       feed: { subscribe() {} },
+      features: { console: true },
+      consoleDirectory: "/nowhere",
     } as unknown as ApiDeps);
     const documented = OPERATIONS.map(({ method, path }) => `${method} ${path}`);
     const implied = documented.filter((o) => o.startsWith("get ")).map((o) => o.replace("get", "head"));

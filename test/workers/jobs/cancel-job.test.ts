@@ -232,4 +232,30 @@ describe("an upstream's job of a cancelled batch", () => {
     const steps = async () => (await stores.read.upstreamJobs.ofBatch(id)).map(({ step }) => step);
     await expect.poll(steps).toEqual(["closed"]);
   });
+
+  it("[CANCEL-6] has an hour from the first request to stop it, however long the service was off", async () => {
+    const clock = new FakeClock();
+    const upstream = busyUpstream();
+    upstream.cancel = () => Promise.reject(new Error("not now"));
+    const { service, id } = await runningJob(upstream, clock);
+    await refused(service, id);
+    const steps = async () => {
+      const { stores } = await openBeside(service.data);
+      return (await stores.read.upstreamJobs.ofBatch(id)).map(({ step }) => step);
+    };
+    await service.close(0);
+    const { stores } = await openBeside(service.data);
+    const [job] = await stores.read.upstreamJobs.ofBatch(id);
+    expect(job?.stopAskedAtMs).toBe(clock.nowMs());
+    // The process died before it could ask.
+    await stores.write((tx) => tx.upstreamJobs.update(job?.id ?? "", { stopAskedAtMs: null }));
+    clock.advance(5 * 3_600_000);
+    const { polls } = upstream;
+    await startTestService({ data: service.data, providers: [upstream], clock });
+    await expect.poll(() => upstream.polls).toBeGreaterThan(polls);
+    await expect.poll(() => clock.nextWakeInMs).toBe(30_000);
+    expect(await steps()).not.toEqual(["closed"]);
+    clock.advance(3_600_000);
+    await expect.poll(steps).toEqual(["closed"]);
+  });
 });

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { ItemObject } from "../../../src/contract/batch-api/items.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { answerError } from "../../../src/providers/upstream/classify.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeJobProvider, lostAnswer } from "../../support/fake-job-provider.ts";
 import { made, tinyPng } from "../../support/fake-provider.ts";
@@ -12,6 +13,8 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const MARK = "may be paid twice";
 const FREE = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+
+const overloaded = (status: number) => ({ status, headers: new Headers(), body: undefined, isHtml: false });
 
 const failure = (service: { ask(path: string): Promise<Response> }, id: string) =>
   service.ask(`/${id}/items?status=failed`).then((answer) => answer.json());
@@ -437,6 +440,41 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.inputs.size]).toEqual([1, 0]);
   });
 
+  it("[JOB-6] lets a batch wait whose job it says that it cannot take now, and creates one job without a mark", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    let refusals = 3;
+    upstream.beforeCreate = () => {
+      if (refusals-- > 0) throw answerError("vendor", overloaded(refusals === 0 ? 529 : 503), clock.nowMs());
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await expect
+      .poll(async () => (await service.batch(id)).waiting)
+      .toMatchObject({ code: "PROVIDER_FAILING" });
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect([upstream.jobs.size, refusals]).toEqual([1, -1]);
+    expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
+    for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
+  });
+
+  it("[JOB-5] whose failure says nothing of the job is looked through for it", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    let failures = 1;
+    upstream.afterCreate = () => {
+      if (failures-- > 0) throw answerError("vendor", overloaded(500), clock.nowMs());
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });
+    expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
+    // The first list was read for jobs of others.
+    expect([upstream.jobs.size, upstream.lists]).toEqual([1, 2]);
+  });
+
   it("[JOB-6] fails the batch after too long an outage", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ isPaid: true });
@@ -579,6 +617,47 @@ describe("a job that takes too long", () => {
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     await passUntil(clock, 10 * MINUTE_MS, hasEnded(service, id));
     const error = { message: expect.stringContaining("did not end the job within 24 hours") };
+    expect(await service.until(id)).toMatchObject({ status: "failed", error });
+  });
+});
+
+describe("a job that took too long while the service was off", () => {
+  it("[JOB-7] has its hour from the first request to stop it, and no restart makes it longer", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    upstream.status = () => ({ state: "running" });
+    upstream.resultOf = async () => null;
+    let asked = 0;
+    upstream.cancel = async () => {
+      asked++;
+    };
+    const start = (data?: string) =>
+      startTestService({
+        providers: [upstream],
+        clock,
+        config: FREE,
+        ...(data === undefined ? {} : { data }),
+      });
+    let service = await start();
+    const { data } = service;
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await expect.poll(() => upstream.polls).toBe(1);
+    for (const [offMs, isRunning] of [
+      [30 * HOUR_MS, true],
+      [40 * MINUTE_MS, true],
+      [20 * MINUTE_MS, false],
+    ] as const) {
+      await service.close(0);
+      clock.advance(offMs);
+      const { polls } = upstream;
+      service = await start(data);
+      await expect.poll(() => upstream.polls).toBeGreaterThan(polls);
+      await expect
+        .poll(async () => ["queued", "running"].includes((await service.batch(id)).status))
+        .toBe(isRunning);
+    }
+    expect(asked).toBe(3);
+    const error = { message: expect.stringContaining("nor after it was asked to stop it") };
     expect(await service.until(id)).toMatchObject({ status: "failed", error });
   });
 });

@@ -2,6 +2,7 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { formatUsd, parseUsd } from "../../../kernel/money.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
 import type { Admin } from "../../../service/admin.ts";
+import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 
 const NAME_CHARS = 100;
 const NAMES_SHOWN = 10;
@@ -39,8 +40,14 @@ export function oneOf(names: readonly string[]): string {
   return `write one of ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
 }
 
-export async function unknownAccount(argument: string, name: string, admin: Admin): Promise<ImgbatchError> {
+export async function unknownAccount(
+  argument: string,
+  name: string,
+  admin: Admin,
+  where: Whereabouts,
+): Promise<ImgbatchError> {
   const names = (await admin.accounts()).map((account) => account.name);
-  const advice = names.length > 0 ? oneOf(names) : "make it with imgbatch admin accounts create";
+  const advice =
+    names.length > 0 ? oneOf(names) : `make it: ${nextCommand(where, "admin", "accounts", "create", name)}`;
   return wrongArgument(argument, name, `no account has this name; ${advice}`);
 }

@@ -2,6 +2,7 @@ import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import type { Admin, LedgerLine } from "../../../service/admin.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { textOption } from "../../command-line/option-values.ts";
+import type { Whereabouts } from "../../result/next-command.ts";
 import { resolveTarget } from "../../runs/targets.ts";
 import { type Column, tableLines } from "../../terminal/table.ts";
 import { unknownAccount, wrongArgument } from "./arguments.ts";
@@ -13,15 +14,16 @@ export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin) => {
     const accountName = textOption(context.options, "account");
     const batch = textOption(context.options, "batch");
-    const accountId = accountName === undefined ? undefined : await accountIdOf(admin, accountName);
+    const accountId =
+      accountName === undefined ? undefined : await accountIdOf(admin, accountName, context.global);
     const batchIds = batch === undefined ? undefined : await batchIdsOf(admin, batch, context.cwd);
     const entries = await admin.ledger({ accountId, batchIds });
-    return done(entries.map(entryView), tableLines(COLUMNS, entries));
+    return done({ entries: entries.map(entryView) }, tableLines(COLUMNS, entries));
   });
 
-async function accountIdOf(admin: Admin, name: string): Promise<string> {
+async function accountIdOf(admin: Admin, name: string, where: Whereabouts): Promise<string> {
   const account = await admin.account(name);
-  if (!account) throw await unknownAccount("--account", name, admin);
+  if (!account) throw await unknownAccount("--account", name, admin, where);
   return account.id;
 }
 

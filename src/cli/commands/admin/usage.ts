@@ -17,10 +17,7 @@ export const run: RunCommand = (context) =>
     const to = readMoment(context, "to");
     const lines = await admin.usage({ by, fromMs: from?.firstMs, beforeMs: to?.endMs });
     const key: Column<UsageLine> = { title: by, of: (line) => line.key };
-    return done(
-      lines.map((line) => usageView(by, line)),
-      tableLines([key, ...COLUMNS], lines),
-    );
+    return done({ usage: lines.map((line) => usageView(by, line)) }, tableLines([key, ...COLUMNS], lines));
   });
 
 /** The time of an option: a day from its beginning to its end, else one moment. Throws `USAGE` for a day that does not exist. */

@@ -1,4 +1,4 @@
-import { dataDirectoryOf } from "../../../config/load.ts";
+import { dataDirectoryOf } from "../../../config/places.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { type Admin, openAdmin } from "../../../service/admin.ts";

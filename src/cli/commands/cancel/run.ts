@@ -5,6 +5,7 @@ import { microsToNumber } from "../../../kernel/money.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import { describeCancel, releasedMicroUsd } from "../../result/describe-cancel.ts";
+import { nextCommand } from "../../result/next-command.ts";
 import { forEachBatch } from "../../runs/for-each-batch.ts";
 import { requireBatch } from "../../runs/get-batches.ts";
 import { recordAll, requireReachable, resolveTarget, withUnknown } from "../../runs/targets.ts";
@@ -29,7 +30,7 @@ export const run: RunCommand = async (context) => {
     await recordAll([target], batches, context.clock);
     for (const { batch, isNew } of ended) output.note(describe(batch, isNew));
     if (batches.some((batch) => batch.successCount > 0))
-      output.note(`next: imgbatch download ${target.argument}`);
+      output.note(`next: ${nextCommand(context.global, "download", target.argument)}`);
     return withUnknown(target, context, {
       exitCode: EXIT_CODES.ok.code,
       json: {

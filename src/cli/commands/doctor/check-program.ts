@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { packageFile } from "../../../kernel/files/package-file.ts";
 import { loadNativeModule, NATIVE_MODULES, type NativeModule } from "../../../service/native-modules.ts";
 import { type Finding, fail, ok, warn } from "./finding.ts";
 
@@ -11,7 +12,7 @@ export function checkNode(version: string, wanted = wantedNode()): Finding {
 }
 
 function wantedNode(): string {
-  const { engines } = JSON.parse(readFileSync(new URL("../../../../package.json", import.meta.url), "utf8"));
+  const { engines } = JSON.parse(readFileSync(packageFile("package.json"), "utf8"));
   return String(engines.node).replace(/^\D+/, "");
 }
 

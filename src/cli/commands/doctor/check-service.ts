@@ -1,5 +1,6 @@
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { routes } from "../../../contract/routes.ts";
+import { send } from "../../../http/send.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import type { FoundService } from "../../service/locate-service.ts";
 import { probeService } from "../../service/probe-service.ts";
@@ -54,11 +55,8 @@ async function checkClock(
   const before = nowMs();
   try {
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
-    const answer = await fetch(baseUrl + routes.health, {
-      redirect: "manual",
-      signal: AbortSignal.any([signal, timeout]),
-    });
-    await answer.arrayBuffer();
+    const answer = await send(baseUrl + routes.health, { signal: AbortSignal.any([signal, timeout]) });
+    answer.cancel();
     const theirs = Date.parse(answer.headers.get("date") ?? "");
     if (Number.isNaN(theirs)) return [];
     const skewMs = (before + nowMs()) / 2 - theirs;

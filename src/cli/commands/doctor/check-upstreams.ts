@@ -1,8 +1,10 @@
 import type { Config } from "../../../config/schema.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
-import { identityOf, type ProviderEntry, secretVariables } from "../../../contract/provider-entries.ts";
+import type { ProviderEntry } from "../../../contract/provider-entries.ts";
+import { identityOf, secretVariables } from "../../../contract/provider-identity.ts";
 import { named, unnamed } from "../../../contract/waiting.ts";
 import type { Probe, ProviderReport, ProviderStatus, Trouble } from "../../../service/provider-status.ts";
+import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { providersInWords } from "../../service/embedded.ts";
 import { findRunning } from "../../service/running-service.ts";
 import { exitOfTrouble, type Finding, fail, ok, warn } from "./finding.ts";
@@ -15,6 +17,7 @@ export async function checkUpstreams(
   config: Config,
   directory: string,
   signal: AbortSignal,
+  where: Whereabouts,
 ): Promise<Finding[]> {
   if (config.providers.every(({ type }) => type === "procedural")) return [];
   // It needs the database library, which may not load on this system.
@@ -38,7 +41,7 @@ export async function checkUpstreams(
     const isAnyUsable = upstreams.some(({ name }) => isUsable(probes.get(name)));
     return upstreams.map((entry) => {
       const report = reports.find(({ name }) => name === entry.name);
-      return findingOf(entry, report, probes.get(entry.name), isAnyUsable);
+      return findingOf(entry, report, probes.get(entry.name), { isAnyUsable, where });
     });
   } finally {
     await status.close();
@@ -53,7 +56,7 @@ function findingOf(
   entry: ProviderEntry,
   report: ProviderReport | undefined,
   probe: Probe | undefined,
-  isAnyUsable: boolean,
+  { isAnyUsable, where }: { isAnyUsable: boolean; where: Whereabouts },
 ): Finding {
   const { name, type, address } = identityOf(entry);
   if (probe && !probe.isOk && !probe.isKeyElsewhere) {
@@ -67,7 +70,8 @@ function findingOf(
   if (!trouble) return ok("upstream", `${name} ${answers} (${type}, ${address})`);
   const state = trouble.untilMs === null ? "is disabled" : "pauses";
   const message = `${name} ${answers}, but ${state}: ${unnamed(name, trouble.message)}`;
-  return warn("upstream", message, "use it again at once: imgbatch providers --probe");
+  const again = nextCommand(where, "providers", { flag: "--probe" });
+  return warn("upstream", message, `use it again at once: ${again}`);
 }
 
 function setKeys(entry: ProviderEntry): string {

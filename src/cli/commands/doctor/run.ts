@@ -1,4 +1,5 @@
-import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import { loadConfig } from "../../../config/load.ts";
+import { dataDirectoryOf } from "../../../config/places.ts";
 import { UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
@@ -43,9 +44,9 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
   const data = dataDirectoryOf(global.data, environment, cwd);
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
-  if (global.config === undefined) findings.push(...checkAddresses(config));
+  if (global.config === undefined) findings.push(...(await checkAddresses(config)));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
-  if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal)));
+  if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal, global)));
   const locate = await createServiceLocator(context);
   const service = await locate(signal);
   const answers = service === null ? [] : await checkService(service, signal);
@@ -74,9 +75,9 @@ async function agree(
 }
 
 /** Reports an upstream that gets no secret, since only the configuration file of the working directory names it. */
-function checkAddresses(config: Config): Finding[] {
+async function checkAddresses(config: Config): Promise<Finding[]> {
   try {
-    requireNamedAddresses(config);
+    await requireNamedAddresses(config);
     return [];
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;

@@ -113,7 +113,7 @@ async function downloadDirectory(
 
 /** Throws `USAGE` for report options: reports describe a whole directory. */
 function refuseReports(options: TypedOptions): void {
-  for (const name of ["junit", "markdown", "gallery"])
+  for (const name of ["junit", "markdown", "gallery", "open"])
     if (options[name] !== undefined)
       throw new ImgbatchError(
         "USAGE",

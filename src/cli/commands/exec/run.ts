@@ -4,6 +4,7 @@ import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { environmentWith } from "../../../environment.ts";
+import { microsToDecimal } from "../../../kernel/money.ts";
 import { MARK } from "../../../processes/end-descendants.ts";
 import { startGuard } from "../../../processes/guard.ts";
 import { createLog, LOG_LEVELS } from "../../../service/pino-log.ts";
@@ -15,6 +16,7 @@ import {
   usdOption,
   wholeOption,
 } from "../../command-line/option-values.ts";
+import { nextCommand } from "../../result/next-command.ts";
 import { withSimulation } from "../../service/simulation.ts";
 import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { serviceVariables } from "./child-environment.ts";
@@ -28,11 +30,11 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
-  if (choice.file === undefined) requireNamedAddresses(config);
+  if (choice.file === undefined) await requireNamedAddresses(config);
   const budgetMicroUsd = usdOption(options, "maxCost", "--max-cost");
   if (budgetMicroUsd !== undefined && global.data !== undefined) {
     const message = `--max-cost is for a service with a data directory of its own, not with --data: there the account pays.`;
-    const advice = "imgbatch admin accounts top-up, or leave out --data";
+    const advice = `${nextCommand(global, "admin", "accounts", "top-up", "default", microsToDecimal(budgetMicroUsd))}, or leave out --data`;
     throw new ImgbatchError("USAGE", message, { param: "--max-cost", advice });
   }
   requireKeys(config);

@@ -8,7 +8,7 @@ import { counted } from "../../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../../../runs/directory/claim.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results-file.ts";
-import { chooseRealtimeModel } from "../../../runs/generate/choose-realtime-model.ts";
+import { chooseRealtimeModel, requireShapesFit } from "../../../runs/generate/choose-realtime-model.ts";
 import { planRealtimeRun } from "../../../runs/generate/realtime-plan.ts";
 import { type RealtimeOutcome, runRealtime } from "../../../runs/generate/realtime-run.ts";
 import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
@@ -24,7 +24,7 @@ import { failureLines } from "../../result/run-summary.ts";
 import { readReportFlags, writeRunReports } from "../../runs/reports.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
-import { realtimeBudget } from "./budget.ts";
+import { realtimeConsent } from "./budget.ts";
 import type { GenerateOptions } from "./options.ts";
 
 /** Makes the images of a prompt file in a run directory, one request for each image. */
@@ -52,8 +52,8 @@ export async function generateMany(
     const inputImages = prompts.reduce((most, item) => Math.max(most, item.references.length), 0);
     const wish = { model: options.model, aspectRatio, size, inputImages };
     const model = await chooseRealtimeModel(service.http, wish, signal);
+    requireShapesFit(prompts, model);
     const plan = planRealtimeRun({ model: model.id, aspectRatio, size, mimeType }, prompts);
-    const budget = realtimeBudget(options, model, service, context);
     reporter.event({
       event: "run_planned",
       directory: shownDir,
@@ -72,7 +72,7 @@ export async function generateMany(
       signal,
       awaitTurnToSend: rateLimiter,
       maxRetries: retries,
-      approve: budget.consent,
+      approve: realtimeConsent(options, model, service, context),
     };
     // Without the lock, two commands in one directory would both pay for the missing images.
     const outcome = await withRunLock(dir, { clock, signal }, () => runRealtime(run));
@@ -81,7 +81,9 @@ export async function generateMany(
     if (service.isBorrowed && outcome.stop?.code === "NETWORK") throw outcome.stop;
     if (!signal.aborted) {
       const retryCommand =
-        outcome.stop === null && outcome.hasRetry ? retryOf(shownDir, service.upstream) : null;
+        outcome.stop === null && outcome.hasRetry
+          ? retryOf({ dir: shownDir, model: model.id, upstream: service.upstream })
+          : null;
       const flags = readReportFlags(context);
       await writeRunReports(context, {
         outcome: { ...outcome, dir },
@@ -92,16 +94,16 @@ export async function generateMany(
         retryCommand,
       });
     }
-    return describe(context, shownDir, { ...outcome, upstream: service.upstream });
+    return describe(context, shownDir, { ...outcome, model: model.id, upstream: service.upstream });
   });
 }
 
 function describe(
   { output, global }: CommandContext,
   dir: string,
-  outcome: RealtimeOutcome & { upstream: string | null },
+  outcome: RealtimeOutcome & { model: string; upstream: string | null },
 ): CommandResult {
-  const { lines, stop, keptCount, hasRetry, upstream } = outcome;
+  const { lines, stop, keptCount, hasRetry, model, upstream } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
   const counts = {
@@ -136,7 +138,7 @@ function describe(
       ...(error === null ? {} : { error }),
     },
     lines: [dir],
-    next: nextStep({ dir, upstream }, exitCode, stop, global),
+    next: nextStep({ dir, model, upstream }, exitCode, stop, global),
   };
 }
 
@@ -175,18 +177,14 @@ function stopMessage({ abandonedCount }: RealtimeOutcome, stop: ImgbatchError): 
   return `${why}; ${counted(abandonedCount, "request")} ${abandonedCount === 1 ? "was" : "were"} under way and may be billed.`;
 }
 
-function nextStep(
-  { dir, upstream }: { dir: string; upstream: string | null },
-  exitCode: number,
-  stop: ImgbatchError | null,
-  where: Whereabouts,
-): string {
+function nextStep(made: Made, exitCode: number, stop: ImgbatchError | null, where: Whereabouts): string {
+  const { dir } = made;
   if (stop !== null && isOutOfCapacity(stop)) return NO_CAPACITY_ADVICE;
   const again = "run the same command again: it makes only what is missing";
   if (exitCode === EXIT_CODES.ok.code)
     return `${lookInto(dir, IMAGES_FOLDER)} (running the same command again makes no image twice)`;
   if (stop === null && exitCode !== EXIT_CODES.temporary.code)
-    return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(dir, upstream, where)}`;
+    return `look at the failed prompts in ${shellWord(`${dir}/${RETRY_FILE}`)}, then ${retryOf(made, where)}`;
   const hasToChange = [
     EXIT_CODES.auth.code,
     EXIT_CODES.money.code,
@@ -196,9 +194,17 @@ function nextStep(
   return hasToChange.some((code) => code === exitCode) ? `fix that, then ${again}` : again;
 }
 
-/** The new directory of the retry does not remember the upstream. */
-function retryOf(dir: string, upstream: string | null, where: Whereabouts = {}): string {
+/** What the images of a run were made with, and its directory. */
+interface Made {
+  dir: string;
+  model: string;
+  upstream: string | null;
+}
+
+/** The new directory of the retry remembers neither the model nor the upstream. Ratio and size stand in the file. */
+function retryOf({ dir, model, upstream }: Made, where: Whereabouts = {}): string {
   const [file, output] = [{ flag: "--file" }, { flag: "--output" }] as const;
   const named = upstream === null ? [] : [{ flag: "--upstream" } as const, upstream];
-  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`, ...named);
+  const made = [{ flag: "--model" } as const, model, ...named];
+  return nextCommand(where, "generate", file, `${dir}/${RETRY_FILE}`, output, `${dir}-retry`, ...made);
 }

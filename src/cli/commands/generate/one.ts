@@ -15,7 +15,7 @@ import type { CommandContext, CommandResult } from "../../command-line/command-c
 import { stopReason } from "../../interruption/stop-reason.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
-import { realtimeBudget } from "./budget.ts";
+import { realtimeConsent } from "./budget.ts";
 import type { GenerateOptions } from "./options.ts";
 
 const TICK_MS = 1000;
@@ -41,7 +41,7 @@ export async function generateOne(
     const model = chosen.id;
     const inputs = await Promise.all(images.map(readInput));
     signal.throwIfAborted();
-    const consentMicroUsd = await realtimeBudget(options, chosen, service, context).consent(1);
+    const consentMicroUsd = await realtimeConsent(options, chosen, service, context)([{ size }]);
     const request = { model, prompt, images: inputs, aspectRatio, size, mimeType };
     const image = await whileTelling(context, model, () =>
       generateImage(http, request, { signal, maxRetries: retries, consentMicroUsd }).catch((error) => {
@@ -49,7 +49,7 @@ export async function generateOne(
       }),
     );
     const saved = await saveImage(target, image.data, image.mimeType);
-    return describe(context, { model, image, saved, target, costMicroUsd: chosen.imageCostMicroUsd });
+    return describe(context, { model, image, saved, target, costMicroUsd: chosen.costOf(size) });
   });
 }
 

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import { SIZE_TIERS, type SizeTier } from "../../../contract/images/image-sizes.ts";
+import type { SizeTier } from "../../../contract/images/image-sizes.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { hasUnstorableText } from "../../../kernel/text.ts";
@@ -9,6 +9,7 @@ import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-name
 import { loadReference } from "../../../runs/prompts/load-reference.ts";
 import { STDIN } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptReference } from "../../../runs/prompts/prompt-item.ts";
+import { RATIO_ADVICE, readRatio, readSize, SIZE_ADVICE } from "../../../runs/prompts/shape.ts";
 import { Spool } from "../../../runs/prompts/spool.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
@@ -87,7 +88,7 @@ function requireOneSource(argument: string | undefined, file: string | null): vo
 }
 
 function refuseRunOptions(options: read.TypedOptions): void {
-  for (const name of ["jobs", "rpm", "count", "format", "junit", "markdown", "gallery"])
+  for (const name of ["jobs", "rpm", "count", "format", "junit", "markdown", "gallery", "open"])
     if (options[name] !== undefined) throw usage(`--${name}`, "works only with --file");
 }
 
@@ -104,21 +105,11 @@ async function readPrompt(argument: string, { readStdin }: CommandContext): Prom
 }
 
 function ratioOption(options: read.TypedOptions): string | undefined {
-  const advice = "write width:height in whole numbers, such as 1:1, 3:2 or 16:9";
-  return read.readOption(options, "aspectRatio", "--aspect-ratio", advice, (text) =>
-    /^[1-9]\d?:[1-9]\d?$/.test(text) ? text : null,
-  );
+  return read.readOption(options, "aspectRatio", "--aspect-ratio", RATIO_ADVICE, readRatio);
 }
 
 function sizeOption(options: read.TypedOptions): SizeTier | undefined {
-  const advice = `use ${SIZE_TIERS.join(", ")}`;
-  return read.readOption(
-    options,
-    "size",
-    "--size",
-    advice,
-    (text) => SIZE_TIERS.find((tier) => tier === text.toUpperCase()) ?? null,
-  );
+  return read.readOption(options, "size", "--size", SIZE_ADVICE, readSize);
 }
 
 async function loadImages(options: read.TypedOptions, cwd: string): Promise<PromptReference[]> {

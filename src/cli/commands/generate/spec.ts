@@ -26,10 +26,14 @@ export const generate: CommandSpec = {
       default: "the first of `imgbatch models --realtime`",
     },
     upstreamOption,
-    { flags: "--aspect-ratio <w:h>", description: "such as 1:1, 3:2 or 16:9", default: "the model decides" },
+    {
+      flags: "--aspect-ratio <w:h>",
+      description: "such as 1:1, 3:2 or 16:9; a prompt's aspect_ratio wins",
+      default: "the model decides",
+    },
     {
       flags: "--size <tier>",
-      description: "512, 1K, 2K or 4K, as far as the model has it",
+      description: "512, 1K, 2K or 4K, as far as the model has it; a prompt's size wins",
       default: "1K",
       choices: SIZE_TIERS,
     },

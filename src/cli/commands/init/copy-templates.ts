@@ -3,9 +3,9 @@ import { dirname, join } from "node:path";
 import { saving } from "../../../client/file-errors.ts";
 import { writeFileDurably } from "../../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../../kernel/files/make-directory.ts";
+import { packageFile } from "../../../kernel/files/package-file.ts";
+import { readVersion } from "../../version.ts";
 import type { TemplateFile } from "./template-files.ts";
-
-const FOLDER = new URL("../../../../templates/", import.meta.url);
 
 export interface CopiedTemplates {
   written: string[];
@@ -27,7 +27,7 @@ export async function copyTemplates(
   for (const file of files) {
     const { target, isExecutable } = file;
     const path = join(dir, target);
-    const text = "text" in file ? file.text : await readFile(new URL(file.source, FOLDER), "utf8");
+    const text = "text" in file ? file.text : await readTemplate(file.source);
     const mode = isExecutable ? 0o755 : 0o644;
     const isNew = await saving(path, async () => {
       await makeDirectory(dirname(path));
@@ -39,6 +39,12 @@ export async function copyTemplates(
     (isNew ? written : kept).push(target);
   }
   return { written, kept };
+}
+
+/** Returns a template of the package, with the package's version where it names one. */
+async function readTemplate(source: string): Promise<string> {
+  const text = await readFile(packageFile(`templates/${source}`), "utf8");
+  return text.replaceAll("{{version}}", readVersion());
 }
 
 /** Returns false if the name is taken, even by a link whose target is missing. */

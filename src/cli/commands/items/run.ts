@@ -10,7 +10,8 @@ import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { requireReachable, resolveTarget, type Target, withUnknown } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
-import { type Column, recordLine, tableLines, widest } from "../../terminal/table.ts";
+import { recordLine } from "../../terminal/record-line.ts";
+import type { Column } from "../../terminal/table.ts";
 
 interface FoundItem extends BatchItem {
   batchId: string;
@@ -37,7 +38,7 @@ export const run: RunCommand = async (context) => {
         items: shown.map((item) => ({ ...item.raw, custom_id: item.customId, batch_id: item.batchId })),
         has_more: hasMore,
       },
-      lines: results.isForPeople ? table(shown, results.columns) : shown.map(record),
+      lines: results.isForPeople ? await table(shown, results.columns) : shown.map(record),
     });
   });
 };
@@ -74,8 +75,10 @@ function record(item: FoundItem): string {
   return recordLine([...fields, batchId, provider, model_version, seed, upstream_cost, notes.join("; ")]);
 }
 
-function table(items: readonly FoundItem[], columns: number): string[] {
+async function table(items: readonly FoundItem[], columns: number): Promise<string[]> {
   if (items.length === 0) return [];
+  // Measuring text takes longer to load than the rest of the command, and records need none.
+  const { tableLines, widest } = await import("../../terminal/table.ts");
   const layout: Column<FoundItem>[] = [
     { title: "ITEM", of: ({ customId }) => customId },
     { title: "STATUS", of: ({ status }) => status },

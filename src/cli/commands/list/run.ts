@@ -15,7 +15,8 @@ import {
 } from "../../command-line/option-values.ts";
 import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { withService } from "../../service/with-service.ts";
-import { type Column, recordLine, tableLines, widest } from "../../terminal/table.ts";
+import { recordLine } from "../../terminal/record-line.ts";
+import type { Column } from "../../terminal/table.ts";
 
 const MOST = 1_000_000;
 
@@ -34,7 +35,7 @@ export const run: RunCommand = (context) => {
     return {
       exitCode: EXIT_CODES.ok.code,
       json: { batches: batches.map((batch) => batch.raw), has_more: hasMore },
-      lines: results.isForPeople ? table(batches, results.columns, clock.nowMs()) : batches.map(record),
+      lines: results.isForPeople ? await table(batches, results.columns, clock.nowMs()) : batches.map(record),
       next: results.isForPeople ? nextStep(global, batches) : null,
     };
   });
@@ -96,8 +97,10 @@ const MORE_COLUMNS: readonly Column<Batch>[] = [
   { title: "DOWNLOADED", of: ({ raw }) => (typeof raw.downloaded_at === "number" ? "yes" : "") },
 ];
 
-function table(batches: readonly Batch[], columns: number, nowMs: number): string[] {
+async function table(batches: readonly Batch[], columns: number, nowMs: number): Promise<string[]> {
   if (batches.length === 0) return [];
+  // Measuring text takes longer to load than the rest of the command, and records need none.
+  const { tableLines, widest } = await import("../../terminal/table.ts");
   const layout: Column<Batch>[] = [
     { title: "ID", of: ({ id }) => id },
     { title: "STATUS", of: ({ status }) => status },

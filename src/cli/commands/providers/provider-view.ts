@@ -1,61 +1,20 @@
-import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
+import { providerObject, stateOf } from "../../../contract/console-api/provider.ts";
+import { formatUsd } from "../../../kernel/money.ts";
 import {
   type CallSums,
-  EVERY_MODEL,
   type Probe,
   type ProviderReport,
   type ProviderTrouble,
+  splitTroubles,
 } from "../../../service/provider-status.ts";
 import { type Column, tableLines } from "../../terminal/table.ts";
-import { formatMoment, toSeconds } from "../admin/dates.ts";
+import { formatMoment } from "../admin/dates.ts";
 
-/** A provider in the document of `--json`. `models`: those with a trouble of their own. Times are Unix seconds. */
+/** A provider in the document of `--json`. */
 export function providerView(report: ProviderReport, probe: Probe | undefined): object {
-  const { name, type, lastHour, total } = report;
-  const { ofAll, ofModels } = splitTroubles(report);
   return {
-    name,
-    type,
-    ...stateView(ofAll),
-    models: ofModels.map((trouble) => ({ model: trouble.model, ...stateView(trouble) })),
-    last_success_at: total.lastSuccessMs === null ? null : toSeconds(total.lastSuccessMs),
-    last_hour: sumsView(lastHour),
-    total: sumsView(total),
-    ...(report.jobs && { jobs: { at_work: report.jobs.atWork, foreign: report.jobs.foreign } }),
+    ...providerObject({ ...report, ...splitTroubles(report) }),
     ...(probe && { probe: { ok: probe.isOk, error: probe.isOk ? null : probe.message } }),
-  };
-}
-
-function splitTroubles({ troubles }: ProviderReport): {
-  ofAll: ProviderTrouble | undefined;
-  ofModels: ProviderTrouble[];
-} {
-  return {
-    ofAll: troubles.find(({ model }) => model === EVERY_MODEL),
-    ofModels: troubles.filter(({ model }) => model !== EVERY_MODEL),
-  };
-}
-
-function stateView(trouble: ProviderTrouble | undefined): object {
-  const untilMs = trouble?.untilMs ?? null;
-  const until = untilMs === null ? null : toSeconds(untilMs);
-  return { state: stateOf(trouble), until, reason: trouble?.message ?? null };
-}
-
-function stateOf(trouble: ProviderTrouble | undefined): "ok" | "cooling" | "disabled" {
-  if (!trouble) return "ok";
-  return trouble.untilMs === null ? "disabled" : "cooling";
-}
-
-function sumsView(sums: CallSums): object {
-  const { requests, images, errors, maybePaidTwice, billedMicroUsd, costMicroUsd } = sums;
-  return {
-    requests,
-    images,
-    errors,
-    may_be_paid_twice: maybePaidTwice,
-    billed: microsToNumber(billedMicroUsd),
-    upstream_cost: microsToNumber(costMicroUsd),
   };
 }
 

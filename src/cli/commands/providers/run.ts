@@ -1,8 +1,9 @@
-import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import { loadConfig } from "../../../config/load.ts";
+import { dataDirectoryOf } from "../../../config/places.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
-import { identityOf, type ProviderIdentity } from "../../../contract/provider-entries.ts";
+import { identityOf, type ProviderIdentity } from "../../../contract/provider-identity.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { openProviderStatus, type Probe } from "../../../service/provider-status.ts";
 import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
@@ -20,7 +21,7 @@ export const run: RunCommand = async (context) => {
   const config = loadConfig({ file: global.config, cwd, upstream });
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   output.detail(`data directory: ${directory}`);
-  if (flagOption(options, "probe") && global.config === undefined) requireNamedAddresses(config);
+  if (flagOption(options, "probe") && global.config === undefined) await requireNamedAddresses(config);
   const running = await runningProviders(context, config, directory);
   const status = await openProviderStatus({ config, directory, running });
   try {
@@ -28,7 +29,7 @@ export const run: RunCommand = async (context) => {
     const reports = await status.report();
     return {
       exitCode: probes ? exitCodeOf([...probes.values()]) : EXIT_CODES.ok.code,
-      json: reports.map((report) => providerView(report, probes?.get(report.name))),
+      json: { providers: reports.map((report) => providerView(report, probes?.get(report.name))) },
       lines: tableOf(reports, probes),
     };
   } finally {

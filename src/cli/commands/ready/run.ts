@@ -4,6 +4,7 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
 import { flagOption, positiveDurationOption } from "../../command-line/option-values.ts";
+import { type Flag, nextCommand } from "../../result/next-command.ts";
 import { createServiceLocator } from "../../service/locate-service.ts";
 import { type Probe, probeService } from "../../service/probe-service.ts";
 
@@ -11,16 +12,14 @@ const DEFAULT_TIMEOUT_MS = 30_000;
 /** The time between two checks, in ms: short for a service on this machine, longer for a remote one. */
 const LOCAL_PAUSE_MS = 250;
 const REMOTE_PAUSE_MS = 2000;
-const START = "start `imgbatch serve`, or name a service with --base-url; `imgbatch doctor` checks the rest";
-const LATER = "imgbatch ready --wait; `imgbatch doctor` looks for the cause";
-const LONGER = "check the service with `imgbatch doctor`, or allow more time with --timeout";
 
 /**
  * `imgbatch ready`: checks the service once, or with `--wait` until it is ready. Exits with 7 if the service is not
  * ready, 3 if it refuses the key, and 124 if the time runs out.
  */
 export async function run(context: CommandContext): Promise<CommandResult> {
-  const { options, output, clock } = context;
+  const { options, output, clock, global } = context;
+  const command = (...words: readonly (string | Flag)[]) => nextCommand(global, ...words);
   const isPatient = flagOption(options, "wait");
   const limitMs = positiveDurationOption(options, "timeout", "--timeout") ?? DEFAULT_TIMEOUT_MS;
   const limit = deadline(clock, limitMs);
@@ -35,7 +34,10 @@ export async function run(context: CommandContext): Promise<CommandResult> {
       last = probe.problems.join("; ");
       if (!isPatient)
         throw new ImgbatchError("NETWORK", `Not ready: ${last}.`, {
-          advice: service === null ? START : LATER,
+          advice:
+            service === null
+              ? `start one (${command("serve")}), or name a service with --base-url; ${command("doctor")} checks the rest`
+              : `${command("ready", { flag: "--wait" })}; to find the cause: ${command("doctor")}`,
         });
       output.progress(`waiting: ${last}`);
       await clock.sleep(service?.isLocal === false ? REMOTE_PAUSE_MS : LOCAL_PAUSE_MS, signal);
@@ -44,7 +46,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     if (!limit.signal.aborted || context.signal.aborted) throw error;
     const why = last === "" ? "the service did not answer" : last;
     throw new ImgbatchError("TIMEOUT", `Not ready after ${formatDuration(limitMs)}: ${why}.`, {
-      advice: LONGER,
+      advice: `${command("doctor")} checks the service; or allow more time with --timeout`,
     });
   } finally {
     limit.stop();

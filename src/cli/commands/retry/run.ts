@@ -6,7 +6,7 @@ import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readResults } from "../../../runs/directory/results-file.ts";
-import type { RunState } from "../../../runs/directory/run-state.ts";
+import type { RunState } from "../../../runs/directory/run-state-schema.ts";
 import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";
 import { type ChosenModel, chooseModel } from "../../../runs/plan/choose-model.ts";
 import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";

@@ -1,7 +1,8 @@
-import { dataDirectoryOf } from "../../../config/load.ts";
+import { dataDirectoryOf } from "../../../config/places.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
-import { askProof, isProof, type Proof, readServer } from "../../service/running-service.ts";
+import { shellWord } from "../../../runs/reports/run-report.ts";
+import { isProof, proofAt, readServer } from "../../service/running-service.ts";
 
 /**
  * Returns the error for a port that another process uses. If a service of this program uses it, the message says so,
@@ -22,17 +23,14 @@ export async function explainPortInUse(
     const server = await readServer(directory);
     if (server === null || !isProof(proof, server)) continue;
     const message = `${where} is taken by the imgbatch service with the data directory ${directory} (process ${server.pid}).`;
-    return new ImgbatchError("ADDRESS_IN_USE", message, { advice: ADVICE, cause: thrown });
+    const advice = adviceFor(`use that service (--data ${shellWord(directory)})`);
+    return new ImgbatchError("ADDRESS_IN_USE", message, { advice, cause: thrown });
   }
   const message = `${where} is taken by another imgbatch service, whose data directory is unknown here.`;
-  return new ImgbatchError("ADDRESS_IN_USE", message, { advice: ADVICE, cause: thrown });
+  const advice = adviceFor("use that service");
+  return new ImgbatchError("ADDRESS_IN_USE", message, { advice, cause: thrown });
 }
 
-const ADVICE = "use that service, stop it, or run the same command with --port 0, which takes a free port";
-
-/** Returns null if no service of this program answers. */
-async function proofAt({ host, port }: { host: string; port: number }): Promise<Proof | null> {
-  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-  const name = reachable.includes(":") ? `[${reachable}]` : reachable;
-  return askProof(`http://${name}:${port}`).catch(() => null);
+function adviceFor(first: string): string {
+  return `${first}, stop it, or run the same command with --port 0, which takes a free port`;
 }

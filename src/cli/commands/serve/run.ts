@@ -1,6 +1,7 @@
 import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
-import { dataDirectoryOf, loadConfig } from "../../../config/load.ts";
+import { loadConfig } from "../../../config/load.ts";
+import { dataDirectoryOf } from "../../../config/places.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import type { ReadyFile } from "../../../contract/data-directory.ts";
@@ -21,6 +22,7 @@ import {
   wholeOption,
 } from "../../command-line/option-values.ts";
 import { paidRequestsNote } from "../../interruption/paid-requests.ts";
+import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 import { withSimulation } from "../../service/simulation.ts";
 import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
@@ -37,7 +39,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const vendor = choiceOption(options, "vendor", "--vendor", VENDOR_NAMES) ?? null;
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
-  if (choice.file === undefined) requireNamedAddresses(config);
+  if (choice.file === undefined) await requireNamedAddresses(config);
   // A service whose providers stand in a file starts without their keys, and says so.
   if (upstream !== null) requireKeys(config);
   const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
@@ -68,7 +70,8 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     try {
       await announce(service, { cwd, dataDirectory, readyFile });
       const stop = AbortSignal.any([context.signal, service.failed]);
-      if (isLive) await showService(service, stop, mayColor(process.stdout, global.color));
+      const command = nextCommand(whereabouts(dataDirectory, cwd), "submit", "prompts.jsonl");
+      if (isLive) await showService(service, stop, command, mayColor(process.stdout, global.color));
       else await aborted(stop);
       if (isLive) sayStopping(service, graceMs);
       const { paid } = service.view.queue();
@@ -90,14 +93,26 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   return { exitCode: 0, json: null };
 }
 
-async function showService(service: Service, signal: AbortSignal, hasColor: boolean): Promise<void> {
+/** Returns how a command finds this service from a terminal without the variables of this one. */
+function whereabouts(data: string, cwd: string): Whereabouts {
+  const usual = dataDirectoryOf(undefined, { ...readEnvironment(), dataDirectory: undefined }, cwd);
+  return data === usual ? {} : { data };
+}
+
+async function showService(
+  { view }: Service,
+  signal: AbortSignal,
+  submitCommand: string,
+  hasColor: boolean,
+): Promise<void> {
   const [{ loadDashboard }, { createDashboardSource }] = await Promise.all([
     import("../../terminal/dashboard.ts"),
     import("../../../service/dashboard-source.ts"),
   ]);
   const { showDashboard } = await loadDashboard();
   const { stdin, stdout } = process;
-  await showDashboard(createDashboardSource(service.view), { stdin, stdout, signal, hasColor });
+  const source = createDashboardSource({ ...view, facts: { ...view.facts, submitCommand } });
+  await showDashboard(source, { stdin, stdout, signal, hasColor });
 }
 
 function sayStopping({ view }: Service, graceMs: number): void {
@@ -127,6 +142,8 @@ async function announce(
     });
   }
   process.stdout.write(`${line}\n`);
+  const link = process.stdout.isTTY ? service.view.signInLink?.() : undefined;
+  if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

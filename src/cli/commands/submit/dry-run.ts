@@ -1,14 +1,17 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
-import { readRunState } from "../../../runs/directory/run-state.ts";
+import { readRunState, submittedBatches } from "../../../runs/directory/run-state.ts";
 import { chooseKeys } from "../../../runs/plan/idempotency-keys.ts";
-import type { Plan } from "../../../runs/plan/plan.ts";
+import type { Chunk, Plan } from "../../../runs/plan/plan.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
 import { type Budget, imagesOf } from "../../runs/budget.ts";
 import type { SubmitOptions } from "./options.ts";
 
-/** Describes the planned run, and submits nothing. Throws `COST_LIMIT` as the run itself would. */
+/**
+ * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws
+ * `COST_LIMIT` as the run itself would.
+ */
 export async function describeDryRun(
   plan: Plan,
   options: SubmitOptions,
@@ -16,9 +19,14 @@ export async function describeDryRun(
 ): Promise<CommandResult> {
   const { chunks, items, request } = plan;
   const choice = { explicit: options.explicitKey, isNew: options.isNew };
-  const { keys } = chooseKeys(plan, choice, await readRunState(options.dir));
-  budget.approve(chunks);
-  const cost = budget.estimate(chunks);
+  const runState = await readRunState(options.dir);
+  const { keys } = chooseKeys(plan, choice, runState);
+  const submitted = runState === null ? [] : submittedBatches(runState);
+  const known = new Set(submitted.flatMap(({ id, idempotency_key }) => (id === null ? [] : idempotency_key)));
+  const isReused = ({ index }: Chunk) => known.has(keys[index] ?? null);
+  const fresh = chunks.filter((chunk) => !isReused(chunk));
+  budget.approve(fresh);
+  const cost = budget.estimate(fresh);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -33,10 +41,16 @@ export async function describeDryRun(
         item_count: chunk.items.length,
         image_count: chunk.imageCount,
         idempotency_key: keys[chunk.index],
+        replayed: isReused(chunk),
       })),
     },
     lines: [
       `${counted(items.length, "prompt")}, ${counted(imagesOf(chunks), "image")}, ${counted(chunks.length, "batch", "batches")} with ${request.model}`,
+      ...(fresh.length === chunks.length
+        ? []
+        : [
+            `${counted(chunks.length - fresh.length, "batch", "batches")} submitted before, re-used for $0.00`,
+          ]),
       ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
       ...keys,
     ],

@@ -8,6 +8,7 @@ import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { defaultRunDirectory } from "../../result/next-command.ts";
 import { type RunOptions, readRunOptions } from "../../runs/run-options.ts";
+import { requireBatchShape } from "./batch-shape.ts";
 
 /** The options of `submit`, checked. */
 export interface SubmitOptions extends RunOptions {
@@ -31,7 +32,8 @@ export interface SubmitOptions extends RunOptions {
 }
 
 /** Throws `USAGE` for the first wrong option. */
-export function readSubmitOptions({ options, arguments: files, cwd, global }: CommandContext): SubmitOptions {
+export function readSubmitOptions(context: CommandContext): SubmitOptions {
+  const { options, arguments: files, cwd, global } = context;
   if (files.filter((file) => file === "-").length > 1)
     throw new ImgbatchError("USAGE", "Standard input can be read only once.");
   if (files.includes("-") && global.apiKeyStdin) {
@@ -39,6 +41,7 @@ export function readSubmitOptions({ options, arguments: files, cwd, global }: Co
   }
   const shownDir = read.pathOption(options, "output") ?? defaultRunDirectory(files[0] ?? "-");
   if (shownDir === "") throw new ImgbatchError("USAGE", "--output: name a directory.");
+  requireBatchShape(context);
   const isNew = read.flagOption(options, "new");
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
   if (isNew && explicitKey !== null)

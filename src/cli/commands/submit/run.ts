@@ -1,4 +1,3 @@
-import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
@@ -21,6 +20,8 @@ import { createBudget, imagesOf } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
 import { type ConnectedService, withService } from "../../service/with-service.ts";
+import { realtimeCommand } from "./batch-shape.ts";
+import { withoutService } from "./detach.ts";
 import { describeDryRun } from "./dry-run.ts";
 import { readSubmitOptions, type SubmitOptions } from "./options.ts";
 
@@ -43,6 +44,7 @@ export const run: RunCommand = async (context) => {
       defaultCount: options.count,
       stdinFormat: options.stdinFormat,
       usualReferences: usualReferences(options.model),
+      isBatchOf: (file) => `\`${realtimeCommand(context, file === "<stdin>" ? "-" : file)}\``,
     });
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
@@ -63,11 +65,7 @@ async function submit(
   { service, submissions }: { service: ConnectedService; submissions: Submissions },
 ): Promise<CommandResult> {
   const { signal, clock, output: reporter } = context;
-  if (options.detach && service.kind === "own" && !options.dryRun) {
-    const message =
-      "--detach needs a service that outlives this command: start `imgbatch serve`, or set --base-url.";
-    throw new ImgbatchError("USAGE", message, { param: "--detach" });
-  }
+  if (options.detach && service.kind === "own" && !options.dryRun) throw await withoutService(context);
   // The service's first model may be another one by now: a second payment for the same run.
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
@@ -93,6 +91,7 @@ async function submit(
     const run = { plan, dir, service, keys, clock, reporter, signal, submissions, approve };
     const started = await startRun(run);
     if (options.detach) {
+      if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }

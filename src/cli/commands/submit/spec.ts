@@ -26,6 +26,16 @@ export const submit: CommandSpec = {
       choices: IMAGE_MIME_TYPES,
     },
     {
+      flags: "--aspect-ratio <w:h>",
+      description: "not for batches, which cannot choose it: `imgbatch generate --file` takes it",
+    },
+    {
+      flags: "--size <tier>",
+      description: "1K, the only size of batches: `imgbatch generate --file` takes others",
+      default: "1K",
+      choices: ["1K"],
+    },
+    {
       flags: "--metadata <k=v>",
       description: "a pair to store with the batch; may be repeated",
       repeatable: true,

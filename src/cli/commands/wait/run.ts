@@ -32,6 +32,7 @@ export const run: RunCommand = async (context) => {
       try {
         const found = await requireBatches(service.http, ids, signal);
         going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
+        if (going.length > 0) service.noteDrawings();
         const ended = await awaitBatches(found, {
           service,
           clock,

@@ -103,6 +103,7 @@ export function createHttpDashboardSource(watch: LiveWatch): { view: WatchView; 
         pause: false,
         retry: false,
         openFolder: true,
+        openConsole: false,
         picture: true,
         activity: false,
         itemFacts: false,

@@ -66,6 +66,7 @@ async function watch(
     const next = `${nextCommand(global, "list")} (lists ended batches too)`;
     return { exitCode: EXIT_CODES.ok.code, json: { batches: [] }, next };
   }
+  if (found.some(({ isDone }) => !isDone)) service.noteDrawings();
   const targets = isNamed
     ? named
     : found.map(({ id }) => ({ argument: id, ids: [id], unsent: 0, run: null }));

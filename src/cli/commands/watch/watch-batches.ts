@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { followChanges } from "../../../client/changes.ts";
 import { pollUntilDone } from "../../../client/poll.ts";
 import { PollLimiter } from "../../../client/poll-limiter.ts";
 import type { Batch } from "../../../client/wire/read-batch.ts";
@@ -41,6 +42,7 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
   view.show(states);
   const isOne = batches.filter((batch) => !batch.isDone).length < 2;
   const turns = isOne ? {} : { turns: new PollLimiter(clock, intervalMs === undefined ? undefined : 0) };
+  const changes = followChanges(service, clock, intervalMs);
   const watchOne = async (batch: Batch, index: number): Promise<Batch> => {
     if (batch.isDone) return batch;
     try {
@@ -51,6 +53,7 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
         clock,
         intervalMs,
         signal,
+        changes,
         ...turns,
         random: Math.random,
         onLook: (look) => {
@@ -74,6 +77,7 @@ export async function watchBatches(batches: readonly Batch[], options: WatchOpti
   try {
     return await Promise.all(batches.map(watchOne));
   } finally {
+    changes?.stop();
     view.close();
   }
 }

@@ -1,10 +1,9 @@
 import { short } from "../svg/canvas.ts";
 import type { Hex } from "../svg/color.ts";
 import { hasGlyph, outlineOf } from "./font.ts";
+import { RIGHT_TO_LEFT, SYSTEM_FONTS } from "./system-fonts.ts";
 import { type FittedText, widthOf } from "./text-lines.ts";
 
-const SYSTEM_FONTS = "DejaVu Sans, Noto Sans, Noto Sans CJK SC, Noto Emoji, sans-serif";
-const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Nko}\p{Script=Thaana}]/u;
 const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
 
 /** Returns the lines as SVG. The letters of the first line hang from `y`. */

@@ -3,6 +3,7 @@ import type { Palette } from "../scene/palette.ts";
 import { short } from "../svg/canvas.ts";
 import { mix } from "../svg/color.ts";
 import { captionSvg, lineSvg } from "./caption.ts";
+import { legibleText } from "./system-fonts.ts";
 import { drawableText, type FittedText, fitText, widthOf } from "./text-lines.ts";
 
 /** A rectangle, in pixels of the picture at 1K. */
@@ -30,7 +31,7 @@ export function layOutPage(page: { w: number; h: number }, prompt: string, label
   const { w, h } = page;
   const short = Math.min(w, h);
   const margin = Math.round(short * 0.032);
-  const text = drawableText(prompt) || "untitled";
+  const text = legibleText(drawableText(prompt)) || "untitled";
   const labelSize = Math.max(11, short * 0.0155);
   if (w / h > WIDE_RATIO) {
     const column = Math.min(w * 0.27, h * 1.75);
@@ -86,7 +87,7 @@ export function pageSvg(layout: PageLayout, palette: Palette): { under: string; 
 
 function cut(text: string, ems: number): string {
   let width = 0;
-  const shown = [...drawableText(text)];
+  const shown = [...legibleText(drawableText(text))];
   const at = shown.findIndex((character) => {
     width += widthOf(character);
     return width > ems;

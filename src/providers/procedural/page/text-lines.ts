@@ -22,6 +22,12 @@ export function drawableText(text: string): string {
     .trim();
 }
 
+/** The characters of a text, as readers count them, that a caption may have space for. */
+export function captionGraphemes(text: string): string[] {
+  const characters = [...segmenter.segment(text.slice(0, MAX_CHARACTERS * 4))].map(({ segment }) => segment);
+  return characters.slice(0, MAX_CHARACTERS);
+}
+
 /**
  * Breaks a text into lines that fit the box, in the largest possible letters between `sizes`. A text that is too long for
  * the smallest letters is cut with an ellipsis.
@@ -31,9 +37,8 @@ export function fitText(
   box: { width: number; height: number },
   sizes: { largest: number; smallest: number },
 ): FittedText {
-  const characters = [...segmenter.segment(text.slice(0, MAX_CHARACTERS * 4))].map(({ segment }) => segment);
-  const shown = characters.slice(0, MAX_CHARACTERS);
-  const cut = shown.length < characters.length || text.length > MAX_CHARACTERS * 4;
+  const shown = captionGraphemes(text);
+  const cut = shown.join("").length < text.length;
   for (let size = sizes.largest; ; size *= 0.92) {
     const last = size <= sizes.smallest;
     const used = last ? sizes.smallest : size;

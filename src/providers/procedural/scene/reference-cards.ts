@@ -3,6 +3,7 @@ import type { ReferenceImage } from "../../../domain/ports/image-provider.ts";
 import { DECODE_SECONDS, type Decoding } from "../../../imaging/decoding.ts";
 import { sharp } from "../../../imaging/sharp-config.ts";
 import { captionSvg } from "../page/caption.ts";
+import { legibleText } from "../page/system-fonts.ts";
 import { drawableText, fitText } from "../page/text-lines.ts";
 import type { ScenePlan } from "../prompt/scene-plan.ts";
 import { hashSeed } from "../random.ts";
@@ -65,7 +66,7 @@ function shrink(bytes: Buffer, longest: number, { tint }: ScenePlan) {
 
 /** Returns a blank card with a name, for a reference in a storage that this provider cannot read. */
 export function nameCard(uri: string): Card {
-  const name = drawableText(uri.split("/").at(-1) || uri) || "reference";
+  const name = legibleText(drawableText(uri.split("/").at(-1) || uri)) || "reference";
   const color = fromHue(0.78, 0.07, hashSeed("stored", uri) % 360);
   return {
     ratio: 4 / 3,

@@ -1,4 +1,4 @@
-import { REFUSING_FINISH_REASONS } from "../../../contract/native-api/generate-content.ts";
+import { REFUSING_FINISH_REASONS } from "../../../contract/item-errors.ts";
 import {
   type GeneratedImages,
   ProviderError,

@@ -1,4 +1,4 @@
-import type { Selectable } from "kysely";
+import { type Selectable, sql } from "kysely";
 import type { AspectRatio, SizeTier } from "../../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../../contract/images/image-types.ts";
 import type { UsageRecord } from "../../../domain/ports/realtime-records.ts";
@@ -18,6 +18,32 @@ export function usageRepository(session: SqlSession): UsageRepository {
       let query = build.selectFrom("usage_records").selectAll().orderBy("seq");
       if (accountId !== undefined) query = query.where("account_id", "=", accountId);
       return (await all(query)).map(toRecord);
+    },
+    byDay: async ({ apiKeyId, accountIds, fromMs, beforeMs }) => {
+      const ofBatches = build
+        .selectFrom("batches")
+        .select(["model", "success_count as images", "actual_micro_usd as amount"])
+        .select(sql<number>`settled_at_ms / 86400000 * 86400000`.as("day_ms"))
+        .where("api_key_id", "=", apiKeyId)
+        .where("settled_at_ms", ">=", fromMs)
+        .where("settled_at_ms", "<", beforeMs);
+      const ofRealtime = build
+        .selectFrom("usage_records")
+        .select(["model", sql<number>`1`.as("images"), "amount_micro_usd as amount"])
+        .select(sql<number>`created_at_ms / 86400000 * 86400000`.as("day_ms"))
+        .where("account_id", "in", accountIds)
+        .where("api_key_id", "=", apiKeyId)
+        .where("created_at_ms", ">=", fromMs)
+        .where("created_at_ms", "<", beforeMs);
+      const query = build
+        .selectFrom(ofBatches.unionAll(ofRealtime).as("paid"))
+        .select(["day_ms as dayMs", "model"])
+        .select((eb) => eb.fn.sum<number>("images").as("imageCount"))
+        .select((eb) => eb.fn.sum<number>("amount").as("amountMicroUsd"))
+        .groupBy(["day_ms", "model"])
+        .orderBy("day_ms")
+        .orderBy("model");
+      return all(query);
     },
     count: async () =>
       (await first(build.selectFrom("usage_records").select(({ fn }) => fn.countAll<number>().as("n"))))?.n ??

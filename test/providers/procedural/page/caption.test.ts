@@ -1,8 +1,11 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { EXTENDED_RATIOS, imageSizePx } from "../../../../src/contract/images/image-sizes.ts";
 import { documentOf } from "../../../../src/providers/procedural/draw.ts";
 import { outlineOf } from "../../../../src/providers/procedural/page/font.ts";
+import { learnMissing, legibleText } from "../../../../src/providers/procedural/page/system-fonts.ts";
 import { drawableText, fitText, widthOf } from "../../../../src/providers/procedural/page/text-lines.ts";
 import { draw, request } from "../requests.ts";
 
@@ -61,6 +64,31 @@ describe("the caption", () => {
       signal,
     );
     expect(second).not.toBe(svg);
+  });
+
+  it("[DRAW-15] a character that no font of the system has is left out, and a text of nothing else says so", async () => {
+    const { stdout } = await promisify(execFile)("fc-list", [":charset=72d0", "family"]);
+    const hasFont = stdout.trim() !== "";
+    const some = await page("a fox 狐狐 in the snow");
+    expect(some.includes(">狐狐</text>")).toBe(hasFont);
+    const outlines = async (prompt: string) =>
+      [...(await page(prompt)).matchAll(/<path class="caption" d="([^"]+)"/g)].map(([, d]) => d);
+    if (!hasFont) {
+      expect(some).not.toContain("<text");
+      expect(await outlines("狐狐，狐狐")).toEqual(await outlines("狐"));
+      expect((await outlines("狐")).length).toBeGreaterThan(1);
+    }
+    expect(await page("قطة \u0378")).not.toContain("\u0378");
+  });
+
+  it("[DRAW-15] the box of a missing character is known by its frame, whatever its number is", async () => {
+    // The system is asked for what it cannot have: these blocks have letters in no font.
+    for (const text of ["\u{3f001}\u{3f888}", "\u0379\u038b\u1317"]) {
+      await learnMissing(text);
+      expect(legibleText(`${text}a`)).toBe("…a");
+    }
+    await learnMissing("aÄЖ%&口");
+    expect(legibleText("aÄЖ%&")).toBe("aÄЖ%&");
   });
 
   it("[DRAW-6] text is broken into lines that fit, in letters as large as the room allows", () => {

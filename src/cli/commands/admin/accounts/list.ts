@@ -6,5 +6,6 @@ import { accountLines, accountView } from "./account-view.ts";
 export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin) => {
     const accounts = await admin.accounts();
+    // Scripts rely on the bare list: the other lists have a name in an object.
     return done(accounts.map(accountView), accountLines(accounts));
   });

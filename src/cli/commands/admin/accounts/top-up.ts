@@ -1,4 +1,5 @@
-import { isProceduralOnly, loadConfig } from "../../../../config/load.ts";
+import { loadConfig } from "../../../../config/load.ts";
+import { isProceduralOnly } from "../../../../contract/provider-identity.ts";
 import { formatUsd } from "../../../../kernel/money.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
 import { readUsd, unknownAccount, wrongArgument } from "../arguments.ts";
@@ -17,7 +18,7 @@ export const run: RunCommand = async (context) => {
   const isReal = !isProceduralOnly(loadConfig({ file: global.config, cwd }));
   return withAdmin(context, { mayCreate: false }, async (admin) => {
     const account = await admin.topUp(name, amountMicroUsd, { isReal });
-    if (!account) throw await unknownAccount("<name>", name, admin);
+    if (!account) throw await unknownAccount("<name>", name, admin, global);
     if ("mostMicroUsd" in account) {
       const advice = `the account ${name} can take at most ${formatUsd(account.mostMicroUsd)} more`;
       throw wrongArgument("<usd>", usd, advice);

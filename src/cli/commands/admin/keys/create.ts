@@ -1,5 +1,6 @@
-import { isProceduralOnly, loadConfig } from "../../../../config/load.ts";
+import { loadConfig } from "../../../../config/load.ts";
 import type { Config } from "../../../../config/schema.ts";
+import { isProceduralOnly } from "../../../../contract/provider-identity.ts";
 import { DEFAULT_ACCOUNT } from "../../../../service/admin.ts";
 import type { RunCommand } from "../../../command-line/command-context.ts";
 import { textOption } from "../../../command-line/option-values.ts";
@@ -25,7 +26,7 @@ export const run: RunCommand = async (context) => {
   };
   return withAdmin(context, { mayCreate: accountName === DEFAULT_ACCOUNT }, async (admin) => {
     const made = await admin.createKey(facts);
-    if (!made) throw await unknownAccount("--account", accountName, admin);
+    if (!made) throw await unknownAccount("--account", accountName, admin, global);
     const { id, name, ...rest } = keyFacts(made);
     if (!global.json) output.note(`key ${id}: keep it now, it is not shown again`);
     return done({ id, name, key: made.key, ...rest }, [made.key]);

@@ -6,5 +6,5 @@ import { keyLines, keyView } from "./key-view.ts";
 export const run: RunCommand = (context) =>
   withAdmin(context, { mayCreate: false }, async (admin) => {
     const keys = await admin.keys();
-    return done(keys.map(keyView), keyLines(keys));
+    return done({ keys: keys.map(keyView) }, keyLines(keys));
   });

@@ -5,7 +5,7 @@ const required = (c: ColumnDefinitionBuilder) => c.notNull();
 
 /** Images that can be fetched by their names for some time. */
 export const linkedImages: Migration = {
-  name: "011-linked-images",
+  name: "013-linked-images",
   statements: ({ build: { schema } }) => [
     schema
       .createTable("linked_images")

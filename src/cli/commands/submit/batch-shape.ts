@@ -1,0 +1,53 @@
+import { ImgbatchError } from "../../../contract/errors.ts";
+import { NO_SHAPES } from "../../../runs/prompts/prompt-files.ts";
+import {
+  RATIO_ADVICE,
+  readRatio,
+  readSize,
+  SIZE_ADVICE,
+  unbatchableField,
+} from "../../../runs/prompts/shape.ts";
+import type { CommandContext } from "../../command-line/command-context.ts";
+import { readOption, textOption } from "../../command-line/option-values.ts";
+import { type Flag, nextCommand } from "../../result/next-command.ts";
+
+/** The options of `submit` that `generate --file` takes too. */
+const SHARED: Readonly<Record<string, Flag["flag"]>> = {
+  aspectRatio: "--aspect-ratio",
+  size: "--size",
+  model: "--model",
+  upstream: "--upstream",
+  output: "--output",
+  format: "--format",
+  count: "--count",
+  mimeType: "--mime-type",
+  maxCost: "--max-cost",
+};
+
+/** Returns the command line that makes the images of a prompt file in real time, with the options that were typed. */
+export function realtimeCommand({ options, global }: CommandContext, file: string): string {
+  const words = Object.entries(SHARED).flatMap(([name, flag]) => {
+    const value = textOption(options, name);
+    return value === undefined ? [] : [{ flag }, value];
+  });
+  return nextCommand(global, "generate", { flag: "--file" }, file, ...words);
+}
+
+/** Throws `USAGE` for a ratio or size that no batch has. The advice is the command that makes such images. */
+export function requireBatchShape(context: CommandContext): void {
+  const { options, arguments: files } = context;
+  const aspectRatio = readOption(options, "aspectRatio", "--aspect-ratio", RATIO_ADVICE, readRatio);
+  const size = readOption(options, "size", "--size", SIZE_ADVICE, readSize);
+  const shape = {
+    ...(aspectRatio === undefined ? {} : { aspectRatio }),
+    ...(size === undefined ? {} : { size }),
+  };
+  const field = unbatchableField(shape);
+  if (field === null) return;
+  const param = field === "size" ? "--size" : "--aspect-ratio";
+  const commands = files.map((file) => realtimeCommand(context, file)).join("; ");
+  throw new ImgbatchError("USAGE", `${param}: ${NO_SHAPES}. Nothing was sent.`, {
+    param,
+    advice: `${commands} (one request for each image, at the real-time price)`,
+  });
+}

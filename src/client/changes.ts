@@ -1,0 +1,99 @@
+import { routes } from "../contract/routes.ts";
+import type { Http } from "../http/http.ts";
+import { mayPass } from "../http/retry-policy.ts";
+import type { Answer } from "../http/send.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { linkSignals } from "../kernel/linked-signal.ts";
+import { LEAST_BYTES_PER_SECOND } from "../kernel/transfer-rate.ts";
+
+/** The pause before a stream that broke is opened again. */
+const PAUSE_MS = 10_000;
+/** A stream is quiet most of the time: each sign of life counts like a minute of bytes. */
+const SIGN_OF_LIFE_BYTES = 60 * LEAST_BYTES_PER_SECOND;
+/** No line of ours is longer; a longer one is none of ours. */
+const MAX_LINE_CHARS = 64 * 1024;
+
+/** Learns from the events of a service which batches have changed, so that pollers need not wait for their next look. */
+export class Changes {
+  readonly #clock: Clock;
+  readonly #stopping = new AbortController();
+  readonly #sleepers = new Map<string, () => void>();
+  /** Batches that changed while their pollers did not sleep. */
+  readonly #early = new Set<string>();
+
+  /** A service without the stream, or one that breaks, costs nothing: then every sleep takes its time. */
+  constructor(http: Http, clock: Clock) {
+    this.#clock = clock;
+    this.#follow(http).catch(() => {});
+  }
+
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  /** Sleeps until the batch has changed, at most `ms`. Rejects with the signal's reason. */
+  async sleep(batchId: string, ms: number, signal?: AbortSignal): Promise<void> {
+    if (this.#early.delete(batchId)) return;
+    const changed = new AbortController();
+    const { signal: either, unlink } = linkSignals(changed.signal, ...(signal ? [signal] : []));
+    this.#sleepers.set(batchId, () => changed.abort());
+    try {
+      await this.#clock.sleep(ms, either);
+    } catch (error) {
+      if (!changed.signal.aborted) throw error;
+    } finally {
+      this.#sleepers.delete(batchId);
+      unlink();
+    }
+  }
+
+  async #follow(http: Http): Promise<void> {
+    const { signal } = this.#stopping;
+    for (;;) {
+      try {
+        const request = { method: "GET", path: routes.events, maxRetries: 0, signal } as const;
+        await http.stream(
+          async () => request,
+          (response, moved) => this.#read(response, moved),
+        );
+      } catch (error) {
+        // Without the stream it does not begin later either.
+        if (!mayPass(error)) return;
+      }
+      await this.#clock.sleep(PAUSE_MS, signal);
+    }
+  }
+
+  async #read(response: Answer, moved: (bytes: number) => void): Promise<void> {
+    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
+      this.stop();
+      return;
+    }
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const chunk of response.body) {
+      moved(SIGN_OF_LIFE_BYTES);
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+      rest = lines.pop() ?? "";
+      if (rest.length > MAX_LINE_CHARS) return;
+      for (const line of lines) this.#note(line);
+    }
+  }
+
+  #note(line: string): void {
+    const [, batchId] = /^data: \{"id":"([\w-]+)"/.exec(line) ?? [];
+    if (batchId === undefined) return;
+    const wake = this.#sleepers.get(batchId);
+    if (wake) wake();
+    else this.#early.add(batchId);
+  }
+}
+
+/** Follows a service elsewhere, whose pollers sleep long. Null for one on this machine, and for a fixed interval. */
+export function followChanges(
+  { http, isLocal }: { http: Http; isLocal: boolean },
+  clock: Clock,
+  intervalMs: number | undefined,
+): Changes | null {
+  return isLocal || intervalMs !== undefined ? null : new Changes(http, clock);
+}

@@ -1,0 +1,16 @@
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { CONFIG_FILE, type ConfigChoice } from "./places.ts";
+import type { Config } from "./schema.ts";
+
+/**
+ * Reads the configuration like `loadConfig`; null when it has nothing but defaults. Most commands need none of these, and
+ * making them takes longer than the work of a short command.
+ */
+export async function loadUnlessDefault(choice: ConfigChoice): Promise<Config | null> {
+  const { file, cwd, upstream = null, vendor = null } = choice;
+  const hasFile = file !== undefined || existsSync(resolve(cwd, CONFIG_FILE));
+  if (!hasFile && upstream === null && vendor === null) return null;
+  const { loadConfig } = await import("./load.ts");
+  return loadConfig(choice);
+}

@@ -1,0 +1,29 @@
+import { join, resolve } from "node:path";
+import envPaths from "env-paths";
+import type { Environment } from "../environment.ts";
+import type { UpstreamName } from "./presets.ts";
+import type { VendorName } from "./vendors.ts";
+
+export const CONFIG_FILE = "imgbatch.config.json";
+
+/** The configuration that a command line asks for. */
+export interface ConfigChoice {
+  /** Default: `imgbatch.config.json` in the working directory, which may be missing. */
+  file?: string | undefined;
+  cwd: string;
+  /** An upstream that takes the place of the file's models, groups and providers. */
+  upstream?: UpstreamName | null;
+  /** The vendor whose client libraries are served, as `vendor.preset`. */
+  vendor?: VendorName | null;
+}
+
+/** Returns the data directory: from the flag, else from the environment, else the user's default on this platform. */
+export function dataDirectoryOf(flag: string | undefined, environment: Environment, cwd: string): string {
+  const named = flag ?? environment.dataDirectory;
+  return named === undefined ? join(envPaths("imgbatch", { suffix: "" }).data) : resolve(cwd, named);
+}
+
+/** Returns the path of the file with the addresses that this user has agreed to. */
+export function agreementsFile(): string {
+  return join(envPaths("imgbatch", { suffix: "" }).config, "agreed-addresses.json");
+}

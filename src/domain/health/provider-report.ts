@@ -1,0 +1,73 @@
+import type { ImageProvider } from "../ports/image-provider.ts";
+import type { Repositories } from "../ports/stores.ts";
+import { type CallSums, sumCalls } from "./call-sums.ts";
+import type { Block } from "./provider-health.ts";
+import { CALLS_EVERY_MS } from "./record-call.ts";
+import { EVERY_MODEL } from "./transitions.ts";
+
+const HOUR_MS = 3_600_000;
+
+/** A trouble of a provider that is not over. `model`: the upstream's id, or `EVERY_MODEL`. */
+export type ProviderTrouble = Block & { model: string };
+
+/** What is known of a configured provider. */
+export interface ProviderReport {
+  name: string;
+  /** The type of the configuration. */
+  type: string;
+  /** Why the configuration or the environment disables it, such as a missing key; null when they do not. Those of the running service count. */
+  disabled: string | null;
+  troubles: readonly ProviderTrouble[];
+  /** Of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
+  lastHour: CallSums;
+  total: CallSums;
+  /** The jobs at the upstream: ours that are at work, and those that no record names. Null without jobs. */
+  jobs: { atWork: number; foreign: number } | null;
+}
+
+/** Returns what is known of providers, in their order. `read`: null without a database. */
+export async function reportProviders(
+  providers: readonly ImageProvider[],
+  {
+    read,
+    nowMs,
+    troublesOf,
+  }: {
+    read: Pick<Repositories, "providerCalls" | "upstreamJobs"> | null;
+    nowMs: number;
+    troublesOf(provider: ImageProvider): ProviderTrouble[];
+  },
+): Promise<ProviderReport[]> {
+  const fromMs = nowMs - HOUR_MS;
+  const hour = (await read?.providerCalls.list({ fromMs: fromMs - (fromMs % CALLS_EVERY_MS) })) ?? [];
+  const all = (await read?.providerCalls.list({})) ?? [];
+  const atWork = (await read?.upstreamJobs.atWork()) ?? [];
+  const foreign = (await read?.upstreamJobs.foreign()) ?? [];
+  return providers.map((provider) => {
+    const { name, upstream } = provider;
+    const isOwn = (each: { provider: string }) => each.provider === name;
+    return {
+      name,
+      type: upstream?.type ?? "procedural",
+      disabled: upstream?.disabled ?? null,
+      troubles: troublesOf(provider),
+      lastHour: sumCalls(hour.filter(isOwn)),
+      total: sumCalls(all.filter(isOwn)),
+      jobs:
+        provider.kind === "job"
+          ? { atWork: atWork.find(isOwn)?.count ?? 0, foreign: foreign.filter(isOwn).length }
+          : null,
+    };
+  });
+}
+
+/** Tells the trouble of all models from those of some. */
+export function splitTroubles({ troubles }: Pick<ProviderReport, "troubles">): {
+  ofAll: ProviderTrouble | undefined;
+  ofModels: ProviderTrouble[];
+} {
+  return {
+    ofAll: troubles.find(({ model }) => model === EVERY_MODEL),
+    ofModels: troubles.filter(({ model }) => model !== EVERY_MODEL),
+  };
+}

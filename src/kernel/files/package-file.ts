@@ -1,0 +1,12 @@
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/**
+ * Returns the path of a file of this package, such as `templates/prompts.jsonl`. The running code is bundled, so that its
+ * place is not that of its source.
+ */
+export function packageFile(path: string): string {
+  let folder = import.meta.dirname;
+  while (!existsSync(join(folder, "package.json"))) folder = dirname(folder);
+  return join(folder, path);
+}

@@ -1,0 +1,93 @@
+import { z } from "zod";
+import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
+
+/**
+ * The known facts of a batch. `intent`: the request is about to leave, or left before a crash without an answer.
+ * `created`: the service has returned an id. `unknown`: the answer was lost; the same idempotency key finds the batch.
+ */
+const runBatchFields = z.looseObject({
+  index: z.int().min(0),
+  id: z.string().min(1).nullable(),
+  idempotency_key: z
+    .string()
+    .regex(/^[\x20-\x7e]{1,255}$/)
+    .nullable(),
+  state: z.enum(["intent", "created", "unknown"]),
+  status: z.string().nullable(),
+  item_count: z.int().nullable(),
+  success_count: z.int().nullable(),
+  fail_count: z.int().nullable(),
+  estimated_cost: z.number().nullable(),
+  actual_cost: z.number().nullable(),
+  parent_batch_id: z.string().nullable(),
+  /** 0 for the submission, then one more for each retry. */
+  round: z.int().min(0).default(0),
+  /** For a retry: the images that it makes again, in the order of the request. */
+  retried: z.array(z.string()).optional(),
+  /** The number of requested images. Absent when another version or another program made the request. */
+  asked_count: z.int().min(1).optional(),
+  /** Images that were not here after the last fetch although they have not failed. */
+  missing_count: z.int().min(0).optional(),
+});
+const runBatchSchema = runBatchFields
+  .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
+    error: "lacks its id, or its key",
+  })
+  .refine(({ round, state, retried = [] }) => round === 0 || state === "created" || retried.length > 0, {
+    error: "lacks the images that it makes again",
+  });
+export type RunBatch = z.infer<typeof runBatchSchema>;
+
+/** The settings that all batches of a run share. Null when the run did not make them. */
+const submittedRequestSchema = z.looseObject({
+  model: z.string(),
+  task_name: z.string().nullable(),
+  response_mime_type: z.enum(IMAGE_MIME_TYPES),
+  metadata: z.record(z.string(), z.string()).nullable(),
+});
+export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
+
+const runStateFields = z.looseObject({
+  schema_version: z.literal(1),
+  /** Set for a run without batches, where each image is a request of its own. */
+  kind: z.literal("realtime").optional(),
+  base_url: z.string(),
+  key_fingerprint: z.string(),
+  /** The upstream that was named for the embedded service; absent when none was. */
+  upstream: z.string().optional(),
+  input_sha256: z.string().nullable(),
+  is_fresh: z.boolean(),
+  created_at: z.iso.datetime(),
+  finished_at: z.iso.datetime().nullable(),
+  request: submittedRequestSchema.nullable().default(null),
+  batches: z.array(runBatchSchema),
+  /** Of a run without batches. See `requestKeyOf`. */
+  request_keys: z
+    .looseObject({
+      seed: z.string().regex(/^[0-9a-f]{32}$/),
+      renewed: z.record(z.string(), z.int().min(1)),
+    })
+    .optional(),
+});
+
+const runStateSchema = runStateFields.refine(
+  ({ kind, batches }) => kind === "realtime" || batches.length > 0,
+  {
+    error: "lacks its batches",
+  },
+);
+
+/** `imgbatch.json`: which batches a directory belongs to. Never holds a key, only its fingerprint. */
+export type RunState = z.infer<typeof runStateSchema>;
+
+/** Reads the bytes of a run state. Throws an error that `whyUnreadable` explains. */
+export function parseRunState(data: Uint8Array): RunState {
+  return runStateSchema.parse(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data)));
+}
+
+/** Returns the path of the first wrong field, or a text for a file that is not JSON. */
+export function whyUnreadable(cause: unknown): string {
+  if (!(cause instanceof z.ZodError)) return "it is not JSON";
+  const { path = [], message = "" } = cause.issues[0] ?? {};
+  return [path.join("."), message].filter((part) => part !== "").join(": ");
+}

@@ -1,0 +1,60 @@
+import type { Request, RequestHandler, Response } from "express";
+import type { RequestLine } from "../../contract/activity.ts";
+import type { OverviewObject } from "../../contract/console-api/overview.ts";
+import { providerObject } from "../../contract/console-api/provider.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Feed } from "../../domain/feed.ts";
+import { reportProviders, splitTroubles } from "../../domain/health/provider-report.ts";
+import type { ApiDeps } from "../deps.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+
+const REQUESTS = 100;
+
+/** Lets only the key of `credentials.json` through: it sees what all keys do. */
+export function requireOwner({ isOwnerKey }: Pick<ApiDeps, "isOwnerKey">): RequestHandler {
+  return (_request, response, next) => {
+    if (!isOwnerKey(callerOf(response).key.id)) throw new ImgbatchError("OWNER_ONLY");
+    next();
+  };
+}
+
+/** `GET /v1/console/service`: providers, queue, disk, and the last requests of all keys. */
+export function overview(deps: ApiDeps) {
+  const lastRequests = rememberRequests(deps.feed);
+  return async (_request: Request, response: Response): Promise<void> => {
+    const { stores, health, clock, facts } = deps;
+    const { running, slots, isPaused } = deps.queue();
+    const pending = await stores.read.batches.pendingItemCount();
+    const reports = await reportProviders(health.providers, {
+      read: stores.read,
+      nowMs: clock.nowMs(),
+      troublesOf: (provider) => health.blocksOf(provider),
+    });
+    const view: OverviewObject = {
+      object: "service.overview",
+      data_directory: facts.dataDirectory,
+      started_at: Math.floor(facts.startedAtMs / 1000),
+      disk_free_bytes: await deps.freeDiskBytes().catch(() => null),
+      queue: { running, waiting: Math.max(0, pending - running), concurrency: slots, paused: isPaused },
+      batches: await stores.read.batches.countByStatus(),
+      providers: reports.map((report) => providerObject({ ...report, ...splitTroubles(report) })),
+      requests: lastRequests().map(({ atMs, durationMs, ...line }) => ({
+        at: atMs / 1000,
+        duration_ms: durationMs,
+        ...line,
+      })),
+    };
+    response.json(view);
+  };
+}
+
+/** Returns a function that returns the last requests, the newest first. The feed ends with the service. */
+function rememberRequests(feed: Feed): () => RequestLine[] {
+  const lines: RequestLine[] = [];
+  feed.subscribe((event) => {
+    if (event.type !== "request") return;
+    lines.unshift(event.line);
+    lines.length = Math.min(lines.length, REQUESTS);
+  });
+  return () => lines;
+}

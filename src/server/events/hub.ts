@@ -1,0 +1,174 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Feed, ServiceEvent } from "../../domain/feed.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { ApiKeyRecord } from "../../domain/records.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { payingAccounts } from "../account/accounts.ts";
+
+/** How often readers are told what has changed. */
+const TELL_EVERY_MS = 1000;
+/** How often they get a sign of life, in times of `TELL_EVERY_MS`; their keys are checked again then. */
+const TELLS_PER_BEAT = 15;
+const STREAMS_PER_KEY = 16;
+/** With more changed items than this in a second a reader reads the batch again. */
+const MOST_ITEMS = 100;
+const KNOWN_OWNERS = 10_000;
+
+/** One open stream of events. */
+export interface EventReader {
+  key: Pick<ApiKeyRecord, "id" | "accountId">;
+  /** Sends text, or ends the stream when its reader has not taken what was sent before. */
+  write(text: string): void;
+  end(): void;
+  /** Whether the credential of the stream is still accepted. */
+  isAllowed(): Promise<boolean>;
+}
+
+/**
+ * Tells the readers of event streams what has changed for their keys: ids alone, each batch at most once a second. It listens
+ * to the feed only while somebody reads.
+ */
+export class EventHub {
+  readonly #deps: { feed: Feed; stores: Stores; clock: Clock };
+  readonly #readers = new Map<EventReader, { money: string | null }>();
+  /** The changed items of each changed batch; null for very many. */
+  #changed = new Map<string, Set<string> | null>();
+  #deleted = new Set<string>();
+  /** Something happened that may have moved money. */
+  #hasMoved = false;
+  readonly #owners = new Map<string, string>();
+  #stopping: AbortController | null = null;
+  #isClosed = false;
+
+  constructor(deps: { feed: Feed; stores: Stores; clock: Clock }) {
+    this.#deps = deps;
+  }
+
+  /** Returns the function that ends the subscription. Throws `RATE_LIMITED` when the key has too many streams. */
+  open(reader: EventReader): () => void {
+    const open = [...this.#readers.keys()].filter(({ key }) => key.id === reader.key.id).length;
+    if (open >= STREAMS_PER_KEY) {
+      const message = `This key has ${open} streams of events open; ${STREAMS_PER_KEY} are allowed at once.`;
+      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: TELL_EVERY_MS });
+    }
+    reader.write(event("ready", {}));
+    if (this.#isClosed) reader.end();
+    else this.#add(reader);
+    return () => this.#remove(reader);
+  }
+
+  /** Ends every stream: the service stops. */
+  close(): void {
+    this.#isClosed = true;
+    for (const reader of [...this.#readers.keys()]) {
+      this.#remove(reader);
+      reader.end();
+    }
+  }
+
+  #add(reader: EventReader): void {
+    const told: { money: string | null } = { money: null };
+    this.#readers.set(reader, told);
+    // The balance of now is what later ones are compared with.
+    this.#moneyOf(reader.key.accountId).then(
+      (money) => {
+        told.money ??= money;
+      },
+      () => {},
+    );
+    if (this.#stopping !== null) return;
+    const stopping = new AbortController();
+    this.#stopping = stopping;
+    const unsubscribe = this.#deps.feed.subscribe((each) => this.#note(each));
+    stopping.signal.addEventListener("abort", unsubscribe, { once: true });
+    this.#run(stopping.signal).catch(() => {});
+  }
+
+  #remove(reader: EventReader): void {
+    this.#readers.delete(reader);
+    if (this.#readers.size > 0) return;
+    this.#stopping?.abort();
+    this.#stopping = null;
+    this.#changed.clear();
+    this.#deleted.clear();
+  }
+
+  #note(each: ServiceEvent): void {
+    if (each.type === "log") return;
+    this.#hasMoved = true;
+    if (each.type === "request") return;
+    const { batchId } = each;
+    if (each.type === "batch-gone") {
+      this.#changed.delete(batchId);
+      this.#deleted.add(batchId);
+      return;
+    }
+    const items = this.#changed.get(batchId) ?? (this.#changed.has(batchId) ? null : new Set<string>());
+    if (each.type === "item") items?.add(each.customId);
+    this.#changed.set(batchId, items !== null && items.size > MOST_ITEMS ? null : items);
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    for (let tells = 1; ; tells++) {
+      await this.#deps.clock.sleep(TELL_EVERY_MS, signal);
+      // The database may be busy for a while: what has changed is told later.
+      await this.#tell().catch(() => {});
+      if (tells % TELLS_PER_BEAT === 0) await this.#beat();
+    }
+  }
+
+  async #tell(): Promise<void> {
+    const [changed, deleted] = [this.#changed, this.#deleted];
+    this.#changed = new Map();
+    this.#deleted = new Set();
+    for (const [id, items] of changed) {
+      await this.#tellOwner(id, event("batch", { id, items: items && [...items] }));
+    }
+    for (const id of deleted) await this.#tellOwner(id, event("batch_deleted", { id }));
+    if (!this.#hasMoved) return;
+    this.#hasMoved = false;
+    for (const [reader, last] of this.#readers) {
+      const money = await this.#moneyOf(reader.key.accountId);
+      if (last.money !== null && last.money !== money) reader.write(event("account", {}));
+      last.money = money;
+    }
+  }
+
+  async #tellOwner(batchId: string, text: string): Promise<void> {
+    const owner = await this.#ownerOf(batchId);
+    for (const reader of [...this.#readers.keys()]) if (reader.key.id === owner) reader.write(text);
+  }
+
+  async #ownerOf(batchId: string): Promise<string | null> {
+    const known = this.#owners.get(batchId);
+    if (known !== undefined) return known;
+    const owner = (await this.#deps.stores.read.batches.byId(batchId))?.apiKeyId;
+    if (owner === undefined) return null;
+    this.#owners.set(batchId, owner);
+    for (const oldest of this.#owners.keys()) {
+      if (this.#owners.size <= KNOWN_OWNERS) break;
+      this.#owners.delete(oldest);
+    }
+    return owner;
+  }
+
+  async #moneyOf(accountId: string): Promise<string> {
+    const accounts = await payingAccounts(this.#deps.stores.read, accountId);
+    return accounts.map((each) => `${each.balanceMicroUsd} ${each.heldMicroUsd}`).join(" ");
+  }
+
+  async #beat(): Promise<void> {
+    for (const reader of [...this.#readers.keys()]) {
+      if (await reader.isAllowed().catch(() => true)) reader.write(": still here\n\n");
+      else {
+        this.#remove(reader);
+        reader.end();
+      }
+    }
+  }
+}
+
+/** JSON has no line breaks, so that no name of a caller can end an event. */
+function event(name: string, data: object): string {
+  return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+}

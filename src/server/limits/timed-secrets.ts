@@ -1,0 +1,57 @@
+import { randomBytes } from "node:crypto";
+import type { Clock } from "../../kernel/clock.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+
+interface Options {
+  lifeMs: number;
+  /** Of one key. A further one ends the oldest. */
+  mostPerKey: number;
+  /** The beginning of each secret. Default: none. */
+  prefix?: string;
+}
+
+/** Random secrets that each stand for something of a key for a time. They are kept in memory alone, as hashes. */
+export class TimedSecrets<T extends { keyId: string }> {
+  readonly #clock: Clock;
+  readonly #options: Options;
+  /** By hash, the oldest first. */
+  readonly #held = new Map<string, { value: T; expiresAtMs: number }>();
+
+  constructor(clock: Clock, options: Options) {
+    this.#clock = clock;
+    this.#options = options;
+  }
+
+  issue(value: T): { secret: string; expiresAtMs: number } {
+    const { lifeMs, mostPerKey, prefix = "" } = this.#options;
+    this.#dropExpired();
+    const ofKey = [...this.#held].filter(([, held]) => held.value.keyId === value.keyId);
+    for (const [hash] of ofKey.slice(0, Math.max(0, ofKey.length + 1 - mostPerKey))) this.#held.delete(hash);
+    const secret = prefix + randomBytes(32).toString("base64url");
+    const expiresAtMs = this.#clock.nowMs() + lifeMs;
+    this.#held.set(sha256Hex(secret), { value, expiresAtMs });
+    return { secret, expiresAtMs };
+  }
+
+  /** Null for an unknown secret, and for one whose time is over. */
+  find(secret: string): { value: T; expiresAtMs: number } | null {
+    const held = this.#held.get(sha256Hex(secret));
+    return held && held.expiresAtMs > this.#clock.nowMs() ? held : null;
+  }
+
+  /** Returns what a secret stands for, and ends it. */
+  take(secret: string): T | null {
+    const held = this.find(secret);
+    this.end(secret);
+    return held?.value ?? null;
+  }
+
+  end(secret: string): void {
+    this.#held.delete(sha256Hex(secret));
+  }
+
+  #dropExpired(): void {
+    const nowMs = this.#clock.nowMs();
+    for (const [hash, { expiresAtMs }] of this.#held) if (expiresAtMs <= nowMs) this.#held.delete(hash);
+  }
+}

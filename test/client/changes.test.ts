@@ -1,0 +1,58 @@
+import { describe, expect, it, onTestFinished } from "vitest";
+import { Changes, followChanges } from "../../src/client/changes.ts";
+import { createServiceHttp } from "../../src/client/service-http.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { FAKE_KEY, startFakeService } from "../support/fake-service.ts";
+import { items, MODEL, startTestService } from "../support/service.ts";
+
+const HOUR_MS = 3_600_000;
+const httpTo = (baseUrl: string, apiKey: string) =>
+  createServiceHttp({ baseUrl, apiKey, clock: systemClock, random: Math.random });
+
+describe("the changes of a service elsewhere", () => {
+  it("[HTTP-45] end a sleep when the batch changes, also one that had changed before it", async () => {
+    const service = await startTestService();
+    service.view.setPaused(true);
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const clock = new FakeClock();
+    const changes = new Changes(httpTo(service.url, service.credentials.api_key), clock);
+    onTestFinished(() => changes.stop());
+    const other = changes.sleep("imgbatch_other", HOUR_MS).then(() => "woken");
+    const slept = changes.sleep(id, HOUR_MS);
+    const nudge = setInterval(
+      () => service.feed.publish({ type: "batch", batchId: id, status: "queued" }),
+      200,
+    );
+    onTestFinished(() => clearInterval(nudge));
+    await slept;
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    await changes.sleep(id, HOUR_MS);
+    expect(await Promise.race([other, "asleep"])).toBe("asleep");
+    clock.advance(HOUR_MS);
+    expect(await other).toBe("woken");
+  });
+
+  it("[HTTP-45] are no help where the service has none: a sleep takes its time, and ends with its signal", async () => {
+    const fake = await startFakeService();
+    onTestFinished(() => fake.close());
+    const clock = new FakeClock();
+    const changes = new Changes(httpTo(fake.url, FAKE_KEY), clock);
+    await expect.poll(() => fake.count(/^GET \/v1\/events/)).toBe(1);
+    const slept = changes.sleep("imgbatch_1", 10_000);
+    clock.advance(10_000);
+    await slept;
+    const stop = new AbortController();
+    const stopped = changes.sleep("imgbatch_1", 10_000, stop.signal);
+    stop.abort(new Error("stopped"));
+    await expect(stopped).rejects.toThrow("stopped");
+    clock.advance(HOUR_MS);
+    expect(fake.count(/^GET \/v1\/events/)).toBe(1);
+  });
+
+  it("[HTTP-45] are not followed on this machine, nor with a fixed interval", async () => {
+    const http = httpTo("http://127.0.0.1:1", FAKE_KEY);
+    expect(followChanges({ http, isLocal: true }, systemClock, undefined)).toBeNull();
+    expect(followChanges({ http, isLocal: false }, systemClock, 10_000)).toBeNull();
+  });
+});

@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+import { Thumbnails } from "../../../src/domain/images/thumbnails.ts";
+import type { OutputRecord } from "../../../src/domain/records.ts";
+import { gate } from "../../support/gate.ts";
+import { openBeside } from "../../support/service.ts";
+import { openBatchRecord } from "../../support/stores.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const NEVER = new AbortController().signal;
+
+/** Stored images of 100 bytes each, and thumbnails of them that have 10. */
+async function opened(options: { maxBytes?: number; wait?: Promise<void> } = {}) {
+  const { stores, blobs } = await openBeside(await tempDir());
+  const { id: batchId } = await openBatchRecord(stores);
+  const calls: number[] = [];
+  let running = 0;
+  const most = { running: 0 };
+  const shrink = async (bytes: Buffer) => {
+    calls.push(bytes[0] ?? 0);
+    most.running = Math.max(most.running, ++running);
+    await options.wait;
+    running--;
+    return bytes.subarray(0, 10);
+  };
+  const thumbnails = new Thumbnails({ stores, blobs, shrink, ...options });
+  const output = async (shade: number): Promise<OutputRecord> => {
+    const blobKey = `outputs/${batchId}/${shade}`;
+    const facts = await blobs.put(blobKey, Buffer.alloc(100, shade));
+    return { batchId, blobKey, ...facts } as OutputRecord;
+  };
+  return { thumbnails, output, calls, most, blobs };
+}
+
+describe("the store of thumbnails", () => {
+  it("[THUMB-3] removes those that were used longest ago beyond its bytes", async () => {
+    const { thumbnails, output, calls, blobs } = await opened({ maxBytes: 20 });
+    const [a, b, c] = [await output(1), await output(2), await output(3)];
+    for (const each of [a, b, a, c]) await thumbnails.get(each, 256, NEVER);
+    expect(calls).toEqual([1, 2, 3]);
+    expect(await blobs.list("thumbnails/")).toHaveLength(2);
+    for (const each of [a, b]) await thumbnails.get(each, 256, NEVER);
+    expect(calls).toEqual([1, 2, 3, 2]);
+  });
+
+  it("[THUMB-3] makes at most two at a time, each once, and none for a reader who has gone", async () => {
+    const open = gate();
+    const { thumbnails, output, calls, most } = await opened({ wait: open.promise });
+    const outputs = await Promise.all([1, 2, 3, 4].map(output));
+    const gone = new AbortController();
+    const asked = [...outputs, ...outputs].map((each) => thumbnails.get(each, 256, NEVER));
+    const late = thumbnails.get(await output(5), 256, gone.signal);
+    await expect.poll(() => calls.length).toBe(2);
+    gone.abort(new Error("gone"));
+    await expect(late).rejects.toThrow("gone");
+    open.open();
+    await Promise.all(asked);
+    expect([most.running, calls.sort()]).toEqual([2, [1, 2, 3, 4]]);
+  });
+});

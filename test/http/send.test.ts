@@ -1,0 +1,83 @@
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { expect, it, onTestFinished } from "vitest";
+import { boundedText } from "../../src/http/bounded-body.ts";
+import { send } from "../../src/http/send.ts";
+
+const never = new AbortController().signal;
+
+async function serve(listener: RequestListener) {
+  const server = createServer(listener);
+  const sockets: unknown[] = [];
+  server.on("connection", (socket) => sockets.push(socket));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, sockets };
+}
+
+const pack = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
+for (const [coding, packed] of Object.entries(pack)) {
+  it(`[HTTP-42] an answer that was packed with ${coding} is unpacked`, async () => {
+    const { url } = await serve(({ headers }, response) => {
+      const isTaken = String(headers["accept-encoding"]).split(", ").includes(coding);
+      response.writeHead(200, { "content-encoding": coding }).end(packed(`taken: ${isTaken}`));
+    });
+    expect(await boundedText(await send(url, { signal: never }), 1000)).toBe("taken: true");
+  });
+}
+
+it("[HTTP-42] an answer in an unknown coding comes as it is", async () => {
+  const { url } = await serve((_, response) => {
+    response.writeHead(200, { "content-encoding": "constructor" }).end("as it is");
+  });
+  expect(await boundedText(await send(url, { signal: never }), 1000)).toBe("as it is");
+});
+
+it("[HTTP-43] a connection is used again after an answer that was read, and not after one that was left", async () => {
+  const { url, sockets } = await serve((request, response) => response.end(request.method));
+  for (const method of ["GET", "POST", "DELETE"])
+    expect(await boundedText(await send(url, { method, signal: never }), 1000)).toBe(method);
+  expect(sockets).toHaveLength(1);
+  (await send(url, { signal: never })).cancel();
+  await boundedText(await send(url, { signal: never }), 1000);
+  expect(sockets).toHaveLength(2);
+});
+
+it("[HTTP-44] an answer that comes before the whole body counts, and what is left of the body is not sent", async () => {
+  const { url, sockets } = await serve((_, response) => response.writeHead(413).end("too large"));
+  let pieces = 0;
+  const body = async function* () {
+    for (;;) {
+      pieces++;
+      yield Buffer.alloc(64 * 1024);
+      await new Promise(setImmediate);
+    }
+  };
+  const headers = { "content-length": String(1e9) };
+  const answer = await send(url, { method: "POST", headers, body: body(), signal: never });
+  expect([answer.status, answer.ok, await boundedText(answer, 1000)]).toEqual([413, false, "too large"]);
+  expect(await boundedText(await send(url, { signal: never }), 1000)).toBe("too large");
+  expect(sockets).toHaveLength(2);
+  const sent = pieces;
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(pieces).toBe(sent);
+});
+
+it("[HTTP-10] an abort ends a request, and an answer in the middle of its body", async () => {
+  const { url } = await serve((request, response) => {
+    if (request.url === "/silent") return;
+    response.writeHead(200, { "content-length": 10 }).write("half");
+  });
+  const stop = new AbortController();
+  const silent = expect(send(`${url}silent`, { signal: stop.signal })).rejects.toThrow();
+  const half = await send(url, { signal: stop.signal });
+  const read = expect(boundedText(half, 1000)).rejects.toThrow();
+  stop.abort();
+  await Promise.all([silent, read]);
+});

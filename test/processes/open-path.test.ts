@@ -1,0 +1,39 @@
+import { chmod, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it, onTestFinished, vi } from "vitest";
+import { openFolder } from "../../src/dashboard/open-folder.ts";
+import { openPath } from "../../src/processes/open-path.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+/** A desktop whose opener is this shell script, or none. Returns the directory of the script. */
+async function desktop(script: string | null, display = ":0"): Promise<string> {
+  const dir = await tempDir();
+  vi.stubEnv("PATH", dir);
+  vi.stubEnv("DISPLAY", display);
+  vi.stubEnv("WAYLAND_DISPLAY", "");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  if (script !== null) {
+    await writeFile(join(dir, "xdg-open"), `#!/bin/sh\n${script}\n`);
+    await chmod(join(dir, "xdg-open"), 0o755);
+  }
+  return dir;
+}
+
+it("[OPEN-1] the opener of the desktop gets the path as one word", async () => {
+  const dir = await desktop('printf "%s|" "$@" > "$0.got"');
+  const path = "/a b/$(touch x); index.html";
+  expect(await openPath(path, "linux")).toBe(true);
+  expect(await readFile(join(dir, "xdg-open.got"), "utf8")).toBe(`${path}|`);
+});
+
+it("[OPEN-1] without a display, an opener or a program for the path, the path is told instead", async () => {
+  const dir = await desktop('touch "$0.got"', "");
+  expect(await openFolder("/files")).toBe("The files are in /files.");
+  await expect(readFile(join(dir, "xdg-open.got"))).rejects.toThrow("ENOENT");
+  await desktop(null);
+  expect(await openFolder("/files")).toBe("The files are in /files.");
+  await desktop("exit 3");
+  expect(await openFolder("/files")).toBe("The files are in /files.");
+  await desktop("exit 0");
+  expect(await openFolder("/files")).toBe("Opened /files.");
+});

@@ -1,0 +1,46 @@
+import { describe, expect, it } from "vitest";
+import type { ErrorBody } from "../../../src/contract/errors.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { items, MODEL, startTestService } from "../../support/service.ts";
+
+/** Makes the second picture in a retry only. */
+function unluckyProvider(): FakeProvider {
+  const provider = new FakeProvider();
+  provider.answer = async ({ prompt, origin }) => {
+    if (prompt === "picture 2" && origin === "batch") throw new ProviderError("PROVIDER_ITEM_FAILED", "no");
+    return made(await tinyPng());
+  };
+  return provider;
+}
+
+describe("a retry over HTTP", () => {
+  it("[RETRY-8] makes one batch of the failed items, however often it is sent with one key", async () => {
+    const service = await startTestService({ providers: [unluckyProvider()] });
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    await service.until(id);
+    const retry = () =>
+      service.ask(`/${id}/retry`, { method: "POST", headers: { "idempotency-key": "again" } });
+    const first = await retry();
+    const made = await first.json();
+    expect([first.status, made]).toMatchObject([200, { parent_batch_id: id, item_count: 1 }]);
+    const second = await retry();
+    expect(second.headers.get("idempotency-replayed")).toBe("true");
+    expect((await second.json()).id).toBe(made.id);
+    expect(await service.until(made.id)).toMatchObject({ success_count: 1, fail_count: 0 });
+    const other = await service.ask(`/${id}/retry`, { method: "POST" });
+    expect((await other.json()).id).not.toBe(made.id);
+  });
+
+  it("[RETRY-8] is refused without failed items, and where no batches are made", async () => {
+    const service = await startTestService();
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await service.until(id);
+    const refused = await service.ask(`/${id}/retry`, { method: "POST" });
+    const { error } = (await refused.json()) as ErrorBody;
+    expect([refused.status, error.code]).toEqual([400, "BATCH_IMAGE_INVALID_ITEMS"]);
+    const off = await startTestService({ config: { features: { batchImages: false } }, workers: false });
+    const hidden = await off.ask(`/${id}/retry`, { method: "POST" });
+    expect([hidden.status, (await hidden.json()).error.code]).toEqual([404, "BATCH_IMAGE_DISABLED"]);
+  });
+});

@@ -1,0 +1,46 @@
+import { describe, expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { buildOpenApi } from "../../../src/server/openapi/document.ts";
+import { type ApiDocument, DocumentChecker } from "../../support/openapi.ts";
+import { items, MODEL, otherKey, startTestService } from "../../support/service.ts";
+
+const document = buildOpenApi(DEFAULT_LIMITS) as unknown as ApiDocument;
+
+describe("the overview of the service", () => {
+  it("[CONSOLE-6] shows its owner the providers, the queue, the disk and the requests of all keys", async () => {
+    const service = await startTestService();
+    const other = await otherKey(service);
+    const { id } = await service.submit({ model: MODEL, items: items(2) }, other.headers);
+    await expect
+      .poll(async () => (await service.ask(`/${id}`, other)).json())
+      .toMatchObject({
+        status: "completed",
+      });
+    const authorization = `Bearer ${service.credentials.api_key}`;
+    const answer = await fetch(`${service.url}/v1/console/service`, { headers: { authorization } });
+    await new DocumentChecker(document).expectConforming("get", "/v1/console/service", answer);
+    const view = await answer.json();
+    expect(view).toMatchObject({
+      data_directory: service.data,
+      queue: { running: 0, waiting: 0, concurrency: 2, paused: false },
+      batches: { completed: 1 },
+      providers: [{ name: "procedural", type: "procedural", state: "ok", until: null, models: [] }],
+    });
+    expect(view.disk_free_bytes).toBeGreaterThan(0);
+    expect(view.requests[0]).toMatchObject({ method: "GET", status: 200, key: other.key.slice(0, 12) });
+    expect(view.requests.at(-1)).toMatchObject({ method: "POST", path: "/v1/images/batches" });
+    expect(JSON.stringify(view)).not.toContain(other.key);
+  });
+
+  it("[CONSOLE-6] is refused to every other key, and to a session of one", async () => {
+    const service = await startTestService({ workers: false });
+    const other = await otherKey(service);
+    const init = { method: "POST", headers: other.headers };
+    const { token } = await (await fetch(`${service.url}/v1/console/sessions`, init)).json();
+    for (const credential of [other.key, token]) {
+      const headers = { authorization: `Bearer ${credential}` };
+      const answer = await fetch(`${service.url}/v1/console/service`, { headers });
+      expect([answer.status, (await answer.json()).error.code]).toEqual([403, "OWNER_ONLY"]);
+    }
+  });
+});

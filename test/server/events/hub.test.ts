@@ -1,0 +1,134 @@
+import { describe, expect, it } from "vitest";
+import { Feed } from "../../../src/domain/feed.ts";
+import { EventHub, type EventReader } from "../../../src/server/events/hub.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { openBatchRecord, openStores } from "../../support/stores.ts";
+
+class FakeReader implements EventReader {
+  readonly key: EventReader["key"];
+  readonly texts: string[] = [];
+  isEnded = false;
+  isActive = true;
+
+  constructor(key: EventReader["key"]) {
+    this.key = key;
+  }
+
+  write(text: string): void {
+    this.texts.push(text);
+  }
+
+  end(): void {
+    this.isEnded = true;
+  }
+
+  async isAllowed(): Promise<boolean> {
+    return this.isActive;
+  }
+
+  /** What was told since the last call. */
+  take(): string[] {
+    return this.texts.splice(0).map((text) => text.replaceAll("\n", " ").trim());
+  }
+}
+
+async function opened() {
+  const stores = await openStores();
+  const clock = new FakeClock();
+  const feed = new Feed();
+  const hub = new EventHub({ feed, stores, clock });
+  const batch = await openBatchRecord(stores);
+  const other = await openBatchRecord(stores);
+  const reader = new FakeReader({ id: batch.apiKeyId, accountId: batch.accountId });
+  const close = hub.open(reader);
+  /** Lets so many seconds pass, and waits until the hub sleeps again. */
+  const pass = async (seconds = 1) => {
+    for (let i = 0; i < seconds; i++) {
+      await expect.poll(() => clock.sleeperCount, { interval: 1 }).toBe(1);
+      clock.advance(1000);
+      await new Promise(setImmediate);
+    }
+    await expect.poll(() => clock.sleeperCount, { interval: 1 }).toBe(1);
+  };
+  await pass();
+  return { stores, clock, feed, hub, batch, other, reader, close, pass };
+}
+
+describe("the events of a key", () => {
+  it("[EVENTS-1] are ids alone, once a second and batch, and of no other key", async () => {
+    const { feed, batch, other, reader, pass } = await opened();
+    expect(reader.take()).toEqual(["event: ready data: {}"]);
+    feed.publish({ type: "batch", batchId: batch.id, status: "running" });
+    feed.publish({ type: "batch", batchId: other.id, status: "running" });
+    feed.publish({ type: "batch", batchId: "imgbatch_unknown", status: "running" });
+    for (const customId of ["a", "b", "a"]) {
+      feed.publish({ type: "item", batchId: batch.id, customId, status: "success" });
+      feed.publish({ type: "item", batchId: other.id, customId, status: "success" });
+    }
+    expect(reader.take()).toEqual([]);
+    await pass();
+    expect(reader.take()).toEqual([`event: batch data: {"id":"${batch.id}","items":["a","b"]}`]);
+    feed.publish({ type: "batch-gone", batchId: batch.id });
+    await pass();
+    expect(reader.take()).toEqual([`event: batch_deleted data: {"id":"${batch.id}"}`]);
+    await pass();
+    expect(reader.take()).toEqual([]);
+  });
+
+  it("[EVENTS-1] tell of very many items that there are many, and cannot be forged by a name", async () => {
+    const { feed, batch, reader, pass } = await opened();
+    reader.take();
+    const customId = '"}\n\nevent: account\ndata: {}\r\n\u2028';
+    feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
+    await pass();
+    expect(reader.texts[0]?.match(/\n/g)).toHaveLength(3);
+    expect(JSON.parse(reader.texts[0]?.slice("event: batch\ndata: ".length) ?? "").items).toEqual([customId]);
+    reader.take();
+    for (let i = 0; i < 102; i++)
+      feed.publish({ type: "item", batchId: batch.id, customId: `${i}`, status: "success" });
+    await pass();
+    expect(reader.take()).toEqual([`event: batch data: {"id":"${batch.id}","items":null}`]);
+  });
+
+  it("[EVENTS-1] tell when the balance or the held money has changed", async () => {
+    const { stores, feed, batch, reader, pass } = await opened();
+    reader.take();
+    const anything = { atMs: 0, method: "POST", path: "/", status: 200, durationMs: 1, key: null };
+    feed.publish({ type: "request", line: anything });
+    await pass();
+    expect(reader.take()).toEqual([]);
+    const change = { balanceMicroUsd: 5, heldMicroUsd: -5 };
+    await stores.write((tx) => tx.accounts.change(batch.accountId, change));
+    feed.publish({ type: "request", line: anything });
+    await pass();
+    expect(reader.take()).toEqual(["event: account data: {}"]);
+  });
+
+  it("[EVENTS-2] end with the key and with the service, and show signs of life until then", async () => {
+    const { hub, reader, pass } = await opened();
+    reader.take();
+    await pass(15);
+    expect(reader.take()).toEqual([": still here"]);
+    const second = new FakeReader(reader.key);
+    hub.open(second);
+    reader.isActive = false;
+    await pass(15);
+    expect([reader.isEnded, second.isEnded]).toEqual([true, false]);
+    hub.close();
+    expect(second.isEnded).toBe(true);
+    const late = new FakeReader(reader.key);
+    hub.open(late);
+    expect(late.isEnded).toBe(true);
+  });
+
+  it("[EVENTS-2] are limited to 16 streams of a key, and nothing runs when nobody reads", async () => {
+    const { hub, clock, reader, close } = await opened();
+    const more = Array.from({ length: 15 }, () => hub.open(new FakeReader(reader.key)));
+    expect(() => hub.open(new FakeReader(reader.key))).toThrow("16 are allowed");
+    hub.open(new FakeReader({ ...reader.key, id: "other" }))();
+    more[0]?.();
+    more[0] = hub.open(new FakeReader(reader.key));
+    for (const end of [close, ...more]) end();
+    expect(clock.sleeperCount).toBe(0);
+  });
+});

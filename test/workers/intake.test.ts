@@ -1,0 +1,78 @@
+import { expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
+import { Feed } from "../../src/domain/feed.ts";
+import type { Line } from "../../src/domain/lines/line.ts";
+import { Offers } from "../../src/domain/offers.ts";
+import type { BatchRecord } from "../../src/domain/records.ts";
+import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { Intake } from "../../src/workers/intake.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { type Gate, gate } from "../support/gate.ts";
+import { openBeside } from "../support/service.ts";
+import { openBatchRecord } from "../support/stores.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const model = {
+  id: "m",
+  family: "native",
+  batch: true,
+  realtime: true,
+  ratios: "common",
+  sizes: ["1K"],
+  prices: { "1K": 0.00001 },
+} as const;
+
+/** Jobs whose inputs are read until the gate of their API key opens. */
+async function jobsOfKeys() {
+  const { stores, blobs } = await openBeside(await tempDir());
+  await blobs.put("files/a", Buffer.from("x"));
+  const input = { fileName: "files/a", blobKey: "files/a", consentMicroUsd: null };
+  const begun: string[] = [];
+  const gates = new Map<string, Gate<void>>();
+  async function* read(_model: unknown, _bytes: unknown, apiKeyId: string): AsyncGenerator<Line> {
+    begun.push(apiKeyId);
+    await gates.get(apiKeyId)?.promise;
+    yield { key: null, problem: "not this" };
+  }
+  const deps = {
+    stores,
+    blobs,
+    clock: new FakeClock(),
+    feed: new Feed(),
+    models: [model],
+    offers: new Offers([], [model]),
+    limits: DEFAULT_LIMITS,
+    lineReaders: { native: read },
+  } as unknown as WorkerDeps;
+  const intake = new Intake(deps);
+  const job = async (apiKeyId?: string): Promise<BatchRecord> => {
+    const facts = { estimatedMicroUsd: 0, holdMicroUsd: 0, source: "native", model: "m", input } as const;
+    const batch = await openBatchRecord(stores, 0, {
+      ...facts,
+      ...(apiKeyId === undefined ? {} : { apiKeyId }),
+    });
+    if (apiKeyId === undefined) gates.set(batch.apiKeyId, gate());
+    return batch;
+  };
+  const take = (batch: BatchRecord) => intake.take(batch, () => false);
+  return { job, take, begun, end: (apiKeyId: string) => gates.get(apiKeyId)?.open() };
+}
+
+it("[LINES-15] large inputs of one key do not hold up those of another; keys take turns", async () => {
+  const { job, take, begun, end } = await jobsOfKeys();
+  const large = await job();
+  const first = large.apiKeyId;
+  const ofFirst = [large, await job(first), await job(first)].map(take);
+  const other = await job();
+  const third = await job();
+  const [ofOther, ofThird] = [take(other), take(third)];
+  await expect.poll(() => begun).toEqual([first, other.apiKeyId]);
+  end(other.apiKeyId);
+  expect(await ofOther).toBe("queued");
+  await expect.poll(() => begun).toEqual([first, other.apiKeyId, third.apiKeyId]);
+  end(third.apiKeyId);
+  expect(await ofThird).toBe("queued");
+  end(first);
+  expect(await Promise.all(ofFirst)).toEqual(["queued", "queued", "queued"]);
+  expect(begun.filter((key) => key === first)).toHaveLength(3);
+});
