@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { counted } from "../../kernel/text.ts";
-import { checkRow, type RowRules } from "./check-row.ts";
+import { checkRow, isTaken, type RowRules } from "./check-row.ts";
 import { formatOf } from "./formats.ts";
 import { readLines } from "./lines.ts";
 import { loadReference } from "./load-reference.ts";
@@ -105,7 +105,8 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
   };
   let rowCount = 0;
   try {
-    for await (const row of read(lines(), reportLine)) {
+    const mayHave = (name: string) => isTaken(name, rules.isStrict ?? false);
+    for await (const row of read(lines(), reportLine, mayHave)) {
       rowCount++;
       await readRow(row, { file, line: row.line }, baseDir, input);
     }
@@ -121,7 +122,8 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
 async function readRow({ fields }: Row, fileLine: FileLine, baseDir: string, input: Input): Promise<void> {
   const { rules, spool, problems } = input;
   const report: Report = (field, message) => problems.add(fileLine, field, message);
-  const { references: specs, prompt, ...row } = checkRow(fields, rules, report);
+  const { references: specs, prompt, metadata: extra, ...row } = checkRow(fields, rules, report);
+  for (const name of Object.keys(extra ?? {})) rules.kept?.add(name);
   const most = rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
   if (specs.length > most) input.crowded.push({ fileLine, count: specs.length });
   const field = rules.isBatchOf === undefined ? null : unbatchableField(row);
@@ -134,7 +136,10 @@ async function readRow({ fields }: Row, fileLine: FileLine, baseDir: string, inp
   if (row.customId !== null) claimIds(row.customId, row.outputCount, fileLine, input);
   // A refused input returns no items.
   if (problems.count > 0) input.items.length = 0;
-  else input.items.push({ ...row, prompt: spool.keepText(prompt), references, fileLine });
+  else {
+    const metadata = extra === null ? null : spool.keepText(JSON.stringify(extra));
+    input.items.push({ ...row, prompt: spool.keepText(prompt), references, metadata, fileLine });
+  }
 }
 
 /** Reports an id that another line uses, or that an image of another line gets. */
