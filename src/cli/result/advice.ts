@@ -106,6 +106,9 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_RESULT_MISSING:
     "run the same command again; if the image is still missing, the retry command with --include-lost and the directory of the run makes it again, which is paid again",
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
+  REALTIME_REFUSED: "change the prompt",
+  REALTIME_NO_IMAGE: "change the prompt, or run the same command again",
+  REALTIME_OUTPUT_NOT_FOUND: "make the image again",
   REALTIME_MODEL_NOT_FOUND: ({ where }) =>
     `${nextCommand(where, "models", { flag: "--realtime" })} (lists what this key can use)`,
   PROVIDER_NOT_CONFIGURED: goesOn(
