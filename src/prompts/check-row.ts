@@ -6,7 +6,7 @@ import type { FormatName } from "./format-names.ts";
 import type { Report } from "./problem.ts";
 import { checkShape, type Shape } from "./shape.ts";
 
-/** The fields of a line. */
+/** The fields of a line. Any other one counts as metadata. */
 export const FIELDS: readonly string[] = [
   "prompt",
   "custom_id",
@@ -14,6 +14,7 @@ export const FIELDS: readonly string[] = [
   "reference_images",
   "aspect_ratio",
   "size",
+  "metadata",
 ];
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
@@ -22,6 +23,8 @@ export interface CheckedRow extends Shape {
   prompt: string;
   outputCount: number;
   references: ReferenceSpec[];
+  /** Kept for the results: the fields that are not known here, and those inside `metadata`. Null for none. */
+  metadata: Record<string, unknown> | null;
 }
 
 /** A reference image as the line names it, not yet read. */
@@ -47,6 +50,10 @@ export interface RowRules {
    * reported only together with other problems. Default: it is not reported.
    */
   usualReferences?: { max: number; who: string } | undefined;
+  /** Report every unknown field, instead of keeping it as metadata. Default: false. */
+  isStrict?: boolean;
+  /** Gets the names of all metadata. */
+  kept?: Set<string>;
   /**
    * Set for a batch, which makes 1K images in the ratio of the model: a line that asks for others is a problem. The text
    * is the command that can make them.
@@ -56,8 +63,9 @@ export interface RowRules {
 
 /** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
 export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
-  reportUnknown(fields, FIELDS, "", report);
+  const metadata = checkMetadata(fields, rules, report);
   return {
+    metadata,
     prompt: checkPrompt(fields.prompt, rules.limits.promptChars, report),
     customId: checkCustomId(fields.custom_id, report),
     outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
@@ -66,10 +74,30 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
   };
 }
 
-function reportUnknown(value: object, known: readonly string[], prefix: string, report: Report): void {
-  for (const name of Object.keys(value)) {
-    if (!known.includes(name)) report(...unknownField(name, known, prefix));
-  }
+/** A field that looks like a misspelt one is reported. */
+function checkMetadata(
+  fields: Record<string, unknown>,
+  { isStrict = false }: RowRules,
+  report: Report,
+): Record<string, unknown> | null {
+  const given = fields.metadata ?? {};
+  const isObject = typeof given === "object" && !Array.isArray(given);
+  if (!isObject)
+    report("metadata", `must be an object, not ${nameOf(given)}; other fields are metadata, too`);
+  const own = Object.entries(fields).filter(([name]) => !FIELDS.includes(name));
+  for (const [name] of own) if (!isTaken(name, isStrict)) report(...unknownField(name));
+  const found = Object.fromEntries([...(isObject ? Object.entries(given) : []), ...own]);
+  if (hasUnstorableText(JSON.stringify(found))) report("metadata", "holds half a character pair; remove it");
+  return Object.keys(found).length === 0 ? null : found;
+}
+
+/** Too many words, such as `line` and `file`, differ from a shorter name by two letters only. */
+const LONGEST_COMMON = 5;
+
+/** Whether a line may have a field: a known one, or one of the caller's own, which does not look like a misspelt one. */
+export function isTaken(name: string, isStrict: boolean): boolean {
+  const long = FIELDS.filter((field) => field.length > LONGEST_COMMON);
+  return FIELDS.includes(name) || (!isStrict && name !== "" && didYouMean(name, long) === null);
 }
 
 /** Returns the report for an unknown field. */
@@ -125,7 +153,8 @@ function checkReference(value: unknown, field: string, report: Report): Referenc
     report(field, `must be a path or an object with path or data, not ${nameOf(value)}`);
     return { field };
   }
-  reportUnknown(value, REFERENCE_FIELDS, `${field}.`, report);
+  for (const name of Object.keys(value))
+    if (!REFERENCE_FIELDS.includes(name)) report(...unknownField(name, REFERENCE_FIELDS, `${field}.`));
   const { path, data, mime_type, id, type } = value as Record<string, unknown>;
   const spec: ReferenceSpec = {
     field,

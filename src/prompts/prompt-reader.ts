@@ -1,6 +1,6 @@
 import { expandedCustomIds } from "../contract/text-rules.ts";
 import { counted } from "../kernel/text.ts";
-import { type CheckedRow, checkRow, type RowRules } from "./check-row.ts";
+import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
 import type { FormatName } from "./format-names.ts";
 import { formatOf } from "./formats.ts";
 import { readLines } from "./lines.ts";
@@ -56,11 +56,13 @@ export class PromptReader {
       }
     };
     let rowCount = 0;
-    for await (const { line, fields } of read(lines(), reportLine)) {
+    const mayHave = (name: string) => isTaken(name, this.#rules.isStrict ?? false);
+    for await (const { line, fields } of read(lines(), reportLine, mayHave)) {
       rowCount++;
       const fileLine = { file, line };
       const report: Report = (field, message) => problems.add(fileLine, field, message);
       const row = checkRow(fields, this.#rules, report);
+      for (const name of Object.keys(row.metadata ?? {})) this.#rules.kept?.add(name);
       const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
       if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
       const field = this.#rules.isBatchOf === undefined ? null : unbatchableField(row);

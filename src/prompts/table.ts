@@ -15,7 +15,7 @@ const SEPARATORS = [",", ";", "\t", "|"];
  * `;`, as spreadsheets do where the comma is the decimal point.
  */
 export function readTable(usual: string, maxBytes: number): ReadRows {
-  return async function* (source, report) {
+  return async function* (source, report, isTaken) {
     let columns: Columns | null = null;
     const { first, lines } = await peek(source);
     const separator = usual === "," && !first.includes(",") && first.includes(";") ? ";" : usual;
@@ -25,7 +25,7 @@ export function readTable(usual: string, maxBytes: number): ReadRows {
         if (fields !== null) yield { line: record.line, fields };
         continue;
       }
-      columns = readHeader(record, separator, report);
+      columns = readHeader(record, { separator, isTaken }, report);
       if (columns === null) return;
     }
   };
@@ -52,7 +52,11 @@ interface Columns {
 }
 
 /** Null when the first row does not name the columns, which is reported. */
-function readHeader({ line, cells }: CsvRecord, separator: string, report: ReportLine): Columns | null {
+function readHeader(
+  { line, cells }: CsvRecord,
+  { separator, isTaken }: { separator: string; isTaken: (name: string) => boolean },
+  report: ReportLine,
+): Columns | null {
   const names = cells.map((cell) => {
     const name = cell.trim();
     return FIELDS.includes(name.toLowerCase()) ? name.toLowerCase() : name;
@@ -79,10 +83,10 @@ function readHeader({ line, cells }: CsvRecord, separator: string, report: Repor
       for (const [i, name] of names.entries()) {
         const value = cellValue(name, record.cells[i] ?? "");
         if (value === undefined) continue;
-        if (FIELDS.includes(name)) fields[name] = value;
+        if (isTaken(name)) fields[name] = value;
         // Reported once, at the line of the names: the column is wrong, not the row.
         else if (!reported.has(name)) reportColumn(line, name, report);
-        if (!FIELDS.includes(name)) reported.add(name);
+        if (!isTaken(name)) reported.add(name);
       }
       return fields;
     },

@@ -15,7 +15,7 @@ import { EventHub } from "../server/events/hub.ts";
 import { DownloadSlots } from "../server/limits/download-slots.ts";
 
 /** The build of the web console, also when the service runs from its source. */
-const CONSOLE_DIRECTORY = "dist/console";
+const CONSOLE_DIRECTORY = packageFile("dist/console");
 
 /** Returns the parts of the API that were made for the web console. */
 export function consoleParts(deps: {
@@ -27,7 +27,7 @@ export function consoleParts(deps: {
 }): Pick<ApiDeps, "consoleDirectory" | "secrets" | "events" | "thumbnails" | "thumbnailSlots"> {
   const { stores, blobs, clock, decoding } = deps;
   return {
-    consoleDirectory: packageFile(CONSOLE_DIRECTORY),
+    consoleDirectory: CONSOLE_DIRECTORY,
     secrets: consoleSecrets(clock),
     events: new EventHub(deps),
     thumbnails: new Thumbnails({

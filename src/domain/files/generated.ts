@@ -1,13 +1,11 @@
-import type { Readable } from "node:stream";
-
 /** A file that the service makes when it is downloaded: the results of a batch job. */
 export interface GeneratedFile {
   sizeBytes: number;
   /** Changes whenever a byte does. */
   etag: string;
   mimeType: string;
-  /** Bytes `start` to `end`, inclusive. */
-  open(range: { start: number; end: number }): Promise<Readable> | Readable;
+  /** Bytes `start` to `end`, inclusive. Each part is valid until the next one is asked for. */
+  open(range: { start: number; end: number }): AsyncIterable<Buffer>;
 }
 
 /**

@@ -66,7 +66,7 @@ async function readOne(source: PromptSource, input: Input): Promise<void> {
 
 async function keep({ row, fileLine, report }: ReadPrompt, baseDir: string, input: Input): Promise<void> {
   const { rules, spool, reader, items } = input;
-  const { references: specs, prompt, ...fields } = row;
+  const { references: specs, prompt, metadata: extra, ...fields } = row;
   const references: PromptReference[] = [];
   for (const spec of specs) {
     const reference = await loadReference(spec, { baseDir, limits: rules.limits, spool }, report);
@@ -74,7 +74,10 @@ async function keep({ row, fileLine, report }: ReadPrompt, baseDir: string, inpu
   }
   // A refused input returns no items.
   if (reader.problems.count > 0) items.length = 0;
-  else items.push({ ...fields, prompt: spool.keepText(prompt), references, fileLine });
+  else {
+    const metadata = extra === null ? null : spool.keepText(JSON.stringify(extra));
+    items.push({ ...fields, prompt: spool.keepText(prompt), references, metadata, fileLine });
+  }
 }
 
 function systemCode(error: unknown): string | null {

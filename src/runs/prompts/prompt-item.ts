@@ -10,7 +10,9 @@ export interface PromptItem extends Shape {
   prompt: PromptText;
   outputCount: number;
   references: PromptReference[];
-  /** File and line, for messages. */
+  /** The JSON text of the fields that only the caller needs, as an object; null for none. */
+  metadata: PromptText | null;
+  /** File and line, for messages and results. */
   fileLine: FileLine;
 }
 

@@ -5,8 +5,8 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { isOutOfCapacity } from "../../../http/retry-policy.ts";
 import { counted } from "../../../kernel/text.ts";
-import { IMAGES_FOLDER } from "../../../runs/directory/claim.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
+import { IMAGES_FOLDER } from "../../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE } from "../../../runs/directory/results-file.ts";
 import { chooseRealtimeModel, requireShapesFit } from "../../../runs/generate/choose-realtime-model.ts";
 import { planRealtimeRun } from "../../../runs/generate/realtime-plan.ts";
@@ -123,7 +123,7 @@ function describe(
       `${success} of ${lines.length} images on disk`,
       ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
       ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
-      ...(counts.pending > 0 ? [`${counts.pending} not asked for`] : []),
+      ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
     ].join(", "),
   );
   return {

@@ -4,6 +4,7 @@ import type { BatchItem } from "../../../client/wire/read-items.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
+import { standsFor } from "../../../runs/directory/run-state.ts";
 import { retriedId } from "../../../runs/retry/retried-id.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
@@ -30,7 +31,7 @@ export const run: RunCommand = async (context) => {
     const isCut = results.isForPeople && !flagOption(options, "all");
     const shown = isCut ? wanted.slice(0, FIXED_LIMITS.itemPageDefault) : wanted;
     const hasMore = shown.length < wanted.length;
-    if (hasMore) output.note(`${wanted.length - shown.length} more: --all`);
+    if (hasMore) output.note(`${wanted.length - shown.length} more items: add --all`);
     if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);
     return withUnknown(target, context, {
       exitCode: EXIT_CODES.ok.code,
@@ -58,6 +59,7 @@ async function itemsOf(
     if (listed.length === 0) await getBatch(http, batchId, { signal });
     for (const item of listed) {
       const customId = ids.get(item.customId) ?? item.customId;
+      if (target.run !== null && !standsFor(target.run.state, batchId, customId)) continue;
       if (found.get(customId)?.status !== "success") found.set(customId, { ...item, customId, batchId });
     }
   }

@@ -34,6 +34,8 @@ export interface CheckedDraft {
   imageCount: number;
   /** The files that no line names. */
   unnamed: ReferenceFile[];
+  /** Fields of the lines that are not the service's: they are not sent. */
+  unsent: string[];
 }
 
 /** Checks a draft as the command line checks a file of prompts. `maxReferences` is the model's limit for a prompt. */
@@ -43,7 +45,9 @@ export async function checkDraft(
   maxReferences: number,
 ): Promise<CheckedDraft> {
   const name = draft.fileName || `prompts.${draft.format}`;
+  const kept = new Set<string>();
   const reader = new PromptReader({
+    kept,
     limits: DEFAULT_LIMITS,
     defaultCount: draft.count,
     isBatchOf: () => "`imgbatch generate --file`",
@@ -69,7 +73,14 @@ export async function checkDraft(
   }
   const problems = reader.finish([name]);
   const imageCount = items.reduce((sum, { outputCount }) => sum + outputCount, 0);
-  return { items, problems: problems.shown([name]), problemCount: problems.count, imageCount, unnamed };
+  return {
+    items,
+    problems: problems.shown([name]),
+    problemCount: problems.count,
+    imageCount,
+    unnamed,
+    unsent: [...kept],
+  };
 }
 
 async function* bytesOfText(text: string): AsyncGenerator<Uint8Array> {

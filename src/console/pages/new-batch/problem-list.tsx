@@ -4,9 +4,14 @@ import { goToLine } from "./prompt-editor.tsx";
 
 /** The problems of the prompts, by line. A click leads to the line. */
 export function ProblemList({ checked }: { checked: CheckedDraft }) {
-  const { problems, problemCount } = checked;
+  const { problems, problemCount, unsent } = checked;
   return (
     <div id="problems" role="status">
+      {unsent.length > 0 && (
+        <p className="quiet small-text" dir="auto">
+          Not sent, since the service keeps no such fields: {unsent.join(", ")}.
+        </p>
+      )}
       {problemCount > 0 && (
         <div className="problems">
           <h2>{counted(problemCount, "problem")}; nothing is sent before they are mended</h2>

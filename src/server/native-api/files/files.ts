@@ -3,10 +3,9 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import type { NativeFileList } from "../../../contract/native-api/files.ts";
 import { deleteFile, findFile } from "../../../domain/files/files.ts";
-import type { GeneratedFile } from "../../../domain/files/generated.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";
-import { sendDownload } from "../../downloads/send-download.ts";
+import { type Download, sendDownload } from "../../downloads/send-download.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { pageSizeOf, wholeNumber } from "../paging.ts";
 import { DEFAULT_TYPE } from "./file-facts.ts";
@@ -60,13 +59,27 @@ export function downloadFile(deps: ApiDeps) {
     const { key } = callerOf(response);
     const id = idOf(request);
     const own = await findFile(deps.stores.read, key.id, id, deps.clock.nowMs());
-    const found = own === null ? await deps.findGeneratedFile(key.id, id) : contentOf(deps, own);
-    if (found === null) throw notFound(id);
-    await sendDownload(request, response, { ...found, fileName: id }, () => deps.slots.take(key.id));
+    const takeSlot = () => deps.slots.take(key.id);
+    if (own !== null) {
+      await sendDownload(request, response, { ...contentOf(deps, own), fileName: id }, takeSlot);
+      return;
+    }
+    // A file that the service makes costs work even when none of its bytes are sent.
+    const leaveSlot = takeSlot();
+    try {
+      const made = await deps.findGeneratedFile(key.id, id);
+      if (made === null) throw notFound(id);
+      await sendDownload(request, response, { ...made, fileName: id }, () => () => {});
+    } finally {
+      leaveSlot();
+    }
   };
 }
 
-function contentOf({ blobs }: ApiDeps, { blobKey, sizeBytes, sha256, mimeType }: FileRecord): GeneratedFile {
+function contentOf(
+  { blobs }: ApiDeps,
+  { blobKey, sizeBytes, sha256, mimeType }: FileRecord,
+): Omit<Download, "fileName"> {
   return {
     sizeBytes,
     etag: sha256,

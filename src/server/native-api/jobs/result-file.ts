@@ -1,10 +1,9 @@
-import { Readable } from "node:stream";
+import { pieceBytes, pieceStream } from "../../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../../domain/files/generated.ts";
 import { sha256Hex } from "../../../kernel/ids.ts";
 import type { ApiDeps } from "../../deps.ts";
 import { hasResults, jobBatch } from "./find-job.ts";
 import { batchOfResultFile } from "./job-id.ts";
-import { pieceBytes, pieceStream } from "./piece-stream.ts";
 import { resultLines } from "./result-lines.ts";
 
 /**
@@ -27,6 +26,6 @@ export async function resultFile(
     // What has ended does not change.
     etag: sha256Hex(`${batch.id} ${batch.endedAtMs} ${sizeBytes}`).slice(0, 32),
     mimeType: "application/jsonl",
-    open: (range) => Readable.from(pieceStream(deps.blobs, pieces, range), { objectMode: false }),
+    open: (range) => pieceStream(deps.blobs, pieces, range),
   };
 }

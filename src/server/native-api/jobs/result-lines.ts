@@ -3,14 +3,12 @@ import type { ItemErrorCode } from "../../../contract/item-errors.ts";
 import { jobDirectivesOf } from "../../../contract/job-directives.ts";
 import { nativeStatus, RPC_CODES } from "../../../contract/native-api/errors.ts";
 import { askedOf } from "../../../domain/batches/item-terms.ts";
+import type { Piece } from "../../../domain/downloads/piece-stream.ts";
 import { DRAWINGS } from "../../../domain/offers.ts";
 import type { Stores } from "../../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../../domain/records.ts";
 import { contentBody } from "../response/content-view.ts";
 import { jobId } from "./job-id.ts";
-
-/** A part of a document: text, or a stored image as Base64. */
-export type Piece = string | { blobKey: string; sizeBytes: number };
 
 const PAGE = 500;
 const NO_DATA = '"data":""';
@@ -87,8 +85,8 @@ function resultLine(
   const parts = outputs.length === 0 ? [response] : response.split(NO_DATA, outputs.length);
   const rest = response.slice(parts.join(NO_DATA).length + NO_DATA.length);
   const pieces: Piece[] = ['{"response":'];
-  for (const [at, { blobKey, sizeBytes }] of outputs.entries()) {
-    pieces.push(`${parts[at] ?? ""}"data":"`, { blobKey, sizeBytes }, '"');
+  for (const [at, { blobKey, sizeBytes, crc32 }] of outputs.entries()) {
+    pieces.push(`${parts[at] ?? ""}"data":"`, { blobKey, sizeBytes, crc32, isBase64: true }, '"');
   }
   return [...pieces, `${outputs.length === 0 ? response : rest}${key}}`];
 }

@@ -1,11 +1,11 @@
 import { type Selectable, sql } from "kysely";
-import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts";
-import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import type { UsageRecord } from "../../domain/ports/realtime-records.ts";
-import type { UsageRepository } from "../../domain/ports/stores.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
-import { insertRows } from "./rows.ts";
+import type { AspectRatio, SizeTier } from "../../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../../contract/images/image-types.ts";
+import type { UsageRecord } from "../../../domain/ports/realtime-records.ts";
+import type { UsageRepository } from "../../../domain/ports/stores.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
+import type { Database } from "../../schema.ts";
+import { insertRows } from "../rows.ts";
 
 export function usageRepository(session: SqlSession): UsageRepository {
   const { build, all, first } = session;

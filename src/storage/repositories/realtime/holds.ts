@@ -1,8 +1,8 @@
 import type { Selectable } from "kysely";
-import type { RealtimeHoldRecord } from "../../domain/ports/realtime-records.ts";
-import type { RealtimeHoldRepository } from "../../domain/ports/stores.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Database } from "../schema.ts";
+import type { RealtimeHoldRecord } from "../../../domain/ports/realtime-records.ts";
+import type { RealtimeHoldRepository } from "../../../domain/ports/stores.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
+import type { Database } from "../../schema.ts";
 
 export function realtimeHoldRepository({ build, all, first, run }: SqlSession): RealtimeHoldRepository {
   const holds = () => build.selectFrom("realtime_holds").selectAll();
