@@ -26,9 +26,18 @@ export async function* readRecords(
   let open: OpenRecord | null = null;
   for await (const line of lines) {
     if (open === null && isBlank(line.text)) continue;
-    open ??= { line: line.number, cells: [], quoted: null, bytes: 0, isDamaged: false, isDoubtful: false };
+    open ??= {
+      line: line.number,
+      cells: [],
+      quoted: null,
+      bytes: 0,
+      isDamaged: false,
+      isDoubtful: false,
+      hasText: false,
+    };
     open.bytes += line.bytes + 1;
     if (line.problem !== null) open.isDamaged = true;
+    else if (!isBlank(line.text)) open.hasText = true;
     addLine(open, line.text, separator);
     if (open.quoted === null) {
       if (open.isDoubtful && !open.isDamaged) report(open.line, null, NOT_DOUBLED);
@@ -39,7 +48,7 @@ export async function* readRecords(
       return;
     }
   }
-  if (open !== null && !open.isDamaged) report(open.line, null, NOT_CLOSED);
+  if (open?.hasText) report(open.line, null, NOT_CLOSED);
 }
 
 /** A record whose last line has not come yet. */
@@ -51,6 +60,8 @@ interface OpenRecord extends CsvRecord {
   isDamaged: boolean;
   /** Text follows a closing quote. */
   isDoubtful: boolean;
+  /** One of its lines has text and no problem. */
+  hasText: boolean;
 }
 
 function addLine(record: OpenRecord, line: string, separator: string): void {
