@@ -20,9 +20,23 @@ const ALLOWED: Record<string, readonly string[]> = {
   workers: ["domain", "domain/ports", "contract", "kernel"],
   server: ["domain", "domain/ports", "contract", "kernel"],
   client: ["http", "contract", "kernel"],
-  runs: ["client", "http", "contract", "kernel"],
+  // Both run in a browser, too: they use nothing of Node's own.
+  prompts: ["contract", "kernel"],
+  console: ["prompts", "contract", "kernel"],
+  runs: ["prompts", "client", "http", "contract", "kernel"],
   dashboard: ["runs", "client", "http", "processes", "contract", "kernel"],
-  cli: ["dashboard", "runs", "client", "http", "config", "processes", "contract", "kernel", "environment"],
+  cli: [
+    "dashboard",
+    "runs",
+    "prompts",
+    "client",
+    "http",
+    "config",
+    "processes",
+    "contract",
+    "kernel",
+    "environment",
+  ],
   // Puts the parts of the service together.
   service: [
     "dashboard",

@@ -7,7 +7,7 @@ import type { ItemFacts } from "../../client/wire/read-items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { hideUsedKeysIn } from "../../kernel/api-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
-import { readLines } from "../prompts/lines.ts";
+import { readLines } from "../../prompts/lines.ts";
 import type { InputLine, RunInput } from "./input-file.ts";
 import { readJsonLines, writeJsonLines } from "./json-lines.ts";
 import { resultSchema } from "./result-schema.ts";

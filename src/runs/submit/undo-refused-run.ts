@@ -1,11 +1,11 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
+import { formatProblem } from "../../prompts/problem.ts";
 import { INPUT_FILE, REFERENCES_FOLDER } from "../directory/names.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 import type { Chunk, PlannedItem } from "../plan/plan.ts";
-import { formatProblem } from "../prompts/prompt-item.ts";
 
 /** The 4xx statuses after which the request, or an earlier one with its key, may still have made something. */
 const OPEN_STATUSES = [408, 409, 425, 429];

@@ -1,10 +1,10 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { counted } from "../../kernel/text.ts";
+import { formatProblem } from "../../prompts/problem.ts";
 import { mapRunInput } from "../directory/input-file.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { Plan, PlannedItem } from "../plan/plan.ts";
-import { formatProblem } from "../prompts/prompt-item.ts";
 import { type Match, matchItems, toOldItem } from "./match-items.ts";
 
 /** The changes from a run to its edited prompts. Nothing is written or sent yet. */

@@ -4,8 +4,8 @@ import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/i
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
 import { holdsApiKey } from "../../../kernel/api-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
 import { NAMINGS, type Naming } from "../../../runs/files/word-names.ts";
-import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { defaultRunDirectory } from "../../result/next-command.ts";

@@ -1,4 +1,4 @@
-import { didYouMean } from "../../kernel/did-you-mean.ts";
+import { didYouMean } from "../kernel/did-you-mean.ts";
 import { FIELDS, unknownField } from "./check-row.ts";
 import { type CsvRecord, readRecords } from "./csv.ts";
 import type { Line } from "./lines.ts";

@@ -1,5 +1,5 @@
-import { ImgbatchError } from "../../contract/errors.ts";
-import { formatProblem, type Problem } from "./prompt-item.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import { formatProblem, type Problem } from "./problem.ts";
 
 /** More problems than a person mends at once. In a file of a wrong format every line is one. */
 const MOST_SHOWN = 200;
@@ -18,12 +18,17 @@ export class Problems {
     if (this.#shown.length < MOST_SHOWN) this.#shown.push({ ...fileLine, field, message });
   }
 
-  /** Throws `INVALID_INPUT` when there are any: by file in the given order, then by line. */
-  throwIfAny(files: readonly string[] = []): void {
-    if (this.#count === 0) return;
-    const shown = this.#shown.toSorted(
+  /** Returns the first ones, by file in the given order, then by line. */
+  shown(files: readonly string[] = []): Problem[] {
+    return this.#shown.toSorted(
       (a, b) => files.indexOf(a.file) - files.indexOf(b.file) || (a.line ?? 0) - (b.line ?? 0),
     );
+  }
+
+  /** Throws `INVALID_INPUT` when there are any. */
+  throwIfAny(files: readonly string[] = []): void {
+    if (this.#count === 0) return;
+    const shown = this.shown(files);
     const hidden = this.#count - shown.length;
     const more = hidden === 0 ? [] : [`and ${hidden} more, which are shown when these are right`];
     const count = this.#count === 1 ? "1 problem" : `${this.#count} problems`;

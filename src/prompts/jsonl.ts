@@ -1,4 +1,4 @@
-import { truncateCodePoints } from "../../kernel/text.ts";
+import { truncateCodePoints } from "../kernel/text.ts";
 import { repeatedKeys } from "./repeated-keys.ts";
 import { isBlank, type ReadRows } from "./rows.ts";
 

@@ -1,10 +1,10 @@
-import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
-import { customIdProblem } from "../../contract/text-rules.ts";
-import { didYouMean } from "../../kernel/did-you-mean.ts";
-import { codePointLength, hasUnstorableText } from "../../kernel/text.ts";
+import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
+import { customIdProblem } from "../contract/text-rules.ts";
+import { didYouMean } from "../kernel/did-you-mean.ts";
+import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
 import type { FormatName } from "./format-names.ts";
-import type { Report, Shape } from "./prompt-item.ts";
-import { checkShape } from "./shape.ts";
+import type { Report } from "./problem.ts";
+import { checkShape, type Shape } from "./shape.ts";
 
 /** The fields of a line. Any other one counts as metadata. */
 export const FIELDS: readonly string[] = [

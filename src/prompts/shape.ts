@@ -1,8 +1,17 @@
-import { SIZE_TIERS, type SizeTier } from "../../contract/images/image-sizes.ts";
-import type { Report, Shape } from "./prompt-item.ts";
+import { SIZE_TIERS, type SizeTier } from "../contract/images/image-sizes.ts";
+import type { Report } from "./problem.ts";
 
 export const RATIO_ADVICE = "write width:height in whole numbers, such as 1:1, 3:2 or 16:9";
 export const SIZE_ADVICE = `use ${SIZE_TIERS.join(", ")}`;
+
+/** Batches have neither field. */
+export const NO_SHAPES = "a batch makes 1K images in the ratio that the model chooses";
+
+/** The shape and size that a line asks for. An absent one is that of the run. */
+export interface Shape {
+  aspectRatio?: string;
+  size?: SizeTier;
+}
 
 /** The only size of batches. */
 const BATCH_SIZE: SizeTier = "1K";

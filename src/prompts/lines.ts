@@ -1,5 +1,4 @@
-import { isAscii, isUtf8 } from "node:buffer";
-import { formatBytes } from "../../kernel/text.ts";
+import { formatBytes } from "../kernel/text.ts";
 
 /** A line of a prompt file. */
 export interface Line {
@@ -35,7 +34,7 @@ export async function* readLines(
   };
   const take = (): Line => {
     const line =
-      size > maxBytes ? tooLong(number, size, maxBytes) : toLine(number, Buffer.concat(pieces), number === 1);
+      size > maxBytes ? tooLong(number, size, maxBytes) : toLine(number, joined(pieces, size), number === 1);
     pieces = [];
     size = 0;
     number++;
@@ -55,13 +54,36 @@ export async function* readLines(
   if (size > 0) yield take();
 }
 
-function toLine(number: number, data: Buffer, isFirst: boolean): Line {
+const STRICT = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const LENIENT = new TextDecoder("utf-8", { ignoreBOM: true });
+
+function toLine(number: number, data: Uint8Array, isFirst: boolean): Line {
   const bytes = data.length;
   if (isFirst && ((data[0] === 0xff && data[1] === 0xfe) || (data[0] === 0xfe && data[1] === 0xff)))
     return { number, text: "", bytes, problem: UTF_16 };
-  const text = isAscii(data) ? data.toString("latin1") : data.toString("utf8");
+  const { text, problem } = decoded(data);
   const isMarked = isFirst && text.startsWith(BYTE_ORDER_MARK);
-  return { number, text: isMarked ? text.slice(1) : text, bytes, problem: isUtf8(data) ? null : BAD_TEXT };
+  return { number, text: isMarked ? text.slice(1) : text, bytes, problem };
+}
+
+function decoded(data: Uint8Array): Pick<Line, "text" | "problem"> {
+  try {
+    return { text: STRICT.decode(data), problem: null };
+  } catch {
+    return { text: LENIENT.decode(data), problem: BAD_TEXT };
+  }
+}
+
+function joined(pieces: readonly Uint8Array[], size: number): Uint8Array {
+  const [only] = pieces;
+  if (only !== undefined && pieces.length === 1) return only;
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const piece of pieces) {
+    whole.set(piece, at);
+    at += piece.length;
+  }
+  return whole;
 }
 
 const UTF_16 = "the file is UTF-16; save it as UTF-8";

@@ -1,5 +1,4 @@
-import { extname } from "node:path";
-import type { Limits } from "../../contract/limits.ts";
+import type { Limits } from "../contract/limits.ts";
 import { FORMAT_NAMES, type FormatName } from "./format-names.ts";
 import { readJsonl } from "./jsonl.ts";
 import { isBlank, type ReadRows } from "./rows.ts";
@@ -38,7 +37,7 @@ export function formatOf(
   { createBodyBytes }: Limits,
   named: FormatName | null = null,
 ): Format {
-  const extension = extname(fileName).slice(1).toLowerCase();
+  const extension = /[^/\\]\.([^./\\]+)$/.exec(fileName)?.[1]?.toLowerCase();
   const name = named ?? FORMAT_NAMES.find((each) => each === extension) ?? "jsonl";
   const read = FORMATS[name];
   return name === "jsonl" ? { read, maxLineBytes: createBodyBytes } : { read, maxLineBytes: TEXT_LINE_BYTES };
