@@ -1,17 +1,11 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { ZipImage } from "./entry-names.ts";
+import type { ZipEntries } from "./entry-names.ts";
 import { pieceBytes, pieceStream } from "./piece-stream.ts";
 import { sliceOfStream } from "./slice-of-stream.ts";
 import { openYazlZip, yazlZipBytes } from "./yazl-zip.ts";
 import { layOutZip } from "./zip-layout.ts";
-
-export interface ZipEntries {
-  images: readonly ZipImage[];
-  /** Files behind the images. */
-  texts: readonly { name: string; text: string }[];
-}
 
 export interface ZipContent extends ZipEntries {
   /** Keeps the ETags of ZIPs apart that hold the same in answer to different requests. */
