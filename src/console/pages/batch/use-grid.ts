@@ -20,7 +20,7 @@ const EXTRA_ROWS = 2;
 
 /** Which tiles of a long grid to draw: those that the window shows, and some more above and below. */
 export function useGrid(container: RefObject<HTMLElement | null>, count: number): Grid {
-  const [view, setView] = useState({ width: 0, top: 0, height: 0 });
+  const [view, setView] = useState<View>({ width: 0, firstRow: 0, endRow: 0 });
   useLayoutEffect(() => {
     const element = container.current;
     if (!element) return;
@@ -28,9 +28,10 @@ export function useGrid(container: RefObject<HTMLElement | null>, count: number)
     const measure = () => {
       frame = 0;
       const { width, top } = element.getBoundingClientRect();
-      const next = { width, top: Math.round(-top), height: innerHeight };
+      const next = viewOf(width, -top, innerHeight);
+      // Most steps of scrolling change nothing about the rows.
       setView((old) =>
-        old.width === next.width && old.top === next.top && old.height === next.height ? old : next,
+        old.width === next.width && old.firstRow === next.firstRow && old.endRow === next.endRow ? old : next,
       );
     };
     const later = () => {
@@ -48,26 +49,37 @@ export function useGrid(container: RefObject<HTMLElement | null>, count: number)
       removeEventListener("resize", later);
     };
   }, [container]);
-  return layOut(count, view);
-}
-
-function layOut(count: number, view: { width: number; top: number; height: number }): Grid {
-  const isNarrow = view.width < NARROW;
-  const least = isNarrow ? 150 : 216;
-  const columns = Math.max(1, Math.floor((view.width + GAP) / (least + GAP)));
-  const tileWidth = (view.width - GAP * (columns - 1)) / columns;
-  const rowHeight = tileWidth + CAPTION + GAP;
-  const rows = Math.ceil(count / columns);
-  const firstRow = Math.max(0, Math.floor(view.top / rowHeight) - EXTRA_ROWS);
-  const endRow = Math.min(rows, Math.ceil((view.top + view.height) / rowHeight) + EXTRA_ROWS);
+  const { columns, tileWidth, rowHeight } = shapeOf(view.width);
   return {
     columns,
     tileWidth,
     rowHeight,
-    first: firstRow * columns,
-    end: view.width === 0 ? 0 : Math.min(count, endRow * columns),
-    height: Math.max(0, rows * rowHeight - GAP),
+    first: Math.min(count, view.firstRow * columns),
+    end: Math.min(count, view.endRow * columns),
+    height: Math.max(0, Math.ceil(count / columns) * rowHeight - GAP),
   };
+}
+
+interface View {
+  width: number;
+  firstRow: number;
+  endRow: number;
+}
+
+function viewOf(width: number, top: number, height: number): View {
+  const { rowHeight } = shapeOf(width);
+  return {
+    width,
+    firstRow: Math.max(0, Math.floor(top / rowHeight) - EXTRA_ROWS),
+    endRow: Math.max(0, Math.ceil((top + height) / rowHeight) + EXTRA_ROWS),
+  };
+}
+
+function shapeOf(width: number): Pick<Grid, "columns" | "tileWidth" | "rowHeight"> {
+  const least = width < NARROW ? 150 : 216;
+  const columns = Math.max(1, Math.floor((width + GAP) / (least + GAP)));
+  const tileWidth = Math.max(0, (width - GAP * (columns - 1)) / columns);
+  return { columns, tileWidth, rowHeight: tileWidth + CAPTION + GAP };
 }
 
 /** Where a tile stands. */
