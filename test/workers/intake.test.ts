@@ -101,7 +101,7 @@ it("[LINES-14] a full disk keeps the input of a job and nothing that its reading
   await expect.poll(() => clock.nextWakeInMs).toBe(40_000);
   expect(await blobs.list("inputs/")).toHaveLength(2);
   // The failures of a batch that has ended are not counted on.
-  await stores.write((tx) => tx.batches.update(batch.id, { status: "cancelled" }));
+  await stores.write((tx) => tx.batches.changeStatus(batch.id, "queued", "cancelled"));
   clock.advance(40_000);
   await taken;
   const again = expect(take(batch)).rejects.toBe(unknown);
@@ -110,10 +110,15 @@ it("[LINES-14] a full disk keeps the input of a job and nothing that its reading
   await again;
 });
 
-it("[LINES-15] inputs of one key are read one at a time while the disk is full for one of them", async () => {
+it("[LINES-15] inputs of one key are read one at a time, also after the pause of one that found the disk full", async () => {
   const { job, take, begun, clock, failWith, end } = await jobsOfKeys();
   const first = await job();
-  const [second, third] = [await job(first.apiKeyId), await job(first.apiKeyId)];
+  const [second, third, fourth] = [
+    await job(first.apiKeyId),
+    await job(first.apiKeyId),
+    await job(first.apiKeyId),
+  ];
+  end(first.apiKeyId);
   const full = new StorageUnavailable("full", "The service's disk is full.", null);
   failWith(async () => {
     throw full;
@@ -121,14 +126,17 @@ it("[LINES-15] inputs of one key are read one at a time while the disk is full f
   const failed = expect(take(first)).rejects.toBe(full);
   await expect.poll(() => clock.nextWakeInMs).toBe(5000);
   failWith(async () => {});
-  const running = take(second);
-  await expect.poll(() => begun).toHaveLength(2);
+  expect(await take(second)).toBe("queued");
+  const hold = gate<void>();
+  failWith(() => hold.promise);
+  const running = take(third);
+  await expect.poll(() => begun).toHaveLength(3);
   clock.advance(5000);
   await failed;
-  const waiting = take(third);
-  await new Promise(setImmediate);
-  expect(begun).toHaveLength(2);
-  end(first.apiKeyId);
+  const waiting = take(fourth);
+  for (let turns = 0; turns < 50; turns++) await new Promise(setImmediate);
+  expect(begun).toHaveLength(3);
+  hold.open();
   expect(await Promise.all([running, waiting])).toEqual(["queued", "queued"]);
 });
 
