@@ -219,7 +219,8 @@ export interface KeyedRequestRepository {
   find(apiKeyId: string, key: string): Promise<KeyedRequestRecord | null>;
   /** Inserts the record, or replaces the one with the same key. */
   put(record: KeyedRequestRecord): Promise<void>;
-  remove(realtimeId: string): Promise<void>;
+  /** Does nothing when another run has the key by now. */
+  remove(record: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "realtimeId">): Promise<void>;
   /** Records that expire by `nowMs`, the earliest first. */
   due(nowMs: number, limit: number): Promise<KeyedRequestRecord[]>;
   /** Records whose answer has a body. */
