@@ -5,12 +5,14 @@ import { measurePipeline } from "./pipeline.mjs";
 import { measureRestart } from "./restart.mjs";
 import { measureStartUp } from "./start-up.mjs";
 import { measureUpstream } from "./upstream.mjs";
+import { measureZip } from "./zip.mjs";
 
 const results = [
   await measureStartUp(),
   await measurePipeline(),
   await measureRestart(),
   await measureLiveView(),
+  await measureZip(),
   await measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: "at most 1.05" }),
   await measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: "at most 1.02" }),
 ];

@@ -2,8 +2,8 @@ import { Readable } from "node:stream";
 import { ZipFile } from "yazl";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { OutputRecord } from "../records.ts";
+import type { ZipEntries } from "./entry-names.ts";
 import { readIntact } from "./read-intact.ts";
-import type { ZipEntries } from "./zip.ts";
 
 // Noon in local components: the format stores local time, so every time zone writes the same bytes.
 const ENTRY_TIME = new Date(1980, 0, 1, 12, 0, 0);

@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
+import type { ZipEntries } from "./entry-names.ts";
 import type { Piece } from "./piece-stream.ts";
-import type { ZipEntries } from "./zip.ts";
 
 /** Above these, the format needs the fields of ZIP64. */
 const MAX_OFFSET = 0xfffffffe;

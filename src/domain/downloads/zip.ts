@@ -1,17 +1,11 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { ZipImage } from "./entry-names.ts";
+import type { ZipEntries } from "./entry-names.ts";
 import { pieceBytes, pieceStream } from "./piece-stream.ts";
 import { sliceOfStream } from "./slice-of-stream.ts";
 import { openYazlZip, yazlZipBytes } from "./yazl-zip.ts";
 import { layOutZip } from "./zip-layout.ts";
-
-export interface ZipEntries {
-  images: readonly ZipImage[];
-  /** Files behind the images. */
-  texts: readonly { name: string; text: string }[];
-}
 
 export interface ZipContent extends ZipEntries {
   /** Keeps the ETags of ZIPs apart that hold the same in answer to different requests. */
@@ -25,7 +19,7 @@ export interface BatchZip {
   etag: string;
   /**
    * Makes bytes `start` to `end`, inclusive. Each part is valid until the next one is asked for. Throws
-   * `BATCH_IMAGE_RESULT_MISSING` at an image that is missing or damaged, before any of its bytes.
+   * `BATCH_IMAGE_RESULT_MISSING` at an image that is missing or damaged, before its end.
    */
   open(range: { start: number; end: number }): AsyncIterable<Buffer>;
 }
