@@ -12,7 +12,7 @@ export default defineConfig({
     setupFiles: ["test/support/setup.ts"],
     globalSetup: ["test/support/global-setup.ts"],
     projects: [
-      { extends: true, test: { name: "process", include: [ALL], exclude: [UNIT] } },
+      { extends: true, test: { name: "process", include: [ALL], exclude: [UNIT, "**/node_modules/**"] } },
       { extends: true, test: { name: "unit", include: [`${UNIT}/*.test.{ts,tsx}`] } },
     ],
     pool: "forks",

@@ -84,8 +84,7 @@ const trustProxySchema = z
 const uniqueBy = (field: "id" | "name") => (entries: readonly object[]) =>
   new Set(entries.map((entry) => (entry as Record<string, unknown>)[field])).size === entries.length;
 
-/** `imgbatch.config.json`, with every default. */
-export const configSchema = z.strictObject({
+const entriesSchema = z.strictObject({
   $schema: z.string().optional(),
   baseUrl: httpUrl.nullable().default(null),
   server: z
@@ -123,6 +122,16 @@ export const configSchema = z.strictObject({
         .default(["x-vendorx-api-key"]),
     })
     .prefault({}),
+  openai: z
+    .strictObject({
+      models: z
+        .record(z.string(), z.string())
+        .default({})
+        .describe(
+          "model names that OpenAI's clients have built in, each with the id of a model; a * at the end stands for any text. Default: gpt-image-*, dall-e-* and chatgpt-image-latest are the first real-time model",
+        ),
+    })
+    .prefault({}),
   models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
   groups: z
     .array(groupSchema)
@@ -148,6 +157,16 @@ export const configSchema = z.strictObject({
       seed: z.int().default(1),
     })
     .prefault({}),
+});
+
+/** `imgbatch.config.json`, with every default. */
+export const configSchema = entriesSchema.superRefine(({ openai, models }, context) => {
+  for (const [name, id] of Object.entries(openai.models)) {
+    const refuse = (message: string) =>
+      context.addIssue({ code: "custom", path: ["openai", "models", name], message });
+    if (!/^[^*]+\*?$/.test(name)) refuse("must be a name, with a * at its end or without");
+    else if (!models.some((model) => model.id === id)) refuse(`there is no model ${id}`);
+  }
 });
 
 /** The whole configuration, with every default filled in. Frozen. */

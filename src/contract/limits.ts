@@ -90,6 +90,11 @@ export const FIXED_LIMITS = {
   usageDays: 366,
   /** Small pictures that a key may have asked for at once. */
   thumbnailsPerKey: 32,
+  /** Images of one edit in OpenAI's API, and the bytes of each. A model may take fewer. */
+  editImages: 16,
+  editImageBytes: 50 * MIB,
+  /** How long an image can be fetched by its URL. */
+  imageLinkHours: 1,
   /** Of one uploaded file. */
   fileBytes: 2048 * MIB,
   /** Of all uploaded files of a key, with the bytes of unfinished uploads. */

@@ -2,6 +2,7 @@ import { isTerminal } from "../contract/statuses.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { intactBytes } from "./downloads/read-intact.ts";
 import { fileProblems } from "./files/check-files.ts";
+import { linkProblems } from "./links/linked-images.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Repositories, Stores } from "./ports/stores.ts";
 import { realtimeHeld, realtimeMoneyProblems } from "./realtime/check-money.ts";
@@ -41,6 +42,7 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);
   }
   report.problems.push(...(await fileProblems(stores, blobs)));
+  report.problems.push(...(await linkProblems({ stores, blobs })));
   report.problems.push(...(await answerProblems({ stores, blobs })));
   return { ...report, images: outputs.length };
 }

@@ -1,10 +1,9 @@
 import { inputsPrefix } from "./batches/create-batch.ts";
 import { deleteOutputs, purgeOutputs } from "./batches/delete-outputs.ts";
+import { eachDue } from "./each-due.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Stores } from "./ports/stores.ts";
 
-/** How many batches are looked up at a time. */
-const PAGE = 200;
 /** Idempotency keys are kept this long after the record of their batch was deleted: a year. */
 const KEY_RETENTION_MS = 365 * 24 * 3_600_000;
 
@@ -28,8 +27,7 @@ export async function sweep(
   const { stores, blobs } = deps;
   const { nowMs, dueMs, inputRetentionMs } = options;
   const report: SweepReport = { outputsDeleted: [], inputsDeleted: 0, failures: [] };
-  const outputsDue = (afterSeq: number) => stores.read.batches.outputsDue(dueMs, { afterSeq, limit: PAGE });
-  for await (const id of eachDue(outputsDue)) {
+  for await (const { id } of eachDue((page) => stores.read.batches.outputsDue(dueMs, page))) {
     try {
       if (await deleteOutputs(stores, id, nowMs)) report.outputsDeleted.push(id);
       await purgeOutputs(deps, id, nowMs);
@@ -38,9 +36,8 @@ export async function sweep(
     }
   }
   const endedBefore = dueMs - inputRetentionMs;
-  const inputsDue = (afterSeq: number) =>
-    stores.read.batches.inputsDue(endedBefore, { afterSeq, limit: PAGE });
-  for await (const id of inputRetentionMs === 0 ? [] : eachDue(inputsDue)) {
+  const inputsDue = eachDue((page) => stores.read.batches.inputsDue(endedBefore, page));
+  for await (const { id } of inputRetentionMs === 0 ? [] : inputsDue) {
     try {
       await blobs.deleteAll(inputsPrefix(id));
       await stores.write((tx) => tx.batches.update(id, { inputsPurgedAtMs: nowMs }));
@@ -51,18 +48,4 @@ export async function sweep(
   }
   await stores.write((tx) => tx.idempotency.removeOfRecordsDeletedBefore(dueMs - KEY_RETENTION_MS));
   return report;
-}
-
-/** Each page begins behind the last batch of the previous one, so a batch that cannot be deleted is not read again. */
-async function* eachDue(
-  page: (afterSeq: number) => Promise<readonly { id: string; seq: number }[]>,
-): AsyncGenerator<string> {
-  for (let afterSeq = 0; ; ) {
-    const found = await page(afterSeq);
-    for (const { id, seq } of found) {
-      yield id;
-      afterSeq = seq;
-    }
-    if (found.length < PAGE) return;
-  }
 }

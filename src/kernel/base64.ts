@@ -12,6 +12,11 @@ function isLenientBase64(text: string): boolean {
   return bare.length % 4 !== 1 && (bare.length === text.length || text.length % 4 === 0);
 }
 
+/** The length of the head of a Base64 data URL (RFC 2397), such as `data:image/png;base64,`; null for any other text. */
+export function dataUrlHead(text: string): number | null {
+  return /^data:[^,]*;base64,/i.exec(text)?.[0].length ?? null;
+}
+
 /**
  * Decodes Base64 that comes in parts, into memory of the caller. Takes exactly the texts that `isBase64` takes as a
  * whole.

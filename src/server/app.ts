@@ -1,5 +1,4 @@
-import express, { type Express, type Request } from "express";
-import type { ImgbatchError } from "../contract/errors.ts";
+import express, { type Express } from "express";
 import { guardConnection } from "./connections/connection-guard.ts";
 import { consolePage } from "./console/page.ts";
 import type { ApiDeps } from "./deps.ts";
@@ -10,7 +9,6 @@ import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { readColons } from "./native-api/model-path.ts";
-import { readVersion } from "./native-api/version.ts";
 import { openApi } from "./openapi/document.ts";
 import { routerOf } from "./router.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
@@ -26,17 +24,16 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(requestId(deps.ids));
   app.use(readColons);
   app.use(accessLog(deps));
-  app.use(readVersion(deps));
   const metrics = createMetrics(deps);
+  const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
+  for (const { readPath } of SURFACES) if (readPath) app.use(readPath(handlerDeps));
   app.use(metrics.observe);
   app.use(guardConnection);
   app.use(refuseKeyInUrl);
   app.use(requireKnownHost(deps.server));
-  const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
   for (const surface of SURFACES) app.use(routerOf(surface, handlerDeps));
   for (const handler of consolePage(deps)) app.use(handler);
   app.use(notFound);
-  const bodyOf = (error: ImgbatchError, request: Request) => errorStyleOf(request.path).body(error, request);
-  app.use(answerErrors(deps.log, bodyOf));
+  app.use(answerErrors(deps.log, errorStyleOf));
   return app;
 }

@@ -10,10 +10,12 @@ import type { Waiting } from "../domain/health/waiting.ts";
 import type { Thumbnails } from "../domain/images/thumbnails.ts";
 import type { GroupEntry, ModelEntry } from "../domain/models.ts";
 import type { Offers } from "../domain/offers.ts";
+import type { ImageConverter } from "../domain/ports/image-converter.ts";
 import type { ImageInspector } from "../domain/ports/image-inspector.ts";
 import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
 import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
+import type { ModelNames } from "../domain/realtime/model-names.ts";
 import type { Log } from "../kernel/log.ts";
 import type { ConsoleSecrets } from "./console/sessions.ts";
 import type { EventHub } from "./events/hub.ts";
@@ -51,6 +53,8 @@ export interface ApiDeps extends CreateBatchDeps {
   thumbnailSlots: DownloadSlots;
   /** Headers of the real-time API that carry a key, in their order. */
   keyHeaders: readonly string[];
+  /** Names that OpenAI's clients have built in. */
+  modelNames: ModelNames;
   realtime: Realtime;
   keyedRequests: KeyedRequests;
   /** Those of the providers that are used for real time. */
@@ -65,6 +69,7 @@ export interface ApiDeps extends CreateBatchDeps {
   uploads: Uploads;
   findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
+  converter: ImageConverter;
   slots: DownloadSlots;
   bodyBudgets: BodyBudgets;
   jsonParser: JsonParser;

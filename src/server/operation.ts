@@ -15,6 +15,8 @@ export interface Operation {
   body?: string;
   /** Types of bodies that are not JSON, or not only. */
   bytesBody?: readonly string[];
+  /** Name of the schema of a form (`multipart/form-data`) that may take the place of the JSON body. */
+  formBody?: string;
   answers: Readonly<Record<number, Answer>>;
   /** The errors that this operation adds to `EVERYWHERE` and to those of its surface's credential. */
   errors?: readonly ServiceErrorCode[];
@@ -29,6 +31,8 @@ export interface Answer {
   schema?: string;
   /** A stream of values of this schema: as events, or as a JSON array. */
   streamOf?: string;
+  /** Instead, when the request asks for it, a stream of events of this schema. */
+  eventsOf?: string;
   bytes?: readonly string[];
   headers?: readonly string[];
 }
@@ -43,6 +47,8 @@ export interface Surface {
   operations: readonly Operation[];
   /** Null when no key is needed. */
   credential: Credential | null;
+  /** Reads other paths of the surface as those of the table, before any operation is looked for. */
+  readPath?: MakeHandler;
   /** Checks the path of a request before any operation is looked for. */
   screen?: MakeHandler;
   /** The first pattern that matches a path decides on its errors; that of the batch API where none does. */
@@ -63,6 +69,8 @@ export interface ErrorStyle {
   body(error: ImgbatchError, request?: Request): object;
   /** The OpenAPI schema of the bodies for these codes. */
   schema(codes: readonly ServiceErrorCode[]): object;
+  /** What stands in the head of the response: by default, the name of the status and no further header. */
+  head?(error: ImgbatchError): { reason: string; headers: Record<string, string> };
 }
 
 export type MakeHandler = (deps: HandlerDeps) => RequestHandler;

@@ -6,6 +6,7 @@ import { consoleApis } from "./console/operations.ts";
 import { monitoring } from "./monitoring/operations.ts";
 import { nativeFiles, nativeUploads } from "./native-api/files/operations.ts";
 import { nativeApi, sharedModelList } from "./native-api/operations.ts";
+import { openaiImages } from "./openai-images/operations.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
 /** Everything that the service offers over HTTP. Router, 405 responses, OpenAPI and metric labels are made from it. */
@@ -17,6 +18,7 @@ export const SURFACES: readonly Surface[] = [
   nativeFiles,
   nativeApi,
   sharedModelList,
+  ...openaiImages,
   monitoring,
 ];
 

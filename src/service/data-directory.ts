@@ -1,5 +1,5 @@
 import { existsSync, statSync } from "node:fs";
-import { readdir } from "node:fs/promises";
+import { readdir, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { DATA_FILES } from "../contract/data-directory.ts";
 import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
@@ -83,4 +83,10 @@ async function refuseLostDatabase(file: string, directory: string): Promise<void
   if (images.length === 0) return;
   const message = `${file} is missing or empty, but ${directory} holds images of batches: put the database back, or move the directory away.`;
   throw new ImgbatchError("STORAGE_FAILED", message);
+}
+
+/** Returns the bytes that may still be written to the disk of a directory. */
+export async function freeBytesOf(directory: string): Promise<number> {
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize;
 }

@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
@@ -19,6 +18,7 @@ import { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import { poolThreads, secretOf } from "../environment.ts";
 import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
+import { sharpConverter } from "../imaging/sharp-converter.ts";
 import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
@@ -45,7 +45,7 @@ import { Scheduler } from "../workers/scheduler.ts";
 import { shareProviders } from "../workers/shared-concurrency.ts";
 import { consoleParts, signInLinks } from "./console.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
-import { makeDataDirectory, openDataDirectory } from "./data-directory.ts";
+import { freeBytesOf, makeDataDirectory, openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
 import { removeServerFile, writeServerFile } from "./server-file.ts";
 
@@ -124,12 +124,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await blobs.removeDrafts();
 
     const decoding = new Decoding(poolThreads());
-    const { simulate } = config;
     const providers =
       options.providers ??
       (await createProviders(config.providers, {
         clock,
-        simulate,
+        simulate: config.simulate,
         decoding,
         secret: (name) => secretOf(name),
       }));
@@ -191,6 +190,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       queue: () => scheduler.load,
       features: config.features,
       keyHeaders: config.vendor.keyHeaders,
+      modelNames: config.openai.models,
+      converter: sharpConverter(decoding),
       realtime,
       keyedRequests: new KeyedRequests(workerDeps),
       realtimeOffers,
@@ -215,6 +216,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;
     if (withWorkers) {
+      // An image library that does not load is reported now, and not with each image.
+      await import("../imaging/sharp-config.ts");
       undo.push(() => scheduler.stop(graceMs, failing.signal.aborted));
       await scheduler.start();
       const { inputHours, sweepMinutes } = config.retention;
@@ -290,9 +293,4 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await unwind();
     throw withApiCode(storageFailure(dataDirectory, error));
   }
-}
-
-async function freeBytesOf(directory: string): Promise<number> {
-  const { bavail, bsize } = await statfs(directory);
-  return bavail * bsize;
 }

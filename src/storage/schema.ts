@@ -1,4 +1,10 @@
 import type { Generated } from "kysely";
+import type {
+  KeyedRequestsTable,
+  LinkedImagesTable,
+  RealtimeHoldsTable,
+  UsageRecordsTable,
+} from "./realtime-tables.ts";
 
 /**
  * The tables, as Kysely sees them. Columns are integers and text only, so that any SQL database can hold them:
@@ -24,6 +30,7 @@ export interface Database {
   provider_calls: ProviderCallsTable;
   files: FilesTable;
   keyed_requests: KeyedRequestsTable;
+  linked_images: LinkedImagesTable;
   schema_migrations: { name: string };
 }
 
@@ -213,14 +220,6 @@ interface DatabaseIdentityTable {
   id: string;
 }
 
-interface RealtimeHoldsTable {
-  id: string;
-  api_key_id: string;
-  account_id: string;
-  amount_micro_usd: number;
-  created_at_ms: number;
-}
-
 interface ProviderHealthTable {
   provider: string;
   model: string;
@@ -259,40 +258,9 @@ interface FilesTable {
   expires_at_ms: number;
 }
 
-interface KeyedRequestsTable {
-  api_key_id: string;
-  key: string;
-  fingerprint: string;
-  realtime_id: string;
-  paid_runs: number;
-  sha256: string | null;
-  /** As JSON. */
-  error: string | null;
-  expires_at_ms: number;
-}
-
 interface RetentionTimeTable {
   id: number;
   seen_ms: number;
   ahead_ms: number;
   jumped_at_ms: number;
-}
-
-export interface UsageRecordsTable {
-  seq: Generated<number>;
-  realtime_id: string;
-  image_index: number;
-  api_key_id: string;
-  account_id: string;
-  model: string;
-  executed_model: string;
-  provider: string;
-  size: string;
-  ratio: string;
-  mime_type: string;
-  width_px: number;
-  height_px: number;
-  size_bytes: number;
-  amount_micro_usd: number;
-  created_at_ms: number;
 }

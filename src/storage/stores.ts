@@ -10,12 +10,13 @@ import { ledgerRepository } from "./repositories/ledger.ts";
 import { outputRepository } from "./repositories/outputs.ts";
 import { providerCallsRepository } from "./repositories/providers/calls.ts";
 import { providerHealthRepository } from "./repositories/providers/health.ts";
+import { realtimeHoldRepository } from "./repositories/realtime/holds.ts";
 import { keyedRequestRepository } from "./repositories/realtime/keyed-requests.ts";
-import { realtimeHoldRepository } from "./repositories/realtime-holds.ts";
+import { linkedImageRepository } from "./repositories/realtime/linked-images.ts";
+import { usageRepository } from "./repositories/realtime/usage.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
 import { upstreamJobRepository } from "./repositories/upstream-jobs.ts";
-import { usageRepository } from "./repositories/usage.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {
@@ -44,6 +45,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     providerHealth: providerHealthRepository(session),
     providerCalls: providerCallsRepository(session),
     files: fileRepository(session),
+    linkedImages: linkedImageRepository(session),
     touch: async () => {
       await session.run(
         session.build.updateTable("schema_migrations").set((eb) => ({ name: eb.ref("name") })),

@@ -1,5 +1,6 @@
 import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
 import { removeUnknownFiles } from "../domain/files/expiry.ts";
+import { removeUnlinkedImages } from "../domain/links/linked-images.ts";
 import { DRAWINGS, isPaid } from "../domain/offers.ts";
 import { removeUnknownAnswers } from "../domain/realtime/kept-answers.ts";
 import type { WorkerDeps } from "./deps.ts";
@@ -33,6 +34,7 @@ export async function recover(deps: WorkerDeps): Promise<void> {
   await removeUnknownInputs(deps);
   await removeUnknownFiles(deps);
   await removeUnknownAnswers(deps);
+  await removeUnlinkedImages(deps);
   const queued = (await deps.stores.read.batches.countByStatus()).queued ?? 0;
   if (begun.length + queued + orphans > 0) {
     deps.log.info("continuing after the last run", { batches: begun.length + queued, leases, orphans });

@@ -1,4 +1,5 @@
 import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/expiry.ts";
+import { sweepLinkedImages } from "../domain/links/linked-images.ts";
 import { sweepAnswers } from "../domain/realtime/kept-answers.ts";
 import type { RetentionTime } from "../domain/records.ts";
 import { sweep } from "../domain/retention.ts";
@@ -80,10 +81,14 @@ async function lookAndSweep(
   for (const error of await sweepFiles(deps, dueMs)) {
     log.warn("an uploaded file could not be deleted; trying again later", { error: String(error) });
   }
-  // An answer that expired a whole retention ago has expired by any clock that is believed. A service that ends with its
-  // command never looks twice.
-  for (const error of await sweepAnswers(deps, isSteady ? dueMs : nowMs - now.aheadMs - retentionMs)) {
+  // What expired a whole retention ago has expired by any clock that is believed. A service that ends with its command
+  // never looks twice.
+  const certainMs = isSteady ? dueMs : nowMs - now.aheadMs - retentionMs;
+  for (const error of await sweepAnswers(deps, certainMs)) {
     log.warn("an answer could not be deleted; the next start tries again", { error: String(error) });
+  }
+  for (const error of await sweepLinkedImages(deps, certainMs)) {
+    log.warn("an image that had a link could not be deleted; trying again later", { error: String(error) });
   }
   await deps.uploads.endIdle();
 }

@@ -8,7 +8,7 @@ import { measureUpstream } from "./upstream.mjs";
 import { measureZip } from "./zip.mjs";
 
 const results = [
-  await measureStartUp(),
+  ...(await measureStartUp()),
   await measurePipeline(),
   await measureRestart(),
   await measureLiveView(),

@@ -4,15 +4,33 @@
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 
-const [library, options] = process.argv.slice(2);
+const [library, text] = process.argv.slice(2);
+const options = JSON.parse(text);
 const module = await import(library);
-const client = new (module.GoogleGenAI ?? module.OpenAI)(JSON.parse(options));
+const client = await clientOf();
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { method, args } = JSON.parse(line, (_, value) =>
     typeof value?.stream === "string" ? createReadStream(value.stream) : value,
   );
   process.stdout.write(`${JSON.stringify(await call(method, args))}\n`);
+}
+
+/** The AI SDK has functions in place of a client: the model of a call is that of the provider. */
+async function clientOf() {
+  const create = Object.entries(module).find(([name]) => /^create(OpenAI|Google)/.test(name))?.[1];
+  if (create === undefined) return new (module.GoogleGenAI ?? module.OpenAI)(options);
+  const { generateImage } = await import("ai");
+  const provider = create(options);
+  return {
+    generateImage: async ({ model, ...wanted }) => {
+      const { images } = await generateImage({
+        ...wanted,
+        model: (provider.imageModel ?? provider.image)(model),
+      });
+      return images.map(({ base64, mediaType }) => ({ base64, mediaType }));
+    },
+  };
 }
 
 /** Lists and streams are read to their end. */
@@ -28,10 +46,10 @@ async function call(method, args) {
     for await (const value of result) values.push(value);
     return { value: values };
   } catch (error) {
-    const { name, status, message, requestID, code } = error;
+    const { name, status = error.statusCode, message, requestID, code, type } = error;
     const classes = Object.keys(module).filter(
       (key) => module[key]?.prototype !== undefined && error instanceof module[key],
     );
-    return { error: { name, classes, status, message, requestID, code, before: values } };
+    return { error: { name, classes, status, message, requestID, code, type, before: values } };
   }
 }

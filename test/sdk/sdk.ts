@@ -7,14 +7,25 @@ import { createInterface } from "node:readline";
 const MODULES = join(import.meta.dirname, "node_modules");
 
 /** The client libraries are large and of no use to users: they are installed apart. */
-export const areInstalled = existsSync(join(MODULES, "openai-7"));
+export const areInstalled = existsSync(join(MODULES, "@ai-sdk/openai"));
 if (!areInstalled) {
   process.stderr.write("test/sdk is skipped: install the client libraries with `npm --prefix test/sdk ci`\n");
 }
 
-/** Some libraries want a newer Node than this program does; npm brings one. */
-const NEEDS_NODE_22 = ["genai-3", "openai-7"];
+export type Library =
+  | "genai-2"
+  | "genai-3"
+  | "openai"
+  | "openai-7"
+  | "@ai-sdk/google"
+  | "@ai-sdk/openai"
+  | "@ai-sdk/openai-compatible";
+
+/** The others want a newer Node than this program does; npm brings one. */
+const OLDER_LIBRARIES: readonly Library[] = ["genai-2", "openai"];
 const IS_NODE_22 = Number(process.versions.node.split(".")[0]) >= 22;
+/** A Node of at least that version. */
+export const NODE_22 = IS_NODE_22 ? process.execPath : join(MODULES, "node", "bin", "node");
 
 /** The outcome of a call, as far as JSON can tell it. */
 export interface SdkAnswer<T> {
@@ -27,6 +38,7 @@ export interface SdkAnswer<T> {
     status: number;
     message: string;
     code?: string | null;
+    type?: string | null;
     requestID?: string | null;
     /** What a stream gave before it failed. */
     before: T;
@@ -40,9 +52,8 @@ export interface Sdk {
 }
 
 /** A client of the library, in a process of its own. */
-export function startSdk(library: "genai-2" | "genai-3" | "openai" | "openai-7", options: object): Sdk {
-  const node =
-    NEEDS_NODE_22.includes(library) && !IS_NODE_22 ? join(MODULES, "node", "bin", "node") : process.execPath;
+export function startSdk(library: Library, options: object): Sdk {
+  const node = OLDER_LIBRARIES.includes(library) ? process.execPath : NODE_22;
   const driver = join(import.meta.dirname, "driver.mjs");
   const child: ChildProcessWithoutNullStreams = spawn(node, [driver, library, JSON.stringify(options)]);
   let complaint = "";

@@ -36,7 +36,7 @@ export interface ZipImage {
   entryName: string;
 }
 
-/** The content of a ZIP, in its order. */
+/** The files of a ZIP, in their order. */
 export interface ZipEntries {
   images: readonly ZipImage[];
   /** Files behind the images. */

@@ -1,21 +1,14 @@
+import { eachDue } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { FileRecord } from "../ports/files.ts";
 import type { Stores } from "../ports/stores.ts";
 
-/** How many files are looked up at a time. */
-const PAGE = 200;
-
 /** Finds uploaded files whose bytes are missing or have another size than recorded. Returns a line for each. */
 export async function fileProblems(stores: Stores, blobs: BlobStore): Promise<string[]> {
   const problems: string[] = [];
-  for (let afterSeq = 0; ; ) {
-    const files = await stores.read.files.due(Number.MAX_SAFE_INTEGER, { afterSeq, limit: PAGE });
-    for (const file of files) {
-      problems.push(...(await problemOf(stores, blobs, file)));
-      afterSeq = file.seq;
-    }
-    if (files.length < PAGE) return problems;
-  }
+  const files = eachDue((page) => stores.read.files.due(Number.MAX_SAFE_INTEGER, page));
+  for await (const file of files) problems.push(...(await problemOf(stores, blobs, file)));
+  return problems;
 }
 
 async function problemOf(stores: Stores, blobs: BlobStore, file: FileRecord): Promise<string[]> {

@@ -1,12 +1,11 @@
 import { FIXED_LIMITS } from "../../contract/limits.ts";
+import { eachDue } from "../each-due.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { FILES_PREFIX, purgeFile } from "./files.ts";
 
 /** How long an uploaded file is kept. */
 export const FILE_RETENTION_MS = FIXED_LIMITS.fileHours * 3_600_000;
-/** How many files are looked up at a time. */
-const PAGE = 200;
 
 interface Deps {
   stores: Stores;
@@ -19,14 +18,10 @@ interface Deps {
  */
 export async function sweepFiles(deps: Deps, dueMs: number): Promise<unknown[]> {
   const failures: unknown[] = [];
-  for (let afterSeq = 0; ; ) {
-    const due = await deps.stores.read.files.due(dueMs, { afterSeq, limit: PAGE });
-    for (const { seq, blobKey } of due) {
-      await purgeFile(deps, blobKey).catch((error) => failures.push(error));
-      afterSeq = seq;
-    }
-    if (due.length < PAGE) return failures;
+  for await (const { blobKey } of eachDue((page) => deps.stores.read.files.due(dueMs, page))) {
+    await purgeFile(deps, blobKey).catch((error) => failures.push(error));
   }
+  return failures;
 }
 
 /** Removes bytes of uploads that an earlier process has stored but not recorded. Only for a start, before any request. */

@@ -12,11 +12,20 @@ export interface RealtimeHoldRecord {
   createdAtMs: number;
 }
 
+/** An image that was made in real time and can be fetched by its name for some time, without a key. */
+export interface LinkedImageRecord {
+  /** SHA-256 of the name, as lower-case hexadecimal digits: whoever reads the database learns no name. */
+  id: string;
+  mimeType: ImageMimeType;
+  sizeBytes: number;
+  expiresAtMs: number;
+}
+
 /** One image that was made in real time, and its price. */
 export interface UsageRecord {
   /** The request that made it. */
   realtimeId: string;
-  /** 0 for the image that is paid for; further ones of the same request are free. */
+  /** From 0. The price of an image that came beside another one is 0. */
   imageIndex: number;
   apiKeyId: string;
   accountId: string;

@@ -18,6 +18,7 @@ import type { ItemRepository } from "./item-repository.ts";
 import type {
   DayUsage,
   KeyedRequestRecord,
+  LinkedImageRecord,
   RealtimeHoldRecord,
   UsageFilter,
   UsageRecord,
@@ -59,6 +60,7 @@ export interface Repositories {
   providerHealth: ProviderHealthRepository;
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
+  linkedImages: LinkedImageRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
@@ -151,6 +153,8 @@ export interface BatchRepository {
   latest(limit: number): Promise<BatchRecord[]>;
   /** The first batches of a queue that are not started, oldest first. */
   waiting(queue: BatchQueue, limit: number): Promise<BatchRecord[]>;
+  /** How many open batches of the same queue came before this one, at most `limit`. */
+  openBefore(batch: BatchQueue & { id: string }, limit: number): Promise<number>;
   /** The queues in which a batch is not started. */
   waitingQueues(): Promise<BatchQueue[]>;
   /** Batches whose images are not made yet, of any provider but these. */
@@ -220,6 +224,15 @@ export interface KeyedRequestRepository {
   due(nowMs: number, limit: number): Promise<KeyedRequestRecord[]>;
   /** Records whose answer has a body. */
   answered(): Promise<KeyedRequestRecord[]>;
+}
+
+export interface LinkedImageRepository {
+  insert(image: LinkedImageRecord): Promise<void>;
+  /** Also finds one that has expired. */
+  find(id: string): Promise<LinkedImageRecord | null>;
+  /** Those that expire by `nowMs`, in the order in which they were made, behind the one with the number `afterSeq`. */
+  due(nowMs: number, page: SweepPage): Promise<(LinkedImageRecord & { seq: number })[]>;
+  remove(id: string): Promise<void>;
 }
 
 export interface UsageRepository {

@@ -16,16 +16,17 @@ const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
 /**
  * Takes the price of a request out of the balance before anything is made. The money may be granted for it, at most as
- * much as the consent allows. Throws `REALTIME_INSUFFICIENT_BALANCE`.
+ * much as the consent allows. `what` is the subject of the error's sentence: by default, one image. Throws
+ * `REALTIME_INSUFFICIENT_BALANCE`.
  */
 export function openHold(
   stores: Stores,
   hold: RealtimeHoldRecord,
   { consentMicroUsd, isUpstream }: Pick<Payer, "consentMicroUsd" | "isUpstream"> = DRAWN,
-  alongside = NOTHING,
+  { what = "The image", alongside = NOTHING }: { what?: string; alongside?: Alongside } = {},
 ): Promise<void> {
   const refuse = (limit: Parameters<typeof cannotPay>[3]) =>
-    cannotPay("REALTIME_INSUFFICIENT_BALANCE", "The image", hold.amountMicroUsd, limit);
+    cannotPay("REALTIME_INSUFFICIENT_BALANCE", what, hold.amountMicroUsd, limit);
   return stores.write(async (tx) => {
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
     await tx.realtimeHolds.insert(hold);
@@ -33,15 +34,15 @@ export function openHold(
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
     await moveMoney(tx, movementOf(hold, "hold"), hold.createdAtMs, (balance) => {
       if (isUpstream) return refuse({ balanceMicroUsd: balance });
-      const message = `The image costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
+      const message = `${what} costs ${formatUsd(hold.amountMicroUsd)}, the balance is ${formatUsd(balance)}.`;
       return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
     });
   });
 }
 
 /**
- * Ends a hold, once: with usage records it is captured, without any it goes back to the balance. The records, the calls
- * to providers and the money are one transaction.
+ * Ends a hold, once: the amounts of the usage records are captured, the rest goes back to the balance. The records, the
+ * calls to providers and the money are one transaction.
  */
 export function endHold(
   stores: Stores,
@@ -55,8 +56,10 @@ export function endHold(
     const hold = await tx.realtimeHolds.remove(id);
     if (!hold) return;
     await alongside(tx);
-    if (usage.length > 0) await moveMoney(tx, movementOf(hold, "capture"), nowMs);
-    else await release(tx, hold, nowMs);
+    const amountMicroUsd = usage.reduce((sum, record) => sum + record.amountMicroUsd, 0);
+    const rest = hold.amountMicroUsd - amountMicroUsd;
+    if (usage.length > 0) await moveMoney(tx, { ...movementOf(hold, "capture"), amountMicroUsd }, nowMs);
+    if (usage.length === 0 || rest > 0) await release(tx, hold, rest, nowMs);
     await tx.usage.insertMany(usage);
     for (const call of calls) await recordCall(tx, call, nowMs);
   });
@@ -71,15 +74,20 @@ export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number>
     const dead = await tx.realtimeHolds.list();
     for (const { id } of dead) {
       const hold = await tx.realtimeHolds.remove(id);
-      if (hold) await release(tx, hold, nowMs);
+      if (hold) await release(tx, hold, hold.amountMicroUsd, nowMs);
     }
     return dead.length;
   });
 }
 
-async function release(tx: Repositories, hold: RealtimeHoldRecord, nowMs: number): Promise<void> {
-  await moveMoney(tx, movementOf(hold, "release"), nowMs);
-  await takeBack(tx, hold, hold.amountMicroUsd, nowMs);
+async function release(
+  tx: Repositories,
+  hold: RealtimeHoldRecord,
+  amountMicroUsd: number,
+  nowMs: number,
+): Promise<void> {
+  await moveMoney(tx, { ...movementOf(hold, "release"), amountMicroUsd }, nowMs);
+  await takeBack(tx, hold, amountMicroUsd, nowMs);
 }
 
 function movementOf({ id, accountId, amountMicroUsd }: RealtimeHoldRecord, kind: LedgerKind) {

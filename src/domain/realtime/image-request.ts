@@ -3,14 +3,18 @@ import { seedOf } from "../../kernel/ids.ts";
 import type { ImageRequest } from "../ports/image-provider.ts";
 import type { CheckedContent } from "./checked-content.ts";
 
-/** Returns the request to a provider for the image of the real-time request `id`. */
-export function imageRequest(request: CheckedContent, executed: string, id: string): ImageRequest {
+/** Returns the request to a provider for an image of the real-time request `id`. `index` counts its images from 0. */
+export function imageRequest(
+  request: CheckedContent,
+  executed: string,
+  { id, index }: { id: string; index: number },
+): ImageRequest {
   const { prompt, earlier, size, ratio, mimeType, images } = request;
   return {
     model: executed,
     prompt,
     earlier,
-    outputIndex: 0,
+    outputIndex: index,
     tier: size,
     ratio,
     size: imageSizePx(size, ratio),
@@ -18,7 +22,7 @@ export function imageRequest(request: CheckedContent, executed: string, id: stri
     references: images,
     storedReferences: [],
     attempt: 1,
-    seed: seedOf(id),
+    seed: seedOf(index === 0 ? id : `${id}/${index}`),
     origin: "realtime",
   };
 }

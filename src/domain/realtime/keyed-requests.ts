@@ -6,7 +6,7 @@ import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { KeyedRequestRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
-import { answerKey, KeyedRun } from "./keyed-run.ts";
+import { answerKey, KeyedRun, type Render, type RunOutcome } from "./keyed-run.ts";
 import type { RequestRecord } from "./request-record.ts";
 
 /** A request that its caller may send again, to get the same answer. */
@@ -25,12 +25,11 @@ export interface KeyedRequest {
 export interface KeyedWork<T> {
   /** Makes what is asked for. It is not told when a caller leaves. */
   make(record: RequestRecord<T>): Promise<T>;
-  /** Writes the body of the answer. */
-  render(made: T): Buffer;
+  render: Render<T>;
 }
 
 /** `isReplay`: another request with the same key was answered so. */
-export type KeyedAnswer = { isReplay: boolean } & ({ body: Buffer } | { error: ImgbatchError });
+export type KeyedAnswer = { isReplay: boolean } & RunOutcome;
 
 interface Deps {
   stores: Stores;
@@ -98,7 +97,7 @@ export class KeyedRequests {
     const run = new KeyedRun(this.#deps, request, earlier, work.render);
     try {
       await work.make(run);
-      return { body: run.body, isReplay: false };
+      return { ...run.outcome, isReplay: false };
     } catch (error) {
       const kept = await run.failed(error);
       if (kept === null) throw error;

@@ -2,7 +2,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { KeyedAnswerRecord, KeyedRequestRecord } from "../ports/realtime-records.ts";
+import type { KeptError, KeyedAnswerRecord, KeyedRequestRecord } from "../ports/realtime-records.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { RequestRecord } from "./request-record.ts";
 
@@ -23,16 +23,30 @@ interface Deps {
   log: Log;
 }
 
+/** Writes the body of the answer. An `ImgbatchError` that it throws is the answer instead. */
+export type Render<T> = (made: T) => Buffer | Promise<Buffer>;
+
+/** What a run has come to. */
+export type RunOutcome = { body: Buffer } | { error: ImgbatchError };
+
+export async function outcomeOf<T>(render: Render<T>, made: T): Promise<RunOutcome> {
+  try {
+    return { body: await render(made) };
+  } catch (error) {
+    if (error instanceof ImgbatchError) return { error };
+    throw error;
+  }
+}
+
 /** One run of a request with an idempotency key. */
 export class KeyedRun<T> implements RequestRecord<T> {
   readonly mayBePaidTwice: boolean;
   readonly #deps: Deps;
   readonly #request: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "fingerprint">;
   readonly #earlier: KeyedRequestRecord | null;
-  readonly #render: (made: T) => Buffer;
+  readonly #render: Render<T>;
   #record: KeyedRequestRecord | null = null;
-  #body: Buffer | null = null;
-  #sha256 = "";
+  #kept: { answer: KeyedAnswerRecord; outcome: RunOutcome } | null = null;
   #isLost = false;
 
   /** `earlier`: the record of a run that was cut short; null when there was none. */
@@ -40,7 +54,7 @@ export class KeyedRun<T> implements RequestRecord<T> {
     deps: Deps,
     { apiKeyId, key, fingerprint }: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "fingerprint">,
     earlier: KeyedRequestRecord | null,
-    render: (made: T) => Buffer,
+    render: Render<T>,
   ) {
     this.#deps = deps;
     this.#request = { apiKeyId, key, fingerprint };
@@ -50,9 +64,9 @@ export class KeyedRun<T> implements RequestRecord<T> {
   }
 
   /** The answer that was kept. */
-  get body(): Buffer {
-    if (this.#body === null) throw new Error("the work has ended and has kept no answer");
-    return this.#body;
+  get outcome(): RunOutcome {
+    if (this.#kept === null) throw new Error("the work has ended and has kept no answer");
+    return this.#kept.outcome;
   }
 
   async opened(tx: Repositories, { realtimeId, isPaid }: { realtimeId: string; isPaid: boolean }) {
@@ -63,14 +77,19 @@ export class KeyedRun<T> implements RequestRecord<T> {
 
   async keep(made: T): Promise<void> {
     if (this.#record === null) throw new Error("a request is kept before it was opened");
-    this.#body = this.#render(made);
-    const { sha256 } = await this.#deps.blobs.put(answerKey(this.#record.realtimeId), this.#body);
-    this.#sha256 = sha256;
+    const outcome = await outcomeOf(this.#render, made);
+    const answer =
+      "error" in outcome
+        ? { error: keptError(outcome.error) }
+        : { sha256: (await this.#deps.blobs.put(answerKey(this.#record.realtimeId), outcome.body)).sha256 };
+    this.#kept = { answer, outcome };
   }
 
   async finished(tx: Repositories): Promise<void> {
-    if (this.#record === null) throw new Error("a request has finished before it was opened");
-    await tx.keyedRequests.put({ ...this.#record, ...this.#ends({ sha256: this.#sha256 }) });
+    if (this.#record === null || this.#kept === null) {
+      throw new Error("a request has finished before it was kept");
+    }
+    await tx.keyedRequests.put({ ...this.#record, ...this.#ends(this.#kept.answer) });
   }
 
   lost(): void {
@@ -92,10 +111,8 @@ export class KeyedRun<T> implements RequestRecord<T> {
       return null;
     }
     if (!(error instanceof ImgbatchError) || error.code === "REALTIME_STOPPING") return null;
-    const { code, message } = error;
-    await this.#write((tx) =>
-      tx.keyedRequests.put({ ...record, ...this.#ends({ error: { code, message } }) }),
-    );
+    const answer = { error: keptError(error) };
+    await this.#write((tx) => tx.keyedRequests.put({ ...record, ...this.#ends(answer) }));
     return error;
   }
 
@@ -113,3 +130,5 @@ export class KeyedRun<T> implements RequestRecord<T> {
     });
   }
 }
+
+const keptError = ({ code, message }: ImgbatchError): KeptError => ({ code, message });

@@ -1,15 +1,17 @@
-import type { MadeImage } from "../images/output-images.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
 import type { CheckedContent } from "./checked-content.ts";
+import type { Made } from "./make-image.ts";
 
-/** Returns one record for each image. The first is paid for; further images are free. */
+/** Returns one record for each image. The first of each wanted image is paid for; further ones are free. */
 export function usageOf(
   hold: RealtimeHoldRecord,
-  facts: { images: readonly MadeImage[]; request: CheckedContent; executed: string; provider: string },
+  { request, made, priceMicroUsd }: { request: CheckedContent; made: readonly Made[]; priceMicroUsd: number },
   nowMs: number,
 ): UsageRecord[] {
-  const { request, executed, provider } = facts;
-  return facts.images.map((image, imageIndex) => ({
+  const images = made.flatMap(({ images, executed, provider }) =>
+    images.map((image, i) => ({ image, executed, provider, amountMicroUsd: i === 0 ? priceMicroUsd : 0 })),
+  );
+  return images.map(({ image, executed, provider, amountMicroUsd }, imageIndex) => ({
     realtimeId: hold.id,
     imageIndex,
     apiKeyId: hold.apiKeyId,
@@ -21,7 +23,7 @@ export function usageOf(
     ratio: request.ratio,
     ...image.facts,
     sizeBytes: image.bytes.length,
-    amountMicroUsd: imageIndex === 0 ? hold.amountMicroUsd : 0,
+    amountMicroUsd,
     createdAtMs: nowMs,
   }));
 }

@@ -37,7 +37,10 @@ export function accessLog({
   };
 }
 
-/** Hides values behind a `=`: a query whose question mark is encoded or missing is a part of the path. */
+/**
+ * Hides values behind a `=`: a query whose question mark is encoded or missing is a part of the path. Hides the names of
+ * images that can be fetched without a key, too.
+ */
 export function shownPath(path: string): string {
-  return hideApiKeys(path.replace(/(=|%3d)[^/]+/gi, "$1…"));
+  return hideApiKeys(path.replace(/(=|%3d)[^/]+/gi, "$1…").replace(/^(\/v1\/images\/outputs\/).+/, "$1…"));
 }

@@ -1,8 +1,9 @@
-import type { ErrorRequestHandler, Request, RequestHandler } from "express";
+import type { ErrorRequestHandler, RequestHandler } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Log } from "../../kernel/log.ts";
 import { drainUnreadBody } from "../connections/drain-unread-body.ts";
+import type { ErrorStyle } from "../operation.ts";
 
 /** Headers that a download sets before it can fail. */
 const DOWNLOAD_HEADERS = [
@@ -17,10 +18,7 @@ const DOWNLOAD_HEADERS = [
 /**
  * The last handler: it turns every error into an error body in the style of the path, and reveals no internals.
  */
-export function answerErrors(
-  log: Log,
-  bodyOf: (error: ImgbatchError, request: Request) => object,
-): ErrorRequestHandler {
+export function answerErrors(log: Log, styleOf: (path: string) => ErrorStyle): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     const error = toServiceError(thrown);
     // The caller went away before its body was read: no response can reach it, and nothing failed here.
@@ -40,8 +38,14 @@ export function answerErrors(
       response.setHeader("Retry-After", String(Math.ceil(error.retryAfterMs / 1000)));
     }
     for (const header of DOWNLOAD_HEADERS) response.removeHeader(header);
+    const style = styleOf(request.path);
+    const head = style.head?.(error);
+    if (head !== undefined) {
+      response.statusMessage = head.reason;
+      response.setHeaders(new Map(Object.entries(head.headers)));
+    }
     response.status(error.httpStatus);
-    drainUnreadBody(request, response, bodyOf(error, request));
+    drainUnreadBody(request, response, style.body(error, request));
   };
 }
 

@@ -1,9 +1,14 @@
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { NativeModelList, SharedModelList } from "../../contract/native-api/generate-content.ts";
+import type {
+  NativeModelList,
+  SharedModel,
+  SharedModelList,
+} from "../../contract/native-api/generate-content.ts";
 import { rateFor } from "../../domain/billing/payer.ts";
 import { batchModelsOf, type ModelEntry } from "../../domain/models.ts";
 import { isPaid } from "../../domain/offers.ts";
+import { wholeNames } from "../../domain/realtime/model-names.ts";
 import { pricedSizes, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import type { AccountRecord } from "../../domain/records.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -42,9 +47,11 @@ export function nativeModel(deps: ApiDeps) {
 export function sharedModels(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const account = await accountOf(deps, response);
-    const { entries, next } = page(deps, request, response, SHARED_PAGE);
-    const data = entries.map((model) => sharedModelView(model, view(deps, response, account, model)));
-    const models = entries.map((model) => view(deps, response, account, model));
+    const { entries, next } = pageOf(listedByName(deps, response), request, SHARED_PAGE);
+    const data = entries.map(({ name, model }) => sharedView(deps, response, account, name, model));
+    const models = entries
+      .filter(({ name, model }) => model.id === name)
+      .map(({ model }) => view(deps, response, account, model));
     const list: SharedModelList = { object: "list", data, models, ...next };
     response.json(list);
   };
@@ -54,8 +61,10 @@ export function sharedModels(deps: ApiDeps) {
 export function sharedModel(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const account = await accountOf(deps, response);
-    const model = findAmong(listed(deps, response), request);
-    response.json(sharedModelView(model, view(deps, response, account, model)));
+    const wanted = modelParameter(request);
+    const found = listedByName(deps, response).find(({ name }) => name === wanted);
+    if (found === undefined) throw modelNotFound(wanted);
+    response.json(sharedView(deps, response, account, found.name, found.model));
   };
 }
 
@@ -82,14 +91,34 @@ function findAmong(models: readonly ModelEntry[], request: Request): ModelEntry 
   const id = modelParameter(request);
   const model = models.find((m) => m.id === id);
   if (model) return model;
-  const message = `models/${id} is not found for this key.`;
-  throw new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
+  throw modelNotFound(id);
+}
+
+export function modelNotFound(name: string): ImgbatchError {
+  const message = `models/${name} is not found for this key.`;
+  return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "model" });
 }
 
 /** The models that the caller may use and that a provider serves now. */
-function listed(deps: ApiDeps, response: Response): ModelEntry[] {
+export function listed(deps: ApiDeps, response: Response): ModelEntry[] {
   const models = realtimeModelsOf(callerOf(response).group, deps.models);
   return models.filter((model) => deps.realtimeOffers.first(model.id) !== null);
+}
+
+/** The same by their ids, and then by the other names that stand for them. */
+function listedByName(deps: ApiDeps, response: Response): { name: string; model: ModelEntry }[] {
+  const models = listed(deps, response);
+  return [...models.map((model) => ({ name: model.id, model })), ...wholeNames(models, deps.modelNames)];
+}
+
+function sharedView(
+  deps: ApiDeps,
+  response: Response,
+  account: AccountRecord,
+  name: string,
+  model: ModelEntry,
+): SharedModel {
+  return sharedModelView(name, view(deps, response, account, model));
 }
 
 function page(deps: ApiDeps, request: Request, response: Response, size: number): Page<ModelEntry> {

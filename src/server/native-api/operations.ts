@@ -7,8 +7,10 @@ import { generate } from "./generate.ts";
 import { createJobOperation, jobOperations } from "./jobs/operations.ts";
 import { screenModelPath } from "./model-path.ts";
 import { nativeModel, nativeModels, sharedModel, sharedModels } from "./models.ts";
+import { readVersion } from "./version.ts";
 
-const generateErrors: readonly ServiceErrorCode[] = [
+/** The errors of every request that makes images in real time. */
+export const generateErrors: readonly ServiceErrorCode[] = [
   "REALTIME_INVALID_ARGUMENT",
   "REALTIME_MODEL_NOT_FOUND",
   "UNSUPPORTED_MEDIA_TYPE",
@@ -96,6 +98,7 @@ export const nativeApi: Surface = {
     ...jobOperations,
   ],
   credential: headerOrQueryKey,
+  readPath: readVersion,
   screen: screenModelPath(headerOrQueryKey.authenticate),
   errorStyles: nativeErrorStyles,
 };

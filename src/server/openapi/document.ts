@@ -71,10 +71,11 @@ function describe(operation: PlacedOperation): Json {
   };
 }
 
-function requestBodyOf({ body, bytesBody = [] }: PlacedOperation): Json {
+function requestBodyOf({ body, bytesBody = [], formBody }: PlacedOperation): Json {
   if (body === undefined) return {};
   const binary = bytesBody.map((type) => [type, { schema: bytesOf(type) }]);
-  const content = { ...jsonContent(body), ...Object.fromEntries(binary) };
+  const form = formBody === undefined ? {} : { "multipart/form-data": { schema: refTo(formBody) } };
+  const content = { ...jsonContent(body), ...form, ...Object.fromEntries(binary) };
   // A body of bytes may be missing: a step of an upload may have none.
   return { requestBody: { required: bytesBody.length === 0, content } };
 }
@@ -84,14 +85,14 @@ function answersOf({ answers }: PlacedOperation): Json {
   return Object.fromEntries(described);
 }
 
-function describeAnswer({ description, schema, streamOf, bytes = [], headers = [] }: Answer): Json {
+function describeAnswer({ description, schema, streamOf, eventsOf, bytes = [], headers = [] }: Answer): Json {
   const binary = Object.fromEntries(bytes.map((type) => [type, { schema: bytesOf(type) }]));
   const content =
     streamOf !== undefined ? streamContent(streamOf) : schema === undefined ? binary : jsonContent(schema);
   return {
     description,
     headers: headersOf([...headers, "RequestId"]),
-    ...(Object.keys(content).length === 0 ? {} : { content }),
+    ...(Object.keys(content).length === 0 ? {} : { content: { ...content, ...eventContent(eventsOf) } }),
   };
 }
 
@@ -122,11 +123,18 @@ function errorContent(codes: readonly ServiceErrorCode[], path: string): Json {
   return { "application/json": { schema: style.schema(codes), examples: Object.fromEntries(examples) } };
 }
 
+const refTo = (schema: string) => ({ $ref: `#/components/schemas/${schema}` });
+
+function eventContent(schema: string | undefined): Json {
+  if (schema === undefined) return {};
+  const example = EXAMPLES[schema];
+  return { "text/event-stream": { schema: refTo(schema), ...(example === undefined ? {} : { example }) } };
+}
+
 function streamContent(schema: string): Json {
-  const items = { $ref: `#/components/schemas/${schema}` };
   return {
     "text/event-stream": { schema: { type: "string" } },
-    "application/json": { schema: { type: "array", items } },
+    "application/json": { schema: { type: "array", items: refTo(schema) } },
   };
 }
 
@@ -134,7 +142,7 @@ function jsonContent(schema: string): Json {
   const example = EXAMPLES[schema];
   return {
     "application/json": {
-      schema: { $ref: `#/components/schemas/${schema}` },
+      schema: refTo(schema),
       ...(example === undefined ? {} : { example }),
     },
   };

@@ -4,6 +4,7 @@ import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts
 import type { BatchModel } from "../../contract/batch-api/models.ts";
 import type { AccountObject, LedgerEntryObject, UsageObject } from "../../contract/console-api/account.ts";
 import { NATIVE_EXAMPLES } from "./native-examples.ts";
+import { OPENAI_EXAMPLES } from "./openai-examples.ts";
 import type { Readiness } from "./schemas.ts";
 
 const MODEL = "vendorx-3.1-flash-image";
@@ -43,6 +44,7 @@ const batch: BatchObject = {
   error: null,
   source: "batch",
   waiting: null,
+  queued_behind: null,
   upstream_jobs: [],
 };
 
@@ -130,4 +132,5 @@ export const EXAMPLES: Record<string, unknown> = {
   LedgerList: list(hold),
   Readiness: ready,
   ...NATIVE_EXAMPLES,
+  ...OPENAI_EXAMPLES,
 };

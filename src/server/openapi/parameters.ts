@@ -109,6 +109,11 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     }),
     Range: header("Range", "One range of bytes; several are answered with the whole.", text()),
     IfRange: header("If-Range", "The range only if the ETag still is this one; else the whole.", text()),
+    OutputName: path(
+      "name",
+      "The last part of the URL in the answer: whoever knows it sees the image.",
+      text(),
+    ),
     Model: path("model", "Id of a model that this key can use.", text()),
     PageSize: query("pageSize", "Models on a page; a larger number counts as the maximum.", {
       ...count({ minimum: 0, maximum: 1000, default: 50 }),

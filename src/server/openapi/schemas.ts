@@ -28,6 +28,13 @@ import {
   sharedModelListSchema,
   sharedModelSchema,
 } from "../../contract/native-api/generate-content.ts";
+import { imageEventSchema, imagesSchema } from "../../contract/openai-images/answers.ts";
+import { openaiErrorSchema } from "../../contract/openai-images/errors.ts";
+import {
+  editImagesFormSchema,
+  editImagesSchema,
+  generateImagesSchema,
+} from "../../contract/openai-images/requests.ts";
 import { addFieldRules } from "./field-rules.ts";
 
 export type JsonSchema = { [keyword: string]: unknown };
@@ -98,6 +105,12 @@ const COMPONENTS: Record<string, z.ZodType> = {
   UploadedFile: uploadedFileSchema,
   NativeFile: nativeFileSchema,
   NativeFileList: nativeFileListSchema,
+  GenerateImages: generateImagesSchema,
+  EditImages: editImagesSchema,
+  EditImagesForm: editImagesFormSchema,
+  Images: imagesSchema,
+  ImageEvent: imageEventSchema,
+  OpenaiError: openaiErrorSchema,
   Empty: z.object({}),
   NativeError: nativeErrorBodySchema,
   Health: healthSchema,

@@ -1,11 +1,16 @@
 import { createHash } from "node:crypto";
 import { imageInDraft, type SentText } from "../../domain/images/sent-image.ts";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
-import { Base64Decoder, type Base64Rules } from "../../kernel/base64.ts";
+import { Base64Decoder, type Base64Rules, dataUrlHead } from "../../kernel/base64.ts";
 import { StringDecoder, type StringProblem } from "./string-decoder.ts";
+
+/** More than any type of an image needs. */
+const LONGEST_HEAD = 200;
 
 export interface Base64StringOptions {
   base64: Base64Rules;
+  /** Whether the Base64 comes behind the head of a data URL. */
+  isDataUrl: boolean;
   /** A string that decodes to more bytes is not kept. */
   maxBytes: number;
   /** The draft that takes the bytes. */
@@ -25,6 +30,8 @@ export class Base64String {
   readonly #escaped = new StringDecoder();
   readonly #decoder: Base64Decoder;
   readonly #hash = createHash("sha256");
+  /** The head of a data URL, as far as it has arrived; null behind it. */
+  #head: string | null;
   #chars = 0;
   #used = 0;
   #sizeBytes = 0;
@@ -33,6 +40,7 @@ export class Base64String {
   constructor(options: Base64StringOptions) {
     this.#options = options;
     this.#decoder = new Base64Decoder(options.base64);
+    this.#head = options.isDataUrl ? "" : null;
   }
 
   get problem(): StringProblem | null {
@@ -55,6 +63,7 @@ export class Base64String {
   /** Returns the outcome after the last part. */
   async end(): Promise<SentText> {
     const chars = this.#chars;
+    if (this.#head !== null) this.#decoder.fail();
     if (!this.#decoder.isValid) return { chars, content: "no Base64" };
     if (this.#isDropped) return { chars, content: "too large" };
     await this.#write();
@@ -68,16 +77,29 @@ export class Base64String {
     const raw = this.#escaped.decode(part, isEnd);
     const isPlain = raw !== null && this.#decoder.isValid && !raw.includes("\\") && !endsInControls(raw);
     let length = 0;
-    if (isPlain) length = this.#decoder.add(raw, memory, this.#used);
+    if (isPlain) length = this.#decoder.add(this.#behindHead(raw), memory, this.#used);
     if (isPlain && this.#decoder.isValid) this.#chars += raw.length;
     else {
       // Only a part that is not plain Base64 can hold characters that JSON forbids.
       const text = raw === null ? null : this.#escaped.unescape(raw);
       this.#chars += text?.length ?? 0;
       if (text === null) this.#decoder.fail();
-      else length = this.#decoder.add(text, memory, this.#used);
+      else length = this.#decoder.add(this.#behindHead(text), memory, this.#used);
     }
     return isEnd ? length + this.#decoder.end(memory, this.#used + length) : length;
+  }
+
+  #behindHead(text: string): string {
+    if (this.#head === null) return text;
+    const begun = this.#head + text;
+    const length = dataUrlHead(begun);
+    if (length === null) {
+      this.#head = begun;
+      if (begun.length > LONGEST_HEAD) this.#decoder.fail();
+      return "";
+    }
+    this.#head = null;
+    return begun.slice(length);
   }
 
   async #write(): Promise<void> {

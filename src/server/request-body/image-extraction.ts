@@ -22,6 +22,8 @@ const MEMORY_BYTES = 256 * KIB;
 export interface ImageTexts {
   path: StringPath;
   base64: Base64Rules;
+  /** Whether they are data URLs (RFC 2397), with their Base64 behind a head. Default: false. */
+  areDataUrls?: boolean;
   maxBytes: number;
   blobs: Pick<BlobStore, "draft">;
 }
@@ -132,11 +134,18 @@ export class ImageExtraction {
   #open(): Base64String {
     const draft = this.#texts.blobs.draft();
     this.#drafts.push(draft);
-    const { base64, maxBytes } = this.#texts;
+    const { base64, areDataUrls = false, maxBytes } = this.#texts;
     const reserveDisk = async (bytes: number) => {
       await this.#reservation.diskFor(bytes);
     };
-    return new Base64String({ base64, maxBytes, draft, memory: this.#memory, reserveDisk });
+    return new Base64String({
+      base64,
+      isDataUrl: areDataUrls,
+      maxBytes,
+      draft,
+      memory: this.#memory,
+      reserveDisk,
+    });
   }
 
   async #close(text: Base64String): Promise<void> {

@@ -12,6 +12,7 @@ import { jobs } from "./009-jobs.ts";
 import { keyedRequests } from "./010-keyed-requests.ts";
 import { stopAsked } from "./011-stop-asked.ts";
 import { itemPrices } from "./012-item-prices.ts";
+import { linkedImages } from "./013-linked-images.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -27,6 +28,7 @@ const MIGRATIONS: readonly Migration[] = [
   keyedRequests,
   stopAsked,
   itemPrices,
+  linkedImages,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */

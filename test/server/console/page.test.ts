@@ -3,8 +3,8 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { errorBody } from "../../../src/contract/errors.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
+import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
 import { consolePage } from "../../../src/server/console/page.ts";
 import { answerErrors } from "../../../src/server/middleware/errors.ts";
 import { exchange, requestText } from "../../support/raw-http.ts";
@@ -16,7 +16,7 @@ async function serve(consoleDirectory: string): Promise<string> {
   const app = express().disable("x-powered-by");
   const server = app
     .use(...consolePage({ features: { console: true } as never, consoleDirectory }))
-    .use(answerErrors(silentLog, errorBody))
+    .use(answerErrors(silentLog, () => batchErrorStyle))
     .listen(0, "127.0.0.1");
   onTestFinished(async () => {
     server.closeAllConnections();

@@ -65,7 +65,9 @@ describe("the models for real time", () => {
     const some = (await get(service, "/v1beta/models?page_size=2&page_token=1")).body;
     expect([namesOf(some.models), some.nextPageToken]).toEqual([["models/m1", "models/m2"], "3"]);
     expect((await get(service, "/v1beta/models?pageSize=5000")).body).not.toHaveProperty("nextPageToken");
-    expect((await get(service, "/v1/models")).body.data).toHaveLength(60);
+    const shared = (await get(service, "/v1/models")).body as { data: unknown[]; models: unknown[] };
+    expect(shared.data.at(-1)).toMatchObject({ id: "chatgpt-image-latest", name: "models/m0" });
+    expect([shared.data.length, shared.models.length]).toEqual([61, 60]);
     for (const query of [
       "pageSize=-1",
       "pageSize=x",

@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import express from "express";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { errorBody } from "../../../src/contract/errors.ts";
 import { silentLog } from "../../../src/kernel/log.ts";
+import { batchErrorStyle } from "../../../src/server/batch-api/error-style.ts";
 import { listen } from "../../../src/server/listen.ts";
 import { answerErrors } from "../../../src/server/middleware/errors.ts";
 import { BodyBudgets } from "../../../src/server/request-body/body-reservation.ts";
@@ -40,7 +40,7 @@ async function jsonServer(pace: BodyRate = BODY_RATE, bodyBudgets = new BodyBudg
     );
     response.json({ characters });
   });
-  app.use(answerErrors(silentLog, errorBody));
+  app.use(answerErrors(silentLog, () => batchErrorStyle));
   const server = await listen(app, { host: "127.0.0.1", port: 0 });
   onTestFinished(() => server.close(0));
   return server.url;

@@ -3,16 +3,10 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import type { Upload } from "../../../domain/files/upload.ts";
 import { keyState } from "../../../domain/keys.ts";
 import type { ApiDeps } from "../../deps.ts";
+import { announcedLength, streamBody } from "../../request-body/stream-body.ts";
 import { fieldError } from "../../request-problems.ts";
 import { byteHeader } from "./file-facts.ts";
-import {
-  announcedLength,
-  answerFile,
-  showUpload,
-  streamBody,
-  UPLOAD_HEADERS,
-  UPLOAD_ID,
-} from "./upload-protocol.ts";
+import { answerFile, showUpload, UPLOAD_HEADERS, UPLOAD_ID } from "./upload-protocol.ts";
 
 const COMMANDS = ["upload", "finalize", "query", "cancel"];
 

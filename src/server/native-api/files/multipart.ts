@@ -2,13 +2,11 @@ import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import type { ApiDeps } from "../../deps.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
-import { fieldError } from "../../request-problems.ts";
+import { boundaryOf } from "../../request-body/multipart.ts";
+import { streamBody } from "../../request-body/stream-body.ts";
 import { readFileFacts } from "./file-facts.ts";
 import { readForm } from "./read-form.ts";
-import { answerFile, showUpload, streamBody } from "./upload-protocol.ts";
-
-/** RFC 2046, section 5.1.1. */
-const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
+import { answerFile, showUpload } from "./upload-protocol.ts";
 
 /** Of a body: the largest file with everything around it. */
 const MOST_BYTES = FIXED_LIMITS.fileBytes + 1024 * 1024;
@@ -18,11 +16,7 @@ const MOST_BYTES = FIXED_LIMITS.fileBytes + 1024 * 1024;
  * its field `metadata` or not at all. The bytes go to the disk while they come.
  */
 export async function uploadMultipart(deps: ApiDeps, request: Request, response: Response): Promise<void> {
-  const [, quoted, plain] = BOUNDARY.exec(request.get("content-type") ?? "") ?? [];
-  const boundary = quoted ?? plain;
-  if (boundary === undefined) {
-    throw fieldError("REALTIME_INVALID_ARGUMENT", "Content-Type", "needs the boundary of the parts");
-  }
+  const boundary = boundaryOf(request.get("content-type"));
   const upload = await deps.uploads.begin(callerOf(response).key.id, readFileFacts("", undefined), null);
   try {
     const chunk = await upload.open(0, 0);

@@ -3,8 +3,6 @@ import type { UploadedFile } from "../../../contract/native-api/files.ts";
 import type { Upload } from "../../../domain/files/upload.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";
-import { BODY_RATE, readBody, tooLarge } from "../../request-body/read-body.ts";
-import { mayContinue, refuseEncodings } from "../../request-body/with-json-body.ts";
 import { fileView } from "./file-view.ts";
 
 /** Headers of uploads, as the vendor's API names them. */
@@ -33,23 +31,4 @@ export function answerFile(deps: ApiDeps, request: Request, response: Response, 
   response.setHeader(UPLOAD_HEADERS.status, "final");
   const body: UploadedFile = { file: fileView(deps, request, record) };
   response.json(body);
-}
-
-/** Passes the bytes of a body to `add` while they come; its type does not matter. */
-export async function streamBody(
-  request: Request,
-  response: Response,
-  options: { maxBytes?: number; add(bytes: Buffer): Promise<void> | null },
-): Promise<void> {
-  const { maxBytes = Number.POSITIVE_INFINITY, add } = options;
-  refuseEncodings(request);
-  if (announcedLength(request) > maxBytes) throw tooLarge(maxBytes);
-  mayContinue(request, response);
-  await readBody(request, { maxBytes, rate: BODY_RATE, add });
-}
-
-/** The announced length of a body; 0 when it is unknown. */
-export function announcedLength(request: Request): number {
-  const isChunked = request.get("transfer-encoding") !== undefined;
-  return isChunked ? 0 : Number(request.get("content-length") ?? 0);
 }

@@ -2,11 +2,12 @@ import type { Request, Response } from "express";
 import type { ApiDeps } from "../../deps.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { publicUrlOf } from "../../public-url.ts";
+import { streamBody } from "../../request-body/stream-body.ts";
 import { fieldError } from "../../request-problems.ts";
 import { continueUpload } from "./continue-upload.ts";
 import { byteHeader, METADATA_BYTES, readFileFacts } from "./file-facts.ts";
 import { uploadMultipart } from "./multipart.ts";
-import { showUpload, streamBody, UPLOAD_HEADERS, UPLOAD_ID } from "./upload-protocol.ts";
+import { showUpload, UPLOAD_HEADERS, UPLOAD_ID } from "./upload-protocol.ts";
 
 /**
  * `POST /upload/…/files`: begins a resumable upload, goes on with one (`upload_id`), or takes a whole file with its

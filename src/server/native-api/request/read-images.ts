@@ -1,16 +1,16 @@
 import type { ImgbatchError } from "../../../contract/errors.ts";
 import type { SizePx } from "../../../contract/images/image-sizes.ts";
-import { type ImageMimeType, isImageMimeType } from "../../../contract/images/image-types.ts";
+import { isImageMimeType } from "../../../contract/images/image-types.ts";
 import type { Limits } from "../../../contract/limits.ts";
 import type { GenerateContentRequest } from "../../../contract/native-api/generate-content.ts";
 import type { FindFileImage } from "../../../domain/files/files.ts";
 import { receiveImage } from "../../../domain/images/base64-image.ts";
-import { type InputImageProblem, InputImages } from "../../../domain/images/input-images.ts";
-import type { SentImage, SentTexts } from "../../../domain/images/sent-image.ts";
-import type { ImageFacts, ImageInspector } from "../../../domain/ports/image-inspector.ts";
+import type { SentTexts } from "../../../domain/images/sent-image.ts";
+import type { ImageInspector } from "../../../domain/ports/image-inspector.ts";
 import type { CheckedImage } from "../../../domain/realtime/checked-content.ts";
 import { MAX_INPUT_IMAGES } from "../../../domain/realtime/models.ts";
 import { formatBytes } from "../../../kernel/text.ts";
+import { ImageChecker, type ReceivedImage } from "../../input-images.ts";
 import { fieldError } from "../../request-problems.ts";
 
 interface Rules {
@@ -44,40 +44,17 @@ export async function readImages(
     const problem = `have ${found.length} input images; at most ${MAX_INPUT_IMAGES} are allowed`;
     throw invalid("contents", problem);
   }
-  const checker = new InputImages(rules.inspector);
-  const images: CheckedImage[] = [];
-  let first: SizePx | null = null;
-  for (const part of found) {
-    const { image, declared, fields } = await receive(part, rules);
-    const facts = await checker.check(image, declared);
-    if ("problem" in facts) throw invalid(fields[facts.about], facts.problem);
-    const { mimeType: type } = facts;
-    images.push({
-      read: () => image.read(),
-      lend: (work) => image.lend(work),
-      keepAs: (blobs, key) => image.keepAs(blobs, key),
-      sha256: image.sha256,
-      mimeType: type,
-    });
-    first ??= shownSize(facts);
-  }
-  return { images, first };
+  const checker = new ImageChecker(rules.inspector);
+  for (const part of found) await checker.add(await receive(part, rules));
+  return checker;
 }
 
 type Part = NonNullable<GenerateContentRequest["contents"][number]["parts"]>[number];
 
-/** An image of a request before its bytes were looked into. `fields`: where each kind of problem belongs. */
-interface Received {
-  image: SentImage;
-  /** The declared type; null when it does not matter. */
-  declared: ImageMimeType | null;
-  fields: Record<InputImageProblem["about"], string>;
-}
-
 async function receive(
   { at, inlineData, fileData }: Pick<Part, "inlineData" | "fileData"> & { at: string },
   rules: Rules,
-): Promise<Received> {
+): Promise<ReceivedImage> {
   if (inlineData != null) return receiveInline(`${at}.inlineData`, inlineData, rules);
   const field = `${at}.fileData.fileUri`;
   const image = await rules.findFileImage(fileData?.fileUri ?? "");
@@ -87,7 +64,7 @@ async function receive(
   return { image, declared: null, fields: { type: field, bytes: field, amount: at } };
 }
 
-function receiveInline(at: string, given: NonNullable<Part["inlineData"]>, rules: Rules): Received {
+function receiveInline(at: string, given: NonNullable<Part["inlineData"]>, rules: Rules): ReceivedImage {
   const { mimeType, data } = given;
   const declared = rules.strictImageConfig ? mimeType : null;
   if (declared !== null && !isImageMimeType(declared)) {
@@ -98,11 +75,6 @@ function receiveInline(at: string, given: NonNullable<Part["inlineData"]>, rules
   const image = receiveImage(data, { maxBytes, base64: "lenient", sent: rules.sent });
   if (typeof image === "string") throw invalid(`${at}.data`, image);
   return { image, declared, fields: { type: `${at}.mimeType`, bytes: `${at}.data`, amount: at } };
-}
-
-/** A photo that was taken upright can be stored on its side; the size as displayed counts. */
-function shownSize({ widthPx, heightPx, isTurned }: ImageFacts): SizePx {
-  return isTurned ? { widthPx: heightPx, heightPx: widthPx } : { widthPx, heightPx };
 }
 
 function invalid(param: string, problem: string): ImgbatchError {

@@ -1,0 +1,16 @@
+/** How many rows are looked up at a time. */
+const PAGE = 200;
+
+/** Yields the rows of all pages. Each page begins behind the last row of the one before, so a row is yielded once. */
+export async function* eachDue<T extends { seq: number }>(
+  page: (position: { afterSeq: number; limit: number }) => Promise<readonly T[]>,
+): AsyncGenerator<T> {
+  for (let afterSeq = 0; ; ) {
+    const found = await page({ afterSeq, limit: PAGE });
+    for (const row of found) {
+      yield row;
+      afterSeq = row.seq;
+    }
+    if (found.length < PAGE) return;
+  }
+}

@@ -1,0 +1,152 @@
+import { ERRORS, ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Log } from "../../kernel/log.ts";
+import { unlessAborted } from "../../kernel/unless-aborted.ts";
+import type { ProviderHealth } from "../health/provider-health.ts";
+import type { Call } from "../health/record-call.ts";
+import { waitingFor } from "../health/waiting.ts";
+import { type MadeImage, readOutput } from "../images/output-images.ts";
+import { isPaid, type Offer } from "../offers.ts";
+import type { ImageInspector } from "../ports/image-inspector.ts";
+import { type ItemProvider, ProviderError } from "../ports/image-provider.ts";
+import type { CheckedContent } from "./checked-content.ts";
+import { imageRequest } from "./image-request.ts";
+import { realtimeError } from "./provider-errors.ts";
+
+const SHORTEST_PAUSE_MS = 1000;
+/** A request goes to so many other providers. */
+const MOST_SWITCHES = 2;
+
+export interface MakeImageDeps {
+  clock: Clock;
+  inspector: ImageInspector;
+  log: Log;
+  health: ProviderHealth;
+}
+
+/** One of the images that a request asks for. */
+export interface WantedImage {
+  request: CheckedContent;
+  /** The id of the request. */
+  id: string;
+  /** 0 for the first image of the request. */
+  index: number;
+  /** What the image costs when it is made. */
+  priceMicroUsd: number;
+  trail: Trail;
+}
+
+/** What is known of the requests to providers for one image. */
+export interface Trail {
+  calls: Call[];
+  /** An upstream may have been paid for an image. */
+  isPaid: boolean;
+  /** An earlier run may have been paid, too. */
+  mayBePaidTwice: boolean;
+}
+
+/** What came of one wanted image: images, no image, or a refusal of the prompt. */
+export interface Made {
+  /** The name of the provider that made the images. */
+  provider: string;
+  /** The executed model. */
+  executed: string;
+  /** The version that the upstream returned; the executed model when it returned none. */
+  modelVersion: string;
+  images: readonly MadeImage[];
+  /** Set when the prompt was refused; `images` is empty then. */
+  refusal: string | null;
+}
+
+/**
+ * Returns the decoded images of the first provider that is well. Asks another one only when the last one has made
+ * nothing for sure.
+ */
+export async function makeImage(
+  deps: MakeImageDeps,
+  offers: readonly Offer<ItemProvider>[],
+  wanted: WantedImage,
+  signal: AbortSignal,
+): Promise<Made> {
+  const { id, trail, priceMicroUsd } = wanted;
+  let failure: unknown = null;
+  let asked = 0;
+  for (const offer of offers) {
+    const ticket = asked > MOST_SWITCHES ? null : deps.health.begin(offer.provider, offer.executedModel);
+    if (!ticket) continue;
+    asked++;
+    try {
+      const output = await ask(deps, offer, wanted, signal);
+      await ticket.succeeded();
+      trail.calls.push({ ...callOf(offer, wanted), ...output.call, billedMicroUsd: priceMicroUsd });
+      return output.made;
+    } catch (error) {
+      if (signal.aborted) ticket.dropped();
+      signal.throwIfAborted();
+      const known = knownError(deps, error, offer.provider);
+      await ticket.failed(known, id);
+      trail.isPaid &&= known.trouble === "ambiguous";
+      trail.calls.push(callOf(offer, wanted));
+      const isNothingMade = known.trouble !== null && known.trouble !== "ambiguous";
+      if (!isNothingMade) return withoutImage(known, offer);
+      failure ??= known;
+    }
+  }
+  if (failure instanceof ProviderError) throw realtimeError(failure);
+  throw allPause(deps, offers);
+}
+
+async function ask(
+  { inspector }: MakeImageDeps,
+  offer: Offer<ItemProvider>,
+  wanted: WantedImage,
+  signal: AbortSignal,
+) {
+  const { provider, executedModel } = offer;
+  const onSent = () => {
+    wanted.trail.isPaid = isPaid(provider);
+  };
+  const work = provider.generate(imageRequest(wanted.request, executedModel, wanted), signal, onSent);
+  const output = await unlessAborted(work, signal);
+  const images = await readOutput(output, inspector, provider);
+  signal.throwIfAborted();
+  const modelVersion = output.modelVersion ?? executedModel;
+  const made = { images, modelVersion, refusal: null, executed: executedModel, provider: provider.name };
+  return { made, call: { images: images.length, isError: false, usage: output.usage ?? null } };
+}
+
+function knownError({ log }: MakeImageDeps, error: unknown, { upstream }: ItemProvider): ProviderError {
+  if (error instanceof ProviderError) return error;
+  log.error("provider failed unexpectedly", { error: String(error) });
+  return new ProviderError("PROVIDER_ITEM_FAILED", ERRORS.REALTIME_PROVIDER_FAILED.message, {
+    cause: error,
+    trouble: upstream ? "ambiguous" : null,
+    upstreamStatus: 500,
+  });
+}
+
+function allPause({ health, clock }: MakeImageDeps, offers: readonly Offer<ItemProvider>[]): ImgbatchError {
+  const waiting = waitingFor(
+    offers.flatMap(({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? []),
+  );
+  const retryAfterMs = Math.max(SHORTEST_PAUSE_MS, (waiting.untilMs ?? 0) - clock.nowMs());
+  return new ImgbatchError("REALTIME_PROVIDER_PAUSES", waiting.message, { retryAfterMs });
+}
+
+/** Returns a refusal or an empty result; throws the API error of every other failure. */
+function withoutImage(
+  error: ProviderError,
+  { provider, executedModel: executed }: Offer<ItemProvider>,
+): Made {
+  const modelVersion = error.modelVersion ?? executed;
+  const nothing = { images: [], modelVersion, executed, provider: provider.name };
+  if (error.code === "SAFETY_BLOCKED") return { ...nothing, refusal: error.message };
+  if (error.code === "EMPTY_IMAGE_OUTPUT") return { ...nothing, refusal: null };
+  throw realtimeError(error);
+}
+
+function callOf({ provider }: Offer<ItemProvider>, { request, trail }: WantedImage): Call {
+  const isMaybePaidTwice = trail.mayBePaidTwice && trail.isPaid;
+  const nothing = { images: 0, isError: true, isMaybePaidTwice, billedMicroUsd: 0, usage: null };
+  return { provider: provider.name, model: request.model.id, ...nothing };
+}

@@ -1,0 +1,72 @@
+import type { Request, Response } from "express";
+import { IDEMPOTENCY_REPLAYED_HEADER } from "../contract/routes.ts";
+import { outcomeOf, type Render, type RunOutcome } from "../domain/realtime/keyed-run.ts";
+import { NOT_RECORDED, type RequestRecord } from "../domain/realtime/request-record.ts";
+import { onEnded } from "./connections/exchange.ts";
+import type { ApiDeps } from "./deps.ts";
+import { idempotencyKeyOf } from "./idempotency-key.ts";
+
+/**
+ * Counts a real-time request among those of its API key. Returns its idempotency key; null without one. Throws
+ * `RATE_LIMITED` and `REALTIME_INVALID_ARGUMENT`.
+ */
+export function beginRequest(
+  { requestLimits }: Pick<ApiDeps, "requestLimits">,
+  request: Request,
+  response: Response,
+  apiKeyId: string,
+): string | null {
+  const idempotencyKey = idempotencyKeyOf(request, "REALTIME_INVALID_ARGUMENT");
+  // A repeat that waits for another request takes no place among those that run.
+  if (idempotencyKey !== null) requestLimits.count(apiKeyId);
+  else onEnded(response, requestLimits.begin(apiKeyId));
+  return idempotencyKey;
+}
+
+/** A real-time request that has passed every check. */
+export interface CheckedRequest<T> {
+  apiKeyId: string;
+  /** Null: the request ends when its caller leaves, and is not repeated. */
+  idempotencyKey: string | null;
+  /** See `KeyedRequest.fingerprint`. */
+  fingerprint(): string;
+  /** `leaving`: ends the work when it aborts; null: nothing does. */
+  make(leaving: AbortSignal | null, record: RequestRecord<T>): Promise<T>;
+  render: Render<T>;
+}
+
+/**
+ * Returns the body of the answer: with an idempotency key that of the first request with this key, and the response says
+ * whether it is an earlier one. The body is made before anything is paid for.
+ */
+export async function answerOnce<T>(
+  { keyedRequests, requestLimits }: Pick<ApiDeps, "keyedRequests" | "requestLimits">,
+  response: Response,
+  gone: AbortSignal,
+  { apiKeyId, idempotencyKey, fingerprint, make, render }: CheckedRequest<T>,
+): Promise<Buffer> {
+  if (idempotencyKey === null) {
+    const kept: RunOutcome[] = [];
+    const keep = async (made: T) => {
+      kept.push(await outcomeOf(render, made));
+    };
+    await make(gone, { ...NOT_RECORDED, keep });
+    return bodyOf(kept[0]);
+  }
+  const request = { apiKeyId, key: idempotencyKey, fingerprint: fingerprint() };
+  const answer = await keyedRequests.answer<T>(request, gone, {
+    make: async (record) => {
+      const ended = requestLimits.take(apiKeyId);
+      return make(null, record).finally(ended);
+    },
+    render,
+  });
+  if (!response.headersSent) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, String(answer.isReplay));
+  return bodyOf(answer);
+}
+
+function bodyOf(outcome: RunOutcome | undefined): Buffer {
+  if (outcome === undefined) throw new Error("the work has ended without an answer");
+  if ("error" in outcome) throw outcome.error;
+  return outcome.body;
+}

@@ -1,0 +1,133 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { SizePx } from "../../contract/images/image-sizes.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { ImageEvent, Images, ImagesUsage } from "../../contract/openai-images/answers.ts";
+import { openaiErrorBody } from "../../contract/openai-images/errors.ts";
+import { routes } from "../../contract/routes.ts";
+import { linkImage } from "../../domain/links/linked-images.ts";
+import type { GeneratedContent } from "../../domain/realtime/generate.ts";
+import type { Framing } from "../answer-stream.ts";
+import type { ApiDeps } from "../deps.ts";
+import { usageOf } from "../native-api/response/tokens.ts";
+import type { AskedImages } from "./check-request.ts";
+
+interface FinishedImage {
+  bytes: Buffer;
+  mimeType: ImageMimeType;
+}
+
+/** The images of a request in the format that was asked for: one at least. */
+export interface FinishedImages {
+  images: readonly FinishedImage[];
+  size: SizePx;
+  createdAt: number;
+  /** The usage of this many images. */
+  usage(count: number): ImagesUsage;
+}
+
+/**
+ * Brings the images into the format that was asked for: the first image of each outcome. Throws `REALTIME_REFUSED` or
+ * `REALTIME_NO_IMAGE` when there is none.
+ */
+export async function finishImages(
+  deps: Pick<ApiDeps, "converter" | "clock">,
+  asked: AskedImages,
+  contents: readonly GeneratedContent[],
+): Promise<FinishedImages> {
+  const made = contents.flatMap((content) => content.images.slice(0, 1));
+  const [first] = made;
+  const [outcome] = contents;
+  if (first === undefined || outcome === undefined) throw withoutImage(outcome);
+  const { mimeType, prompt, images: inputs, size } = asked.content;
+  const finish = async ({ bytes, facts }: (typeof made)[number]): Promise<FinishedImage> => {
+    if (facts.mimeType === mimeType && asked.quality === null) return { bytes, mimeType };
+    return { bytes: await deps.converter.convert(bytes, { mimeType, quality: asked.quality }), mimeType };
+  };
+  return {
+    images: await Promise.all(made.map(finish)),
+    size: first.facts,
+    createdAt: Math.floor(deps.clock.nowMs() / 1000),
+    usage: (outputImages) => {
+      const facts = { prompt, inputImages: inputs.length, size, outputImages };
+      return usageView(usageOf({ model: outcome.executed, ...facts }));
+    },
+  };
+}
+
+function withoutImage(outcome: GeneratedContent | undefined): ImgbatchError {
+  const refusal = outcome?.refusal ?? null;
+  if (refusal === null) return new ImgbatchError("REALTIME_NO_IMAGE");
+  return new ImgbatchError("REALTIME_REFUSED", refusal);
+}
+
+/** The answer with all images. `publicUrl` is the beginning of their URLs. */
+export async function imagesView(
+  deps: ApiDeps,
+  finished: FinishedImages,
+  { isByUrl }: Pick<AskedImages, "isByUrl">,
+  publicUrl: string,
+): Promise<Images> {
+  const { images, createdAt, usage } = finished;
+  const data: Images["data"] = [];
+  for (const image of images) {
+    data.push(
+      isByUrl
+        ? { url: publicUrl + routes.imageOutput(await linkImage(deps, image)) }
+        : { b64_json: image.bytes.toString("base64") },
+    );
+  }
+  return { created: createdAt, data, ...factsOf(finished), usage: usage(images.length) };
+}
+
+/** A stream of events. Until there is one it has a comment, which clients skip. */
+export const FRAMING: Framing = {
+  type: "text/event-stream",
+  opening: ": the images are being made\n\n",
+  result: (events) => String(events),
+  failure: (error) => event("error", openaiErrorBody(error)),
+  end: "",
+};
+
+/** An event for each image. */
+export function eventsOf(finished: FinishedImages, isEdit: boolean): Buffer {
+  const type = isEdit ? "image_edit.completed" : "image_generation.completed";
+  const events = finished.images.map((image) => event(type, eventView(type, finished, image)));
+  return Buffer.from(events.join(""));
+}
+
+function eventView(type: ImageEvent["type"], finished: FinishedImages, { bytes }: FinishedImage): ImageEvent {
+  const { createdAt, usage } = finished;
+  const image = { b64_json: bytes.toString("base64"), created_at: createdAt };
+  return { type, ...image, ...factsOf(finished), usage: usage(1) };
+}
+
+const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
+
+function factsOf({
+  images,
+  size,
+}: FinishedImages): Pick<Images, "size" | "quality" | "background" | "output_format"> {
+  const format = images[0]?.mimeType.replace("image/", "") as Images["output_format"];
+  return {
+    size: `${size.widthPx}x${size.heightPx}`,
+    quality: "auto",
+    background: "auto",
+    output_format: format,
+  };
+}
+
+function usageView(usage: ReturnType<typeof usageOf>): ImagesUsage {
+  const tokensOf = (modality: string, all: typeof usage.promptTokensDetails = []) =>
+    all.find((each) => each.modality === modality)?.tokenCount ?? 0;
+  const detailsOf = (all: typeof usage.candidatesTokensDetails) => ({
+    text_tokens: tokensOf("TEXT", all),
+    image_tokens: tokensOf("IMAGE", all),
+  });
+  return {
+    input_tokens: usage.promptTokenCount,
+    input_tokens_details: detailsOf(usage.promptTokensDetails),
+    output_tokens: usage.candidatesTokenCount,
+    output_tokens_details: detailsOf(usage.candidatesTokensDetails),
+    total_tokens: usage.totalTokenCount,
+  };
+}

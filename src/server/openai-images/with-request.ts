@@ -1,0 +1,93 @@
+import type { Request, Response } from "express";
+import type { z } from "zod";
+import { FIXED_LIMITS } from "../../contract/limits.ts";
+import {
+  editImagesSchema,
+  generateImagesSchema,
+  type ImagesFields,
+} from "../../contract/openai-images/requests.ts";
+import { inWords } from "../../contract/schema-words.ts";
+import { fileImagesOf } from "../../domain/files/files.ts";
+import type { ApiDeps } from "../deps.ts";
+import type { ReceivedImage } from "../input-images.ts";
+import { callerOf } from "../middleware/authenticate.ts";
+import { withJsonBody } from "../request-body/with-json-body.ts";
+import { fieldError, schemaProblem } from "../request-problems.ts";
+import { imagesOfJson, refuseMask } from "./images.ts";
+import { withForm } from "./read-form.ts";
+
+/** Fields whose values come as texts in a form, and from some clients in JSON, too. */
+const NUMBERS: readonly string[] = ["n", "output_compression"];
+const TRUTHS: readonly string[] = ["stream"];
+
+/** A request whose fields have their types. The images were not looked into yet. */
+export interface SentRequest {
+  fields: ImagesFields;
+  images: readonly ReceivedImage[];
+}
+
+/**
+ * Reads a request and passes it to `work`: an edit as a form or as JSON, anything else as JSON. What it holds on the disk
+ * is removed when the work has ended. Throws the errors of `withForm` and `withJsonBody`.
+ */
+export async function withRequest(
+  deps: ApiDeps,
+  request: Request,
+  response: Response,
+  isEdit: boolean,
+  work: (sent: SentRequest) => Promise<void>,
+): Promise<void> {
+  if (isEdit && request.is("multipart/form-data")) {
+    return withForm(deps, request, response, async ({ fields, images }) => {
+      const parsed = parse(generateImagesSchema, fields);
+      if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "image", "is required: a file");
+      await work({ fields: parsed, images });
+    });
+  }
+  const options = {
+    ...deps,
+    maxBytes: deps.limits.realtimeBodyBytes,
+    images: {
+      path: [["images"], "*", ["image_url"]] as const,
+      base64: "lenient" as const,
+      areDataUrls: true,
+      maxBytes: FIXED_LIMITS.editImageBytes,
+      blobs: deps.blobs,
+    },
+  };
+  await withJsonBody(request, response, options, async ({ value, sent }) => {
+    if (!isEdit) return work({ fields: parse(generateImagesSchema, value), images: [] });
+    const files = fileImagesOf(deps, callerOf(response).key.id);
+    try {
+      const fields = parse(editImagesSchema, value);
+      const images = await imagesOfJson(fields, sent, files.find);
+      if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "images", "must not be empty");
+      await work({ fields, images });
+    } finally {
+      await files.release();
+    }
+  });
+}
+
+/** Throws `REALTIME_INVALID_ARGUMENT`. */
+function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  const given = isObject ? withValues(value) : value;
+  if (isObject && (given as { mask?: unknown }).mask !== undefined) throw refuseMask();
+  const parsed = schema.safeParse(given, { error: inWords });
+  if (!parsed.success) throw schemaProblem(parsed.error as z.ZodError, "REALTIME_INVALID_ARGUMENT");
+  return parsed.data;
+}
+
+/** The fields without null and empty ones, and with the values of texts that stand for a number or a truth value. */
+function withValues(fields: object): Record<string, unknown> {
+  const entries = Object.entries(fields).filter(([, value]) => value !== null && value !== "");
+  return Object.fromEntries(entries.map(([name, value]) => [name, typedValue(name, value)]));
+}
+
+function typedValue(name: string, value: unknown): unknown {
+  if (typeof value !== "string") return value;
+  if (NUMBERS.includes(name) && /^\d{1,9}$/.test(value)) return Number(value);
+  if (TRUTHS.includes(name) && /^(true|false)$/i.test(value)) return value.toLowerCase() === "true";
+  return value;
+}

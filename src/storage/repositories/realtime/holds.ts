@@ -1,0 +1,37 @@
+import type { Selectable } from "kysely";
+import type { RealtimeHoldRecord } from "../../../domain/ports/realtime-records.ts";
+import type { RealtimeHoldRepository } from "../../../domain/ports/stores.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
+import type { Database } from "../../schema.ts";
+
+export function realtimeHoldRepository({ build, all, first, run }: SqlSession): RealtimeHoldRepository {
+  const holds = () => build.selectFrom("realtime_holds").selectAll();
+  return {
+    insert: async (hold) => {
+      const values = {
+        id: hold.id,
+        api_key_id: hold.apiKeyId,
+        account_id: hold.accountId,
+        amount_micro_usd: hold.amountMicroUsd,
+        created_at_ms: hold.createdAtMs,
+      };
+      await run(build.insertInto("realtime_holds").values(values));
+    },
+    remove: async (id) => {
+      const row = await first(holds().where("id", "=", id));
+      if (row) await run(build.deleteFrom("realtime_holds").where("id", "=", id));
+      return row && toRecord(row);
+    },
+    list: async () => (await all(holds().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
+  };
+}
+
+function toRecord(row: Selectable<Database["realtime_holds"]>): RealtimeHoldRecord {
+  return {
+    id: row.id,
+    apiKeyId: row.api_key_id,
+    accountId: row.account_id,
+    amountMicroUsd: row.amount_micro_usd,
+    createdAtMs: row.created_at_ms,
+  };
+}

@@ -1,0 +1,152 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readImageHeader } from "../../src/contract/images/image-header.ts";
+import type { ImageEvent, Images } from "../../src/contract/openai-images/answers.ts";
+import { tinyJpeg, tinyPng } from "../support/fake-provider.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { areInstalled, type Sdk, startSdk } from "./sdk.ts";
+import { MODEL, type SdkService, startSdkService } from "./service.ts";
+
+function shapeOf(base64: string | undefined) {
+  const header = readImageHeader(Buffer.from(base64 ?? "", "base64"));
+  return [header?.mimeType, header?.widthPx, header?.heightPx];
+}
+
+for (const library of ["openai", "openai-7"] as const) {
+  describe.skipIf(!areInstalled)(`OpenAI's own library, ${library}`, () => {
+    let service: SdkService;
+    let sdk: Sdk;
+    beforeAll(async () => {
+      service = await startSdkService();
+      // It asks again after some errors, as it does by default.
+      sdk = startSdk(library, { apiKey: service.apiKey, baseURL: `${service.url}/v1` });
+    });
+    afterAll(async () => {
+      await sdk?.close();
+      await service?.close();
+    });
+
+    it("[SDK-10] makes images with the names that it knows, and reads usage and size", async () => {
+      for (const model of ["gpt-image-1", "dall-e-3", "chatgpt-image-latest", MODEL]) {
+        const wanted = { model, prompt: "a red fox", n: 2, size: "1024x1536", output_format: "webp" };
+        const { value } = await sdk.call<Images>("images.generate", wanted);
+        expect(value).toMatchObject({ size: "848x1264", output_format: "webp" });
+        expect(value.usage.total_tokens).toBe(value.usage.input_tokens + value.usage.output_tokens);
+        expect(value.data.map(({ b64_json }) => shapeOf(b64_json))).toEqual([
+          ["image/webp", 848, 1264],
+          ["image/webp", 848, 1264],
+        ]);
+      }
+    });
+
+    it("[SDK-10] edits an image and several, sent as streams without a length", async () => {
+      const folder = await tempDir();
+      const [png, jpeg] = [join(folder, "a.png"), join(folder, "b.jpg")];
+      await writeFile(png, await tinyPng());
+      await writeFile(jpeg, await tinyJpeg());
+      for (const image of [{ stream: png }, [{ stream: png }, { stream: jpeg }]]) {
+        const wanted = { model: "gpt-image-1", prompt: "in autumn", image, input_fidelity: "high" };
+        const { value, error } = await sdk.call<Images>("images.edit", wanted);
+        expect(error).toBeUndefined();
+        expect(shapeOf(value.data[0]?.b64_json)).toEqual(["image/png", 1024, 1024]);
+      }
+      const masked = { prompt: "x", image: { stream: png }, mask: { stream: png } };
+      expect((await sdk.call("images.edit", masked)).error).toMatchObject({
+        status: 400,
+        message: expect.stringContaining("mask"),
+      });
+    });
+
+    it("[SDK-10] reads a stream of images", async () => {
+      const wanted = { prompt: "a red fox", stream: true, partial_images: 2 };
+      const { value } = await sdk.call<ImageEvent[]>("images.generate", wanted);
+      expect(value).toMatchObject([{ type: "image_generation.completed", usage: { output_tokens: 1120 } }]);
+      expect(shapeOf(value[0]?.b64_json)).toEqual(["image/png", 1024, 1024]);
+    });
+
+    it("[SDK-10] gets an image by URL", async () => {
+      const wanted = { prompt: "a red fox", response_format: "url" };
+      const { value } = await sdk.call<Images>("images.generate", wanted);
+      const answer = await fetch(value.data[0]?.url ?? "");
+      expect(answer.headers.get("content-type")).toBe("image/png");
+      expect(shapeOf(Buffer.from(await answer.arrayBuffer()).toString("base64"))[1]).toBe(1024);
+    });
+
+    it("[SDK-10] gets typed errors, and does not ask again after a refusal", async () => {
+      const refused = (await sdk.call("images.generate", { prompt: "[[refuse]] a fox" })).error;
+      expect(refused?.classes).toContain("BadRequestError");
+      const type = "image_generation_user_error";
+      expect(refused).toMatchObject({ status: 400, code: "moderation_blocked", type });
+      expect(refused?.requestID).toMatch(/^req_/);
+      const unknown = (await sdk.call("images.generate", { prompt: "x", model: "sora" })).error;
+      expect(unknown).toMatchObject({ status: 404, code: "model_not_found" });
+      const nothing = (await sdk.call("images.generate", { prompt: "[[empty]] a fox" })).error;
+      expect(nothing).toMatchObject({ status: 400, code: "no_image" });
+    });
+  });
+}
+
+interface Made {
+  base64: string;
+  mediaType: string;
+}
+
+describe.skipIf(!areInstalled)("Vercel's AI SDK", () => {
+  let service: SdkService;
+  let photo: string;
+  beforeAll(async () => {
+    service = await startSdkService();
+    photo = (await tinyPng()).toString("base64");
+  });
+  afterAll(() => service?.close());
+
+  async function withSdk(
+    library: Parameters<typeof startSdk>[0],
+    path: string,
+    work: (sdk: Sdk) => Promise<void>,
+  ): Promise<void> {
+    const options = { name: "imgbatch", apiKey: service.apiKey, baseURL: service.url + path };
+    const sdk = startSdk(library, options);
+    try {
+      await work(sdk);
+    } finally {
+      await sdk.close();
+    }
+  }
+
+  for (const library of ["@ai-sdk/openai", "@ai-sdk/openai-compatible"] as const) {
+    it(`[SDK-11] makes and edits images with ${library}`, () =>
+      withSdk(library, "/v1", async (sdk) => {
+        for (const model of ["gpt-image-1", "dall-e-3"]) {
+          const wanted = { model, prompt: "a red fox", n: 2, size: "1536x1024" };
+          const { value, error } = await sdk.call<Made[]>("generateImage", wanted);
+          expect(error).toBeUndefined();
+          expect(value.map(({ base64 }) => shapeOf(base64))).toEqual([
+            ["image/png", 1264, 848],
+            ["image/png", 1264, 848],
+          ]);
+        }
+        const edit = { model: "gpt-image-1", prompt: { text: "in autumn", images: [photo] } };
+        const { value, error } = await sdk.call<Made[]>("generateImage", edit);
+        expect(error).toBeUndefined();
+        expect(shapeOf(value[0]?.base64)).toEqual(["image/png", 1024, 1024]);
+        const refused = (await sdk.call("generateImage", { model: "dall-e-3", prompt: "[[refuse]] x" }))
+          .error;
+        expect(refused).toMatchObject({ status: 400, message: expect.stringContaining("refused") });
+      }));
+  }
+
+  it("[SDK-11] makes and edits images with @ai-sdk/google", () =>
+    withSdk("@ai-sdk/google", "/v1beta", async (sdk) => {
+      const wanted = { model: MODEL, prompt: "a red fox", aspectRatio: "16:9" };
+      const { value, error } = await sdk.call<Made[]>("generateImage", wanted);
+      expect(error).toBeUndefined();
+      expect(shapeOf(value[0]?.base64)).toEqual(["image/png", 1376, 768]);
+      const edit = await sdk.call<Made[]>("generateImage", {
+        model: MODEL,
+        prompt: { text: "x", images: [photo] },
+      });
+      expect(shapeOf(edit.value?.[0]?.base64)).toEqual(["image/png", 1024, 1024]);
+    }));
+});

@@ -1,0 +1,82 @@
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { serviceVariables } from "../../src/cli/commands/exec/child-environment.ts";
+import { tinyPng } from "../support/fake-provider.ts";
+import { ask, imagesOf } from "../support/openai-images.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { areInstalled, NODE_22 } from "./sdk.ts";
+import { MODEL, type SdkService, startSdkService } from "./service.ts";
+
+const run = promisify(execFile);
+const readme = readFileSync(resolve(import.meta.dirname, "../../README.md"), "utf8");
+const section = readme.slice(readme.indexOf("## Use it from"), readme.indexOf("## Which service"));
+
+let service: SdkService;
+let env: NodeJS.ProcessEnv;
+beforeAll(async () => {
+  service = await startSdkService();
+  env = { PATH: process.env.PATH, ...serviceVariables({ ...service, dataDirectory: "" }, undefined) };
+});
+afterAll(() => service?.close());
+
+describe("the section about programs in the README", () => {
+  it.skipIf(!areInstalled)(
+    "[SDK-12] has code for each library that makes an image as it stands",
+    async () => {
+      const code = /```js\n(.+?)```/s.exec(section)?.[1] ?? "";
+      const statements = code
+        .replace('"@google/genai"', '"genai-3"')
+        .split("\n")
+        .filter((line) => line !== "");
+      const told = statements.map((line) =>
+        line.replace(/^await (.+);$/, "console.log(JSON.stringify(await $1));"),
+      );
+      const options = { cwd: import.meta.dirname, env, maxBuffer: 2 ** 26 };
+      const { stdout } = await run(NODE_22, ["--input-type=module", "-e", told.join("\n")], options);
+      const [openai, genai, vercel] = stdout
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line));
+      expect(openai).toMatchObject({
+        size: "1264x848",
+        data: [{ b64_json: expect.stringMatching(/^iVBOR/) }],
+      });
+      expect(genai.candidates[0].content.parts[0].inlineData.mimeType).toBe("image/png");
+      expect(JSON.stringify(vercel)).toMatch(/iVBOR/);
+    },
+  );
+
+  it("[SDK-12] has a command that edits an image", async () => {
+    const [, command = ""] = /`(curl [^`]+)`/.exec(section) ?? [];
+    const cwd = await tempDir();
+    await writeFile(join(cwd, "fox.png"), await tinyPng());
+    const { stdout } = await run("sh", ["-c", command], { cwd, env, maxBuffer: 2 ** 26 });
+    expect(JSON.parse(stdout)).toMatchObject({ size: "1024x1024", data: [{ b64_json: expect.any(String) }] });
+  });
+
+  it("[SDK-12] has the address and the key of each program", async () => {
+    const credentials = { base_url: service.url, api_key: service.apiKey };
+    const rows = [...section.matchAll(/^\| (\S.*?) \| (.*HOST.*) \|$/gm)];
+    expect(rows.map(([, program]) => program)).toEqual(["Open WebUI", "LibreChat", "n8n"]);
+    for (const [, , settings = ""] of rows) {
+      const addresses = [...settings.matchAll(/http:\/\/HOST:8787(\S*?)`/g)].map(([, path]) => path ?? "");
+      expect(addresses.length).toBeGreaterThan(0);
+      for (const path of addresses) {
+        // What the programs add to the address of OpenAI's API, and to that of Google's.
+        const isOpenai = path.endsWith("/v1");
+        const target = isOpenai
+          ? `${path}/images/generations`
+          : `${path}/v1beta/models/${MODEL}:generateContent`;
+        const body = isOpenai ? { prompt: "x" } : { contents: [{ parts: [{ text: "x" }] }] };
+        const answer = await ask({ url: service.url, credentials }, target, body);
+        expect([target, answer.status]).toEqual([target, 200]);
+        if (isOpenai) expect((await imagesOf(answer)).bytes).toHaveLength(1);
+        else await answer.arrayBuffer();
+      }
+    }
+  });
+});

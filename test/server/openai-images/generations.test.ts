@@ -1,0 +1,270 @@
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { createProceduralProvider } from "../../../src/providers/procedural/provider.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { gate } from "../../support/gate.ts";
+import { errorOf, eventsOf, generate, imagesOf, refusalOf, shapesOf } from "../../support/openai-images.ts";
+import { MODEL, openBeside, startTestService } from "../../support/service.ts";
+
+const drawings = () =>
+  createProceduralProvider({ name: "procedural", concurrency: 4, models: () => true, clock: systemClock });
+const PRICE = 67_000;
+
+async function moneyOf(data: string) {
+  const { stores, blobs } = await openBeside(data);
+  return {
+    moves: async () => {
+      const moves = (await stores.read.ledger.list({})).map((move) => `${move.kind} ${move.amountMicroUsd}`);
+      return moves.slice(1);
+    },
+    usage: async () => (await stores.read.usage.list({})).map((record) => record.amountMicroUsd),
+    problems: async () => (await checkInvariants(stores, blobs)).problems,
+  };
+}
+
+describe("the size of an image", () => {
+  it("[OAI-1] has the nearest ratio of the model, then the nearest area, and the answer says which", async () => {
+    const service = await startTestService({ workers: false, providers: [drawings()] });
+    for (const [size, real] of [
+      ["auto", "1024x1024"],
+      ["1024x1024", "1024x1024"],
+      ["1536x1024", "1264x848"],
+      ["1024X1792", "768x1376"],
+      ["256x256", "1024x1024"],
+      ["2048x2048", "2048x2048"],
+      ["3840x2160", "2752x1536"],
+      ["100000x1", "3072x384"],
+    ]) {
+      const { bytes, ...images } = await imagesOf(await generate(service, { prompt: "a fox", size }));
+      expect([size, images.size, await shapesOf(bytes)]).toEqual([size, real, [`${real} png`]]);
+    }
+  });
+
+  it("[OAI-1] is one that the model has a price for", async () => {
+    const models = [{ id: MODEL, sizes: ["512", "2K"], prices: { "512": 0.01, "2K": 0.1 } }];
+    const service = await startTestService({ workers: false, providers: [drawings()], config: { models } });
+    const sizeFor = async (size: string) =>
+      (await imagesOf(await generate(service, { prompt: "x", size }))).size;
+    expect(await sizeFor("1024x1024")).toBe("512x512");
+    expect(await sizeFor("1100x1100")).toBe("2048x2048");
+    expect(await sizeFor("auto")).toBe("512x512");
+  });
+});
+
+describe("several images", () => {
+  it("[OAI-2] are made at the same time, each another one, with one hold", async () => {
+    const provider = new FakeProvider({ concurrency: 3 });
+    const all = gate();
+    provider.answer = async ({ outputIndex }) => {
+      if (provider.running === 3) all.open();
+      await all.promise;
+      return made(await tinyPng(outputIndex));
+    };
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const { bytes } = await imagesOf(await generate(service, { prompt: "x", n: 3 }));
+    expect(bytes).toEqual([await tinyPng(0), await tinyPng(1), await tinyPng(2)]);
+    expect(new Set(provider.requests.map(({ seed }) => seed)).size).toBe(3);
+    const money = await moneyOf(service.data);
+    expect(await money.moves()).toEqual([`hold ${3 * PRICE}`, `capture ${3 * PRICE}`]);
+    expect(await money.usage()).toEqual([PRICE, PRICE, PRICE]);
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[OAI-2] are returned and paid for as far as they were made", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async ({ outputIndex }) => {
+      if (outputIndex === 0)
+        throw new ProviderError("PROVIDER_ITEM_FAILED", "no luck", { upstreamStatus: 500 });
+      return outputIndex === 1 ? made() : made(await tinyPng(outputIndex), await tinyPng(9));
+    };
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const { bytes, usage } = await imagesOf(await generate(service, { prompt: "x", n: 4 }));
+    expect(bytes).toEqual([await tinyPng(2), await tinyPng(3)]);
+    expect(usage).toMatchObject({ output_tokens: 2240, output_tokens_details: { image_tokens: 2240 } });
+    const money = await moneyOf(service.data);
+    expect(await money.moves()).toEqual([
+      `hold ${4 * PRICE}`,
+      `capture ${2 * PRICE}`,
+      `release ${2 * PRICE}`,
+    ]);
+    expect(await money.usage()).toEqual([PRICE, 0, PRICE, 0]);
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[OAI-2] are an error only when none was made, that of the first, and cost nothing", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async ({ outputIndex }) => {
+      if (outputIndex === 0) throw new ProviderError("SAFETY_BLOCKED", "the prompt was refused", {});
+      throw new ProviderError("PROVIDER_ITEM_FAILED", "no luck", { upstreamStatus: 500 });
+    };
+    const service = await startTestService({ workers: false, providers: [provider] });
+    expect(await refusalOf(await generate(service, { prompt: "x", n: 2 }))).toEqual([
+      400,
+      "moderation_blocked",
+      null,
+    ]);
+    const money = await moneyOf(service.data);
+    expect(await money.moves()).toEqual([`hold ${2 * PRICE}`, `release ${2 * PRICE}`]);
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[OAI-2] are refused when the balance does not pay for all of them", async () => {
+    const models = [{ id: MODEL, prices: { "1K": 300 } }];
+    const service = await startTestService({ workers: false, config: { models } });
+    const answer = await generate(service, { prompt: "x", n: 4 });
+    expect(await errorOf(answer)).toMatchObject({
+      code: "insufficient_quota",
+      message: expect.stringMatching(/^The request costs \$1200/),
+    });
+    expect((await imagesOf(await generate(service, { prompt: "x", n: 3 }))).data).toHaveLength(3);
+  });
+});
+
+describe("the format of an image", () => {
+  it("[OAI-3] is the one asked for, though the provider sends PNG whatever it is asked for", async () => {
+    const service = await startTestService({ workers: false });
+    for (const output_format of ["png", "jpeg", "webp"]) {
+      const images = await imagesOf(await generate(service, { prompt: "x", output_format }));
+      expect(images.output_format).toBe(output_format);
+      expect(await shapesOf(images.bytes)).toEqual([`8x8 ${output_format}`]);
+    }
+  });
+
+  it("[OAI-3] is compressed as asked, and keeps what the file says of its making", async () => {
+    const service = await startTestService({ workers: false, providers: [drawings()] });
+    const bytesAt = async (output_compression: number | null, output_format = "jpeg") => {
+      const fields = { prompt: "a fox", output_format, output_compression };
+      return (await imagesOf(await generate(service, fields))).bytes[0] as Buffer;
+    };
+    const [low, high] = [await bytesAt(0), await bytesAt(95)];
+    expect(low.length).toBeLessThan(high.length / 3);
+    expect(low.includes("a drawing computed locally")).toBe(true);
+    expect((await bytesAt(10, "webp")).length).toBeLessThan((await bytesAt(90, "webp")).length);
+    expect(await bytesAt(10, "png")).toEqual(await bytesAt(null, "png"));
+  });
+
+  it("[OAI-3] shows white in a JPEG where the image is transparent, which a WebP keeps", async () => {
+    const clear = { create: { width: 8, height: 8, channels: 4, background: "#00000000" } } as const;
+    const provider = new FakeProvider();
+    provider.answer = async () => made(await sharp(clear).png().toBuffer());
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const pixelOf = async (output_format: string) => {
+      const { bytes } = await imagesOf(await generate(service, { prompt: "x", output_format }));
+      return [...(await sharp(bytes[0]).raw().toBuffer())].slice(0, 4);
+    };
+    expect((await pixelOf("jpeg")).slice(0, 3)).toEqual([255, 255, 255]);
+    expect((await pixelOf("webp"))[3]).toBe(0);
+  });
+});
+
+describe("a request", () => {
+  it("[OAI-6] may have null and empty fields, fields without a meaning, and numbers as texts", async () => {
+    const provider = new FakeProvider();
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const ignored = {
+      quality: "hd",
+      background: "transparent",
+      style: "vivid",
+      moderation: "low",
+      user: "u",
+    };
+    const empty = { size: "", model: null, output_format: null, stream: "false", partial_images: 2 };
+    const body = { prompt: " a fox ", n: "2", ...ignored, ...empty, whatever: { deep: [1] } };
+    expect((await imagesOf(await generate(service, body))).data).toHaveLength(2);
+    expect(provider.requests[0]).toMatchObject({ prompt: "a fox", tier: "1K", ratio: "1:1", model: MODEL });
+  });
+
+  it("[OAI-6] with a wrong field is refused, and the field is named", async () => {
+    const service = await startTestService({ workers: false });
+    for (const [body, param] of [
+      [{}, "prompt"],
+      [{ prompt: " " }, "prompt"],
+      [{ prompt: "x".repeat(8001) }, "prompt"],
+      [{ prompt: "\u0000" }, "prompt"],
+      [{ prompt: ["x"] }, "prompt"],
+      [{ prompt: "x", n: 0 }, "n"],
+      [{ prompt: "x", n: 11 }, "n"],
+      [{ prompt: "x", n: 1.5 }, "n"],
+      [{ prompt: "x", size: "large" }, "size"],
+      [{ prompt: "x", size: "0x10" }, "size"],
+      [{ prompt: "x", output_format: "svg" }, "output_format"],
+      [{ prompt: "x", output_compression: 101 }, "output_compression"],
+      [{ prompt: "x", response_format: "file" }, "response_format"],
+      [{ prompt: "x", mask: "m" }, "mask"],
+      [["x"], "body"],
+    ] as const) {
+      const refusal = await refusalOf(await generate(service, body));
+      expect([body, ...refusal]).toEqual([body, 400, "REALTIME_INVALID_ARGUMENT", param]);
+    }
+  });
+
+  it("[OAI-6] goes by paths with /v1 and without, and needs a key", async () => {
+    const service = await startTestService({ workers: false });
+    const type = { "content-type": "application/json" };
+    const headers = { authorization: `Bearer ${service.credentials.api_key}`, ...type };
+    const init = { method: "POST", body: '{"prompt":"x"}', headers: type };
+    for (const path of [
+      "/v1/images/generations",
+      "/images/generations",
+      "/images/generations?api-version=1",
+    ]) {
+      const answer = await fetch(service.url + path, { ...init, headers });
+      expect([path, answer.status]).toEqual([path, 200]);
+      await answer.arrayBuffer();
+      expect(await refusalOf(await fetch(service.url + path, init))).toEqual([401, "API_KEY_REQUIRED", null]);
+    }
+    const wrong = await fetch(`${service.url}/images/generations`, { ...init, method: "PUT", headers });
+    expect([await refusalOf(wrong), wrong.headers.get("allow")]).toEqual([
+      [405, "METHOD_NOT_ALLOWED", null],
+      "POST",
+    ]);
+  });
+});
+
+describe("a stream", () => {
+  it("[OAI-7] is an event for each image, with the usage of that image", async () => {
+    const service = await startTestService({ workers: false });
+    const answer = await generate(service, { prompt: "a fox", stream: true, n: 2 });
+    expect(answer.headers.get("content-type")).toBe("text/event-stream");
+    const events = eventsOf(await answer.text());
+    expect(events.map(({ name, data }) => [name, data.type])).toEqual([
+      ["image_generation.completed", "image_generation.completed"],
+      ["image_generation.completed", "image_generation.completed"],
+    ]);
+    expect(events[0]?.data).toMatchObject({
+      size: "8x8",
+      output_format: "png",
+      usage: { output_tokens: 1120 },
+    });
+    expect(Buffer.from(events[0]?.data.b64_json ?? "", "base64")).toEqual(await tinyPng());
+  });
+
+  it("[OAI-7] fails as an ordinary answer at first, and as an event after ten seconds", async () => {
+    const clock = new FakeClock();
+    const [asked, end] = [gate(), gate()];
+    const provider = new FakeProvider();
+    provider.answer = async () => {
+      asked.open();
+      await end.promise;
+      throw new ProviderError("SAFETY_BLOCKED", "the prompt was refused", {});
+    };
+    const service = await startTestService({ workers: false, providers: [provider], clock });
+    const refused = await generate(service, { prompt: "", stream: true });
+    expect(await refusalOf(refused)).toEqual([400, "REALTIME_INVALID_ARGUMENT", "prompt"]);
+    const pending = generate(service, { prompt: "x", stream: true });
+    await asked.promise;
+    await clock.advance(10_000);
+    const answer = await pending;
+    expect(answer.status).toBe(200);
+    end.open();
+    const text = await answer.text();
+    expect(text).toMatch(/^: /);
+    expect(eventsOf(text)).toMatchObject([
+      { name: "error", data: { error: { code: "moderation_blocked" } } },
+    ]);
+  });
+});

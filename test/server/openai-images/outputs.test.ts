@@ -1,0 +1,103 @@
+import { describe, expect, it } from "vitest";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { LINK_RETENTION_MS } from "../../../src/domain/links/linked-images.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { tinyPng } from "../../support/fake-provider.ts";
+import { generate, refusalOf } from "../../support/openai-images.ts";
+import { openBeside, startTestService, type TestService } from "../../support/service.ts";
+
+async function urlOf(service: TestService, fields: object = {}): Promise<string> {
+  const answer = await generate(service, { prompt: "x", response_format: "url", ...fields });
+  const { data } = (await answer.json()) as { data: { url: string; b64_json?: string }[] };
+  expect(data).toEqual([{ url: expect.stringMatching(/\/v1\/images\/outputs\/[0-9a-f]{32}\.(png|jpg)$/) }]);
+  return data[0]?.url ?? "";
+}
+
+describe("an image by URL", () => {
+  it("[OAI-8] is read without a key and with any, with its type, as it is", async () => {
+    const service = await startTestService({ workers: false });
+    const url = await urlOf(service);
+    expect(url.startsWith(`${service.url}/v1/images/outputs/`)).toBe(true);
+    for (const headers of [{}, { authorization: "Bearer wrong" }, { authorization: "Basic eA==" }]) {
+      const answer = await fetch(url, { headers });
+      expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "image/png"]);
+      expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
+      expect(Buffer.from(await answer.arrayBuffer())).toEqual(await tinyPng());
+    }
+    const jpeg = await fetch(await urlOf(service, { output_format: "jpeg" }));
+    expect(jpeg.headers.get("content-type")).toBe("image/jpeg");
+    await jpeg.arrayBuffer();
+  });
+
+  it("[OAI-8] begins with the public URL of the service", async () => {
+    const config = { server: { publicUrl: "https://images.example/base/" } };
+    const service = await startTestService({ workers: false, config });
+    expect(await urlOf(service)).toMatch(/^https:\/\/images\.example\/base\/v1\/images\/outputs\//);
+  });
+
+  it("[OAI-8] is there for an hour, also after a restart, and is then removed", async () => {
+    const clock = new FakeClock();
+    const first = await startTestService({ clock });
+    const path = new URL(await urlOf(first)).pathname;
+    await first.close(0);
+    const second = await startTestService({ clock, data: first.data });
+    const statusOf = async () => {
+      const answer = await fetch(second.url + path);
+      await answer.arrayBuffer();
+      return answer.status;
+    };
+    await clock.advance(LINK_RETENTION_MS - 1);
+    expect(await statusOf()).toBe(200);
+    await clock.advance(1);
+    expect(await refusalOf(await fetch(second.url + path))).toEqual([404, "REALTIME_OUTPUT_NOT_FOUND", null]);
+    const { stores, blobs } = await openBeside(second.data);
+    expect(await blobs.list("links/")).toHaveLength(1);
+    // The sweep comes every half an hour.
+    await clock.advance(LINK_RETENTION_MS / 2);
+    await expect.poll(() => blobs.list("links/")).toEqual([]);
+    expect(await stores.read.linkedImages.due(Number.MAX_SAFE_INTEGER, { afterSeq: 0, limit: 9 })).toEqual(
+      [],
+    );
+  });
+
+  it("[OAI-8] is not listed, guessed or named in any log", async () => {
+    const logLines: string[] = [];
+    const service = await startTestService({ workers: false, logLines });
+    const url = await urlOf(service);
+    const name = url.split("/").at(-1) ?? "";
+    await (await fetch(url)).arrayBuffer();
+    await (await fetch(`${url}?x=1`, { method: "HEAD" })).arrayBuffer();
+    for (const path of ["", "/", `/${name.slice(0, 31)}x.png`, `/${name.slice(0, 32)}`]) {
+      const answer = await fetch(`${service.url}/v1/images/outputs${path}`);
+      await answer.arrayBuffer();
+      expect([path, answer.status]).toEqual([path, 404]);
+    }
+    expect(logLines.join("\n")).toContain("/v1/images/outputs/…");
+    expect(logLines.join("\n")).not.toContain(name.slice(0, 31));
+  });
+
+  it("[OAI-8] is found missing by a check of the data", async () => {
+    const service = await startTestService({ workers: false });
+    await urlOf(service);
+    const { stores, blobs } = await openBeside(service.data);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    const [key = ""] = await blobs.list("links/");
+    await blobs.delete(key);
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([
+      `an image with a link: ${key} is missing`,
+    ]);
+  });
+
+  it("[OAI-8] that was stored before the process died, but not recorded, is removed at the next start", async () => {
+    const first = await startTestService();
+    const kept = new URL(await urlOf(first)).pathname;
+    await first.close(0);
+    const { blobs } = await openBeside(first.data);
+    await blobs.put(`links/${"0".repeat(64)}`, await tinyPng());
+    const second = await startTestService({ data: first.data });
+    expect(await blobs.list("links/")).toHaveLength(1);
+    const answer = await fetch(second.url + kept);
+    expect(answer.status).toBe(200);
+    await answer.arrayBuffer();
+  });
+});
