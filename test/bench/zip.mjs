@@ -1,16 +1,15 @@
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
-import { once, setMaxListeners } from "node:events";
+import { setMaxListeners } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { crc32 } from "node:zlib";
 import Sqlite from "better-sqlite3";
 import { median, timed } from "./measure.mjs";
+import { startQuickService } from "./start-quick-service.mjs";
 
 const ROUNDS = 5;
 const IMAGES = 200;
@@ -18,14 +17,13 @@ const IMAGE_BYTES = 5 * 1024 * 1024;
 const READERS = 8;
 const READER_BYTES_PER_SECOND = 10e6;
 const SLOW_MS = 10_000;
-const SERVICE = fileURLToPath(new URL("zip-service.mjs", import.meta.url));
 
 /** Megabytes per second of the ZIP of a batch over HTTP, against `zip -0` and against its images sent as they are. */
 export async function measureZip() {
   const data = await mkdtemp(join(tmpdir(), "imgbatch-bench-"));
   try {
     const path = await prepare(data);
-    const service = await startService(data);
+    const service = await startQuickService(data);
     try {
       return await measure(service, path, data);
     } finally {
@@ -77,7 +75,7 @@ async function measure({ url, key, rawUrl, pid }, path, data) {
 
 /** Makes a batch, and puts large images of random bytes in the place of its own. Returns the path of its ZIP. */
 async function prepare(data) {
-  const { url, key, stop } = await startService(data);
+  const { url, key, stop } = await startQuickService(data);
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
   const items = Array.from({ length: IMAGES }, (_, i) => ({ prompt: `number ${i}` }));
   const body = JSON.stringify({ model: "vendorx-3.1-flash-image", items });
@@ -95,16 +93,6 @@ async function prepare(data) {
   }
   db.close();
   return `/v1/images/batches/${id}/download`;
-}
-
-async function startService(data) {
-  const child = spawn(process.execPath, [SERVICE, data], { stdio: ["ignore", "pipe", "inherit"] });
-  const [line] = await once(createInterface(child.stdout), "line");
-  const stop = async () => {
-    child.kill("SIGKILL");
-    await once(child, "exit");
-  };
-  return { ...JSON.parse(line), pid: child.pid, stop };
 }
 
 /** Reads a whole response and drops it. `pace`: bytes per second; default: as they come. */

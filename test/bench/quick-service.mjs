@@ -1,5 +1,5 @@
 // A service whose provider answers at once, and beside it a server that sends its images one after the other, unchecked.
-//   node zip-service.mjs DATA_DIRECTORY
+//   node quick-service.mjs DATA_DIRECTORY
 
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
