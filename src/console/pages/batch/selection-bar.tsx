@@ -33,7 +33,7 @@ export function SelectionBar(props: {
     <section className="selection" aria-label="Selected images">
       <b>{selected.size} selected</b>
       <button type="button" className="button plain" onClick={onSelectAll}>
-        Select all
+        All
       </button>
       <button type="button" className="button plain" onClick={onClear}>
         Clear

@@ -32,7 +32,7 @@ export function SendBar(props: {
       const batches = await sendDraft(state.draft, checked, model);
       state.renew();
       onSent();
-      announce(`${counted(batches.length, "batch", "batches")} sent.`);
+      announce(batches.length === 1 ? "The batch is sent." : `${batches.length} batches are sent.`);
       go(batches.length === 1 ? hrefOf("batches", batches[0]?.id ?? "") : hrefOf("batches"));
     } catch (thrown) {
       setError(thrown as Error);
