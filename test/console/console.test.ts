@@ -66,6 +66,23 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     );
   });
 
+  it("[CONSOLE-11] when the service ends the session, the page asks to sign in again, and keeps the draft", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("a fox");
+    const { token } = JSON.parse(await page.evaluate("sessionStorage['imgbatch.session']"));
+    const headers = { authorization: `Bearer ${token}` };
+    expect((await fetch(`${service.url}/v1/console/session`, { method: "DELETE", headers })).status).toBe(204);
+    await goTo(page, service, "money");
+    await page.getByText("The session has ended.").waitFor();
+    await goTo(page, service, "new");
+    await page.getByLabel("API key").fill(service.credentials.api_key);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("1 image ·").waitFor();
+    expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe("a fox");
+  });
+
   it("[CONSOLE-12] a dropped file is told its problems by line, mended in the page, priced, sent, watched and seen", async () => {
     const service = await startTestService({ providers: [moody()] });
     const page = await openConsole(service);
@@ -338,6 +355,22 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       }
     },
   );
+
+  it("[CONSOLE-19] a long list of batches is shown in parts, and searched at the service", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    for (let n = 1; n <= 52; n++)
+      await service.submit({ model: MODEL, task_name: `batch ${n}`, items: items(1) });
+    const page = await openConsole(service);
+    await page.locator("a.batch-row").nth(49).waitFor();
+    expect(await page.locator("a.batch-row").count()).toBe(50);
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.locator("a.batch-row").nth(51).waitFor();
+    expect(await page.getByRole("button", { name: "Show more" }).count()).toBe(0);
+    await page.getByRole("searchbox").fill("batch 1");
+    await expect.poll(() => page.locator("a.batch-row").count()).toBe(11);
+    await page.getByLabel("Status").selectOption("failed");
+    await page.getByRole("heading", { name: "No batch like this" }).waitFor();
+  });
 
   it("[CONSOLE-19] of very many images those near the window are in the page, and each can be reached", async () => {
     const service = await startTestService({ providers: [moody()] });
