@@ -13,6 +13,7 @@ import {
 } from "../support/browser.ts";
 import { CHROMIUM } from "../support/chromium.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeUpstream } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, otherKey, startTestService, type TestService } from "../support/service.ts";
 import { readZip } from "../support/zip.ts";
@@ -73,7 +74,9 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("textbox", { name: "Prompts" }).fill("a fox");
     const { token } = JSON.parse(await page.evaluate("sessionStorage['imgbatch.session']"));
     const headers = { authorization: `Bearer ${token}` };
-    expect((await fetch(`${service.url}/v1/console/session`, { method: "DELETE", headers })).status).toBe(204);
+    expect((await fetch(`${service.url}/v1/console/session`, { method: "DELETE", headers })).status).toBe(
+      204,
+    );
     await goTo(page, service, "money");
     await page.getByText("The session has ended.").waitFor();
     await goTo(page, service, "new");
@@ -309,6 +312,22 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.getByRole("button", { name: "Make the images" }).click();
     await page.locator(".tile img").nth(1).waitFor();
     expect((await (await service.ask("")).json()).data).toHaveLength(1);
+  });
+
+  it("[CONSOLE-22] images that cost real money are made after a consent to their sum, in a batch and at once", async () => {
+    const service = await startTestService({ providers: [new FakeUpstream("paid")] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("a fox\nan owl\na cat");
+    await page.getByRole("button", { name: "Pay up to $0.1206" }).click();
+    await page.locator(".tile img").nth(2).waitFor();
+    await goTo(page, service, "image");
+    await page.getByLabel("Prompt").fill("a fox");
+    await page.getByRole("button", { name: "Pay up to $0.067" }).click();
+    await page.locator(".shot-image").waitFor();
+    await goTo(page, service, "money");
+    await page.getByText("real money").waitFor();
+    await expect.poll(() => page.locator(".large-sum").innerText()).toBe("$0.1675");
   });
 
   it("[CONSOLE-20] tabs of one session read one stream of events, and all of them see what changes", async () => {

@@ -21,6 +21,7 @@ function read(): StoredSession | null {
   }
 }
 
+/** Null without a session that may still be accepted. */
 export function currentSession(): StoredSession | null {
   return current;
 }

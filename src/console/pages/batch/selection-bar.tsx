@@ -6,7 +6,7 @@ import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
 import { saveImages } from "./save-images.ts";
 
-/** What can be done with the selected images. Absent while none is selected. */
+/** The buttons for the selected images. Absent while none is selected. */
 export function SelectionBar(props: {
   batch: BatchObject;
   items: readonly ItemObject[];

@@ -89,8 +89,9 @@ export function SendBar(props: {
 
 function Balance({ isPaid }: { isPaid: boolean }) {
   const account = useAccount();
-  const money = isPaid ? (account?.real_money ?? account) : account;
-  return money ? <> · balance {usd(money.balance)}</> : null;
+  // The owner's consent brings the real money.
+  if (account === null || (isPaid && account.owner)) return null;
+  return <> · balance {usd(((isPaid && account.real_money) || account).balance)}</>;
 }
 
 function summaryOf(checked: CheckedDraft): string {
