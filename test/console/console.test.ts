@@ -130,6 +130,8 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.keyboard.press("ArrowRight");
     await large.getByRole("heading", { name: "item_000002" }).waitFor();
     await large.getByRole("img", { name: "reference 1" }).waitFor();
+    await large.getByRole("button", { name: "Copy prompt" }).click();
+    await large.getByRole("status").getByText("The prompt is copied.").waitFor();
     const naturalWidth = "document.querySelector('.panel-references img').naturalWidth";
     await expect.poll(() => page.evaluate(naturalWidth)).toBe(8);
     expect(await findBarriers(page)).toEqual([]);
@@ -328,6 +330,16 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await goTo(page, service, "money");
     await page.getByText("real money").waitFor();
     await expect.poll(() => page.locator(".large-sum").innerText()).toBe("$0.1675");
+  });
+
+  it("[CONSOLE-20] without events, the page asks again and again", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openPage("about:blank");
+    await page.route("**/v1/events", (route) => route.abort());
+    await page.goto(service.view.signInLink?.() ?? "");
+    await page.getByRole("heading", { name: "No batches yet" }).waitFor();
+    await service.submit({ model: MODEL, task_name: "late", items: items(2) });
+    await page.getByRole("link", { name: /late.*completed/s }).waitFor();
   });
 
   it("[CONSOLE-20] tabs of one session read one stream of events, and all of them see what changes", async () => {
