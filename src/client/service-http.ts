@@ -15,8 +15,10 @@ export function createServiceHttp(options: ServiceHttpOptions): Http {
     readError: (...args) => {
       const answer = readErrorResponse(...args);
       if (answer.error.code !== "NOT_FOUND" || !API_VERSION.test(baseUrl)) return answer;
-      const message = `No imgbatch API at ${baseUrl}; try ${baseUrl.replace(API_VERSION, "")}`;
-      return { ...answer, error: new ImgbatchError("NOT_FOUND", message, { ...answer.error }) };
+      const right = baseUrl.replace(API_VERSION, "");
+      const message = `No imgbatch API at ${baseUrl}; try ${right}`;
+      const advice = `run the same command with --base-url ${right}`;
+      return { ...answer, error: new ImgbatchError("NOT_FOUND", message, { ...answer.error, advice }) };
     },
   });
 }

@@ -66,7 +66,10 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
     },
     retry: async ({ batchId }) => {
       const { name, itemCount } = await deps.retry(batchId);
-      tell({ type: "message", text: `Trying ${itemCount} again, as a new batch “${name}”.` });
+      tell({
+        type: "message",
+        text: `Retrying ${itemCount} ${itemCount === 1 ? "image" : "images"}, as a new batch “${name}”.`,
+      });
     },
     "delete-outputs": async ({ batchId }) => {
       await deps.deleteOutputs(batchId);

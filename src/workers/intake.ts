@@ -4,12 +4,16 @@ import { inputsPrefix } from "../domain/batches/create-batch.ts";
 import { failBatch } from "../domain/batches/fail-batch.ts";
 import { hasItems } from "../domain/batches/lifecycle.ts";
 import { takeIn } from "../domain/lines/take-in.ts";
+import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
 import type { BatchRecord } from "../domain/records.ts";
+import { backoffMs } from "../kernel/backoff.ts";
 import { endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
 
 /** Inputs that are read at once: each may hold a large line in memory. */
 const AT_ONCE = 2;
+/** Pauses after a failure of the storage. */
+const AGAIN = { baseMs: 5000, capMs: 300_000 };
 
 /**
  * Reads the inputs of batch jobs into items, few at a time, and one at a time of each API key: large inputs of one key hold
@@ -20,7 +24,9 @@ export class Intake {
   readonly #queue = new PQueue({ concurrency: AT_ONCE });
   /** The inputs of each key that has some. Only the first of each is in the queue. */
   readonly #ofKeys = new Map<string, PQueue>();
-  #isStopping = false;
+  readonly #stopping = new AbortController();
+  /** How often in a row the storage has failed during the reading of a batch. */
+  readonly #failures = new Map<string, number>();
 
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
@@ -33,9 +39,14 @@ export class Intake {
   async take(batch: BatchRecord, isHeld: () => boolean): Promise<BatchStatus | null> {
     const own = this.#ofKeys.get(batch.apiKeyId) ?? new PQueue({ concurrency: 1 });
     this.#ofKeys.set(batch.apiKeyId, own);
-    const read = () => this.#take(batch, () => this.#isStopping || isHeld());
+    const read = () => this.#take(batch, () => this.#stopping.signal.aborted || isHeld());
     try {
-      return await own.add(() => this.#queue.add(read));
+      const status = await own.add(() => this.#queue.add(read));
+      this.#failures.delete(batch.id);
+      return status;
+    } catch (error) {
+      if (error instanceof StorageUnavailable) await this.#backOff(batch.id, error);
+      throw error;
     } finally {
       if (own.size + own.pending === 0) this.#ofKeys.delete(batch.apiKeyId);
     }
@@ -43,7 +54,19 @@ export class Intake {
 
   /** Ends what is being read soon; the next start begins it again. */
   stop(): void {
-    this.#isStopping = true;
+    this.#stopping.abort();
+  }
+
+  /** A disk that is full must not stay so because of what was stored for a batch: it is read from the start again. */
+  async #backOff(batchId: string, { reason }: StorageUnavailable): Promise<void> {
+    const { clock, random, blobs, stores } = this.#deps;
+    const failures = (this.#failures.get(batchId) ?? 0) + 1;
+    this.#failures.set(batchId, failures);
+    const batch = await stores.read.batches.byId(batchId).catch(() => null);
+    // After a commit of which nobody knows, records may name the files.
+    const isUnread = reason !== "unknown-commit" && batch !== null && !hasItems(batch);
+    if (isUnread) await blobs.deleteAll(inputsPrefix(batchId)).catch(() => {});
+    await clock.sleep(backoffMs(failures, AGAIN, random), this.#stopping.signal).catch(() => {});
   }
 
   async #take(batch: BatchRecord, isOver: () => boolean): Promise<BatchStatus | null> {

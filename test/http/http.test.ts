@@ -140,7 +140,11 @@ it("[HTTP-41] a base URL that ends with an API version is told to leave it out",
   const baseUrl = `${fake.url}/v1`;
   const http = createServiceHttp({ baseUrl, apiKey: FAKE_KEY, clock: new InstantClock(), random: () => 0 });
   const message = `No imgbatch API at ${baseUrl}; try ${fake.url}`;
-  await expect(listModels(http)).rejects.toMatchObject({ code: "NOT_FOUND", message });
+  await expect(listModels(http)).rejects.toMatchObject({
+    code: "NOT_FOUND",
+    message,
+    advice: `run the same command with --base-url ${fake.url}`,
+  });
 });
 
 it("[HTTP-7] a refused connection on create says that nothing was sent", async () => {

@@ -229,7 +229,7 @@ describe("the live view of a service", () => {
     const batchId = await endedBatch(service);
     const { source, messages, flush, rows } = await attach(service);
     await source.perform({ type: "retry", batchId });
-    expect(messages()).toEqual(["Trying 1 again, as a new batch “foxes”."]);
+    expect(messages()).toEqual(["Retrying 1 image, as a new batch “foxes”."]);
     await flush();
     const retried = rows().at(-1)?.id ?? "";
     expect(retried).not.toBe(batchId);

@@ -35,6 +35,7 @@ Response.prototype.text = async function (this: Response) {
 };
 Response.prototype.arrayBuffer = async function (this: Response) {
   const body = await arrayBuffer.call(this);
+  if (isSignIn(this)) return body;
   if (body.byteLength <= MAX_WATCHED_BYTES) watchText(new Uint8Array(body), `an answer ${this.status}`);
   return body;
 };

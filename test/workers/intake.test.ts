@@ -3,6 +3,7 @@ import { DEFAULT_LIMITS } from "../../src/contract/limits.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import type { Line } from "../../src/domain/lines/line.ts";
 import { Offers } from "../../src/domain/offers.ts";
+import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { Intake } from "../../src/workers/intake.ts";
@@ -29,15 +30,19 @@ async function jobsOfKeys() {
   const input = { fileName: "files/a", blobKey: "files/a", consentMicroUsd: null };
   const begun: string[] = [];
   const gates = new Map<string, Gate<void>>();
+  const clock = new FakeClock();
+  let fail: () => Promise<void> = async () => {};
   async function* read(_model: unknown, _bytes: unknown, apiKeyId: string): AsyncGenerator<Line> {
     begun.push(apiKeyId);
+    await fail();
     await gates.get(apiKeyId)?.promise;
     yield { key: null, problem: "not this" };
   }
   const deps = {
     stores,
     blobs,
-    clock: new FakeClock(),
+    clock,
+    random: () => 1,
     feed: new Feed(),
     models: [model],
     offers: new Offers([], [model]),
@@ -55,8 +60,38 @@ async function jobsOfKeys() {
     return batch;
   };
   const take = (batch: BatchRecord) => intake.take(batch, () => false);
-  return { job, take, begun, end: (apiKeyId: string) => gates.get(apiKeyId)?.open() };
+  const failWith = (work: () => Promise<void>) => {
+    fail = work;
+  };
+  return { job, take, begun, blobs, clock, failWith, end: (apiKeyId: string) => gates.get(apiKeyId)?.open() };
 }
+
+it("[LINES-14] a full disk keeps nothing of an input that could not be read, and is asked again more and more seldom", async () => {
+  const { job, take, blobs, clock, failWith } = await jobsOfKeys();
+  const batch = await job();
+  const full = new StorageUnavailable("full", "The service's disk is full.", null);
+  for (const pauseMs of [5000, 10_000, 20_000]) {
+    failWith(async () => {
+      await blobs.put(`inputs/${batch.id}/picture`, Buffer.from("x"));
+      throw full;
+    });
+    const taken = expect(take(batch)).rejects.toBe(full);
+    await expect.poll(() => clock.nextWakeInMs).toBe(pauseMs);
+    expect(await blobs.list("inputs/")).toEqual([]);
+    clock.advance(pauseMs);
+    await taken;
+  }
+  const unknown = new StorageUnavailable("unknown-commit", "The service's disk has failed.", null);
+  failWith(async () => {
+    await blobs.put(`inputs/${batch.id}/picture`, Buffer.from("x"));
+    throw unknown;
+  });
+  const taken = expect(take(batch)).rejects.toBe(unknown);
+  await expect.poll(() => clock.nextWakeInMs).toBe(40_000);
+  expect(await blobs.list("inputs/")).toHaveLength(1);
+  clock.advance(40_000);
+  await taken;
+});
 
 it("[LINES-15] large inputs of one key do not hold up those of another; keys take turns", async () => {
   const { job, take, begun, end } = await jobsOfKeys();

@@ -11,7 +11,7 @@ export const reportOptions: readonly OptionSpec[] = [
   { flags: "--markdown <file>", description: "write a Markdown summary, failures first" },
   { flags: "--gallery", description: "write index.html, the contact sheet (default)" },
   { flags: "--no-gallery", description: "do not write index.html" },
-  { flags: "--open", description: "open the contact sheet at the end; without a desktop, tell its path" },
+  { flags: "--open", description: "open the contact sheet at the end; without a desktop, print its path" },
 ];
 
 const upstreams = `${UPSTREAM_NAMES.slice(0, -1).join(", ")} or ${UPSTREAM_NAMES.at(-1)}`;
@@ -51,7 +51,7 @@ export const formatOption: OptionSpec = {
 };
 export const maxCostOption: OptionSpec = {
   flags: "--max-cost <usd>",
-  description: "refuse to send what may cost more; with a paid upstream: agree to pay up to this",
+  description: "send nothing that may cost more; with a paid upstream: agree to pay up to this",
 };
 /** The options that `submit` and `retry` share. `readRunOptions` reads them. */
 export const runOptions: readonly OptionSpec[] = [

@@ -11,7 +11,7 @@ export function withSimulation(config: Config, spec: string | undefined): Config
     const [name = "", value = ""] = pair.split("=", 2);
     if (name === "latency") simulate.latencyMs = readLatency(value);
     else if (name === "fail" || name === "seed") simulate[name] = value === "" ? Number.NaN : Number(value);
-    else throw usage(`--simulate: ${JSON.stringify(name)} use latency, fail or seed`);
+    else throw usage(`--simulate: ${JSON.stringify(name)}: use latency, fail or seed`);
   }
   try {
     return parseConfig({ ...config, simulate }, "--simulate");

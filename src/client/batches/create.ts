@@ -52,7 +52,7 @@ export async function createBatch(
   const batch = readBatch(answer.json);
   // Something was accepted. Only the same key can find out which batch it was.
   if (batch === null)
-    throw new ImgbatchError("SUBMISSION_UNKNOWN", "The service took the request and answered no batch.", {
+    throw new ImgbatchError("SUBMISSION_UNKNOWN", "The service accepted the request but returned no batch.", {
       requestId: answer.requestId,
     });
   return { batch, replayed: isReplay(answer, batch) };

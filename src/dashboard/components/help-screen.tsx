@@ -9,7 +9,7 @@ import { Blank, Line, Rule } from "./line.tsx";
 type KeyHelp = readonly [key: string, what: (abilities: Abilities) => string | null];
 
 const KEYS: readonly KeyHelp[] = [
-  ["↑ ↓  PgUp PgDn", () => "move; Home goes to the first line and stays there"],
+  ["↑ ↓  PgUp PgDn", () => "move; Home goes to the first line"],
   [
     "⏎",
     (can) => `details of the batch: items, ${can.itemFacts ? "sizes, costs, errors, history" : "errors"}`,

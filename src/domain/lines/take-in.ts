@@ -1,9 +1,9 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
+import { formatUsd } from "../../kernel/money.ts";
 import { inputsPrefix } from "../batches/create-batch.ts";
 import { hasItems, holdFor } from "../batches/lifecycle.ts";
-import { cannotPay } from "../billing/payer.ts";
 import { priceOf } from "../billing/pricing.ts";
 import type { ModelEntry } from "../models.ts";
 import type { Needs, Offers } from "../offers.ts";
@@ -75,6 +75,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   if (!bytes || !read) throw unusable("The input file does not exist any more.");
   const draft: Draft = { ...NO_LINES, items: [], references: [] };
   const stored = new Set<string>();
+  let moneyMicroUsd = 0;
   try {
     for await (const line of read(model, whileWanted(bytes, isOver), batch.apiKeyId)) {
       if (isOver()) return null;
@@ -82,6 +83,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
         throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);
       }
       await addLine(deps, batch, model, draft, line, stored);
+      if (draft.holdMicroUsd > moneyMicroUsd) moneyMicroUsd = await moneyFor(deps, batch, draft.holdMicroUsd);
       if (draft.textChars > FIXED_LIMITS.jobTextChars) {
         const millions = Math.floor(FIXED_LIMITS.jobTextChars / 1e6);
         throw unusable(`The texts of the lines have more than ${millions} million characters together.`);
@@ -93,6 +95,17 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   if (isOver()) return null;
   if (draft.items.length === 0) throw unusable("The input has no lines.");
   return draft;
+}
+
+/** Returns how much the hold of a batch may be. Throws when that is less than its lines need so far. */
+async function moneyFor({ stores }: TakeInDeps, batch: BatchRecord, neededMicroUsd: number): Promise<number> {
+  const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
+  const mostMicroUsd =
+    consentMicroUsd ?? (await stores.read.accounts.byId(batch.accountId))?.balanceMicroUsd ?? 0;
+  if (neededMicroUsd <= mostMicroUsd) return mostMicroUsd;
+  const most = consentMicroUsd === null ? "the balance is" : "the request agrees to";
+  const message = `The job needs more on hold: ${most} ${formatUsd(mostMicroUsd)}. Nothing was made.`;
+  throw new ImgbatchError("BATCH_IMAGE_INSUFFICIENT_BALANCE", message);
 }
 
 /** Ends early when nobody wants the input any more: a line, or the gap between two of them, can be long. */
@@ -216,9 +229,6 @@ async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): P
   }
   const nowMs = deps.clock.nowMs();
   const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
-  if (consentMicroUsd !== null && holdMicroUsd > consentMicroUsd) {
-    throw cannotPay("BATCH_IMAGE_INSUFFICIENT_BALANCE", "The job", holdMicroUsd, { consentMicroUsd });
-  }
   const failCount = items.filter(({ failed }) => failed !== undefined).length;
   const isWritten = await deps.stores.write(async (tx) => {
     const now = await tx.batches.byId(batch.id);

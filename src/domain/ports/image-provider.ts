@@ -142,10 +142,14 @@ export interface UpstreamJob {
   said: string;
 }
 
-/** What a job returned for one key, or a part of its results that cannot be read. */
+/**
+ * What a job returned for one key, or a part of its results that cannot be read. `endsEarly`: a file of results ended
+ * although the upstream says that it has more; reading it again may give the rest.
+ */
 export type JobResult =
   | ({ key: string } & ({ output: GeneratedImages } | { error: ProviderError }))
-  | { unreadable: string };
+  | { unreadable: string }
+  | { endsEarly: string };
 
 /**
  * Hands many images at once to an upstream that works on them by itself. Each call can be repeated, except `create`:

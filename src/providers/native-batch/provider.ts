@@ -62,7 +62,7 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
     },
     async outputs(resource, signal) {
       const file = outputFileOf(await operation(resource, signal));
-      return file === null ? [] : [file];
+      return file === null ? [] : [{ name: file, results: null }];
     },
     async *read(file, signal) {
       const path = `${at(file)}:download?alt=media`;

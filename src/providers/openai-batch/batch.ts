@@ -1,4 +1,5 @@
 import type { JobState, UpstreamJob } from "../../domain/ports/image-provider.ts";
+import type { ResultFile } from "../upstream/jobs/job-provider.ts";
 import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
 import { oneLine, upstreamWords } from "../upstream/words.ts";
 
@@ -48,8 +49,11 @@ export function readBatch(provider: string, batch: unknown): UpstreamJob | null 
   };
 }
 
-/** Returns the names of the files with results: successes, then errors. Either may be missing. */
-export function outputFilesOf(batch: unknown): string[] {
-  const files = [valueAt(batch, "output_file_id"), valueAt(batch, "error_file_id")];
-  return files.filter((file): file is string => typeof file === "string" && ID.test(file));
+/** Returns the files with results: successes, then errors. Either may be missing. */
+export function outputFilesOf(batch: unknown): ResultFile[] {
+  return (["completed", "failed"] as const).flatMap((count) => {
+    const name = valueAt(batch, count === "completed" ? "output_file_id" : "error_file_id");
+    if (typeof name !== "string" || !ID.test(name)) return [];
+    return [{ name, results: countAt(batch, "request_counts", count) }];
+  });
 }

@@ -18,6 +18,8 @@ const GENERATIONS = "/v1/images/generations";
 const EDITS = "/v1/images/edits";
 const FIELDS = { sizeAs: "size", responseFormat: "omit" } as const;
 const PAGE = 100;
+/** An input that is not deleted for any reason goes by itself, when no job is made of it any more. */
+const EXPIRY = { "expires_after[anchor]": "created_at", "expires_after[seconds]": String(3 * 86_400) };
 
 /** Talks to OpenAI's files and batch jobs for images, at half the price. */
 export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: AdapterDeps): JobAdapter {
@@ -48,7 +50,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
     lineBytes: async (item) => jsonLinesBody([lineOf(item)]).length(),
     async upload(jobId, items, signal) {
       const file = { field: "file", fileName: `${jobId}.jsonl`, body: jsonLinesBody(items.map(lineOf)) };
-      const body = fileFormBody({ purpose: "batch" }, file);
+      const body = fileFormBody({ purpose: "batch", ...EXPIRY }, file);
       const answer = await http.json({ method: "POST", path: "/files", headers, body }, signal);
       const id = textAt(answer, "id");
       if (id === null) throw ambiguous(name, "an upload without the name of its file", 200);

@@ -29,10 +29,14 @@ export async function readResult(
   }
 }
 
-/** The request was not run, because its job expired or was cancelled. */
+/** Codes of requests that were not run, because their job has ended before. */
+const UNRUN: readonly unknown[] = ["batch_expired", "batch_cancelled"];
+
+/** The request has no response. `RESULT_MISSING`: it was not run. */
 function jobError(name: string, line: unknown): ProviderError {
   const words = upstreamWords(textAt(line, "error", "message") ?? textAt(line, "error", "code") ?? "");
-  return new ProviderError("PROVIDER_ITEM_FAILED", words || `${name} returned no response for this image.`, {
+  const code = UNRUN.includes(valueAt(line, "error", "code")) ? "RESULT_MISSING" : "PROVIDER_ITEM_FAILED";
+  return new ProviderError(code, words || `${name} returned no response for this image.`, {
     retryable: false,
   });
 }

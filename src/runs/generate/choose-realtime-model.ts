@@ -76,8 +76,8 @@ function notListed(wanted: string | null, models: readonly RealtimeModel[]): Img
   const there = models.map(({ id }) => id).join(", ");
   const message =
     wanted === null
-      ? "This key can use no model for images at once."
-      : `There is no model ${JSON.stringify(wanted)} for images at once; there is ${there || "none"}.`;
+      ? "This key can use no model for real-time images."
+      : `There is no real-time model ${JSON.stringify(wanted)}; there is ${there || "none"}.`;
   return new ImgbatchError("REALTIME_MODEL_NOT_FOUND", message, { param: "--model" });
 }
 

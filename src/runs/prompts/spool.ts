@@ -114,7 +114,7 @@ function trying<T>(work: () => T): T {
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     const message = `The input is too large for the memory, and a temporary file cannot be used (${code}).`;
-    const advice = `make room in ${tmpdir()}, or set TMPDIR to another directory; nothing was sent`;
+    const advice = `free space in ${tmpdir()}, or set TMPDIR to another directory; nothing was sent`;
     throw new ImgbatchError("SAVE_FAILED", message, { cause, advice });
   }
 }

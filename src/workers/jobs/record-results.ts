@@ -24,8 +24,12 @@ export async function recordResults(work: JobWork, job: UpstreamJobRecord): Prom
   let gone: string | null = null;
   for (let tries = 1; ; tries++) {
     try {
-      await downloads.add(() => fetchResults(work, job));
-      break;
+      const short = await downloads.add(() => fetchResults(work, job));
+      const isTooLate = clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS;
+      if (short === null || tries >= MOST_REFUSED || isTooLate) break;
+      deps.log.warn("the results of a job are not whole; fetching them again", { job: jobId, why: short });
+      const error = new ProviderError("RESULT_MISSING", short, { trouble: "failing" });
+      await waitAfter(work, error, tries, { mayGiveUp: false });
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;
       deps.log.warn("the results of a job could not be fetched", { job: jobId, error: error.message });
@@ -100,19 +104,27 @@ export async function failRest(
     feed.publish({ type: "item", batchId: batch.id, customId, status: "failed" });
 }
 
-async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<void> {
+/** Returns why results are missing that the upstream has; null when there are none. */
+async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<string | null> {
   const { deps, provider, batch, jobId, signal } = work;
   const { stores, ids, log } = deps;
   const leaseToken = ids.leaseToken();
   const items = await stores.write((tx) => tx.items.leaseJob(jobId, leaseToken));
   const waiting = new Map(items.map((item) => [item.customId, { ...item, leaseToken }]));
   const seen = new Set<string>();
+  let short: string | null = null;
   try {
     for await (const result of provider.results(job.upstreamName ?? "", signal)) {
       if ("unreadable" in result) {
         log.warn("a part of a job's results cannot be read", { job: jobId, why: result.unreadable });
         continue;
       }
+      if ("endsEarly" in result) {
+        short = result.endsEarly;
+        continue;
+      }
+      // The job has ended before this request was run: it fails with the reason of the job.
+      if ("error" in result && result.error.code === "RESULT_MISSING" && job.state !== "succeeded") continue;
       const { key } = result;
       const item = waiting.get(key);
       if (item && !seen.has(key)) await recordResult(work, item, result);
@@ -129,15 +141,17 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<void
     await stores.write((tx) => tx.upstreamJobs.update(jobId, { results }));
   }
   const missing = [...waiting.keys()].filter((key) => !seen.has(key));
+  if (missing.length > 0 && short !== null) return short;
   if (missing.length > 0 && job.state === "succeeded")
     log.warn("a job ended without results for some of its items", { job: jobId, missing: missing.length });
+  return null;
 }
 
 /** A result without a usable image is a failure of the item. */
 async function recordResult(
   { deps, provider, batch }: JobWork,
   item: LeasedItem,
-  result: Exclude<JobResult, { unreadable: string }>,
+  result: Extract<JobResult, { key: string }>,
 ): Promise<void> {
   const { stores, clock, inspector, feed } = deps;
   const nowMs = () => clock.nowMs();

@@ -168,7 +168,7 @@ const WRONG: [string[], RegExp][] = [
   [["x", "-o", "-"], /--output: name a file/],
   [
     ["x", "--model", "none"],
-    /There is no model "none" .*; there is vendorx-3.1-flash-image, vendorx-3-pro-image/,
+    /There is no real-time model "none"; there is vendorx-3.1-flash-image, vendorx-3-pro-image/,
   ],
   [["--file", "none.jsonl"], /no such file/],
   [["x", "y"], /too many arguments/],

@@ -120,10 +120,12 @@ describe("the reading of a job's input", () => {
   });
 
   it("[LINES-5] reports what cannot be paid, and writes nothing", async () => {
-    const { deps, batch, stores } = await queuedJob(Array(90).fill("a"));
+    const { deps, batch, stores, linesRead } = await queuedJob(Array(200).fill("a"));
     expect(await takeIn(deps, batch, NEVER)).toMatchObject({
       error: { code: "BATCH_IMAGE_INSUFFICIENT_BALANCE", source: "service" },
     });
+    // A balance of 1000 pays for 83 lines at 12.
+    expect(linesRead()).toBe(84);
     expect(await stores.read.items.countByStatus(batch.id)).toEqual({ pending: 0, success: 0, failed: 0 });
     expect(await stores.read.ledger.list({ batchId: batch.id })).toEqual([]);
   });

@@ -78,6 +78,8 @@ describe("OpenAI's batch jobs", () => {
       "content-length": String(upload?.body.length),
     });
     expect(upload?.text).toContain('name="purpose"\r\n\r\nbatch\r\n');
+    expect(upload?.text).toContain('name="expires_after[anchor]"\r\n\r\ncreated_at\r\n');
+    expect(upload?.text).toContain('name="expires_after[seconds]"\r\n\r\n259200\r\n');
     const texts =
       (upload?.text ?? "")
         .split(/\r\n\r\n/)
@@ -155,19 +157,28 @@ describe("OpenAI's batch jobs", () => {
       ],
       [
         "GET /v1/batches/batch_1",
-        json(batch("expired", { output_file_id: "file-out", error_file_id: "file-err" })),
+        json(
+          batch("expired", {
+            output_file_id: "file-out",
+            error_file_id: "file-err",
+            request_counts: { total: 6, completed: 2, failed: 4 },
+          }),
+        ),
       ],
     ]);
     const shown: unknown[] = [];
     for await (const result of connect(server.url).results("batch_1", never) as AsyncIterable<JobResult>)
       shown.push(
-        "unreadable" in result ? "unreadable" : [result.key, "error" in result ? result.error.code : "made"],
+        "key" in result
+          ? [result.key, "error" in result ? result.error.code : "made"]
+          : Object.keys(result)[0],
       );
     expect(shown).toEqual([
       ["a", "made"],
       "unreadable",
       ["b", "SAFETY_BLOCKED"],
-      ["c", "PROVIDER_ITEM_FAILED"],
+      ["c", "RESULT_MISSING"],
+      "endsEarly",
     ]);
   });
 

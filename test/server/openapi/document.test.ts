@@ -142,6 +142,42 @@ describe("the description of the API", () => {
     expect(statuses).toEqual([200, 200, 200, 200, ...downloads, 200, 200, 410, 204, 404, 200, 200, 200, 200]);
   });
 
+  it("[OPS-3] fits the answers about money, small images, retries and sessions", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async ({ prompt }) => made(...(prompt.endsWith("2") ? [] : [await tinyPng()]));
+    const service = await startTestService({ providers: [provider] });
+    const checker = new DocumentChecker(document);
+    const data = (await tinyPng()).toString("base64");
+    const [first, second] = items(2);
+    const reference_images = [{ mime_type: "image/png", data }];
+    const { id } = await service.submit({ model: MODEL, items: [{ ...first, reference_images }, second] });
+    await service.until(id);
+    const url = `${BATCHES}/${id}`;
+    const statuses = [];
+    for (const [method, path, target, given = {}] of [
+      ["GET", "/v1/account", "/v1/account"],
+      ["GET", "/v1/usage", "/v1/usage"],
+      ["GET", "/v1/ledger", "/v1/ledger?limit=2"],
+      ["GET", `${BATCH}/items`, `${url}/items?include=prompt,references,images`],
+      ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail?width=1024`],
+      ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i1/thumbnail`, { "if-none-match": "*" }],
+      ["GET", `${BATCH}/items/{custom_id}/thumbnail`, `${url}/items/i2/thumbnail`],
+      ["GET", `${BATCH}/items/{custom_id}/references/{index}`, `${url}/items/i1/references/0`],
+      ["POST", `${BATCH}/ticket`, `${url}/ticket`],
+      ["GET", "/v1/downloads/{id}", `/v1/downloads/${id}?ticket=none`],
+      ["POST", `${BATCH}/retry`, `${url}/retry`],
+      ["POST", "/v1/console/codes", "/v1/console/codes"],
+      ["POST", "/v1/console/sessions", "/v1/console/sessions"],
+      ["GET", "/v1/console/service", "/v1/console/service"],
+      ["DELETE", "/v1/console/session", "/v1/console/session"],
+    ] as [string, string, string, Record<string, string>?][]) {
+      const answer = await call(service, method, target, { headers: given });
+      await checker.expectConforming(method.toLowerCase(), path, answer);
+      statuses.push(answer.status);
+    }
+    expect(statuses).toEqual([200, 200, 200, 200, 200, 304, 409, 200, 200, 401, 200, 200, 200, 200, 204]);
+  });
+
   it.each([
     ["createBatch", "POST", BATCHES, BATCHES, { body: "{" }, "INVALID_JSON"],
     ["createBatch", "POST", BATCHES, BATCHES, { body: "{}" }, "BATCH_IMAGE_INVALID_MODEL"],

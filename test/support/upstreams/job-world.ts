@@ -29,7 +29,7 @@ const UPSTREAMS = {
 };
 
 export type JobUpstreamType = keyof typeof UPSTREAMS;
-export const JOB_UPSTREAMS: JobUpstreamType[] = ["native-batch"];
+export const JOB_UPSTREAMS: JobUpstreamType[] = ["native-batch", "openai-batch"];
 export const MINUTE_MS = 60_000;
 export const FOREVER = Number.POSITIVE_INFINITY;
 /** Of an image in a batch, in USD: half of what the model costs in real time. */

@@ -591,6 +591,39 @@ describe("an upstream of jobs with a trouble", () => {
   });
 });
 
+describe("results that end early", () => {
+  const start = async (endsEarly: (reads: number) => boolean) => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ isPaid: true });
+    const { results } = upstream;
+    let reads = 0;
+    upstream.results = async function* (name) {
+      const isShort = endsEarly(++reads);
+      for await (const result of results.call(upstream, name)) {
+        if (isShort && "key" in result && result.key === "i1") yield { endsEarly: "1 of 2" };
+        else yield result;
+      }
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, 10_000, hasEnded(service, id));
+    await expectBooks(service);
+    return { ended: await service.until(id), reads: () => reads };
+  };
+
+  it("[JOB-3] are fetched again, and none is lost", async () => {
+    const { ended, reads } = await start((nth) => nth <= 3);
+    expect(ended).toMatchObject({ status: "completed", success_count: 2 });
+    expect(reads()).toBe(4);
+  });
+
+  it("[JOB-3] are taken as they are after ten minutes, when the upstream has miscounted", async () => {
+    const { ended, reads } = await start(() => true);
+    expect(ended).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
+    expect(reads()).toBe(8);
+  });
+});
+
 describe("a job that takes too long", () => {
   it("[JOB-7] is stopped after its time; the results that it has count, and the rest fails", async () => {
     const clock = new FakeClock();

@@ -132,7 +132,7 @@ export const admin: CommandSpec = {
         "imgbatch admin usage --from 7d",
         "imgbatch admin usage --by provider --from 2030-01-01 --to 2030-01-31",
       ],
-      notes: ["Sums are kept for 5 minutes each, so --from and --to count whole 5 minutes."],
+      notes: ["Usage is summed in steps of 5 minutes: --from and --to take in the whole of a step."],
       load: () => import("./usage.ts"),
     },
     {

@@ -13,7 +13,7 @@ const COMFORTABLE_BYTES = 2048 * MIB;
 
 /** The advice for choosing another directory, by check. */
 const OTHER: Record<string, string> = {
-  output: "call imgbatch in another directory, or name one with --output",
+  output: "run imgbatch in another directory, or name one with --output",
   data: "name another directory with --data or IMGBATCH_DATA",
 };
 
@@ -50,7 +50,7 @@ export async function checkDirectory(
   const advice = `free some disk space, or ${other}`;
   if (free < NEEDED_BYTES) return [fail(check, "saving", `${place}: only ${shown}`, advice)];
   if (free < COMFORTABLE_BYTES) return [warn(check, `${place}: ${shown}`, advice)];
-  const isNew = place === directory ? "" : " (made when it is needed)";
+  const isNew = place === directory ? "" : " (created when needed)";
   return [ok(check, `${directory}${isNew}, ${shown}`)];
 }
 

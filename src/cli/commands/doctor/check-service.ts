@@ -40,7 +40,7 @@ function fromError(error: unknown, baseUrl: string): Finding[] {
   const { exit } = errorEntry(error.code);
   if (exit !== "auth") {
     const message = `${baseUrl} answers, but not like an image service: ${error.message}`;
-    return [fail("service", "temporary", message, "check the address")];
+    return [fail("service", "temporary", message, error.advice ?? "check the address")];
   }
   const advice = "check IMGBATCH_API_KEY (or --api-key-file), and that the key belongs to this service";
   return [ok("service", `${baseUrl} answers`), fail("key", "auth", error.message, advice)];

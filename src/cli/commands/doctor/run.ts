@@ -67,7 +67,7 @@ async function agree(
   if (global.baseUrl === undefined || global.config !== undefined || config.baseUrl === null) return [];
   if (checkedUrl(config.baseUrl) !== baseUrl) return [];
   try {
-    return [ok("address", `${baseUrl} is agreed to, in ${await agreeTo(baseUrl)}`)];
+    return [ok("address", `keys may be sent to ${baseUrl}: your agreement is in ${await agreeTo(baseUrl)}`)];
   } catch (error) {
     const message = `the agreement to ${baseUrl} cannot be stored (${(error as NodeJS.ErrnoException).code})`;
     return [warn("address", message, "set IMGBATCH_BASE_URL instead")];

@@ -9,6 +9,7 @@ export const download: CommandSpec = {
     {
       flags: "-o, --output <path>",
       description: "the directory for the images; with --zip or --item, the file",
+      default: "the directory of the run; for an id, one of that name",
     },
     { flags: "--zip", description: "download the ZIP without unpacking it" },
     { flags: "--item <id>", description: "download the image of this item only" },

@@ -123,7 +123,7 @@ function describe(
       `${success} of ${lines.length} images on disk`,
       ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
       ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
-      ...(counts.pending > 0 ? [`${counts.pending} not asked for`] : []),
+      ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
     ].join(", "),
   );
   return {

@@ -29,5 +29,5 @@ export const run: RunCommand = async (context) => {
  */
 function explainEarly(error: unknown, { reason }: AbortSignal): unknown {
   const isEarly = error === reason && error instanceof ImgbatchError && error.code === "TIMEOUT";
-  return isEarly ? new ImgbatchError("TIMEOUT", `${error.message} No image was asked for yet.`) : error;
+  return isEarly ? new ImgbatchError("TIMEOUT", `${error.message} No image was requested yet.`) : error;
 }

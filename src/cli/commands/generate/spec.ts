@@ -28,7 +28,7 @@ export const generate: CommandSpec = {
     upstreamOption,
     {
       flags: "--aspect-ratio <w:h>",
-      description: "such as 1:1, 3:2 or 16:9; a prompt's aspect_ratio wins",
+      description: "width to height, such as 1:1, 3:2 or 16:9; a prompt's aspect_ratio wins",
       default: "the model decides",
     },
     {

@@ -20,7 +20,7 @@ export function upstreamConfigText(name: UpstreamName): string {
     ...list("groups", groups, [
       batchDiscount === 1
         ? "An image of a batch costs as much as any other: the upstream has no discount."
-        : "An image of a batch costs this share of the price: so much the upstream charges for jobs.",
+        : "An image of a batch costs this share of the price, as the upstream charges for its batch jobs.",
     ]),
     ...list("providers", providers, []),
     "}",

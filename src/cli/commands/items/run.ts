@@ -30,7 +30,7 @@ export const run: RunCommand = async (context) => {
     const isCut = results.isForPeople && !flagOption(options, "all");
     const shown = isCut ? wanted.slice(0, FIXED_LIMITS.itemPageDefault) : wanted;
     const hasMore = shown.length < wanted.length;
-    if (hasMore) output.note(`${wanted.length - shown.length} more: --all`);
+    if (hasMore) output.note(`${wanted.length - shown.length} more items: add --all`);
     if (wanted.length === 0) output.note(status === "all" ? "no items" : `no items are ${status}`);
     return withUnknown(target, context, {
       exitCode: EXIT_CODES.ok.code,

@@ -30,7 +30,7 @@ export const run: RunCommand = (context) => {
     : (wholeOption(options, "limit", "--limit", { min: 1, max: MOST }) ?? usual);
   return withService(context, { workers: false }, async ({ http }) => {
     const { batches, hasMore } = await listBatches(http, filter, limit, signal);
-    if (hasMore) output.note(`there are more: --all, or --limit above ${limit}`);
+    if (hasMore) output.note(`there are more batches: add --all, or a --limit above ${limit}`);
     if (batches.length === 0) output.note("no batches");
     return {
       exitCode: EXIT_CODES.ok.code,

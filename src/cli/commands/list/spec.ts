@@ -19,9 +19,9 @@ export const list: CommandSpec = {
     },
     {
       flags: "--from <time>",
-      description: "created since 2030-01-31, 2030-01-31T18:00:00Z, or 24h (that long ago)",
+      description: "only batches created since 2030-01-31, 2030-01-31T18:00:00Z, or in the last 24h",
     },
-    { flags: "--to <time>", description: "created until this time, in the same forms" },
+    { flags: "--to <time>", description: "only batches created until then; the same forms" },
     { flags: "--limit <n>", description: "at most this many batches", default: "20" },
     { flags: "--all", description: "list every batch" },
   ],

@@ -20,7 +20,8 @@ export const run: RunCommand = async ({ arguments: [named], cwd, output }) => {
     () => true,
     () => false,
   );
-  if (!hasSheet) output.note(`${shownDir} has no contact sheet; the submit command again writes one`);
+  if (!hasSheet)
+    output.note(`${shownDir} has no contact sheet: run the command that made it again to get one`);
   const path = hasSheet ? sheet : dir;
   const isOpen = await openPath(path);
   if (!isOpen) output.note("nothing can be opened here: open this path in a browser");

@@ -29,6 +29,13 @@ export interface JobPage {
   next: string | null;
 }
 
+/** A file with results. */
+export interface ResultFile {
+  name: string;
+  /** How many results the upstream says that it has; null when it does not say. */
+  results: number | null;
+}
+
 /** Translates between the port and one kind of upstream of jobs. Everything that all of them share is done around it. */
 export interface JobAdapter
   extends Pick<UpstreamAdapter, "address" | "takes" | "probe" | "close">,
@@ -38,8 +45,8 @@ export interface JobAdapter
     > {
   /** Returns a page of the jobs, newest first, and the mark of the next page; null behind the last one. */
   page(mark: string | null, signal: AbortSignal): Promise<JobPage>;
-  /** Returns the names of the files with the results of an ended job. */
-  outputs(name: string, signal: AbortSignal): Promise<readonly string[]>;
+  /** Returns the files with the results of an ended job. */
+  outputs(name: string, signal: AbortSignal): Promise<readonly ResultFile[]>;
   /** Yields the results of one file. */
   read(file: string, signal: AbortSignal): AsyncIterable<JobResult>;
 }
@@ -110,7 +117,7 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     poll: async (job, signal) => shown(await call(signal, (limited) => adapter.poll(job, limited))),
     async *results(job, signal) {
       for (const file of await call(signal, (limited) => adapter.outputs(job, limited)))
-        yield* withHiddenSecrets(adapter.read(file, signal));
+        yield* counted(file, withHiddenSecrets(adapter.read(file.name, signal)));
     },
     cancel: (job, signal) => call(signal, (limited) => adapter.cancel(job, limited)),
     discard: (input, signal) => call(signal, (limited) => adapter.discard(input, limited)),
@@ -121,6 +128,20 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
 /** An upstream may repeat a key. */
 function shown(job: UpstreamJob): UpstreamJob {
   return { ...job, said: hideUsedKeys(job.said) };
+}
+
+/** The results of a file, and whether it has ended early. A connection that breaks may look like the end. */
+async function* counted(
+  { results: announced }: ResultFile,
+  results: AsyncIterable<JobResult>,
+): AsyncGenerator<JobResult> {
+  let read = 0;
+  for await (const result of results) {
+    read++;
+    yield result;
+  }
+  if (announced === null || read >= announced) return;
+  yield { endsEarly: `a file of results has ${read} of the ${announced} that the upstream counts` };
 }
 
 async function* withHiddenSecrets(results: AsyncIterable<JobResult>): AsyncGenerator<JobResult> {

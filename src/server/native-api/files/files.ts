@@ -60,9 +60,20 @@ export function downloadFile(deps: ApiDeps) {
     const { key } = callerOf(response);
     const id = idOf(request);
     const own = await findFile(deps.stores.read, key.id, id, deps.clock.nowMs());
-    const found = own === null ? await deps.findGeneratedFile(key.id, id) : contentOf(deps, own);
-    if (found === null) throw notFound(id);
-    await sendDownload(request, response, { ...found, fileName: id }, () => deps.slots.take(key.id));
+    const takeSlot = () => deps.slots.take(key.id);
+    if (own !== null) {
+      await sendDownload(request, response, { ...contentOf(deps, own), fileName: id }, takeSlot);
+      return;
+    }
+    // A file that the service makes costs work even when none of its bytes are sent.
+    const leaveSlot = takeSlot();
+    try {
+      const made = await deps.findGeneratedFile(key.id, id);
+      if (made === null) throw notFound(id);
+      await sendDownload(request, response, { ...made, fileName: id }, () => () => {});
+    } finally {
+      leaveSlot();
+    }
   };
 }
 

@@ -4,7 +4,7 @@ import type { Answer, Credential, Operation, Surface } from "../../operation.ts"
 import { headerOrQueryKey } from "../credentials.ts";
 import { downloadFile, getFile, listFiles, removeFile } from "./files.ts";
 import { upload } from "./upload.ts";
-import { UPLOAD_ID } from "./upload-protocol.ts";
+import { UPLOAD_HEADERS, UPLOAD_ID } from "./upload-protocol.ts";
 
 const one = { parameters: ["File"], errors: ["FILE_NOT_FOUND"] } as const;
 
@@ -130,4 +130,9 @@ export const nativeUploads: Surface = {
     },
   ],
   credential: keyOrUploadId,
+  // For every response that no upload stands behind, errors before the handler among them.
+  screen: () => (request, response, next) => {
+    if (request.path.startsWith("/upload/")) response.setHeader(UPLOAD_HEADERS.status, "cancelled");
+    next();
+  },
 };

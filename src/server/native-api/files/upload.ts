@@ -15,8 +15,6 @@ import { showUpload, UPLOAD_HEADERS, UPLOAD_ID } from "./upload-protocol.ts";
  */
 export function upload(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
-    // For every response that no upload stands behind.
-    response.setHeader(UPLOAD_HEADERS.status, "cancelled");
     if (request.query[UPLOAD_ID] !== undefined) return continueUpload(deps, request, response);
     const command = request.get(UPLOAD_HEADERS.command);
     if (command === undefined && request.is("multipart/*")) return uploadMultipart(deps, request, response);

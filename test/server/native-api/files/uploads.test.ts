@@ -230,8 +230,12 @@ describe("a resumable upload", () => {
     const { stores } = await openBeside(service.data);
     const key = (await stores.read.keys.list())[0];
     await stores.write((tx) => tx.keys.setDisabled(key?.id ?? "", 1));
-    expect((await send(url, "upload", 0, "x")).status).toBe(401);
-    expect((await start(service)).status).toBe(401);
+    for (const refused of [await send(url, "upload", 0, "x"), await start(service)]) {
+      expect(stateOf(refused)).toEqual([401, "cancelled", null]);
+    }
+    const wrong = await fetch(`${service.url}/upload/v1beta/files?upload_id=x`, { method: "PUT" });
+    expect(stateOf(wrong)).toEqual([405, "cancelled", null]);
+    expect((await ask(service, "/v1beta/files")).headers.has("x-goog-upload-status")).toBe(false);
   });
 
   it("[FILES-10] shows its id in no log line, event or metric", async () => {

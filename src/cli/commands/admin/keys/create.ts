@@ -28,7 +28,7 @@ export const run: RunCommand = async (context) => {
     const made = await admin.createKey(facts);
     if (!made) throw await unknownAccount("--account", accountName, admin, global);
     const { id, name, ...rest } = keyFacts(made);
-    if (!global.json) output.note(`key ${id}: keep it now, it is not shown again`);
+    if (!global.json) output.note(`key ${id}: save it now; it is not shown again`);
     return done({ id, name, key: made.key, ...rest }, [made.key]);
   });
 };

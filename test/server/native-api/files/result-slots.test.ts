@@ -1,0 +1,29 @@
+import type { Request, Response } from "express";
+import { expect, it } from "vitest";
+import type { ApiDeps } from "../../../../src/server/deps.ts";
+import { DownloadSlots } from "../../../../src/server/limits/download-slots.ts";
+import { downloadFile } from "../../../../src/server/native-api/files/files.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+
+it("[LIMIT-7] a file that the service makes is not made before the download has a slot", async () => {
+  const slots = new DownloadSlots(1);
+  let made = 0;
+  const deps = {
+    stores: { read: { files: { find: async () => null } } },
+    clock: new FakeClock(),
+    slots,
+    findGeneratedFile: async () => {
+      made++;
+      return null;
+    },
+  } as unknown as ApiDeps;
+  const request = { params: { file: "batch-x" } } as unknown as Request;
+  const response = { locals: { key: { id: "key" }, group: {} } } as unknown as Response;
+  const download = async () => downloadFile(deps)(request, response);
+  const leave = slots.take("key");
+  await expect(download()).rejects.toMatchObject({ code: "BATCH_IMAGE_DOWNLOAD_LIMITED" });
+  expect(made).toBe(0);
+  leave();
+  for (const _ of [1, 2]) await expect(download()).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
+  expect(made).toBe(2);
+});
