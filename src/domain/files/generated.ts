@@ -6,6 +6,9 @@ export interface GeneratedFile {
   /** Changes whenever a byte does. */
   etag: string;
   mimeType: string;
+  createdAtMs: number;
+  /** When it is deleted; null when it is kept. */
+  expiresAtMs: number | null;
   /** Bytes `start` to `end`, inclusive. */
   open(range: { start: number; end: number }): Promise<Readable> | Readable;
 }

@@ -77,9 +77,12 @@ export function downloadFile(deps: ApiDeps) {
   };
 }
 
-function contentOf({ blobs }: ApiDeps, { blobKey, sizeBytes, sha256, mimeType }: FileRecord): GeneratedFile {
+function contentOf({ blobs }: ApiDeps, file: FileRecord): GeneratedFile {
+  const { blobKey, sizeBytes, sha256, mimeType, createdAtMs, expiresAtMs } = file;
   return {
     sizeBytes,
+    createdAtMs,
+    expiresAtMs,
     etag: sha256,
     mimeType: MIME_TYPE.test(mimeType) ? mimeType : DEFAULT_TYPE,
     open: async (range) => {

@@ -10,14 +10,16 @@ import { deleteRecord } from "../../../domain/batches/delete-record.ts";
 import type { BatchRecord } from "../../../domain/records.ts";
 import { goneSignal } from "../../connections/exchange.ts";
 import type { ApiDeps } from "../../deps.ts";
+import { endedAs, hasResults } from "../../jobs/own-job.ts";
+import { type Piece, pieceBytes, pieceStream } from "../../jobs/piece-stream.ts";
+import { resultLines } from "../../jobs/result-lines.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { pagingBy } from "../../query/cursor.ts";
 import { pageSizeOf } from "../paging.ts";
-import { endedAs, findJob, hasResults } from "./find-job.ts";
+import { findJob } from "./find-job.ts";
 import { resultFileId } from "./job-id.ts";
 import { jobView } from "./job-view.ts";
-import { pieceBytes, pieceStream } from "./piece-stream.ts";
-import { type Piece, resultLines } from "./result-lines.ts";
+import { resultLine } from "./result-line.ts";
 
 const paging = pagingBy("j", ["createdAtMs", "seq"], "pageToken");
 
@@ -67,7 +69,7 @@ export function getJob(deps: ApiDeps) {
 async function withResults(deps: ApiDeps, batch: BatchRecord): Promise<Piece[]> {
   const mark = randomBytes(16).toString("hex");
   const view = await viewOf(deps, batch, { inlinedResponses: { inlinedResponses: [{ mark }] } });
-  const lines = await resultLines(deps.stores, batch, "metadata");
+  const lines = await resultLines(deps.stores, batch, (result) => resultLine(batch, result, "metadata"));
   const list = lines.flatMap((line, i) => (i === 0 ? line : [",", ...line]));
   return JSON.stringify(view)
     .split(JSON.stringify({ mark }))

@@ -1,9 +1,8 @@
 import { buffer } from "node:stream/consumers";
 import { describe, expect, it } from "vitest";
-import { pieceBytes, pieceStream } from "../../../../src/server/native-api/jobs/piece-stream.ts";
-import type { Piece } from "../../../../src/server/native-api/jobs/result-lines.ts";
-import { fileBlobs } from "../../../../src/storage/blobs/file-blobs.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { type Piece, pieceBytes, pieceStream } from "../../../src/server/jobs/piece-stream.ts";
+import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 describe("a document with stored images in it", () => {
   it("[LINES-10] is the same from every byte to every byte, and its size is known before", async () => {

@@ -1,5 +1,7 @@
-import type { BlobStore } from "../../../domain/ports/blob-store.ts";
-import type { Piece } from "./result-lines.ts";
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
+
+/** A part of a document: text, or a stored image as Base64. */
+export type Piece = string | { blobKey: string; sizeBytes: number };
 
 /** Returns the size of a piece in the document, in bytes. */
 export function pieceBytes(piece: Piece): number {
