@@ -117,8 +117,8 @@ export interface BatchPage {
   fromMs?: number;
   /** Created before, in ms. */
   beforeMs?: number;
-  /** Those that come after this one in the list. */
-  after?: { createdAtMs: number; seq: number };
+  /** Those that come after this one in the list; or after the batch with this id. */
+  after?: { createdAtMs: number; seq: number } | { id: string };
   /** Without the first `offset` (default 0) of them. */
   offset?: number;
   limit: number;

@@ -37,9 +37,17 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
       if (fromMs !== undefined) query = query.where("created_at_ms", ">=", fromMs);
       if (beforeMs !== undefined) query = query.where("created_at_ms", "<", beforeMs);
       if (after !== undefined) {
-        query = query.where((eb) =>
-          eb(eb.refTuple("created_at_ms", "seq"), "<", eb.tuple(after.createdAtMs, after.seq)),
-        );
+        query = query.where((eb) => {
+          const last =
+            "id" in after
+              ? eb
+                  .selectFrom("batches as last")
+                  .select(["last.created_at_ms", "last.seq"])
+                  .where("last.id", "=", after.id)
+                  .$asTuple("created_at_ms", "seq")
+              : eb.tuple(after.createdAtMs, after.seq);
+          return eb(eb.refTuple("created_at_ms", "seq"), "<", last);
+        });
       }
       const ordered = query.orderBy("created_at_ms", "desc").orderBy("seq", "desc");
       const rows = await all(ordered.limit(filter.limit).offset(filter.offset ?? 0));
