@@ -1,11 +1,12 @@
+import { readActionsEnvironment } from "../environment.ts";
+import { readVersion } from "./version.ts";
+
 /** The start of the program. It imports almost nothing, so that `--version` takes no longer than Node itself. */
 const args = process.argv.slice(2);
 if (args.length === 1 && (args[0] === "--version" || args[0] === "-V")) {
-  const { readVersion } = await import("./version.ts");
   process.stdout.write(`${readVersion()}\n`);
 } else {
   const { runCli } = await import("./run-cli.ts");
-  const { readActionsEnvironment } = await import("../environment.ts");
   let writeCommand: ((text: string) => void) | undefined;
   if (readActionsEnvironment() !== null) {
     const { guardWorkflowCommands } = await import("./terminal/workflow-commands.ts");

@@ -21,7 +21,7 @@ export interface Credentials {
 export function parseCredentials(text: string): Credentials {
   const value: unknown = JSON.parse(text);
   const { base_url, api_key } = fieldsOf(value) ?? {};
-  if (typeof base_url !== "string" || typeof api_key !== "string") throw new Error("not credentials");
+  if (![base_url, api_key].every((each) => typeof each === "string")) throw new Error("not credentials");
   return value as Credentials;
 }
 

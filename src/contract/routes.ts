@@ -61,6 +61,11 @@ export const routes = {
   content: (id: string, customId: string) => fill(PATHS.content, id, customId),
   cancel: (id: string) => fill(PATHS.cancel, id),
   outputs: (id: string) => fill(PATHS.outputs, id),
+  retry: (id: string) => fill(PATHS.retry, id),
+  ticket: (id: string) => fill(PATHS.ticket, id),
+  thumbnail: (id: string, customId: string) => fill(PATHS.thumbnail, id, customId),
+  reference: (id: string, customId: string, index: number) =>
+    fill(PATHS.reference, id, customId, String(index)),
   download: (id: string) => fill(PATHS.download, id),
   ticketDownload: (id: string) => fill(PATHS.ticketDownload, id),
   events: PATHS.events,

@@ -1,5 +1,4 @@
 import { DECODE_SECONDS, Decoding } from "./decoding.ts";
-import { sharp } from "./sharp-config.ts";
 
 /** An image as three bytes a pixel, row by row. */
 export interface Pixels {
@@ -17,6 +16,8 @@ export async function toPixels(
   box: { widthPx: number; heightPx: number },
   decoding = new Decoding(),
 ): Promise<Pixels> {
+  // Loaded with the first picture that is shown.
+  const { sharp } = await import("./sharp-config.ts");
   const limits = { maxPixels: Number.POSITIVE_INFINITY };
   const { data, info } = await decoding.decode(bytes, limits, (decodable) =>
     sharp(decodable)

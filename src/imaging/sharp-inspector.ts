@@ -2,7 +2,9 @@ import type { ImageCost } from "../contract/images/image-cost.ts";
 import { missingEnd } from "../contract/images/image-end.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { DECODE_SECONDS, type Decoding, TYPE_NAMES } from "./decoding.ts";
-import { sharp } from "./sharp-config.ts";
+
+/** Loaded with the first image: a service that only shows what there is needs no image library. */
+const loadSharp = async () => (await import("./sharp-config.ts")).sharp;
 
 interface Header {
   widthPx: number;
@@ -37,6 +39,7 @@ export function sharpInspector(decoding: Decoding): ImageInspector {
 }
 
 async function readHeader(bytes: Buffer, name: string): Promise<Header> {
+  const sharp = await loadSharp();
   try {
     // No pixel limit here: the size was measured before.
     const {
@@ -62,6 +65,7 @@ async function readHeader(bytes: Buffer, name: string): Promise<Header> {
  * four bytes a pixel.
  */
 async function decodeAll(bytes: Buffer, { mimeType }: ImageCost, header: Header): Promise<void> {
+  const sharp = await loadSharp();
   const { widthPx, heightPx, frames } = header;
   const lastFrame = frames > 1 ? { page: frames - 1 } : {};
   const image = sharp(bytes, { failOn: "warning", limitInputPixels: widthPx * heightPx, ...lastFrame });

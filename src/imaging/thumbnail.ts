@@ -1,5 +1,4 @@
 import { DECODE_SECONDS, type Decoding } from "./decoding.ts";
-import { sharp } from "./sharp-config.ts";
 
 const QUALITY = 72;
 
@@ -12,6 +11,8 @@ export async function thumbnail(
   maxEdgePx: number,
   decoding: Decoding,
 ): Promise<Uint8Array | null> {
+  // Loaded with the first picture.
+  const { sharp } = await import("./sharp-config.ts");
   try {
     return await decoding.decode(bytes, { maxPixels: Number.POSITIVE_INFINITY }, (decodable) =>
       sharp(decodable)

@@ -33,15 +33,8 @@ export function truncateCodePoints(text: string, max: number, ellipsis = ""): st
 
 /** Returns the longest beginning of the text that fits into `maxBytes` of UTF-8, without half a character. */
 export function truncateBytes(text: string, maxBytes: number): string {
-  if (Buffer.byteLength(text) <= maxBytes) return text;
-  let bytes = 0;
-  let kept = "";
-  for (const character of text) {
-    bytes += Buffer.byteLength(character);
-    if (bytes > maxBytes) break;
-    kept += character;
-  }
-  return kept;
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
+  return text.slice(0, read);
 }
 
 /** Joins the texts of a conversation, a line each. Empty ones are left out. */

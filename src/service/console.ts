@@ -1,4 +1,3 @@
-import { resolve } from "node:path";
 import type { Config } from "../config/schema.ts";
 import { signInUrl } from "../contract/console-api/session.ts";
 import { FIXED_LIMITS } from "../contract/limits.ts";
@@ -9,13 +8,14 @@ import type { Stores } from "../domain/ports/stores.ts";
 import type { Decoding } from "../imaging/decoding.ts";
 import { thumbnail } from "../imaging/thumbnail.ts";
 import type { Clock } from "../kernel/clock.ts";
+import { packageFile } from "../kernel/files/package-file.ts";
 import { type ConsoleSecrets, consoleSecrets } from "../server/console/sessions.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { EventHub } from "../server/events/hub.ts";
 import { DownloadSlots } from "../server/limits/download-slots.ts";
 
 /** The build of the web console, also when the service runs from its source. */
-const CONSOLE_DIRECTORY = resolve(import.meta.dirname, "../../dist/console");
+const CONSOLE_DIRECTORY = packageFile("dist/console");
 
 /** Returns the parts of the API that were made for the web console. */
 export function consoleParts(deps: {

@@ -124,12 +124,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await blobs.removeDrafts();
 
     const decoding = new Decoding(poolThreads());
-    const { simulate } = config;
     const providers =
       options.providers ??
       (await createProviders(config.providers, {
         clock,
-        simulate,
+        simulate: config.simulate,
         decoding,
         secret: (name) => secretOf(name),
       }));
@@ -217,6 +216,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;
     if (withWorkers) {
+      // An image library that does not load is reported now, and not with each image.
+      await import("../imaging/sharp-config.ts");
       undo.push(() => scheduler.stop(graceMs, failing.signal.aborted));
       await scheduler.start();
       const { inputHours, sweepMinutes } = config.retention;

@@ -7,7 +7,7 @@ import { measureStartUp } from "./start-up.mjs";
 import { measureUpstream } from "./upstream.mjs";
 
 const results = [
-  await measureStartUp(),
+  ...(await measureStartUp()),
   await measurePipeline(),
   await measureRestart(),
   await measureLiveView(),

@@ -20,9 +20,23 @@ const ALLOWED: Record<string, readonly string[]> = {
   workers: ["domain", "domain/ports", "contract", "kernel"],
   server: ["domain", "domain/ports", "contract", "kernel"],
   client: ["http", "contract", "kernel"],
-  runs: ["client", "http", "contract", "kernel"],
+  // Both run in a browser, too: they use nothing of Node's own.
+  prompts: ["contract", "kernel"],
+  console: ["prompts", "contract", "kernel"],
+  runs: ["prompts", "client", "http", "contract", "kernel"],
   dashboard: ["runs", "client", "http", "processes", "contract", "kernel"],
-  cli: ["dashboard", "runs", "client", "http", "config", "processes", "contract", "kernel", "environment"],
+  cli: [
+    "dashboard",
+    "runs",
+    "prompts",
+    "client",
+    "http",
+    "config",
+    "processes",
+    "contract",
+    "kernel",
+    "environment",
+  ],
   // Puts the parts of the service together.
   service: [
     "dashboard",
@@ -113,6 +127,26 @@ describe("the layers of src", () => {
     expect(lengths[Math.floor(lengths.length / 2)]).toBeLessThan(80);
   });
 
+  it("[REPO-9] commands that only ask a service load no library that takes long to load", () => {
+    const asking = ["status", "list", "items", "wait"].map((name) => `cli/commands/${name}/run.ts`);
+    for (const start of ["cli/run-cli.ts", "cli/service/connect.ts", ...asking]) {
+      const loaded = new Set([start]);
+      const packages = new Set<string>();
+      for (const file of loaded) {
+        for (const specifier of loadedWith(file)) {
+          if (specifier.startsWith(".")) loaded.add(relative(SRC, resolve(SRC, dirname(file), specifier)));
+          else if (!specifier.startsWith("node:")) packages.add(specifier);
+        }
+      }
+      expect(loaded.size, start).toBeGreaterThan(20);
+      const quick = ["chalk", "commander", "env-paths", "fastest-levenshtein", "p-queue"];
+      expect(
+        [...packages].filter((name) => !quick.includes(name)),
+        start,
+      ).toEqual([]);
+    }
+  });
+
   it("[REPO-8] nothing lies loose, and no folder is crowded", () => {
     expect(files.filter((file) => dirname(file) === ".")).toEqual(["environment.ts"]);
     const inside = (folder: string) => files.filter((file) => dirname(file) === folder).length;
@@ -126,6 +160,14 @@ function importsOf(file: string): string[] {
   const text = readFileSync(join(SRC, file), "utf8");
   const specifiers = [...text.matchAll(/(?:\bfrom\s+|\bimport\s*\(?\s*)"(\.[^"]+)"/g)].map((m) => m[1] ?? "");
   return specifiers.map((path) => relative(SRC, resolve(SRC, dirname(file), path)));
+}
+
+/** What a file imports when it is loaded: neither types alone, nor what it imports later. */
+function loadedWith(file: string): string[] {
+  const text = readFileSync(join(SRC, file), "utf8");
+  return [...text.matchAll(/^(?:import|export)\s+(?!type\b)(?:([^;"]*?)\s+from\s+)?"([^"]+)"/gm)]
+    .filter(([, names = ""]) => !/^\{(\s*type\s[^,}]*,?)+\s*\}$/.test(names))
+    .map(([, , specifier = ""]) => specifier);
 }
 
 function layerOf(file: string): string {

@@ -32,6 +32,8 @@ describe("the package", () => {
       "src/service/README.md",
     ]);
 
+    expect(paths).toContain("dist/console/index.html");
+
     const prefix = join(directory, "prefix");
     await npm("install", "--global", "--prefix", prefix, join(directory, filename));
     // Compiling this part takes minutes and is no matter of the package: the compiled one is copied.

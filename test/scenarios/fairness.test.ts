@@ -121,7 +121,7 @@ describe("the order of work", () => {
     const late = await service.submit({ model: MODEL, items: named("late", 1) });
     const headers = await anotherKey(service);
     const other = await service.submit({ model: MODEL, items: named("other", 1) }, headers);
-    expect((await service.batch(late.id)).status).toBe("queued");
+    expect(await service.batch(late.id)).toMatchObject({ status: "queued", queued_behind: 80 });
 
     mayGo.open();
     let most = 0;

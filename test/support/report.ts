@@ -10,6 +10,7 @@ export interface MadeImage {
   entry?: string;
   error?: { code: string; message: string };
   facts?: ItemFacts;
+  source?: { file: string; line: number };
 }
 
 /** A report of images that need not be on disk. */
@@ -39,7 +40,11 @@ export function reportOf(images: readonly MadeImage[], facts: Partial<ReportFact
       batches: [batch],
     } as unknown as ReportFacts["state"],
     lines,
-    input: new Map(images.flatMap(({ id, prompt }) => (prompt === undefined ? [] : [[id, { prompt }]]))),
+    input: new Map(
+      images.flatMap(({ id, prompt, source }) =>
+        prompt === undefined ? [] : [[id, { prompt, ...(source === undefined ? {} : { source }) }]],
+      ),
+    ),
     nowMs: 0,
     ...facts,
   });

@@ -9,7 +9,7 @@ import { keyFingerprint, type RunService } from "../../src/runs/directory/servic
 import { collectRun, type RunOutcome } from "../../src/runs/outcome/collect-run.ts";
 import { type Plan, planRun, type RunRequest } from "../../src/runs/plan/plan.ts";
 import { readPromptFiles } from "../../src/runs/prompts/prompt-files.ts";
-import { startRun } from "../../src/runs/submit/start-run.ts";
+import { startOrUpdate } from "../../src/runs/update/update-run.ts";
 import { awaitBatches } from "../../src/runs/wait/await-batches.ts";
 import { FAKE_KEY, type FakeOptions, type FakeService, startFakeService } from "./fake-service.ts";
 import { InstantClock } from "./instant-clock.ts";
@@ -38,6 +38,7 @@ export interface Bench {
 
 export interface SubmitOptions {
   isNew?: boolean;
+  isUpdate?: boolean;
   explicit?: string;
   keepZip?: boolean;
   request?: Partial<RunRequest>;
@@ -88,7 +89,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         .map((line) => JSON.parse(line)),
     submit: async (
       lines,
-      { isNew = false, explicit = null, keepZip = false, signal, onlyStart, ...rest } = {},
+      { isNew = false, isUpdate = false, explicit = null, keepZip = false, signal, onlyStart, ...rest } = {},
     ) => {
       const plan = await planOf(root, lines, rest.request, rest.limits);
       const keys = { isNew, explicit };
@@ -96,7 +97,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         state: runState,
         batches,
         replayed,
-      } = await startRun({
+      } = await startOrUpdate({
         plan,
         dir,
         service,
@@ -104,9 +105,23 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         clock,
         reporter,
         signal,
+        shownDir: "out",
+        limits: { ...DEFAULT_LIMITS, ...rest.limits },
+        isUpdate,
+        adviseUpdate: (images) => `--update makes ${images}`,
+        adviseFinish: (what) => `${what} first`,
       });
       if (onlyStart)
-        return { dir, batches, deciding: batches, lines: [], fetchedCount: 0, hasRetry: false, replayed };
+        return {
+          dir,
+          batches,
+          deciding: batches,
+          lines: [],
+          fetchedCount: 0,
+          hasRetry: false,
+          recordsDeleted: new Set(),
+          replayed,
+        };
       const ended = await awaitBatches(batches, { service, clock, random: () => 0.5, signal, reporter });
       const outcome = await collectRun({
         dir,

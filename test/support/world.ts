@@ -262,6 +262,9 @@ export class World {
       open: async () => {
         throw new Error("nothing is streamed here");
       },
+      reader: async () => {
+        throw new Error("nothing is downloaded here");
+      },
       sizeOf: async (key) => files.get(key)?.length ?? null,
       list: async (prefix) => {
         await turn();

@@ -20,10 +20,8 @@ const AGAIN =
 
 export interface StopOptions {
   cancelOnInterrupt: boolean;
-  /** The advice for making the cancelled images again. */
+  /** The advice for fetching the finished images and making the cancelled ones again. */
   anew: string;
-  /** Whether following `anew` also fetches the finished images. Default: false. */
-  fetches?: boolean;
 }
 
 /**
@@ -136,10 +134,7 @@ async function cancelled(
       output.note(describeCancel(batch));
       made.push(batch);
     }
-    const some = made.filter(({ successCount }) => successCount > 0).map(({ id }) => id);
-    const fetching = `${commands("download", some)} (fetches what was finished)`;
-    const rest = some.length > 0 && options.fetches !== true ? fetching : options.anew;
-    const advice = open === null ? rest : AGAIN;
+    const advice = open === null ? options.anew : AGAIN;
     return new ImgbatchError(stop.code, `Interrupted; cancelled ${going.join(", ")}${doubt}.`, { advice });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);

@@ -95,10 +95,8 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   HTTP_403: allowed,
   BATCH_IMAGE_IDEMPOTENCY_CONFLICT: (typed) =>
     typed.path === "submit" ? textOf(anew, typed) : about(typed, "status"),
-  BATCH_IMAGE_OUTPUT_DELETED: (typed) =>
-    typed.path === "submit"
-      ? textOf(anew, typed)
-      : "run its submit command again with --new, which is paid again",
+  BATCH_IMAGE_OUTPUT_DELETED:
+    "the directory of the run may have them: the download command with that directory checks its files, and says how to make the others",
   BATCH_IMAGE_NOT_FOUND: listed,
   BATCH_IMAGE_ITEM_NOT_FOUND: ofItems("lists its items"),
   BATCH_IMAGE_ITEM_FAILED: ofItems("says why"),
@@ -106,7 +104,7 @@ const ADVICE: Partial<Record<ErrorCode, Advice>> = {
   BATCH_IMAGE_ZIP_TOO_MANY_ITEMS: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
   BATCH_IMAGE_DOWNLOAD_TOO_LARGE: (typed) => `${about(typed, "download")} (without --zip there is no limit)`,
   BATCH_IMAGE_RESULT_MISSING:
-    "run the same command again; if the image is still missing, the submit command with --new makes all images again, which is paid again",
+    "run the same command again; if the image is still missing, the retry command with --include-lost and the directory of the run makes it again, which is paid again",
   BATCH_IMAGE_INVALID_MODEL: ({ where }) => `${nextCommand(where, "models")} (lists what this key can use)`,
   REALTIME_REFUSED: "change the prompt",
   REALTIME_NO_IMAGE: "change the prompt, or run the same command again",

@@ -2,7 +2,7 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { waitingText } from "../../contract/waiting.ts";
-import { lastRound } from "../../runs/directory/run-state.ts";
+import { lastRound, retryIds } from "../../runs/directory/run-state.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
 import type { Target } from "../runs/targets.ts";
 
@@ -57,8 +57,8 @@ export function countTargets(targets: readonly Target[], batches: readonly Batch
   for (const { run } of targets) {
     if (run === null) continue;
     const last = lastRound(run.state);
+    for (const id of retryIds(run.state)) retries.add(id);
     for (const { id, round } of run.state.batches) {
-      if (round > 0) retries.add(id);
       if (round < last) superseded.add(id);
     }
   }
@@ -75,11 +75,4 @@ export function countTargets(targets: readonly Target[], batches: readonly Batch
 export function notEnded({ id, status, waiting }: Batch): ImgbatchError {
   const how = waiting === null ? status : `${status}, ${waitingText(waiting)}`;
   return new ImgbatchError("BATCH_IMAGE_NOT_READY", `${id} has not ended yet (${how}).`);
-}
-
-/** Throws `BATCH_IMAGE_OUTPUT_DELETED` if the service has deleted the images of a batch. */
-export function requireOutputs(batches: readonly Batch[]): void {
-  const gone = batches.find((batch) => batch.status === "output_deleted");
-  if (gone !== undefined)
-    throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${gone.id} were deleted.`);
 }

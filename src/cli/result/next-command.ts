@@ -26,14 +26,18 @@ export function nextCommand(where: Whereabouts, ...words: readonly (string | Fla
   return ["imgbatch", ...words, ...options].map(commandWord).join(" ");
 }
 
-/** Writes a typed command line again, with another value of an option. Words behind `--` are no options. */
-export function commandAgain(typed: readonly string[], flag: Flag["flag"], value: string): string {
+/** Writes a typed command line again, with a flag, or with another value of an option. Words behind `--` are no options. */
+export function commandAgain(typed: readonly string[], flag: Flag["flag"], value?: string): string {
   const end = typed.indexOf("--");
   const head = end < 0 ? typed : typed.slice(0, end);
-  const kept = head.filter(
-    (word, i) => word !== flag && head[i - 1] !== flag && !word.startsWith(`${flag}=`),
-  );
-  const words = [...kept, flag, value, ...(end < 0 ? [] : typed.slice(end))];
+  const isValue = (i: number) => value !== undefined && head[i - 1] === flag;
+  const kept = head.filter((word, i) => word !== flag && !isValue(i) && !word.startsWith(`${flag}=`));
+  const words = [
+    ...kept,
+    flag,
+    ...(value === undefined ? [] : [value]),
+    ...(end < 0 ? [] : typed.slice(end)),
+  ];
   return ["imgbatch", ...words].map(quoted).join(" ");
 }
 

@@ -1,14 +1,15 @@
+import type { Batch } from "../../client/wire/read-batch.ts";
 import { MAY_BE_PAID_TWICE } from "../../contract/batch-api/items.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../../kernel/money.ts";
 import { counted } from "../../kernel/text.ts";
-import { IMAGES_FOLDER } from "../../runs/directory/claim.ts";
+import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results-file.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
-import { isFailed, isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
+import { isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
+import { type Repair, repairsOf } from "../../runs/outcome/repairs.ts";
 import { type Allowance, countImages, type ImageCounts } from "../../runs/outcome/verdict.ts";
 import { type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
-import { isRefused } from "../../runs/retry/plan-retry.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import { batchProblems, type Judgement, judgeBatches } from "./judge-batches.ts";
 import { type Flag, nextCommand, type Whereabouts } from "./next-command.ts";
@@ -18,6 +19,8 @@ export interface EndedRun {
   outcome: RunOutcome;
   /** Whether the run existed before; null where this does not apply, as for a download. */
   replayed: boolean | null;
+  /** The batches, by id, that the command did not make. Default: not known. */
+  earlier?: ReadonlySet<string>;
   shownDir: string;
   allowance?: Allowance;
   /** Whether `imgbatch retry` knows the prompts. Default: true. */
@@ -33,13 +36,15 @@ export function describeRun({ output, global }: CommandContext, run: EndedRun): 
   const { batches, deciding, lines, fetchedCount, hasRetry } = outcome;
   const counts = countImages(outcome);
   const { exitCode, error } = judgeLacking(outcome, counts) ?? judgeBatches(counts, deciding, run.allowance);
-  const cost = actualCost(outcome);
+  const cost = actualCost(batches);
   for (const line of failureLines(outcome.lines)) output.note(line);
-  for (const problem of batchProblems(deciding))
-    output.note(`${problem}; submit --new makes all images again`);
+  for (const problem of batchProblems(deciding)) output.note(problem);
   for (const batch of batches) {
-    if (batch.status === "output_deleted" && counts.missing === 0)
-      output.note(`the service has deleted the images of ${batch.id}; they are all here`);
+    const isDeleted = outcome.recordsDeleted.has(batch.id);
+    if ((batch.status === "output_deleted" || isDeleted) && counts.missing === 0)
+      output.note(
+        `the service has deleted ${isDeleted ? "" : "the images of "}${batch.id}; the images are all here`,
+      );
   }
   const paidTwice = lines.filter(mayBePaidTwice).length;
   if (paidTwice > 0)
@@ -88,11 +93,12 @@ function judgeLacking({ lines }: RunOutcome, { missing, total }: ImageCounts): J
   return { exitCode: EXIT_CODES[judged.exit].code, error: { code: judged.code, message } };
 }
 
-/** A run whose batches were all made earlier costs nothing now. */
-function costNote({ replayed }: EndedRun, costMicroUsd: number | null): string {
+/** Batches that were made earlier cost nothing now. */
+function costNote({ outcome, earlier = new Set() }: EndedRun, costMicroUsd: number | null): string {
   if (costMicroUsd === null) return "";
-  if (replayed !== true || costMicroUsd === 0) return `, ${formatUsd(costMicroUsd)}`;
-  return `; ${formatUsd(0)} now (${formatUsd(costMicroUsd)} paid earlier)`;
+  const before = actualCost(outcome.batches.filter(({ id }) => earlier.has(id))) ?? 0;
+  if (before === 0) return `, ${formatUsd(costMicroUsd)}`;
+  return `; ${formatUsd(costMicroUsd - before)} now (${formatUsd(before)} paid earlier)`;
 }
 
 /** Reports how many images a repeated run fetched. */
@@ -103,7 +109,7 @@ function repairNote({ outcome, replayed }: EndedRun, successCount: number): stri
   return replayed === false ? [] : [`${fetchedCount} of them fetched now`];
 }
 
-function actualCost({ batches }: RunOutcome): number | null {
+function actualCost(batches: readonly Batch[]): number | null {
   const costs = batches.map((batch) => batch.actualCostMicroUsd);
   return costs.some((cost) => cost === null)
     ? null
@@ -124,36 +130,41 @@ export function failureLines(lines: readonly EndedImage[]): string[] {
     : shown;
 }
 
-/** The next step for images that were made but not fetched. Lost ones can only be made and paid again. */
-function missingStep({ shownDir, outcome, canRetry = true }: EndedRun, where: Whereabouts): string {
-  const missing = outcome.lines.filter(isMissing);
-  const lost = missing.filter(isLost);
-  const retry = (...flags: Flag[]) => nextCommand(where, "retry", ...flags, shownDir);
-  const hasOthers =
-    canRetry && outcome.hasRetry && outcome.lines.some((line) => isFailed(line) && !isRefused(line));
-  const others = hasOthers ? `; ${retry()} sends the failed images` : "";
-  if (lost.length === 0) return `run the same command again, later: nothing is paid twice${others}`;
-  const isAllGone = missing.every(({ error }) => error?.code === "BATCH_IMAGE_OUTPUT_DELETED");
-  const again = isAllGone ? "" : "run the same command again: it fetches what is missing; ";
-  const anew = canRetry
-    ? `${retry({ flag: "--include-lost" })} makes the lost images again, which is paid again`
-    : "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
-  return `${again}${anew}${others}`;
+/** The ways to get the images that are not here, the cheapest first; else where to look. */
+function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): string {
+  const { outcome, shownDir } = run;
+  const steps = repairsOf(outcome.lines).flatMap((repair) => stepOf(repair, run, where) ?? []);
+  if (steps.length > 0) return steps.join("; ");
+  if (counts.failed + counts.missing > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
+  return `${lookInto(shownDir, ...placesOf(outcome))} (the same command again repairs)`;
 }
 
-function nextStep(run: EndedRun, counts: ImageCounts, where: Whereabouts): string {
-  const { shownDir, outcome } = run;
-  if (counts.missing > 0) return missingStep(run, where);
-  const failed = outcome.lines.filter(isFailed);
-  const refused = failed.filter(isRefused).length;
-  if (outcome.hasRetry && refused < failed.length) return nextCommand(where, "retry", shownDir);
-  if (outcome.hasRetry) {
+const SUBMITTED_ELSEWHERE =
+  "lost images can only be made and paid again: run `imgbatch retry --include-lost` with the directory that submitted them, or submit their prompts again";
+
+/** Null if the prompts that it needs are not here. */
+function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | null {
+  const { shownDir, outcome, canRetry = true } = run;
+  const { hasRetry, lines } = outcome;
+  const isAlone = !lines.some(isMissing);
+  if (kind === "fetch")
+    return lines.some(isLost)
+      ? "run the same command again: it fetches what is missing"
+      : "run the same command again, later: nothing is paid twice";
+  if (kind === "retryLost") {
+    if (!canRetry) return SUBMITTED_ELSEWHERE;
+    const lost: Flag = { flag: "--include-lost" };
+    return `${nextCommand(where, "retry", lost, shownDir)} makes the lost images again, which is paid again`;
+  }
+  if (!hasRetry) return null;
+  if (kind === "edit") {
     const output: Flag = { flag: "--output" };
     const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
     return `change the prompts that were refused in ${shellWord(`${shownDir}/${RETRY_FILE}`)}, then ${submit}`;
   }
-  if (failed.length > 0 || counts.success === 0) return lookInto(shownDir, RESULTS_FILE);
-  return `${lookInto(shownDir, ...placesOf(outcome))} (the same command again repairs)`;
+  const retry = nextCommand(where, "retry", shownDir);
+  if (isAlone) return retry;
+  return canRetry ? `${retry} sends the failed images` : null;
 }
 
 const MOST_PLACES = 5;

@@ -1,4 +1,4 @@
-import { retryIds } from "../../runs/directory/run-state.ts";
+import { retryIds, supersededIn } from "../../runs/directory/run-state.ts";
 import { collectRun } from "../../runs/outcome/collect-run.ts";
 import type { Allowance } from "../../runs/outcome/verdict.ts";
 import type { StartedRun } from "../../runs/submit/start-run.ts";
@@ -31,7 +31,10 @@ export async function finishRun(
   const random = Math.random;
   if (run.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
   const retries = new Set(retryIds(runState));
-  const waiting = { service, clock, random, intervalMs, signal, reporter, retries };
+  const superseded = new Map(
+    runState.batches.map(({ id, round }) => [id ?? "", supersededIn(runState, round).size]),
+  );
+  const waiting = { service, clock, random, intervalMs, signal, reporter, retries, superseded };
   const batches = await awaitBatches(run.batches, waiting);
   const collecting = {
     dir,
@@ -49,5 +52,5 @@ export async function finishRun(
   const { model = null, task_name: name = null } = runState.request ?? {};
   const flags = readReportFlags(context);
   await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  return describeRun(context, { outcome, replayed, shownDir, allowance });
+  return describeRun(context, { outcome, replayed, earlier: run.earlier, shownDir, allowance });
 }

@@ -2,6 +2,8 @@ import { getBatch } from "../../client/batches/get.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
+import { findBatch } from "../../runs/submit/find-batch.ts";
+import type { Target } from "./targets.ts";
 
 /** Gets a batch. Throws `BATCH_IMAGE_NOT_FOUND` with the id in its message. */
 export async function requireBatch(http: Http, id: string, signal: AbortSignal): Promise<Batch> {
@@ -16,13 +18,22 @@ export async function requireBatch(http: Http, id: string, signal: AbortSignal):
   }
 }
 
-/** Gets each batch, one after the other. */
+/**
+ * Gets each batch of the targets, one after the other. An ended batch of a run whose record the service has deleted is
+ * returned as the run state knows it.
+ */
 export async function requireBatches(
   http: Http,
-  ids: readonly string[],
+  targets: readonly Pick<Target, "ids" | "run">[],
   signal: AbortSignal,
 ): Promise<Batch[]> {
   const batches: Batch[] = [];
-  for (const id of ids) batches.push(await requireBatch(http, id, signal));
+  for (const { ids, run } of targets)
+    for (const id of ids) {
+      const entry = run?.state.batches.find((each) => each.id === id);
+      batches.push(
+        await (entry === undefined ? requireBatch(http, id, signal) : findBatch(http, entry, id, signal)),
+      );
+    }
   return batches;
 }

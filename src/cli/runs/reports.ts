@@ -5,7 +5,8 @@ import { readRunInput } from "../../runs/directory/input-file.ts";
 import { readRunState } from "../../runs/directory/run-state.ts";
 import type { RunState } from "../../runs/directory/run-state-schema.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
-import { isFailed, isMissing } from "../../runs/outcome/image-outcome.ts";
+import { isFailed } from "../../runs/outcome/image-outcome.ts";
+import { repairsOf } from "../../runs/outcome/repairs.ts";
 import { GALLERY_FILE } from "../../runs/reports/gallery.ts";
 import { buildReport, type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
 import type { MakeThumbnail } from "../../runs/reports/small-pictures.ts";
@@ -75,10 +76,12 @@ export async function writeRunReports(
     context.output.note(`nothing can be opened here; the contact sheet is ${sheet}`);
 }
 
-/** The command that reports show if images are only missing here: fetching is free, making them again is not. */
+/** The command that reports show if no image has failed, but some are missing here: the cheapest repair. */
 export function fetchAgain({ lines }: RunOutcome, shownDir: string): { retryCommand?: string } {
-  if (lines.some(isFailed) || !lines.some(isMissing)) return {};
-  return { retryCommand: `imgbatch download ${shellWord(shownDir)}` };
+  const [first] = repairsOf(lines);
+  if (lines.some(isFailed) || first === undefined) return {};
+  const command = first.kind === "fetch" ? "download" : "retry --include-lost";
+  return { retryCommand: `imgbatch ${command} ${shellWord(shownDir)}` };
 }
 
 /** Loads the image library, which is large, only for a page that is written. Null if it does not load. */

@@ -34,6 +34,8 @@ export interface Batch {
   error: { code: string; message: string } | null;
   /** Why the items cannot be made now; null when they can, or the service does not say. */
   waiting: BatchWaiting | null;
+  /** How many batches come first; null when it is not queued, or the service does not say. */
+  queuedBehind: number | null;
   /** The jobs at an upstream that make its items; empty when there are none, or the service does not say. */
   jobs: readonly { state: string; createdAtMs: number }[];
   /** The object as it came. */
@@ -71,6 +73,7 @@ export function readBatch(value: unknown): Batch | null {
     createdAtMs: momentMsOf(numeric(wire.created_at)),
     error: errorOf(wire.error),
     waiting: isTerminal(status) ? null : waitingOf(wire.waiting),
+    queuedBehind: status === "queued" ? countOf(numeric(wire.queued_behind)) : null,
     jobs: jobsOf(wire.upstream_jobs),
     raw: wire,
   };

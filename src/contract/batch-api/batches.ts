@@ -41,6 +41,12 @@ export const batchObjectSchema = z.object({
     })
     .nullable()
     .describe("why the items cannot be made now; no try is lost meanwhile"),
+  queued_behind: z
+    .int()
+    .nullable()
+    .describe(
+      "for a queued batch that was asked for alone: how many open batches of the key and provider come first, at most 1,000; else null",
+    ),
   upstream_jobs: z
     .array(
       z.object({

@@ -36,6 +36,13 @@ export interface ZipImage {
   entryName: string;
 }
 
+/** The files of a ZIP, in their order. */
+export interface ZipEntries {
+  images: readonly ZipImage[];
+  /** Files behind the images. */
+  texts: readonly { name: string; text: string }[];
+}
+
 /** The images of a batch with their names; a batch that never reached the naming of results is named here. */
 export function nameImages(items: readonly ItemRecord[], outputs: readonly OutputRecord[]): ZipImage[] {
   const customIds = new Map(items.map((item) => [item.id, item.customId]));

@@ -1,5 +1,3 @@
-import type { Readable } from "node:stream";
-
 /** A file that the service makes when it is downloaded: the results of a batch job. */
 export interface GeneratedFile {
   sizeBytes: number;
@@ -9,8 +7,8 @@ export interface GeneratedFile {
   createdAtMs: number;
   /** When it is deleted; null when it is kept. */
   expiresAtMs: number | null;
-  /** Bytes `start` to `end`, inclusive. */
-  open(range: { start: number; end: number }): Promise<Readable> | Readable;
+  /** Bytes `start` to `end`, inclusive. Each part is valid until the next one is asked for. */
+  open(range: { start: number; end: number }): AsyncIterable<Buffer>;
 }
 
 /**

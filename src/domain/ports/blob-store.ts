@@ -28,6 +28,13 @@ export interface BlobDraft {
 /** A draft that takes no more bytes. */
 export type LentDraft = Omit<BlobDraft, "write" | "finish">;
 
+/** A blob that is read in any order. It stays readable when the blob is deleted meanwhile. */
+export interface BlobReader {
+  /** Reads the bytes from `at` on into `memory`. Returns how many: fewer than it holds only at the end, or where the file cannot be read. */
+  read(memory: Buffer, at: number): Promise<number>;
+  close(): Promise<void>;
+}
+
 /** Keeps bytes under keys like `outputs/<batch>/<name>`. Keys are made by the service, never by a caller. */
 export interface BlobStore {
   /**
@@ -50,6 +57,8 @@ export interface BlobStore {
   lend<T>(key: string, work: (bytes: Buffer) => Promise<T>): Promise<T | null>;
   /** Bytes `start` to `end`, inclusive; all of them by default. Null as with `read`. The caller reads or destroys the stream. */
   open(key: string, range?: { start: number; end: number }): Promise<Readable | null>;
+  /** Null as with `read`. The caller must close the reader. */
+  reader(key: string): Promise<BlobReader | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
   /** Returns the keys below a prefix that ends with `/`, including files that a killed process left half written. */

@@ -153,6 +153,8 @@ export interface BatchRepository {
   latest(limit: number): Promise<BatchRecord[]>;
   /** The first batches of a queue that are not started, oldest first. */
   waiting(queue: BatchQueue, limit: number): Promise<BatchRecord[]>;
+  /** How many open batches of the same queue came before this one, at most `limit`. */
+  openBefore(batch: BatchQueue & { id: string }, limit: number): Promise<number>;
   /** The queues in which a batch is not started. */
   waitingQueues(): Promise<BatchQueue[]>;
   /** Batches whose images are not made yet, of any provider but these. */

@@ -4,6 +4,7 @@ import { Decoding } from "../../imaging/decoding.ts";
 import { encodePicture } from "../../imaging/encode.ts";
 import { addMetadata } from "../../imaging/picture-metadata.ts";
 import { sharp } from "../../imaging/sharp-config.ts";
+import { DRAWING_VERSION } from "./drawing-version.ts";
 import { loadFont } from "./page/font.ts";
 import { layOutPage, pageSize, pageSvg } from "./page/layout.ts";
 import { learnMissing } from "./page/system-fonts.ts";
@@ -15,9 +16,6 @@ import { createPalette } from "./scene/palette.ts";
 import { loadCards, nameCard } from "./scene/reference-cards.ts";
 import { repaint } from "./style/repaint.ts";
 import { short } from "./svg/canvas.ts";
-
-/** The version of the drawings. It changes whenever the same request gives other pixels. */
-export const DRAWING_VERSION = "1";
 
 const SOFTWARE = "imgbatch procedural (a drawing computed locally, not the output of an image model)";
 /** Further pictures of one request take indexes from here on, above the index of any request. */

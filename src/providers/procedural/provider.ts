@@ -5,7 +5,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { joinTurns } from "../../kernel/text.ts";
 import { parseDirectives, withoutDirectives } from "./directives/directives.ts";
 import { directedFailure, type Simulation, simulatedFailure } from "./directives/simulated-failures.ts";
-import { DRAWING_VERSION, drawPicture } from "./draw.ts";
+import { DRAWING_VERSION } from "./drawing-version.ts";
 
 export interface ProceduralOptions {
   /** The provider's name in the configuration. */
@@ -44,6 +44,8 @@ export function createProceduralProvider(options: ProceduralOptions): ItemProvid
         (simulate && simulatedFailure(simulate, request));
       if (failure) throw failure;
       const images: Buffer[] = [];
+      // Loaded with the first picture, together with the image library and the font.
+      const { drawPicture } = await import("./draw.ts");
       for (let image = 0; image < directives.imageCount; image++) {
         images.push(
           directives.badBytes

@@ -41,13 +41,8 @@ function shortUnit(unit: string): string {
 }
 
 const HOUR_MS = 3_600_000;
-const PACIFIC = new Intl.DateTimeFormat("en-US", {
-  timeZone: "America/Los_Angeles",
-  hourCycle: "h23",
-  hour: "2-digit",
-  minute: "2-digit",
-  second: "2-digit",
-});
+/** Made when it is needed, which is rare: it takes longer to make than the rest of these files to load. */
+let pacific: Intl.DateTimeFormat | undefined;
 
 /** Limits per day of the native API start again at midnight Pacific time (vendor's documentation of rate limits). */
 function untilPacificMidnightMs(nowMs: number): number {
@@ -59,8 +54,15 @@ function untilPacificMidnightMs(nowMs: number): number {
 
 /** The time of day there, in ms. */
 function pacificTimeMs(atMs: number): number {
+  pacific ??= new Intl.DateTimeFormat("en-US", {
+    timeZone: "America/Los_Angeles",
+    hourCycle: "h23",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  });
   const parts = Object.fromEntries(
-    PACIFIC.formatToParts(atMs).map(({ type, value }) => [type, Number(value)]),
+    pacific.formatToParts(atMs).map(({ type, value }) => [type, Number(value)]),
   );
   const { hour = 0, minute = 0, second = 0 } = parts;
   return ((hour * 60 + minute) * 60 + second) * 1000 + (atMs % 1000);

@@ -8,13 +8,14 @@ import type { RunService } from "./service-identity.ts";
 
 /**
  * Prepares a directory for the images of batches that were submitted elsewhere. A directory that
- * already belongs to these batches stays as it is. Throws `DIRECTORY_CONFLICT` when it belongs to others.
+ * already belongs to these batches stays as it is. `from` is the run whose batches they are, if it is known. Throws `DIRECTORY_CONFLICT` when it belongs to others.
  */
 export async function adoptDirectory(
   dir: string,
   batches: readonly Batch[],
   service: RunService,
   clock: Clock,
+  from: RunState | null = null,
 ): Promise<RunState> {
   const { identity, keyFingerprint } = service;
   const existing = await readRunState(dir);
@@ -29,8 +30,11 @@ export async function adoptDirectory(
   }
   await claimDirectory(dir, { identity, keyFingerprint, inputSha256: null });
   await removeLeftovers(dir);
-  const entries = batches.map((batch, index) => adoptedBatch(index, batch));
-  const runState = newRunState({
+  const entries = batches.map((batch, index) => {
+    const { round = 0, retried } = from?.batches.find(({ id }) => id === batch.id) ?? {};
+    return { ...adoptedBatch(index, batch), round, ...(retried === undefined ? {} : { retried }) };
+  });
+  const fresh = newRunState({
     baseUrl: identity,
     keyFingerprint,
     upstream: service.upstream,
@@ -40,6 +44,7 @@ export async function adoptDirectory(
     nowMs: clock.nowMs(),
     batches: entries,
   });
+  const runState = from?.updates === undefined ? fresh : { ...fresh, updates: from.updates };
   await writeRunState(dir, runState);
   return runState;
 }

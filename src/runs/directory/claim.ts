@@ -4,12 +4,11 @@ import { saving } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { PARTIAL_SUFFIX, syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
+import { IMAGES_FOLDER, REFERENCES_FOLDER, REMOVED_FOLDER } from "./names.ts";
+import { takePendingInput } from "./pending-input.ts";
 import { readRunState } from "./run-state.ts";
 import type { RunState } from "./run-state-schema.ts";
 import { isSameService } from "./service-identity.ts";
-
-export const IMAGES_FOLDER = "images";
-export const REFERENCES_FOLDER = "references";
 
 /** Names that a run writes. In a directory without a run state, files of these names are not the run's. */
 const OWN_NAMES = [IMAGES_FOLDER, REFERENCES_FOLDER, "input.jsonl", "results.jsonl", "retry.jsonl"];
@@ -34,6 +33,7 @@ export async function claimDirectory(dir: string, owner: Owner): Promise<RunStat
     return null;
   }
   requireSameService(dir, runState, owner);
+  await takePendingInput(dir, runState);
   if (runState.input_sha256 !== owner.inputSha256) {
     throw conflict(dir, "belongs to a run with other prompts or options");
   }
@@ -75,7 +75,7 @@ export async function makeDurably(dir: string): Promise<string | undefined> {
 
 /** Throws when a folder of the run is a link: the run must not write where it leads. */
 async function refuseLinks(dir: string): Promise<void> {
-  for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER]) {
+  for (const name of [IMAGES_FOLDER, REFERENCES_FOLDER, REMOVED_FOLDER]) {
     const stats = await lstat(join(dir, name)).catch(() => null);
     if (stats?.isSymbolicLink()) throw conflict(dir, `has a link called ${JSON.stringify(name)}`);
   }

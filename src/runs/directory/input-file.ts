@@ -1,16 +1,16 @@
 import { closeSync, createReadStream, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { isSystemError } from "../../client/file-errors.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
+import { readLines } from "../../prompts/lines.ts";
 import type { PlannedItem } from "../plan/plan.ts";
-import { readLines } from "../prompts/lines.ts";
 import type { PromptReference } from "../prompts/prompt-item.ts";
 import { textOf } from "../prompts/spool.ts";
 import { readJsonLines, writeJsonLines } from "./json-lines.ts";
+import { INPUT_FILE } from "./names.ts";
 import { REFERENCE_PATH, referencePath } from "./references.ts";
-
-export const INPUT_FILE = "input.jsonl";
 
 const MOST_OUTPUTS = 1000;
 
@@ -28,16 +28,47 @@ const inputSchema = z.looseObject({
       }),
     )
     .optional(),
+  metadata: z.record(z.string(), z.unknown()).optional().catch(undefined),
+  /** Where the prompt was read: the id as typed (absent without one), file and line. Older versions did not write it. */
+  source: z
+    .looseObject({ id: z.string().optional(), file: z.string(), line: z.int().min(1) })
+    .optional()
+    .catch(undefined),
 });
 export type InputLine = z.infer<typeof inputSchema>;
 
-export async function writeRunInput(dir: string, items: readonly PlannedItem[]): Promise<void> {
+/** Writes the input of a run. `name` is another name than `input.jsonl` if the run has not taken this input yet. */
+export async function writeRunInput(
+  dir: string,
+  items: readonly PlannedItem[],
+  name = INPUT_FILE,
+): Promise<void> {
   const lines = {
     *[Symbol.iterator]() {
       for (const item of items) yield toInputLine(item);
     },
   };
-  await writeJsonLines(join(dir, INPUT_FILE), lines);
+  await writeJsonLines(join(dir, name), lines);
+}
+
+/**
+ * Reads what `read` makes of each line of a run's input, in order. Throws `DIRECTORY_CONFLICT` if a line is damaged or the
+ * file cannot be read.
+ */
+export async function mapRunInput<T>(dir: string, read: (line: InputLine) => T): Promise<T[]> {
+  const path = join(dir, INPUT_FILE);
+  const found: T[] = [];
+  try {
+    for await (const { number, text, problem } of readLines(createReadStream(path), MAX_LINE_BYTES)) {
+      const line = problem === null ? parseLine(text) : null;
+      if (line === null) throw damaged(`${path}:${number} is not a line that a run has written`);
+      found.push(read(line));
+    }
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    throw damaged(`${path} cannot be read (${error.code})`);
+  }
+  return found;
 }
 
 /** The input of a run, by the id of each image, in input order. The text stays on disk; only the range of each line is in memory. */
@@ -59,8 +90,8 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024;
  * Reads the ranges of the lines of a run's input. Returns none if the directory has no input, as after a download. A
  * line that no run can have written is left out and reported as `damage`.
  */
-export async function readRunInput(dir: string): Promise<RunInput> {
-  const path = join(dir, INPUT_FILE);
+export async function readRunInput(dir: string, name = INPUT_FILE): Promise<RunInput> {
+  const path = join(dir, name);
   const ranges = new Map<string, LineRange>();
   let damage: string | null = null;
   let start = 0;
@@ -140,6 +171,7 @@ function readRange(path: string, { start, bytes }: LineRange): string {
 }
 
 function toInputLine(item: PlannedItem): InputLine {
+  const { typedId, fileLine } = item;
   const references = item.references.map((reference) => ({
     path: referencePath(reference.sha256),
     ...labelsOf(reference),
@@ -151,6 +183,8 @@ function toInputLine(item: PlannedItem): InputLine {
     ...(references.length === 0 ? {} : { reference_images: references }),
     ...(item.aspectRatio === undefined ? {} : { aspect_ratio: item.aspectRatio }),
     ...(item.size === undefined ? {} : { size: item.size }),
+    ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
+    source: { ...(typedId === null ? {} : { id: typedId }), ...fileLine },
   };
 }
 

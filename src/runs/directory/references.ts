@@ -8,7 +8,7 @@ import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import { hashFile } from "../files/hash-file.ts";
 import type { PromptReference } from "../prompts/prompt-item.ts";
-import { REFERENCES_FOLDER } from "./claim.ts";
+import { REFERENCES_FOLDER } from "./names.ts";
 
 /** Matches the path of a stored reference image, relative to the run's directory. */
 export const REFERENCE_PATH = new RegExp(`^${REFERENCES_FOLDER}/[0-9a-f]{64}$`);

@@ -27,6 +27,15 @@ const common = {
   custom_id: z.string(),
   files: z.array(fileSchema).describe("empty if no image was saved"),
   error,
+  prompt: z.string().optional(),
+  source_id: z
+    .string()
+    .nullable()
+    .optional()
+    .describe("the custom_id as typed, which several images may share; null if the prompt has none"),
+  file: z.string().optional().describe("the prompt file as typed; <stdin> for standard input"),
+  line: z.int().min(1).optional().describe("the line of the prompt in that file"),
+  metadata: z.record(z.string(), z.unknown()).optional().describe("the other fields of the prompt"),
 };
 
 const ofBatches = z.looseObject({

@@ -1,4 +1,5 @@
-import { readFile, rm } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { saving } from "../../client/file-errors.ts";
@@ -6,6 +7,7 @@ import type { ItemFacts } from "../../client/wire/read-items.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { hideUsedKeysIn } from "../../kernel/api-keys.ts";
 import { codePointLength } from "../../kernel/text.ts";
+import { readLines } from "../../prompts/lines.ts";
 import type { InputLine, RunInput } from "./input-file.ts";
 import { readJsonLines, writeJsonLines } from "./json-lines.ts";
 import { resultSchema } from "./result-schema.ts";
@@ -33,7 +35,7 @@ export interface ResultFile {
  */
 export type Verified = "sha256" | "crc32" | null;
 
-/** A line of `results.jsonl`: one for each image that was asked for, in the order of the input. */
+/** A line of `results.jsonl`, without what `input.jsonl` knows: one for each image that was asked for, in the order of the input. */
 export interface ResultLine extends ItemFacts {
   custom_id: string;
   status: string;
@@ -57,9 +59,33 @@ const lineSchema = z.preprocess((line) => {
  * image is then fetched again.
  */
 export async function readResults(dir: string): Promise<ResultLine[]> {
-  const text = await readFile(join(dir, RESULTS_FILE), "utf8").catch(() => "");
-  // The run state of the directory decides which kind of results these are.
-  return readJsonLines(text, lineSchema) as ResultLine[];
+  const found: ResultLine[] = [];
+  try {
+    for await (const { text } of readLines(createReadStream(join(dir, RESULTS_FILE)), MAX_LINE_BYTES)) {
+      const [line] = readJsonLines(text, lineSchema);
+      if (line === undefined) continue;
+      // Very many long prompts do not fit into memory.
+      const { prompt: _, metadata: __, ...rest } = line;
+      // The run state of the directory decides which kind of results these are.
+      found.push(rest as ResultLine);
+    }
+  } catch {
+    // What cannot be read is not known.
+  }
+  return found;
+}
+
+const MAX_LINE_BYTES = 64 * 1024 * 1024;
+
+/** Returns what the input knows of an image, under the names of the results. */
+function askedFor(line: InputLine | undefined): object {
+  if (line === undefined) return {};
+  const { prompt, source, metadata } = line;
+  return {
+    prompt,
+    ...(source === undefined ? {} : { source_id: source.id ?? null, file: source.file, line: source.line }),
+    ...(metadata === undefined ? {} : { metadata }),
+  };
 }
 
 /**
@@ -74,7 +100,7 @@ export async function writeResults<Line extends { custom_id: string }>(
 ): Promise<{ hasRetry: boolean }> {
   const shown = {
     *[Symbol.iterator]() {
-      for (const line of lines) yield hideUsedKeysIn(line);
+      for (const line of lines) yield hideUsedKeysIn({ ...line, ...askedFor(input.get(line.custom_id)) });
     },
   };
   await writeJsonLines(join(dir, RESULTS_FILE), shown);
@@ -90,9 +116,9 @@ export async function writeResults<Line extends { custom_id: string }>(
   return { hasRetry: failed.length > 0 };
 }
 
-function retryLine(input: InputLine | undefined): Omit<InputLine, "custom_id">[] {
+function retryLine(input: InputLine | undefined): Partial<InputLine>[] {
   if (input === undefined) return [];
-  const { custom_id, ...rest } = input;
+  const { custom_id, source: _, ...rest } = input;
   // An id with a counter may be too long for a prompt file. The new run then makes its own.
   return [codePointLength(custom_id) > FIXED_LIMITS.customIdChars ? rest : { custom_id, ...rest }];
 }

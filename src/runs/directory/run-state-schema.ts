@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
+import { NAMINGS } from "../files/word-names.ts";
 
 /**
  * The known facts of a batch. `intent`: the request is about to leave, or left before a crash without an answer.
@@ -20,14 +21,18 @@ const runBatchFields = z.looseObject({
   estimated_cost: z.number().nullable(),
   actual_cost: z.number().nullable(),
   parent_batch_id: z.string().nullable(),
-  /** 0 for the submission, then one more for each retry. */
+  /** 0 for the submission, then one more for each retry and each update. */
   round: z.int().min(0).default(0),
-  /** For a retry: the images that it makes again, in the order of the request. */
+  /** For a retry or an update: the images that it makes, in the order of the request. */
   retried: z.array(z.string()).optional(),
   /** The number of requested images. Absent when another version or another program made the request. */
   asked_count: z.int().min(1).optional(),
   /** Images that were not here after the last fetch although they have not failed. */
   missing_count: z.int().min(0).optional(),
+  /** The service has refused the request, so that no batch was made. */
+  refused: z.boolean().optional(),
+  /** The service has deleted its record of the ended batch. */
+  record_deleted: z.boolean().optional(),
 });
 const runBatchSchema = runBatchFields
   .refine((batch) => (batch.state === "created" ? batch.id : batch.idempotency_key) !== null, {
@@ -44,6 +49,8 @@ const submittedRequestSchema = z.looseObject({
   task_name: z.string().nullable(),
   response_mime_type: z.enum(IMAGE_MIME_TYPES),
   metadata: z.record(z.string(), z.string()).nullable(),
+  /** Set if an upstream of the embedded service makes the images, which it draws otherwise. */
+  images: z.literal("real").optional(),
 });
 export type SubmittedRequest = z.infer<typeof submittedRequestSchema>;
 
@@ -57,10 +64,14 @@ const runStateFields = z.looseObject({
   upstream: z.string().optional(),
   input_sha256: z.string().nullable(),
   is_fresh: z.boolean(),
+  /** How the files of images are named. Absent: by their ids. */
+  names: z.enum(NAMINGS).optional(),
   created_at: z.iso.datetime(),
   finished_at: z.iso.datetime().nullable(),
   request: submittedRequestSchema.nullable().default(null),
   batches: z.array(runBatchSchema),
+  /** The changes of the prompts, in order. `superseded`: images that the batches of earlier rounds do not stand for any more. */
+  updates: z.array(z.looseObject({ round: z.int().min(1), superseded: z.array(z.string()) })).optional(),
   /** Of a run without batches. See `requestKeyOf`. */
   request_keys: z
     .looseObject({

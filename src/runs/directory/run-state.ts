@@ -70,9 +70,19 @@ function unknownBatch(index: number): RunBatch {
   };
 }
 
-/** The number of the last retry; 0 when there was none. */
-export function lastRound(runState: RunState): number {
-  return runState.batches.reduce((last, { round }) => Math.max(last, round), 0);
+/** The number of the last retry or update; 0 when there was none. */
+export function lastRound({ batches, updates = [] }: RunState): number {
+  return [...batches, ...updates].reduce((last, { round }) => Math.max(last, round), 0);
+}
+
+/** Whether the batches of a round make images of changed or added prompts. */
+export function isUpdate({ updates = [] }: RunState, round: number): boolean {
+  return updates.some((update) => update.round === round);
+}
+
+/** Returns the images that the batches of a round do not stand for any more, because their prompts were changed or removed. */
+export function supersededIn({ updates = [] }: RunState, round: number): ReadonlySet<string> {
+  return new Set(updates.flatMap((update) => (update.round > round ? update.superseded : [])));
 }
 
 /** Whether images that have not failed were not here when they were last fetched. */
@@ -85,9 +95,24 @@ export function submittedBatches(runState: RunState): RunBatch[] {
   return runState.batches.filter((batch) => batch.round === 0);
 }
 
+/** Returns the batch that a new one names as its parent; null without one, or if the service has deleted its record. */
+export function parentOf({ batches }: RunState, parentId: string | null): string | null {
+  return batches.some(({ id, record_deleted }) => id === parentId && record_deleted === true)
+    ? null
+    : parentId;
+}
+
+/** Whether a batch of the run stands for an image: an update may have superseded the one that it made. */
+export function standsFor(runState: RunState, batchId: string, image: string): boolean {
+  const entry = runState.batches.find(({ id }) => id === batchId);
+  return entry === undefined || !supersededIn(runState, entry.round).has(image);
+}
+
 /** The batches, by id, that make images of the others again. */
 export function retryIds(runState: RunState): string[] {
-  return runState.batches.flatMap(({ id, round }) => (round > 0 && id !== null ? [id] : []));
+  return runState.batches.flatMap(({ id, round }) =>
+    round > 0 && !isUpdate(runState, round) && id !== null ? [id] : [],
+  );
 }
 
 /** Copies the service's facts of a batch into its entry. */

@@ -5,7 +5,7 @@ import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { IMAGES_FOLDER } from "../directory/claim.ts";
+import { IMAGES_FOLDER } from "../directory/names.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { isWholeResult } from "../files/intact-files.ts";
 import { isOfTheZip } from "./error-scope.ts";
@@ -33,8 +33,13 @@ export async function fetchImages(job: FetchJob): Promise<FetchedImages> {
   if (missing.length === 0) return { byItem, problems: new Map(), fetchedCount: 0 };
   if (job.batch.status === "output_deleted") {
     const kept = job.keepZip ? await takeThere(job, missing) : null;
-    if (kept !== null && kept.problems.size === 0) return { ...kept, fetchedCount: 0 };
-    throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", `The images of ${job.batch.id} were deleted.`);
+    const deleted = new ImgbatchError(
+      "BATCH_IMAGE_OUTPUT_DELETED",
+      `The images of ${job.batch.id} were deleted.`,
+    );
+    if (kept === null) throw deleted;
+    const problems = new Map([...kept.problems.keys()].map((id) => [id, deleted]));
+    return { ...kept, problems, fetchedCount: 0 };
   }
   const images = join(job.dir, IMAGES_FOLDER);
   if (!job.keepZip) await saving(images, () => makeDirectory(images));

@@ -25,6 +25,8 @@ export interface FetchJob {
   /** The manifest's facts about the images of each item, in their order. Bytes from elsewhere must match them. */
   told?: ZipContents["told"] | undefined;
   names: DiskNames;
+  /** Returns the name of an image of the run, without number and extension. Default: its id. */
+  stemOf?: (id: string) => string;
   /** Keep the ZIP instead of unpacking it. */
   keepZip: boolean;
   signal?: AbortSignal | undefined;
@@ -56,9 +58,10 @@ export function fileAt(line: ResultLine | undefined, index: number): ResultFile 
   return line?.files.find((file, position) => (file.image_index ?? position) === index);
 }
 
-/** Returns the path of an image: its earlier path, else a new one below `images/`, named by its id and type. */
+/** Returns the path of an image: its earlier path, else a new one below `images/`, named by its stem and type. */
 export function pathFor(job: FetchJob, customId: string, index: number, type: ImageMimeType): string {
   const known = fileAt(job.earlier.get(customId), index)?.path;
   if (known !== undefined && isImagePath(known)) return known;
-  return job.names.takeImage(job.ids.get(customId) ?? customId, index, type);
+  const id = job.ids.get(customId) ?? customId;
+  return job.names.takeImage(id, index, type, job.stemOf?.(id));
 }

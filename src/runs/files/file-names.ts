@@ -1,14 +1,17 @@
 import { IMAGE_EXTENSIONS, type ImageMimeType } from "../../contract/images/image-types.ts";
 import { isDeviceName, replaceForbidden } from "../../kernel/files/file-names.ts";
 import { foldFileName, truncateBytes } from "../../kernel/text.ts";
-import { IMAGES_FOLDER } from "../directory/claim.ts";
+import { IMAGES_FOLDER } from "../directory/names.ts";
 
 /** Gives every file of a run a path of its own below `images/`. */
 export interface DiskNames {
   /** Returns a path for a file name, with `/`. `~2`, `~3`, … is added when another file of the run has the name. */
   take(name: string): string;
-  /** Returns the path for an image, from `imageFileName`. The same image gets the same path each time. */
-  takeImage(customId: string, index: number, type: ImageMimeType): string;
+  /**
+   * Returns the path for an image, from `imageFileName` of `stem` (default: its id). The same image gets the same path each
+   * time.
+   */
+  takeImage(customId: string, index: number, type: ImageMimeType, stem?: string): string;
   /** Marks a path of an earlier run as taken. */
   keep(path: string): void;
 }
@@ -59,9 +62,9 @@ export function createDiskNames(): DiskNames {
       taken.add(foldFileName(path));
       return path;
     },
-    takeImage: (customId, index, type) => {
+    takeImage: (customId, index, type, stem = customId) => {
       const image = JSON.stringify([customId, index, type]);
-      const path = images.get(image) ?? names.take(imageFileName(customId, index, type));
+      const path = images.get(image) ?? names.take(imageFileName(stem, index, type));
       images.set(image, path);
       return path;
     },

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { IMAGES_FOLDER } from "../directory/claim.ts";
+import { IMAGES_FOLDER } from "../directory/names.ts";
 import type { ResultFile, ResultLine } from "../directory/results-file.ts";
 import { hashFile } from "./hash-file.ts";
 

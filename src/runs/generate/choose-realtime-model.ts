@@ -1,7 +1,7 @@
 import { listRealtimeModels, type RealtimeModel } from "../../client/realtime-models.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Http } from "../../http/http.ts";
-import { Problems } from "../prompts/problems.ts";
+import { Problems } from "../../prompts/problems.ts";
 import type { PromptItem } from "../prompts/prompt-item.ts";
 
 /** The demands on the model. */

@@ -6,9 +6,10 @@ import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/images/image-ty
 import type { Clock } from "../../kernel/clock.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { claimDirectory, IMAGES_FOLDER, removeLeftovers } from "../directory/claim.ts";
+import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
 import { writeRunInput } from "../directory/input-file.ts";
 import { toJsonLines } from "../directory/json-lines.ts";
+import { IMAGES_FOLDER } from "../directory/names.ts";
 import { storeReferences } from "../directory/references.ts";
 import { RESULTS_FILE, type ResultFile, readResults } from "../directory/results-file.ts";
 import { newRunState, readRunState, writeRunState } from "../directory/run-state.ts";

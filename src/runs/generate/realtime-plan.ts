@@ -2,10 +2,11 @@ import type { SizeTier } from "../../contract/images/image-sizes.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
+import type { Shape } from "../../prompts/shape.ts";
 import { createDiskNames } from "../files/file-names.ts";
 import { contentHash } from "../plan/content-hash.ts";
 import { assignIds, type PlannedItem } from "../plan/plan.ts";
-import type { PromptItem, PromptReference, Shape } from "../prompts/prompt-item.ts";
+import type { PromptItem, PromptReference } from "../prompts/prompt-item.ts";
 import type { PromptText } from "../prompts/spool.ts";
 
 /** The settings that all requests of a run share. */

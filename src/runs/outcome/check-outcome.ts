@@ -2,6 +2,7 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { type BatchItem, hasImages } from "../../client/wire/read-items.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import type { ResultLine } from "../directory/results-file.ts";
+import type { RunBatch } from "../directory/run-state-schema.ts";
 import { CLIENT } from "./image-outcome.ts";
 
 /** Throws `BAD_RESPONSE` when the service lists fewer items than the batch has. */
@@ -13,9 +14,14 @@ export function requireWholeList(batch: Batch, items: readonly BatchItem[]): voi
 
 /**
  * Throws `BAD_RESPONSE` when requested images are in no batch of the run, which means that these are not its batches. A
- * service may number the images of an item in another way than `_01`, `_02`, so the beginning of the id decides.
+ * service may number the images of an item in another way than `_01`, `_02`, so the beginning of the id decides. Throws
+ * `BATCH_IMAGE_NOT_FOUND` when the service has deleted a record, and the results are lost here, too.
  */
-export function requireAskedFor(ids: readonly string[], lines: readonly ResultLine[]): void {
+export function requireAskedFor(
+  ids: readonly string[],
+  lines: readonly ResultLine[],
+  batches: readonly RunBatch[],
+): void {
   const asked = new Set(ids);
   const listed = new Set(lines.map((line) => line.custom_id));
   const others = [...listed].filter((id) => !asked.has(id)).sort();
@@ -25,6 +31,11 @@ export function requireAskedFor(ids: readonly string[], lines: readonly ResultLi
     return firstFrom(others, stem)?.startsWith(stem) !== true;
   });
   if (absent.length === 0) return;
+  const gone = batches.find(({ record_deleted }) => record_deleted === true)?.id;
+  if (gone != null) {
+    const message = `The service has no batch ${gone} any more, and ${absent.length} of ${ids.length} images are not in the results here.`;
+    throw new ImgbatchError("BATCH_IMAGE_NOT_FOUND", message);
+  }
   const message = `The service's batches are not what was asked for: ${absent.length} of ${ids.length} images are in none of them, ${JSON.stringify(absent[0])} among them.`;
   throw new ImgbatchError("BAD_RESPONSE", message);
 }

@@ -8,18 +8,22 @@ import { errorEntry, ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { removePassingZips } from "../directory/claim.ts";
 import { readRunInput } from "../directory/input-file.ts";
-import { type ResultFile, type ResultLine, readResults, writeResults } from "../directory/results-file.ts";
-import { recordBatch, writeRunState } from "../directory/run-state.ts";
+import { takePendingInput } from "../directory/pending-input.ts";
+import { type ResultFile, type ResultLine, writeResults } from "../directory/results-file.ts";
+import { recordBatch, supersededIn, writeRunState } from "../directory/run-state.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { type FetchedImages, fetchImages } from "../fetch/fetch-images.ts";
 import type { FetchJob } from "../fetch/fetch-job.ts";
 import { createDiskNames, type DiskNames } from "../files/file-names.ts";
 import { isIntact } from "../files/intact-files.ts";
+import { imageStem } from "../files/word-names.ts";
 import type { RunReporter } from "../reporter.ts";
 import { retriedId } from "../retry/retried-id.ts";
 import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { isFailed, isHere, isMissing, undelivered } from "./image-outcome.ts";
+import { recordedItems } from "./recorded-items.ts";
+import { setAside } from "./set-aside.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
 
 export interface CollectOptions {
@@ -34,7 +38,7 @@ export interface CollectOptions {
   signal?: AbortSignal | undefined;
   /**
    * When the images of a whole batch cannot be fetched now, write the error into their lines instead of throwing it, so
-   * that the failed images are known. Default false.
+   * that the failed images are known. Default: only when they were deleted.
    */
   isForgiving?: boolean;
 }
@@ -50,6 +54,8 @@ export interface RunOutcome {
   fetchedCount: number;
   /** Whether `retry.jsonl` holds failed items. */
   hasRetry: boolean;
+  /** The batches, by id, whose records the service has deleted. */
+  recordsDeleted: ReadonlySet<string>;
 }
 
 /**
@@ -60,8 +66,11 @@ export interface RunOutcome {
  */
 export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { dir, state: runState, batches } = options;
-  const earlier = await readResults(dir);
+  await takePendingInput(dir, runState);
+  const earlier = await setAside(dir, runState);
+  const input = await readRunInput(dir);
   const names = keepNames(earlier, batches);
+  const stemOf = (id: string) => imageStem(id, runState.names ?? "id", input.get(id));
   const lines: ResultLine[] = [];
   const errors: unknown[] = [];
   let fetchedCount = 0;
@@ -72,7 +81,15 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
     const entry = entries.get(batch.id);
     if (entry !== undefined) recordBatch(entry, batch);
     try {
-      const found = await collectBatch(options, batch, { entry, earlier, names, later: lines });
+      const superseded = supersededIn(runState, roundOf(batch));
+      const found = await collectBatch(options, batch, {
+        entry,
+        superseded,
+        earlier,
+        names,
+        stemOf,
+        later: lines,
+      });
       for (const line of found.lines) lines.push(line);
       fetchedCount += found.fetchedCount;
       if (entry !== undefined) noteMissing(entry, found.lines);
@@ -83,10 +100,9 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   }
   await writeRunState(dir, runState);
   if (errors.length > 0) throw errors[0];
-  const input = await readRunInput(dir);
   const isComplete = runState.batches.every((entry) => batches.some((batch) => batch.id === entry.id));
   if (input.damage !== null) options.reporter.note(`${input.damage}: what it held is not known any more`);
-  else if (isComplete) requireAskedFor([...input.keys()], lines);
+  else if (isComplete) requireAskedFor([...input.keys()], lines, runState.batches);
   sortAsIn([...input.keys()], lines);
   const last = lastAttempts(lines);
   const { hasRetry } = await writeResults(dir, last, input, isFailed);
@@ -97,7 +113,9 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   await writeRunState(dir, runState);
   const round = batches.reduce((last, batch) => Math.max(last, roundOf(batch)), 0);
   const deciding = batches.filter((batch) => roundOf(batch) === round);
-  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry };
+  const gone = runState.batches.filter(({ record_deleted }) => record_deleted === true);
+  const recordsDeleted = new Set(gone.map(({ id }) => id ?? ""));
+  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, recordsDeleted };
 }
 
 /** Whether an error concerns one batch only, and not the disk, the key or the account. */
@@ -132,8 +150,11 @@ function retriedIds(entry: RunBatch | undefined): ReadonlyMap<string, string> {
 /** The facts of a run that collecting one batch needs. */
 interface Collected {
   entry: RunBatch | undefined;
+  /** Images that the batch does not stand for any more. */
+  superseded: ReadonlySet<string>;
   earlier: readonly ResultLine[];
   names: DiskNames;
+  stemOf: (id: string) => string;
   /** The lines of the batches that retried images of this one. */
   later: readonly ResultLine[];
 }
@@ -141,16 +162,19 @@ interface Collected {
 async function collectBatch(
   options: CollectOptions,
   batch: Batch,
-  { entry, earlier, names, later }: Collected,
+  { entry, superseded, earlier, names, stemOf, later }: Collected,
 ): Promise<{ lines: ResultLine[]; fetchedCount: number }> {
   const { dir, service, keepZip, signal, reporter } = options;
   const { http } = service;
   const ids = retriedIds(entry);
   const idOf = ({ customId }: BatchItem) => ids.get(customId) ?? customId;
-  const listed = await listItems(http, batch.id, signal, entry?.asked_count);
-  requireWholeList(batch, listed);
+  const isGone = entry?.record_deleted === true;
+  const listed = isGone
+    ? recordedItems(earlier, batch.id, entry?.retried !== undefined)
+    : await listItems(http, batch.id, signal, entry?.asked_count);
+  if (!isGone) requireWholeList(batch, listed);
   const made = new Set(later.filter(isHere).map((line) => line.custom_id));
-  const wanted = listed.filter((item) => !made.has(idOf(item)));
+  const wanted = listed.filter((item) => !made.has(idOf(item)) && !superseded.has(idOf(item)));
   const before = new Map(
     earlier.filter((line) => line.batch_id === batch.id).map((line) => [line.custom_id, line]),
   );
@@ -162,18 +186,20 @@ async function collectBatch(
   const job: FetchJob = {
     http,
     dir,
-    batch,
+    batch: isGone ? { ...batch, status: "output_deleted" } : batch,
     items: listed,
     wanted,
     ids,
     earlier: mine,
     names,
+    stemOf,
     keepZip,
     signal,
     reporter,
   };
   const fetched = await fetchImages(job).catch((error) => {
-    if (options.isForgiving !== true || !isOfTheImages(error, job, service)) throw error;
+    if (!isOfTheImages(error, job, service)) throw error;
+    if (options.isForgiving !== true && error.code !== "BATCH_IMAGE_OUTPUT_DELETED") throw error;
     return collectWithoutFetching(job, error);
   });
   const lines = wanted.map((item) => toLine(item, idOf(item), batch, fetched));
@@ -188,11 +214,11 @@ function isOfTheImages(
   { signal, keepZip }: FetchJob,
   { isBorrowed }: RunService,
 ): error is ImgbatchError {
-  if (signal?.aborted || keepZip || !(error instanceof ImgbatchError)) return false;
+  if (signal?.aborted || !(error instanceof ImgbatchError)) return false;
   // The service of another command has ended. The work continues with another service.
   if (isBorrowed && error.code === "NETWORK") return false;
   const { exit } = errorEntry(error.code);
-  return exit === "temporary" || exit === "gone";
+  return (exit === "temporary" && !keepZip) || exit === "gone";
 }
 
 function toLine(item: BatchItem, id: string, batch: Batch, { byItem, problems }: FetchedImages): ResultLine {

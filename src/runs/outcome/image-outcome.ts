@@ -1,5 +1,6 @@
 import { type ErrorCode, errorEntry, type ImgbatchError, isErrorCode } from "../../contract/errors.ts";
 import type { ExitName } from "../../contract/exit-codes.ts";
+import { isRefusalCode } from "../../contract/item-errors.ts";
 import { isOutOfCapacity } from "../../http/retry-policy.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 
@@ -44,6 +45,11 @@ export function isLost(line: Outcome): boolean {
 /** Whether the image is missing and will never come. A retry makes such images again. */
 export function isFailed(line: Pick<ResultLine, "status" | "error" | "files">): boolean {
   return line.files.length === 0 && !isMissing(line);
+}
+
+/** Whether an image failed because its prompt was refused. */
+export function isRefused({ error }: Pick<ResultLine, "error">): boolean {
+  return error !== undefined && isRefusalCode(error.code);
 }
 
 /** Whether an image is here, with all its files. */

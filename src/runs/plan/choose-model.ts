@@ -4,7 +4,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { referenceLimitByName } from "../../contract/text-rules.ts";
 import type { Http } from "../../http/http.ts";
 import { counted } from "../../kernel/text.ts";
-import { Problems } from "../prompts/problems.ts";
+import { Problems } from "../../prompts/problems.ts";
 import type { PromptItem } from "../prompts/prompt-item.ts";
 
 export interface ChosenModel {

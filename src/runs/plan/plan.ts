@@ -19,6 +19,8 @@ export interface RunRequest {
 
 export interface PlannedItem extends PromptItem {
   customId: string;
+  /** The id as typed; null if the line had none. */
+  typedId: string | null;
 }
 
 /** The part of a run that becomes one batch. */
@@ -61,13 +63,14 @@ export function assignIds(items: readonly PromptItem[]): PlannedItem[] {
     ),
   );
   return items.map((item, index) => {
-    if (item.customId !== null) return { ...item, customId: item.customId };
+    const { customId: typedId } = item;
+    if (typedId !== null) return { ...item, customId: typedId, typedId };
     let customId = generatedCustomId(index + 1);
     for (let n = 2; expandedCustomIds(customId, item.outputCount).some((id) => taken.has(id)); n++) {
       customId = `${generatedCustomId(index + 1)}-${n}`;
     }
     for (const id of expandedCustomIds(customId, item.outputCount)) taken.add(id);
-    return { ...item, customId };
+    return { ...item, customId, typedId };
   });
 }
 

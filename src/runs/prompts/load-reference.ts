@@ -6,12 +6,13 @@ import { type ImageHeader, readImageHeader } from "../../contract/images/image-h
 import { IMAGE_MIME_TYPES } from "../../contract/images/image-types.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
+import type { ReferenceSpec } from "../../prompts/check-row.ts";
+import type { Report } from "../../prompts/problem.ts";
+import { NOT_AN_IMAGE, NOT_BASE64, OTHER_TYPE, tooLarge, urlProblem } from "../../prompts/reference-words.ts";
 import { readFacts } from "../files/hash-file.ts";
-import type { ReferenceSpec } from "./check-row.ts";
-import type { PromptReference, Report } from "./prompt-item.ts";
+import type { PromptReference } from "./prompt-item.ts";
 import type { Spool } from "./spool.ts";
 
-const ACCEPTED = "must be a PNG, JPEG or WebP image";
 const WHOLE = "copy or save it again";
 
 export interface LoadOptions {
@@ -34,8 +35,9 @@ export async function loadReference(
 ): Promise<PromptReference | null> {
   if (spec.inline !== undefined) return inlineReference(spec, spec.inline, { limits, spool }, report);
   if (spec.path === undefined) return null;
-  if (/^https?:\/\//i.test(spec.path)) {
-    report(spec.field, `${spec.path} is a URL, and URLs are not supported here; download it first`);
+  const url = urlProblem(spec.path);
+  if (url !== null) {
+    report(spec.field, url);
     return null;
   }
   const path = resolve(baseDir, spec.path);
@@ -45,7 +47,7 @@ export async function loadReference(
     return null;
   }
   const { header } = facts;
-  if (header === null) report(spec.field, `${spec.path} ${ACCEPTED}; its first bytes show another type`);
+  if (header === null) report(spec.field, `${spec.path} ${OTHER_TYPE}`);
   return header === null ? null : toReference(spec, { ...facts, header, source: { path } });
 }
 
@@ -87,13 +89,12 @@ function inlineReference(
     report(`${spec.field}.${field}`, message);
     return null;
   };
-  if (!isBase64(inline.data))
-    return wrong("data", "must be standard Base64, padded and without a data: prefix");
+  if (!isBase64(inline.data)) return wrong("data", NOT_BASE64);
   const data = Buffer.from(inline.data, "base64");
   if (data.length > limits.referenceImageBytes)
     return wrong("data", tooLarge(data.length, limits.referenceImageBytes));
   const header = readImageHeader(data);
-  if (header === null) return wrong("data", ACCEPTED);
+  if (header === null) return wrong("data", NOT_AN_IMAGE);
   if (header.mimeType !== inline.mimeType) {
     const right = IMAGE_MIME_TYPES.some((type) => type === inline.mimeType)
       ? header.mimeType
@@ -138,8 +139,4 @@ function toReference(
     ...(spec.type === undefined ? {} : { type: spec.type }),
   };
   return { ...labels, mimeType, sha256, bytes, pixels, source };
-}
-
-function tooLarge(bytes: number, maxBytes: number): string {
-  return `has ${bytes} bytes; at most ${maxBytes} are allowed`;
 }

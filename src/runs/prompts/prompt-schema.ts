@@ -23,8 +23,11 @@ const referenceSchema = z.union([
   }),
 ]);
 
-/** A line of a prompt file, for editors and for programs that write such files; `checkRow` decides. */
-export const promptSchema = z.strictObject({
+/**
+ * A line of a prompt file, for editors and for programs that write such files; `checkRow` decides. It also refuses
+ * unknown fields that look like misspelt ones.
+ */
+export const promptSchema = z.looseObject({
   prompt: z.string().min(1).max(DEFAULT_LIMITS.promptChars).regex(PROMPT).describe("what the image shows"),
   custom_id: z
     .string()
@@ -49,4 +52,8 @@ export const promptSchema = z.strictObject({
     .enum(SIZE_TIERS)
     .nullish()
     .describe("the size of the image; for `imgbatch generate`, since a batch makes only 1K"),
+  metadata: z
+    .record(z.string(), z.unknown())
+    .nullish()
+    .describe("kept for the results, with all fields that are not known here; decides nothing"),
 });

@@ -10,7 +10,7 @@ export function cardOf(image: ReportImage, sources: readonly string[]): string {
   const said = prompt === null ? "" : `<p class="prompt" dir="auto">${escapeMarkup(prompt)}</p>`;
   const [first] = files;
   const size = first === undefined ? "" : line("size", sizeOf(first, files.length));
-  const made = origin.length === 0 ? "" : line("size", origin.join(" · "));
+  const made = origin.length === 0 ? "" : line("made", origin.join(" · "));
   const noted = notes.map((note) => line("note", note)).join("");
   const about = `${said}<p class="id"><bdi>${escapeMarkup(id)}</bdi></p>${size}${made}${noted}`;
   return `<li class="${error === null ? "ok" : "fail"}">${pictures}<div class="about">${about}</div></li>\n`;

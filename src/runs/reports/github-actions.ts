@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { appendFile } from "node:fs/promises";
 import { toMarkdown } from "./markdown.ts";
-import type { RunReport } from "./run-report.ts";
+import type { ReportImage, RunReport } from "./run-report.ts";
 
 /** The files into which a step of GitHub Actions writes its summary and outputs. Undefined where there is none. */
 export interface ActionsFiles {
@@ -38,19 +38,22 @@ function outputText({ batches, directory, images, failedCount }: RunReport): str
     .join("");
 }
 
-/** Returns the failures as annotations, a line each. The last line counts the failures that are not shown. */
+/** Returns the failures as annotations, a line each, with file and line of the prompt. The last line counts the failures that are not shown. */
 export function annotations({ images, failedCount, directory }: RunReport): string[] {
   const shown = failedCount > MAX_ANNOTATIONS ? MAX_ANNOTATIONS - 1 : failedCount;
   const failed = images.filter((image) => image.error !== null).slice(0, shown);
-  const lines = failed.map(({ id, error }) => annotation(`${id}: ${error?.code}`, error?.message ?? ""));
+  const lines = failed.map(({ id, error, place }) =>
+    annotation(`${id}: ${error?.code}`, error?.message ?? "", place),
+  );
   const more = failedCount - shown;
   return more > 0
     ? [...lines, annotation("imgbatch", `${more} more images failed; see results.jsonl in ${directory}`)]
     : lines;
 }
 
-function annotation(title: string, message: string): string {
-  return `::error title=${escapeProperty(title)}::${escapeData(message)}`;
+function annotation(title: string, message: string, place: ReportImage["place"] = null): string {
+  const at = place === null ? "" : `file=${escapeProperty(place.file)},line=${place.line},`;
+  return `::error ${at}title=${escapeProperty(title)}::${escapeData(message)}`;
 }
 
 function escapeData(text: string): string {

@@ -35,6 +35,8 @@ export interface ReportImage {
   id: string;
   /** Null when the input is not known. Very many long prompts are cut. */
   prompt: string | null;
+  /** Where the prompt is. Null when it is not known, and for standard input. */
+  place: { file: string; line: number } | null;
   files: readonly ResultFile[];
   /** How it was made: provider, model version, seed. A fact that is not known is absent. */
   origin: readonly string[];
@@ -51,7 +53,7 @@ export interface ReportFacts {
   state: RunState;
   lines: readonly EndedImage[];
   /** By the id of each image, as `readRunInput` returns it. */
-  input: { get(id: string): Pick<InputLine, "prompt"> | undefined };
+  input: { get(id: string): Pick<InputLine, "prompt" | "source"> | undefined };
   nowMs: number;
   /** Instead of `imgbatch retry`, where that does not fit; null for none. */
   retryCommand?: string | null;
@@ -73,8 +75,9 @@ export function buildReport(facts: ReportFacts): RunReport {
   const { retryCommand = `imgbatch retry ${shellWord(directory)}` } = facts;
   const promptChars = Math.max(LEAST_PROMPT_CHARS, Math.floor(PROMPT_CHARS / lines.length));
   const images = lines.map((line) => {
-    const prompt = input.get(line.custom_id)?.prompt;
-    return toImage(line, prompt === undefined ? null : truncateCodePoints(prompt, promptChars, "…"));
+    const { prompt, source } = input.get(line.custom_id) ?? {};
+    const shown = prompt === undefined ? null : truncateCodePoints(prompt, promptChars, "…");
+    return { ...toImage(line, shown), place: placeOf(source) };
   });
   const failedCount = images.filter((image) => image.error !== null).length;
   return {
@@ -94,7 +97,11 @@ export function buildReport(facts: ReportFacts): RunReport {
   };
 }
 
-function toImage(line: EndedImage, prompt: string | null): ReportImage {
+function placeOf(source: InputLine["source"]): ReportImage["place"] {
+  return source === undefined || source.file === "<stdin>" ? null : { file: source.file, line: source.line };
+}
+
+function toImage(line: EndedImage, prompt: string | null): Omit<ReportImage, "place"> {
   const { custom_id: id, files, error, status, notes = [] } = line;
   const reason = error ?? { code: "NO_IMAGE", message: `This image has no file (${status}).` };
   return { id, prompt, files, origin: originOf(line), notes, error: files.length > 0 ? null : reason };

@@ -1,29 +1,18 @@
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { isRefusalCode } from "../../contract/item-errors.ts";
 import type { Limits } from "../../contract/limits.ts";
-import {
-  damaged,
-  INPUT_FILE,
-  type RunInput,
-  readRunInput,
-  requireUndamaged,
-} from "../directory/input-file.ts";
+import { damaged, type RunInput, readRunInput, requireUndamaged } from "../directory/input-file.ts";
 import { linePieces } from "../directory/json-lines.ts";
+import { INPUT_FILE } from "../directory/names.ts";
 import { referencePath } from "../directory/references.ts";
 import type { ResultLine } from "../directory/results-file.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
-import { isFailed, isLost, isMissing } from "../outcome/image-outcome.ts";
+import { isFailed, isLost, isMissing, isRefused } from "../outcome/image-outcome.ts";
 import { type Chunk, planRun, type RunRequest } from "../plan/plan.ts";
 import { readPromptFiles } from "../prompts/prompt-files.ts";
 import type { PromptItem } from "../prompts/prompt-item.ts";
 import { retriedId } from "./retried-id.ts";
-
-/** Whether an image failed because its prompt was refused. */
-export function isRefused(line: ResultLine): boolean {
-  return line.error !== undefined && isRefusalCode(line.error.code);
-}
 
 /** A batch of images to be made again. */
 export interface RetryPart {
@@ -58,9 +47,9 @@ export async function planRetry(
   if (wanted.some((line) => !input.has(line.custom_id))) requireUndamaged(input);
   const known = wanted.filter((line) => input.has(line.custom_id));
   const parts: RetryPart[] = [];
-  for (const parentId of new Set(known.map((line) => line.batch_id))) {
-    const ids = known.filter((line) => line.batch_id === parentId).map((line) => line.custom_id);
-    parts.push(...(await partsOf(run, parentId, ids)));
+  for (const batchId of new Set(known.map((line) => line.batch_id))) {
+    const ids = known.filter((line) => line.batch_id === batchId).map((line) => line.custom_id);
+    parts.push(...(await partsOf(run, batchId, ids)));
   }
   const sent = new Set(wanted);
   const missing = lines.filter((line) => isMissing(line) && !sent.has(line)).length;
@@ -68,28 +57,28 @@ export async function planRetry(
 }
 
 /**
- * Returns the batches that make these images again. Throws `USAGE` when the run state lacks the settings of the request,
+ * Returns the batches that make these images of the input (default: `input.jsonl`). Throws `USAGE` when the run state lacks the settings of the request,
  * and `DIRECTORY_CONFLICT` when the input of the run is damaged.
  */
 export async function partsOf(
-  run: { dir: string; state: RunState; limits: Limits },
+  run: { dir: string; state: RunState; limits: Limits; input?: string },
   parentId: string | null,
   ids: readonly string[],
 ): Promise<RetryPart[]> {
-  const { dir, state: runState, limits } = run;
+  const { dir, state: runState, limits, input: inputName = INPUT_FILE } = run;
   if (runState.request === null) {
     const message = `${RUN_STATE_FILE} does not say how these images were asked for: submit the prompts again.`;
     throw new ImgbatchError("USAGE", message);
   }
-  const input = await readRunInput(dir);
-  const path = join(dir, INPUT_FILE);
+  const input = await readRunInput(dir, inputName);
+  const path = join(dir, inputName);
   const unknown = ids.find((id) => !input.has(id));
   if (unknown !== undefined) {
     requireUndamaged(input);
     throw damaged(`${path} does not hold the prompt of ${JSON.stringify(unknown)}`);
   }
   const lines = function* () {
-    for (const id of ids) yield { ...input.get(id), custom_id: retriedId(id) };
+    for (const id of ids) yield { ...input.get(id), custom_id: retriedId(id), source: undefined };
   };
   const stdin = async function* () {
     for await (const piece of linePieces(lines())) yield Buffer.from(piece);

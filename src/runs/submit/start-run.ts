@@ -1,4 +1,3 @@
-import { getBatch } from "../../client/batches/get.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -9,10 +8,12 @@ import { storeReferences } from "../directory/references.ts";
 import { intendedBatch, newRunState, submittedBatches, writeRunState } from "../directory/run-state.ts";
 import type { RunState, SubmittedRequest } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
+import type { Naming } from "../files/word-names.ts";
 import { chooseKeys, type KeyChoice } from "../plan/idempotency-keys.ts";
-import type { Chunk, Plan, RunRequest } from "../plan/plan.ts";
+import type { Plan, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
 import { submittingText } from "../wait/progress.ts";
+import { findBatch } from "./find-batch.ts";
 import type { Submissions } from "./pending-submissions.ts";
 import { submitAll } from "./submit-all.ts";
 import { submitBatch } from "./submit-batch.ts";
@@ -23,16 +24,18 @@ export interface StartOptions {
   dir: string;
   service: RunService;
   keys: KeyChoice;
+  /** How the files of a new run are named. An earlier run keeps its names. Default: `id`. */
+  names?: Naming;
   clock: Clock;
   reporter: RunReporter;
   signal?: AbortSignal | undefined;
   /** Records what becomes of the batches. */
   submissions?: Submissions | undefined;
   /**
-   * Called before anything is sent, with the chunks that have no batch yet; may throw to refuse. Returns the consent for one
-   * image; null if none is needed.
+   * Called before anything is sent, with the number of images whose batches were not made yet; may throw to refuse. Returns
+   * the consent for one image; null if none is needed.
    */
-  approve?: (chunks: readonly Chunk[]) => Promise<number | null>;
+  approve?: (images: number) => Promise<number | null>;
 }
 
 export interface StartedRun {
@@ -41,6 +44,8 @@ export interface StartedRun {
   batches: Batch[];
   /** Whether any of them had been submitted before. */
   replayed: boolean;
+  /** Those that had been submitted before, by id. */
+  earlier: ReadonlySet<string>;
 }
 
 /**
@@ -54,7 +59,8 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   const runState = prepareRunState(options, earlier);
   if (options.submissions !== undefined) noteOpen(options.submissions, runState, earlier);
   const unsent = plan.chunks.filter((chunk) => runState.batches[chunk.index]?.state !== "created");
-  const imageConsentMicroUsd = (await options.approve?.(unsent)) ?? null;
+  const unsentImages = unsent.reduce((sum, chunk) => sum + chunk.imageCount, 0);
+  const imageConsentMicroUsd = (await options.approve?.(unsentImages)) ?? null;
   await writeRunState(dir, runState);
   await removeLeftovers(dir);
   await storeReferences(
@@ -86,8 +92,14 @@ export async function startRun(options: StartOptions): Promise<StartedRun> {
   // Requests under way have ended by now. Nothing else is waited for.
   signal?.throwIfAborted();
   const batches = found.map(({ batch }) => batch);
-  batches.push(...(await findRetries(runState, options)));
-  return { state: runState, batches, replayed: found.some(({ replayed }) => replayed) };
+  const retries = await findRetries(runState, options);
+  const old = found.filter(({ replayed }) => replayed);
+  return {
+    state: runState,
+    batches: [...batches, ...retries],
+    replayed: old.length > 0,
+    earlier: new Set([...old.map(({ batch }) => batch.id), ...retries.map(({ id }) => id)]),
+  };
 }
 
 /** Marks batches whose request an earlier command sent, or was about to send: their outcome is not known. */
@@ -111,16 +123,20 @@ async function findRetries(
   { service, signal, submissions }: StartOptions,
 ): Promise<Batch[]> {
   const found: Batch[] = [];
-  for (const { round, id, state } of runState.batches) {
+  for (const entry of runState.batches) {
+    const { round, id, state } = entry;
     if (round === 0 || id === null || state !== "created") continue;
-    const { batch } = await getBatch(service.http, id, { signal });
+    const batch = await findBatch(service.http, entry, id, signal);
     submissions?.known.set(id, batch);
     found.push(batch);
   }
   return found;
 }
 
-function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: RunState | null): RunState {
+function prepareRunState(
+  { plan, service, keys, names = "id", clock }: StartOptions,
+  earlier: RunState | null,
+): RunState {
   const { keys: chosen, isFresh } = chooseKeys(plan, keys, earlier);
   const known = earlier === null ? [] : submittedBatches(earlier).map((batch) => batch.idempotency_key);
   const isSame =
@@ -130,7 +146,7 @@ function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: 
     return { ...earlier, base_url: service.identity, request };
   }
   refuseOtherKeys(known, chosen, keys);
-  return newRunState({
+  const runState = newRunState({
     baseUrl: service.identity,
     keyFingerprint: service.keyFingerprint,
     upstream: service.upstream,
@@ -143,11 +159,13 @@ function prepareRunState({ plan, service, keys, clock }: StartOptions, earlier: 
       return intendedBatch(index, { idempotencyKey, parentId: plan.request.parentId, imageCount });
     }),
   });
+  return { ...runState, names: earlier === null ? names : (earlier.names ?? "id") };
 }
 
 /** Returns the settings that a retry of the run needs. */
-function requestOf({ model, name, mimeType, metadata }: RunRequest): SubmittedRequest {
-  return { model, task_name: name, response_mime_type: mimeType, metadata };
+export function requestOf({ model, name, mimeType, metadata, isReal = false }: RunRequest): SubmittedRequest {
+  const request = { model, task_name: name, response_mime_type: mimeType, metadata };
+  return isReal ? { ...request, images: "real" } : request;
 }
 
 /** Throws for other keys, or another split into batches, since the same prompts would be paid for again. */

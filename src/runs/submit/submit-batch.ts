@@ -1,5 +1,4 @@
 import { createBatch } from "../../client/batches/create.ts";
-import { getBatch } from "../../client/batches/get.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
@@ -10,6 +9,7 @@ import type { RunService } from "../directory/service-identity.ts";
 import type { Chunk, RunRequest } from "../plan/plan.ts";
 import type { RunReporter } from "../reporter.ts";
 import { createRequest } from "./create-request.ts";
+import { findBatch } from "./find-batch.ts";
 import { leavesOpen, type Submissions } from "./pending-submissions.ts";
 
 export interface SubmitBatchOptions {
@@ -50,8 +50,7 @@ async function createOrFind(options: SubmitBatchOptions): Promise<{ batch: Batch
   const { dir, service, entry, state: runState, request, chunk, signal, submissions } = options;
   if (entry.idempotency_key === null) throw new ImgbatchError("INTERNAL", "A batch of the run has no key.");
   if (entry.state === "created" && entry.id !== null) {
-    const { batch } = await getBatch(service.http, entry.id, { signal });
-    return { batch, replayed: true };
+    return { batch: await findBatch(service.http, entry, entry.id, signal), replayed: true };
   }
   const body = createRequest(dir, request, chunk);
   signal?.throwIfAborted();

@@ -1,18 +1,17 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ImgbatchError } from "../../contract/errors.ts";
-import { REFERENCES_FOLDER } from "../directory/claim.ts";
-import { INPUT_FILE } from "../directory/input-file.ts";
+import { formatProblem } from "../../prompts/problem.ts";
+import { INPUT_FILE, REFERENCES_FOLDER } from "../directory/names.ts";
 import { RUN_STATE_FILE } from "../directory/run-state.ts";
 import type { RunState } from "../directory/run-state-schema.ts";
 import type { Chunk, PlannedItem } from "../plan/plan.ts";
-import { formatProblem } from "../prompts/prompt-item.ts";
 
 /** The 4xx statuses after which the request, or an earlier one with its key, may still have made something. */
 const OPEN_STATUSES = [408, 409, 425, 429];
 
 /** Whether the service has refused a request, so that it made nothing. */
-function isOutright(error: unknown): boolean {
+export function isOutright(error: unknown): boolean {
   if (!(error instanceof ImgbatchError) || error.code === "SUBMISSION_UNKNOWN") return false;
   const { httpStatus } = error;
   return httpStatus >= 400 && httpStatus < 500 && !OPEN_STATUSES.includes(httpStatus);

@@ -20,6 +20,8 @@ export interface AwaitOptions {
   reporter: RunReporter;
   /** The batches, by id, that make images of the others again. */
   retries?: ReadonlySet<string>;
+  /** How many images of a batch, by its id, the run does not ask for any more. Default: none. */
+  superseded?: ReadonlyMap<string, number>;
 }
 
 /**
@@ -30,7 +32,7 @@ export interface AwaitOptions {
 export async function awaitBatches(batches: readonly Batch[], options: AwaitOptions): Promise<Batch[]> {
   const { service, clock, random, intervalMs, reporter } = options;
   const states = [...batches];
-  const progress = progressOf(states, clock, options.retries);
+  const progress = progressOf(states, clock, options);
   const startMs = clock.nowMs();
   const failed = new AbortController();
   const signal =

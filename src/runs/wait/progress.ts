@@ -7,16 +7,16 @@ import { counted, lowerFirst } from "../../kernel/text.ts";
 /**
  * Returns a function that describes the progress over all batches of a run: `12/200 images, 0 failed, 3.4/s, running, about 55 s left`. The
  * rate counts images since the first call. The status is that of a running batch, else of one that has not ended; it says why batches wait. Batches
- * in `retries` make images of the others again; such an image counts once.
+ * in `retries` make images of the others again; such an image counts once. An image that is superseded does not count.
  */
 export function progressOf(
   states: readonly Batch[],
   clock: Clock,
-  retries: ReadonlySet<string> = new Set(),
+  { retries = new Set(), superseded = new Map() }: CountOptions = {},
 ): () => string {
   let first: { doneCount: number; atMs: number } | null = null;
   return () => {
-    const { successCount, failCount, total } = countsOf(states, retries);
+    const { successCount, failCount, total } = countsOf(states, retries, superseded);
     const doneCount = successCount + failCount;
     first ??= { doneCount, atMs: clock.nowMs() };
     const seconds = (clock.nowMs() - first.atMs) / 1000;
@@ -53,20 +53,40 @@ export function submittingText(
   return `${successCount}/${run.imageCount} images, submitting batch ${run.batch} of ${run.batchCount}`;
 }
 
+interface CountOptions {
+  retries?: ReadonlySet<string>;
+  superseded?: ReadonlyMap<string, number>;
+}
+
+/** Returns a batch without its superseded images. Which of them failed is not known here. */
+function withoutSuperseded(batch: Batch, count: number): Batch {
+  if (count === 0) return batch;
+  const itemCount = Math.max(0, (batch.itemCount ?? 0) - count);
+  const failCount = Math.min(batch.failCount, itemCount);
+  return {
+    ...batch,
+    itemCount,
+    failCount,
+    successCount: Math.min(batch.successCount, itemCount - failCount),
+  };
+}
+
 /** Counts images. One that is made again no longer counts as failed, or as a success if it was lost. */
 function countsOf(
-  states: readonly Batch[],
+  batches: readonly Batch[],
   retries: ReadonlySet<string>,
+  superseded: ReadonlyMap<string, number> = new Map(),
 ): { successCount: number; failCount: number; total: number } {
+  const states = batches.map((batch) => withoutSuperseded(batch, superseded.get(batch.id) ?? 0));
   const sum = (value: (batch: Batch) => number) => states.reduce((total, batch) => total + value(batch), 0);
-  const all = sum((batch) => batch.itemCount ?? 0);
+  const total = sum((batch) => batch.itemCount ?? 0);
   const again = sum((batch) => (retries.has(batch.id) ? (batch.itemCount ?? 0) : 0));
   const failed = sum((batch) => batch.failCount);
   const lost = Math.max(0, again - failed);
   return {
     successCount: Math.max(0, sum((batch) => batch.successCount) - lost),
     failCount: Math.max(0, failed - again),
-    total: all - again,
+    total: total - again,
   };
 }
 
@@ -82,9 +102,14 @@ function statusOf(states: readonly Batch[]): string | null {
   const waiting = open.filter((batch) => batch.waiting !== null);
   const working = open.filter((batch) => batch.waiting === null && batch.status !== "queued");
   const telling = working.find((batch) => batch.status === "running") ?? working[0] ?? open[0];
-  const status = telling?.status.replaceAll("_", " ") ?? null;
+  const status = telling ? statusText(telling) : null;
   const [first] = waiting;
   if (!first?.waiting) return status;
   const why = waitingText(first.waiting);
   return working.length === 0 ? why : `${status}, ${counted(waiting.length, "batch", "batches")} ${why}`;
+}
+
+function statusText({ status, queuedBehind }: Batch): string {
+  if (queuedBehind === null || queuedBehind === 0) return status.replaceAll("_", " ");
+  return `waiting behind ${counted(queuedBehind, "other batch", "other batches")}`;
 }

@@ -13,11 +13,15 @@ const secondsOrNull = (ms: number | null) => (ms === null ? null : seconds(ms));
 
 const microsOrNull = (micros: number | null) => (micros === null ? null : microsToNumber(micros));
 
-/** A batch as the API shows it. `waiting`: why its items cannot be made now. `jobs`: those at work upstream. */
+/**
+ * A batch as the API shows it. `waiting`: why its items cannot be made now. `jobs`: those at work upstream. `queuedBehind`:
+ * how many batches come first, where that was counted.
+ */
 export function batchView(
   batch: BatchRecord,
   waiting: Waiting | null,
   jobs: readonly ShownJob[],
+  queuedBehind: number | null = null,
 ): BatchObject {
   return {
     id: batch.id,
@@ -48,6 +52,7 @@ export function batchView(
       message: waiting.message,
       until: waiting.untilMs === null ? null : Math.ceil(waiting.untilMs / 1000),
     },
+    queued_behind: queuedBehind,
     upstream_jobs: jobs.map(({ createdAtMs, ...job }) => ({ ...job, created_at: seconds(createdAtMs) })),
   };
 }

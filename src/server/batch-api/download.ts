@@ -7,7 +7,6 @@ import type { BatchRecord, ItemRecord } from "../../domain/records.ts";
 import { safeFileName } from "../../kernel/files/file-names.ts";
 import type { ApiDeps } from "../deps.ts";
 import { sendDownload } from "../downloads/send-download.ts";
-import { sliceOfStream } from "../downloads/slice-of-stream.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { queryChoice, queryInteger } from "../query/query.ts";
 import { findBatch } from "./find-batch.ts";
@@ -36,11 +35,9 @@ export function download(deps: ApiDeps) {
     ];
     const zip = await planBatchZip(deps.blobs, { images, texts, variant: filter });
     const wholeZip = {
-      sizeBytes: zip.sizeBytes,
-      etag: zip.etag,
+      ...zip,
       mimeType: "application/zip",
       fileName: `${safeFileName(batch.taskName)}.zip`,
-      open: (range: { start: number; end: number }) => sliceOfStream(zip.open(), range),
     };
     const isWholeSent = await sendDownload(request, response, wholeZip, () => deps.slots.take(caller.key.id));
     if (isWholeSent && filter !== "failed") await markDownloaded(deps, batch.id);

@@ -1,8 +1,6 @@
-import type { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
 import contentDisposition from "content-disposition";
 import type { Request, Response } from "express";
-import { goneSignal, onEnded } from "../connections/exchange.ts";
+import { sendBytes } from "./send-bytes.ts";
 
 /** Something to download whose size and identity are known before the first byte. */
 export interface Download {
@@ -12,8 +10,11 @@ export interface Download {
   mimeType: string;
   /** The name that a browser saves it under. */
   fileName: string;
-  /** Bytes `start` to `end`, inclusive. An error that it throws becomes the response. */
-  open(range: { start: number; end: number }): Promise<Readable> | Readable;
+  /**
+   * Bytes `start` to `end`, inclusive. Each part is valid until the next one is asked for. An error before the first part
+   * becomes the response.
+   */
+  open(range: { start: number; end: number }): Promise<AsyncIterable<Uint8Array>> | AsyncIterable<Uint8Array>;
 }
 
 /**
@@ -52,21 +53,13 @@ export async function sendDownload(
     response.status(200).end();
     return false;
   }
-  const gone = goneSignal(response);
-  const ended = new Promise<boolean>((resolve) => onEnded(response, resolve));
   const leaveSlot = takeSlot();
   try {
     const bytes = await download.open({ start, end });
     if (range) response.setHeader("Content-Range", `bytes ${start}-${end}/${sizeBytes}`);
     response.setHeader("Content-Length", end - start + 1);
     response.status(range ? 206 : 200);
-    const sent = pipeline(bytes, response, { signal: gone }).then(() => ended);
-    // A response that waits behind another one (pipelining) does not end by itself.
-    return (await Promise.race([sent, ended])) && end === sizeBytes - 1;
-  } catch (error) {
-    // The reader went away: no fault of the service.
-    if (gone.aborted && isAbort(error)) return false;
-    throw error;
+    return (await sendBytes(response, bytes)) && end === sizeBytes - 1;
   } finally {
     leaveSlot();
   }
@@ -78,11 +71,6 @@ function dispositionOf(fileName: string): string {
   return header.includes("filename*=")
     ? header
     : `${header}; filename*=UTF-8''${encodeURIComponent(fileName)}`;
-}
-
-function isAbort(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return code === "ERR_STREAM_PREMATURE_CLOSE" || code === "ABORT_ERR";
 }
 
 /**

@@ -1,13 +1,12 @@
-import { Readable } from "node:stream";
+import { type Piece, pieceBytes, pieceStream } from "../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../domain/files/generated.ts";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
-import { type Piece, pieceBytes, pieceStream } from "./piece-stream.ts";
 
 /** Returns a file of JSON lines about an ended batch. Its images are read when they are sent. */
 export function linesFile(
-  blobs: Pick<BlobStore, "open">,
+  blobs: Pick<BlobStore, "reader">,
   { id, endedAtMs, createdAtMs, outputsExpireAtMs }: BatchRecord,
   fileId: string,
   lines: readonly (readonly Piece[])[],
@@ -21,6 +20,6 @@ export function linesFile(
     mimeType: "application/jsonl",
     createdAtMs: endedAtMs ?? createdAtMs,
     expiresAtMs: outputsExpireAtMs,
-    open: (range) => Readable.from(pieceStream(blobs, pieces, range), { objectMode: false }),
+    open: (range) => pieceStream(blobs, pieces, range),
   };
 }

@@ -1,9 +1,9 @@
 import { setImmediate } from "node:timers/promises";
 import { jobDirectivesOf } from "../../contract/job-directives.ts";
+import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import { DRAWINGS } from "../../domain/offers.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../../domain/records.ts";
-import type { Piece } from "./piece-stream.ts";
 
 const PAGE = 500;
 const NOTHING_ASKED: ReturnType<typeof jobDirectivesOf> = new Map();

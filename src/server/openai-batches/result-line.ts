@@ -3,8 +3,8 @@ import type { ItemError, ItemErrorCode } from "../../contract/item-errors.ts";
 import type { Images } from "../../contract/openai-images/answers.ts";
 import { openaiErrorBody } from "../../contract/openai-images/errors.ts";
 import { askedOf } from "../../domain/batches/item-terms.ts";
+import type { Piece } from "../../domain/downloads/piece-stream.ts";
 import type { BatchRecord } from "../../domain/records.ts";
-import type { Piece } from "../jobs/piece-stream.ts";
 import type { ItemResult } from "../jobs/result-lines.ts";
 import { usageOf } from "../native-api/response/tokens.ts";
 import { imageFacts, usageView } from "../openai-images/images-view.ts";
@@ -37,7 +37,8 @@ export function resultLine(batch: BatchRecord, result: ItemResult): Piece[] {
   const [output] = outputs;
   if (failure || output === undefined) return [line];
   const at = line.indexOf(NO_DATA) + NO_DATA.length - 1;
-  return [line.slice(0, at), { blobKey: output.blobKey, sizeBytes: output.sizeBytes }, line.slice(at)];
+  const { blobKey, sizeBytes, crc32 } = output;
+  return [line.slice(0, at), { blobKey, sizeBytes, crc32, isBase64: true }, line.slice(at)];
 }
 
 /** Only the first image counts: a request of a batch asks for one. */

@@ -44,6 +44,7 @@ const batch: BatchObject = {
   error: null,
   source: "batch",
   waiting: null,
+  queued_behind: null,
   upstream_jobs: [],
 };
 

@@ -9,6 +9,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 import { notStored } from "../disk-trouble.ts";
 import { fileDraft } from "./file-draft.ts";
 import { LentMemory } from "./lent-memory.ts";
+import { readFully } from "./read-fully.ts";
 
 /** On the same file system as the blobs: a draft becomes one by its new name alone. */
 const DRAFTS = "drafts";
@@ -88,6 +89,15 @@ export function fileBlobs(root: string): BlobStore {
     open: async (key, range) => {
       const file = await orNull(open(path(key)), [...ABSENT, ...UNREADABLE]);
       return file?.createReadStream(range ?? {}) ?? null;
+    },
+    reader: async (key) => {
+      const file = await orNull(open(path(key)), [...ABSENT, ...UNREADABLE]);
+      return (
+        file && {
+          read: async (memory, at) => (await orNull(readFully(file, memory, at), UNREADABLE)) ?? 0,
+          close: () => file.close(),
+        }
+      );
     },
     sizeOf: async (key) => {
       const facts = await orNull(stat(path(key)), [...ABSENT, ...UNREADABLE]);

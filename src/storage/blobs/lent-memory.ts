@@ -1,5 +1,6 @@
 import { open, stat } from "node:fs/promises";
 import PQueue from "p-queue";
+import { readFully } from "./read-fully.ts";
 
 /** Readers at once; a waiting one needs no memory. */
 const LENT_AT_ONCE = 2;
@@ -48,12 +49,7 @@ export class LentMemory {
 async function readInto(path: string, bytes: Buffer): Promise<Buffer> {
   const file = await open(path, "r");
   try {
-    for (let at = 0; at < bytes.length; ) {
-      const { bytesRead } = await file.read(bytes, at, bytes.length - at, at);
-      if (bytesRead === 0) return bytes.subarray(0, at);
-      at += bytesRead;
-    }
-    return bytes;
+    return bytes.subarray(0, await readFully(file, bytes, 0));
   } finally {
     await file.close();
   }

@@ -103,6 +103,18 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
         toBatchRecord,
       );
     },
+    openBefore: async ({ id, provider, apiKeyId }, limit) => {
+      const own = build.selectFrom("batches").select("seq").where("id", "=", id);
+      const before = build
+        .selectFrom("batches")
+        .select("seq")
+        .where("api_key_id", "=", apiKeyId)
+        .where("status", "in", ["queued", "running"])
+        .where("provider", "=", provider)
+        .where("seq", "<", own)
+        .limit(limit);
+      return (await all(before)).length;
+    },
     waitingQueues: async () => {
       const queues = build.selectFrom("batches").select(["provider", "api_key_id"]).distinct();
       const rows = await all(queues.where("status", "=", "queued"));

@@ -5,7 +5,7 @@ import { parse as parseJsonc } from "jsonc-parser";
 import { describe, expect, it } from "vitest";
 import { SCHEMAS } from "../../../src/cli/commands/schema/schemas.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
-import { checkRow } from "../../../src/runs/prompts/check-row.ts";
+import { checkRow } from "../../../src/prompts/check-row.ts";
 import { createCli } from "../../support/cli.ts";
 import { createInProcessCli, runInProcess } from "../../support/cli-in-process.ts";
 

@@ -99,7 +99,10 @@ it("[RUN-33] what the service reports of each image stands in the results, in it
     .split("\n")
     .map((line) => resultSchema.parse(JSON.parse(line)));
   expect(cat).toMatchObject({ ...facts, notes: notes.slice(0, 1) });
-  expect(Object.keys(dog ?? {}).sort()).toEqual(["batch_id", "custom_id", "files", "status", "verified"]);
+  const asked = { prompt: "a dog", source_id: "dog", file: "pets.jsonl", line: 2 };
+  expect(dog).toMatchObject(asked);
+  const known = ["batch_id", "custom_id", "files", "status", "verified", ...Object.keys(asked)];
+  expect(Object.keys(dog ?? {}).sort()).toEqual(known.sort());
   const { stdout } = await cli.here(["items", "pets-images"]);
   const rows = stdout.split("\n", 2).map((line) => line.split("\t").slice(7));
   expect(rows).toEqual([
@@ -143,11 +146,11 @@ it("[CLI-4] no image at all is exit 5, also when it would be allowed", async () 
   expect((await cli.here(["submit", "pets.jsonl", "--allow-failures", "100%"])).code).toBe(5);
 });
 
-it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5 and says --new", async () => {
+it("[CLI-4] a batch that was cancelled or failed is exit 4 or 5, and that is said", async () => {
   const cli = await bench({ statuses: ["cancelled"] });
   const some = await cli.here(["submit", "pets.jsonl"]);
   expect(some.code).toBe(4);
-  expect(some.stderr).toMatch(/was cancelled; submit --new makes all images again/);
+  expect(some.stderr).toMatch(/imgbatch_\w+ was cancelled\n/);
   const none = await bench({ statuses: ["failed"], failing: /./ });
   expect((await none.here(["submit", "pets.jsonl"])).code).toBe(5);
 });
@@ -156,7 +159,7 @@ it("[CLI-4] images that the service has deleted are exit 10", async () => {
   const cli = await bench({ statuses: ["output_deleted"] });
   const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
   expect(code).toBe(10);
-  expect(stderr).toContain("--new");
+  expect(stderr).toMatch(/next: imgbatch retry --include-lost pets-images .* paid again/);
 });
 
 it("[CLI-5] --detach prints the ids and leaves the rest to wait and download", async () => {

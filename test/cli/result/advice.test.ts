@@ -120,7 +120,7 @@ it("[CLI-1] --new is not advised beside a key of the caller's own", () => {
   const code = "BATCH_IMAGE_IDEMPOTENCY_CONFLICT";
   expect(advice(code, "submit", ["x"])).toMatch(/^add --new/);
   const own = { options: { idempotencyKey: "K" } };
-  for (const each of [code, "BATCH_IMAGE_OUTPUT_DELETED", "BATCH_IMAGE_NOT_FOUND"] as const)
+  for (const each of [code, "BATCH_IMAGE_NOT_FOUND"] as const)
     expect(advice(each, "submit", ["x"], own)).toMatch(/^replace --idempotency-key with --new/);
 });
 

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { createCli } from "../../support/cli.ts";
@@ -93,7 +93,11 @@ it("[CLI-1] each outcome of a batch names the command that comes next, with what
     "There is no batch nodir for this key, and no run directory with this name.",
   );
   statuses.splice(0, statuses.length, "output_deleted");
-  expect(await after("wait", dir)).toContain("--new");
+  await rm(join(cli.cwd, dir, "images"), { recursive: true });
+  expect(await after("wait", dir)).toMatch(/^next: imgbatch download 'my pets' \(checks the files/);
+  expect(await after("download", dir)).toMatch(
+    /^next: imgbatch retry 'my pets' sends .*; imgbatch retry --include-lost 'my pets' makes the lost/,
+  );
   expect(wire.id).toBe(id);
 });
 

@@ -52,7 +52,10 @@ describe("the embedded service", () => {
     const { code, stdout, stderr } = await imgbatch(["submit", "p.jsonl"], { cwd, env });
     expect([code, stdout]).toEqual([0, "p-images\n"]);
     expect(stderr.match(NOTE)).toHaveLength(1);
-    expect(readdirSync(join(cwd, "p-images", "images"))).toEqual(["item_000001.png", "item_000002.png"]);
+    expect(readdirSync(join(cwd, "p-images", "images"))).toEqual([
+      "item_000001-red-kite.png",
+      "item_000002-blue-door.png",
+    ]);
     expect(existsSync(join(data, "server.json"))).toBe(false);
     expect(statSync(data).mode & 0o777).toBe(0o700);
   });

@@ -49,7 +49,7 @@ it("[REPORT-18] in GitHub Actions only annotations begin like commands; elsewher
   const commands = (text: string) => text.split("\n").filter(isCommand);
   expect(commands(inActions.stdout)).toEqual([]);
   expect(commands(inActions.stderr)).toEqual([
-    expect.stringMatching(/^::error title=%3A%3Aerror title=INJECT/),
+    expect.stringMatching(/^::error file=%3A%3Awarning%3A%3Ap.jsonl,line=1,title=%3A%3Aerror title=INJECT/),
   ]);
   expect(inActions.stderr).toContain(`  \\u003a${id.slice(1)}: PROVIDER_ITEM_FAILED`);
   expect(inActions.stdout).toBe("\\u003a:notice::out\n");

@@ -1,5 +1,6 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { expect, it } from "vitest";
+import { judgeMissing } from "../../../src/runs/outcome/image-outcome.ts";
 import { createBench } from "../../support/run-harness.ts";
 
 const TWO = [
@@ -26,9 +27,9 @@ it("[RUN-1] a run leaves the run state, the exact input, the results in input or
     width: 4,
     height: 3,
   });
-  expect(await bench.read("input.jsonl")).toBe(
-    '{"custom_id":"cat","prompt":"a cat"}\n{"custom_id":"dog","prompt":"a dog","output_count":2}\n',
-  );
+  const source = (id: string, line: number) => ({ id, file: "prompts.jsonl", line });
+  const input = TWO.map((item, i) => ({ ...item, source: source(item.custom_id, i + 1) }));
+  expect(await bench.read("input.jsonl")).toBe(`${input.map((item) => JSON.stringify(item)).join("\n")}\n`);
   const runState = await bench.runState();
   expect(runState.batches[0]).toMatchObject({ state: "created", status: "completed", item_count: 3 });
 });
@@ -181,8 +182,14 @@ it("[RUN-11] deleted outputs are an error, unless every file is here and verifie
   for (const batch of bench.fake.batches) batch.statuses = ["output_deleted"];
   expect(await bench.submit(TWO)).toMatchObject({ fetchedCount: 0 });
   await rm(bench.path("images/cat.png"));
-  await expect(bench.submit(TWO)).rejects.toMatchObject({ code: "BATCH_IMAGE_OUTPUT_DELETED" });
-  expect(await bench.results()).toHaveLength(3);
+  const { lines } = await bench.submit(TWO);
+  expect(judgeMissing(lines)).toEqual({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
+  const results = await bench.results();
+  expect(results.map(({ files, error }) => [files.length, error?.code])).toEqual([
+    [0, "BATCH_IMAGE_OUTPUT_DELETED"],
+    [1, undefined],
+    [1, undefined],
+  ]);
 });
 
 it("[RUN-12] a run larger than a batch becomes several, each with its own key, and one set of results", async () => {
@@ -274,9 +281,8 @@ it("[RUN-15] a kept ZIP that is whole is enough when the service's images were d
   const bytes = await readFile(path);
   bytes[60] = (bytes[60] ?? 0) ^ 1;
   await writeFile(path, bytes);
-  await expect(bench.submit(TWO, { keepZip: true })).rejects.toMatchObject({
-    code: "BATCH_IMAGE_OUTPUT_DELETED",
-  });
+  const damaged = await bench.submit(TWO, { keepZip: true });
+  expect(judgeMissing(damaged.lines)).toEqual({ exit: "gone", code: "BATCH_IMAGE_OUTPUT_DELETED" });
 });
 
 it("[RUN-16] a service that says less is read with tolerance and checked by CRC-32", async () => {

@@ -21,6 +21,7 @@ async function prepare(prompts: string[]): Promise<{ fake: FakeNative; options: 
     prompt,
     outputCount: 1,
     references: [],
+    metadata: null,
     fileLine: { file: "p.txt", line: index + 1 },
   }));
   const options = {

@@ -13,6 +13,7 @@ function item(prompt: string, fields: Partial<PromptItem> = {}): PromptItem {
     prompt,
     outputCount: 1,
     references: [],
+    metadata: null,
     fileLine: { file: "p.jsonl", line: 1 },
     ...fields,
   };

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { afterEach, expect, it, vi } from "vitest";
 import type { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import { readLines } from "../../../src/prompts/lines.ts";
+import { readTable } from "../../../src/prompts/table.ts";
 import { readRunInput, writeRunInput } from "../../../src/runs/directory/input-file.ts";
 import { storeReferences } from "../../../src/runs/directory/references.ts";
 import { planRun } from "../../../src/runs/plan/plan.ts";
-import { readLines } from "../../../src/runs/prompts/lines.ts";
 import { readPromptFiles } from "../../../src/runs/prompts/prompt-files.ts";
 import { Spool, textOf } from "../../../src/runs/prompts/spool.ts";
-import { readTable } from "../../../src/runs/prompts/table.ts";
 import { createRequest } from "../../../src/runs/submit/create-request.ts";
 import { png } from "../../support/fake-service.ts";
 import { tempDir } from "../../support/temp-dir.ts";
@@ -83,7 +83,11 @@ it("[FILE-9] a quote that nothing closes ends the reading of a table soon, and n
     for (; pieces < 1000; pieces++) yield Buffer.from(`${"x".repeat(99_999)}\n`);
   };
   const problems: unknown[] = [];
-  const read = readTable(",", 1024 * 1024)(readLines(endless(), 1e6), (...problem) => problems.push(problem));
+  const read = readTable(",", 1024 * 1024)(
+    readLines(endless(), 1e6),
+    (...problem) => problems.push(problem),
+    () => true,
+  );
   expect((await listOf(read)).map((row) => row.line)).toEqual([2]);
   expect(problems).toEqual([[3, null, 'is longer than 1 MiB: a quoted cell is not closed; end it with "']]);
   expect(pieces).toBeLessThan(20);

@@ -5,9 +5,10 @@ import sharp from "sharp";
 import { expect, it } from "vitest";
 import { ImgbatchError } from "../../../src/contract/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
+import type { RowRules } from "../../../src/prompts/check-row.ts";
+import { repeatedKeys } from "../../../src/prompts/repeated-keys.ts";
 import { readPromptFiles } from "../../../src/runs/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../src/runs/prompts/prompt-item.ts";
-import { repeatedKeys } from "../../../src/runs/prompts/repeated-keys.ts";
 import { blackPng, manyScans } from "../../soak/bombs/images.mjs";
 import { png } from "../../support/fake-service.ts";
 import { fuzzRuns } from "../../support/fuzz-runs.ts";
@@ -15,18 +16,26 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 type Files = Record<string, string | Uint8Array>;
 
-async function read(files: Files, names = Object.keys(files)): Promise<PromptItem[]> {
+async function read(
+  files: Files,
+  names = Object.keys(files),
+  rules: Partial<RowRules> = {},
+): Promise<PromptItem[]> {
   const cwd = await tempDir();
   for (const [name, data] of Object.entries(files)) await writeFile(join(cwd, name), data);
   const stdin = async function* () {
     yield Buffer.from(files["-"] ?? "");
   };
   const sources = names.map((name) => ({ name, cwd, stdin }));
-  return readPromptFiles(sources, { limits: DEFAULT_LIMITS, defaultCount: 1 });
+  return readPromptFiles(sources, { limits: DEFAULT_LIMITS, defaultCount: 1, ...rules });
 }
 
-async function problems(files: Files, names?: string[]): Promise<readonly string[]> {
-  const error = await read(files, names).then(
+async function problems(
+  files: Files,
+  names?: string[],
+  rules?: Partial<RowRules>,
+): Promise<readonly string[]> {
+  const error = await read(files, names, rules).then(
     () => null,
     (thrown) => thrown,
   );
@@ -44,9 +53,17 @@ it("[FILE-1] JSON lines give prompts with their ids and counts; blank lines, com
       customId: null,
       outputCount: 1,
       references: [],
+      metadata: null,
       fileLine: { file: "p.jsonl", line: 1 },
     },
-    { prompt: "b", customId: "x", outputCount: 3, references: [], fileLine: { file: "p.jsonl", line: 4 } },
+    {
+      prompt: "b",
+      customId: "x",
+      outputCount: 3,
+      references: [],
+      metadata: null,
+      fileLine: { file: "p.jsonl", line: 4 },
+    },
   ]);
 });
 
@@ -80,9 +97,32 @@ it("[FILE-2] every problem of every file is reported with file, line, field and 
   ]);
 });
 
-it("[FILE-2] an unknown field far from any known one lists the known ones", async () => {
-  expect(await problems({ "p.jsonl": '{"prompt":"a","negative":"b"}' })).toEqual([
-    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images, aspect_ratio, size",
+it("[FILE-19] unknown fields and columns become metadata; strict reading refuses them and lists the known ones", async () => {
+  const rows = [
+    { prompt: "a", negative: "b", metadata: { source: 7 }, tags: ["x"] },
+    { prompt: "c", ["__proto__"]: 1 },
+  ];
+  const files = {
+    "p.jsonl": `${JSON.stringify(rows[0])}\n{"prompt":"c","__proto__":1}`,
+    "p.csv": "prompt,Shop,line\na,7,x\nb,,",
+  };
+  const metadata = (await read(files)).map((item) => item.metadata);
+  expect(metadata).toEqual([
+    '{"source":7,"negative":"b","tags":["x"]}',
+    '{"__proto__":1}',
+    '{"Shop":"7","line":"x"}',
+    null,
+  ]);
+  expect(await problems(files, undefined, { isStrict: true })).toEqual([
+    "p.jsonl:1: negative: is not a known field; the fields are prompt, custom_id, output_count, reference_images, aspect_ratio, size, metadata",
+    expect.stringMatching(/^p\.jsonl:1: tags: is not a known field/),
+    expect.stringMatching(/^p\.jsonl:2: __proto__: is not a known field/),
+    expect.stringMatching(/^p\.csv:1: Shop: is not a known field/),
+    expect.stringMatching(/^p\.csv:1: line: is not a known field/),
+  ]);
+  expect(await problems({ "p.jsonl": '{"prompt":"a","metadata":["x"],"metadatas":{}}' })).toEqual([
+    "p.jsonl:1: metadata: must be an object, not a list; other fields are metadata, too",
+    "p.jsonl:1: metadatas: is not a known field; did you mean metadata?",
   ]);
 });
 

@@ -77,7 +77,7 @@ describe("the contact sheet", () => {
         { id: "owl", error, facts: { notes: ["tried twice"] } },
       ]),
     );
-    expect(html).toContain('<p class="size" dir="auto">google &lt;1&gt; · image-002 · seed 7</p>');
+    expect(html).toContain('<p class="made" dir="auto">google &lt;1&gt; · image-002 · seed 7</p>');
     expect(html).toContain('<p class="note" dir="auto">JPEG instead of &lt;PNG&gt;</p>');
     for (const note of ["may be paid twice: really", "tried twice"])
       expect(html).toContain(`<p class="note" dir="auto">${note}</p>`);

@@ -22,6 +22,17 @@ function readOutputs(text: string): Record<string, string> {
 }
 
 describe("what GitHub Actions gets", () => {
+  it("[REPORT-21] an annotation points at the file and line of the prompt, where they are known", () => {
+    const source = { file: "my,prompts.txt", line: 7 };
+    expect(annotations(reportOf([{ id: "owl", prompt: "an owl", error, source }]))).toEqual([
+      "::error file=my%2Cprompts.txt,line=7,title=owl%3A A_CODE::why, 100%25%0D%0Anext: line",
+    ]);
+    const stdin = { file: "<stdin>", line: 7 };
+    expect(annotations(reportOf([{ id: "owl", prompt: "an owl", error, source: stdin }]))[0]).toMatch(
+      /^::error title=/,
+    );
+  });
+
   it("[REPORT-10] outputs and summary are appended to what is there", async () => {
     const dir = await tempDir();
     const files = { summary: join(dir, "summary"), output: join(dir, "output") };

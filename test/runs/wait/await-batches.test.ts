@@ -28,6 +28,7 @@ type Life = (
   status?: string;
   retryAfter?: number;
   waiting?: object | null;
+  queued_behind?: number | null;
   isDown?: boolean;
 };
 
@@ -48,7 +49,8 @@ function bench(
   let atOnce = 0;
   let mostAtOnce = 0;
   const wire = (id: string, atS: number, count: number) => {
-    const { done, of = 10, status = "running", waiting } = lives[id]?.(atS, count) ?? { done: 0 };
+    const life = lives[id]?.(atS, count) ?? { done: 0 };
+    const { done, of = 10, status = "running", waiting, queued_behind } = life;
     const created_at = Math.floor(startMs / 1000) - ageS;
     return {
       id,
@@ -59,6 +61,7 @@ function bench(
       created_at,
       provider: id[0],
       waiting,
+      queued_behind,
     };
   };
   const http: Http = {
@@ -282,4 +285,19 @@ describe("a batch whose provider cannot be asked now", () => {
     const elsewhere = bench({ a: parked(waitingFor("PROVIDER_CREDENTIAL", null)) });
     expect((await elsewhere.pass()).map(({ status }) => status)).toEqual(["completed"]);
   });
+});
+
+it("[WAIT-5] progress tells how many batches come before a queued one, where the service says it", async () => {
+  const life = (queued_behind: number | null): Life => {
+    return (atS) =>
+      atS < 60 ? { done: 0, status: "queued", queued_behind } : { done: 10, status: "completed" };
+  };
+  const behind = async (count: number | null) => {
+    const run = bench({ a: life(count) });
+    await run.pass();
+    return run.progress[0];
+  };
+  expect(await behind(47)).toContain("waiting behind 47 other batches");
+  expect(await behind(1)).toContain("waiting behind 1 other batch");
+  for (const none of [0, null]) expect(await behind(none)).toContain("queued");
 });

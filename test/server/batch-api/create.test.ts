@@ -40,6 +40,7 @@ describe("creating a batch", () => {
       error: null,
       source: "batch",
       waiting: null,
+      queued_behind: null,
       upstream_jobs: [],
     });
     const list = (await (await service.ask(`/${batch.id}/items`)).json()) as {

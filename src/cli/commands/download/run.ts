@@ -3,7 +3,7 @@ import type { Batch } from "../../../client/wire/read-batch.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { adoptDirectory } from "../../../runs/directory/adopt.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
-import { readRunState } from "../../../runs/directory/run-state.ts";
+import { readRunState, standsFor } from "../../../runs/directory/run-state.ts";
 import { collectRun } from "../../../runs/outcome/collect-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import {
@@ -51,11 +51,12 @@ export const run: RunCommand = async (context) => {
     requireReachable([target], service);
     const { http } = service;
     if (item !== undefined) {
-      const { ids } = target;
+      const state = target.run?.state;
+      const ids = target.ids.filter((id) => state === undefined || standsFor(state, id, item));
       const one = { ids, customId: item, index: index ?? 0 };
       return downloadItem({ http, ...one, output, mayReplace, cwd, signal, reporter: context.output });
     }
-    const batches = await requireBatches(http, target.ids, signal);
+    const batches = await requireBatches(http, [target], signal);
     requireEnded(batches);
     if (wantsZip) {
       const singly = nextCommand(context.global, "download", argument);
@@ -88,7 +89,8 @@ async function downloadDirectory(
   const dir = resolve(cwd, shownDir);
   // Another process may have changed the state before this one got the lock.
   const own = target.run?.dir === dir ? await readRunState(dir) : null;
-  const runState = own ?? (await adoptDirectory(dir, batches, service, clock));
+  const from = target.run?.state ?? null;
+  const runState = own ?? (await adoptDirectory(dir, batches, service, clock, from));
   const known = runState.batches
     .map((entry) => batches.find((batch) => batch.id === entry.id))
     .filter((batch) => batch !== undefined);

@@ -4,6 +4,7 @@ import type { BatchItem } from "../../../client/wire/read-items.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
+import { standsFor } from "../../../runs/directory/run-state.ts";
 import { retriedId } from "../../../runs/retry/retried-id.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
@@ -58,6 +59,7 @@ async function itemsOf(
     if (listed.length === 0) await getBatch(http, batchId, { signal });
     for (const item of listed) {
       const customId = ids.get(item.customId) ?? item.customId;
+      if (target.run !== null && !standsFor(target.run.state, batchId, customId)) continue;
       if (found.get(customId)?.status !== "success") found.set(customId, { ...item, customId, batchId });
     }
   }

@@ -1,4 +1,3 @@
-import { getBatch } from "../../../client/batches/get.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
@@ -10,13 +9,9 @@ import type { RunState } from "../../../runs/directory/run-state-schema.ts";
 import { collectRun, type RunOutcome } from "../../../runs/outcome/collect-run.ts";
 import { type ChosenModel, chooseModel } from "../../../runs/plan/choose-model.ts";
 import { planRetry, type RetryPlan } from "../../../runs/retry/plan-retry.ts";
-import {
-  isRetryOpen,
-  type RetryOptions,
-  resumeRetry,
-  startRetry,
-  unsentImages,
-} from "../../../runs/retry/retry-run.ts";
+import { isRetryOpen, resumeRetry, startRetry, unsentImages } from "../../../runs/retry/retry-run.ts";
+import type { RetryOptions } from "../../../runs/retry/send-batches.ts";
+import { findBatch } from "../../../runs/submit/find-batch.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
@@ -42,7 +37,7 @@ export const run: RunCommand = async (context) => {
       stoppable(
         { ...context, signal: limit.signal },
         service,
-        { ...options, anew: ANEW, fetches: true },
+        { ...options, anew: ANEW },
         (inner, submissions) =>
           withRunLock(options.dir, { clock: context.clock, signal: limit.signal }, () =>
             retry(inner, options, { service, submissions }),
@@ -122,13 +117,14 @@ async function modelOf(
 async function collectEnded(work: RetryOptions, keepZip: boolean): Promise<RunOutcome> {
   const { state: runState, service, signal } = work;
   const batches = [];
-  for (const { id } of runState.batches) {
+  for (const entry of runState.batches) {
+    const { id } = entry;
     if (id === null)
       throw new ImgbatchError(
         "SUBMISSION_UNKNOWN",
         "The submission was not finished: run the submit command again.",
       );
-    const { batch } = await getBatch(service.http, id, { signal });
+    const batch = await findBatch(service.http, entry, id, signal);
     if (!batch.isDone) throw notEnded(batch);
     batches.push(batch);
   }

@@ -8,8 +8,8 @@ import type { RunCommand } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import { exitCodeOf } from "../../result/error-document.ts";
 import { nextSteps } from "../../result/next-steps.ts";
-import { requireBatch } from "../../runs/get-batches.ts";
-import { requireReachable, resolveTargets } from "../../runs/targets.ts";
+import { requireBatches } from "../../runs/get-batches.ts";
+import { requireReachable, resolveTargets, type Target } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
 
@@ -27,9 +27,9 @@ export const run: RunCommand = async (context) => {
     requireReachable(targets, { http, ...service });
     const batches: Batch[] = [];
     const missing: ImgbatchError[] = [];
-    for (const id of targets.flatMap((target) => target.ids)) {
+    for (const { id, run } of targets.flatMap(({ ids, run }) => ids.map((id) => ({ id, run })))) {
       try {
-        batches.push(await looked(http, id, signal));
+        batches.push(await looked(http, { ids: [id], run }, signal));
       } catch (error) {
         const isMissing = error instanceof ImgbatchError && error.code === "BATCH_IMAGE_NOT_FOUND";
         if (!isMissing) throw error;
@@ -52,8 +52,9 @@ export const run: RunCommand = async (context) => {
 };
 
 /** Fetches counts that the service left out. A failure of this request is ignored. */
-async function looked(http: Http, id: string, signal: AbortSignal): Promise<Batch> {
-  const batch = await requireBatch(http, id, signal);
+async function looked(http: Http, target: Pick<Target, "ids" | "run">, signal: AbortSignal): Promise<Batch> {
+  const [batch] = await requireBatches(http, [target], signal);
+  if (batch === undefined) throw new ImgbatchError("INTERNAL", "A batch was asked for without its id.");
   return withCounts(http, batch, signal).catch((error) => {
     if (signal.aborted || !(error instanceof ImgbatchError)) throw error;
     return batch;

@@ -1,12 +1,12 @@
 import { ImgbatchError } from "../../../contract/errors.ts";
-import { NO_SHAPES } from "../../../runs/prompts/prompt-files.ts";
 import {
+  NO_SHAPES,
   RATIO_ADVICE,
   readRatio,
   readSize,
   SIZE_ADVICE,
   unbatchableField,
-} from "../../../runs/prompts/shape.ts";
+} from "../../../prompts/shape.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import { readOption, textOption } from "../../command-line/option-values.ts";
 import { type Flag, nextCommand } from "../../result/next-command.ts";

@@ -1,9 +1,11 @@
-import { resolve } from "node:path";
+import { basename, extname, resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { IMAGE_MIME_TYPES, type ImageMimeType } from "../../../contract/images/image-types.ts";
 import { DEFAULT_LIMITS, FIXED_LIMITS, type Limits } from "../../../contract/limits.ts";
+import { holdsApiKey } from "../../../kernel/api-keys.ts";
 import { codePointLength, hasUnstorableText } from "../../../kernel/text.ts";
-import { FORMAT_NAMES, type FormatName } from "../../../runs/prompts/format-names.ts";
+import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
+import { NAMINGS, type Naming } from "../../../runs/files/word-names.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import * as read from "../../command-line/option-values.ts";
 import { defaultRunDirectory } from "../../result/next-command.ts";
@@ -13,7 +15,10 @@ import { requireBatchShape } from "./batch-shape.ts";
 /** The options of `submit`, checked. */
 export interface SubmitOptions extends RunOptions {
   model: string | null;
+  /** The typed name; null without one. */
   name: string | null;
+  /** The name of a new run without a typed one: the stem of its first file. Null for standard input. */
+  defaultName: string | null;
   parentId: string | null;
   dir: string;
   /** The directory for messages: relative if it was typed so. */
@@ -25,7 +30,12 @@ export interface SubmitOptions extends RunOptions {
   detach: boolean;
   dryRun: boolean;
   isNew: boolean;
+  /** Make only what is new in edited prompts, in the directory of their run. */
+  isUpdate: boolean;
+  /** Report unknown fields of prompts. */
+  isStrict: boolean;
   keepZip: boolean;
+  names: Naming;
   explicitKey: string | null;
   /** The default limits of a service, with the caller's batch size if there is one. */
   limits: Limits;
@@ -46,9 +56,18 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
   const explicitKey = read.textOption(options, "idempotencyKey") ?? null;
   if (isNew && explicitKey !== null)
     throw new ImgbatchError("USAGE", "--new makes a key of its own: leave --idempotency-key out.");
+  const isUpdate = read.flagOption(options, "update");
+  if (isUpdate && isNew)
+    throw new ImgbatchError(
+      "USAGE",
+      "--update keeps unchanged images, and --new makes all again: use one of them.",
+    );
+  if (isUpdate && explicitKey !== null)
+    throw new ImgbatchError("USAGE", "--update makes keys of its own: leave --idempotency-key out.");
   return {
     model: read.textOption(options, "model") ?? null,
     name: read.textOption(options, "name") ?? null,
+    defaultName: stemOf(files[0] ?? "-"),
     parentId: read.textOption(options, "parent") ?? null,
     dir: resolve(cwd, shownDir),
     shownDir,
@@ -60,11 +79,19 @@ export function readSubmitOptions(context: CommandContext): SubmitOptions {
     detach: read.flagOption(options, "detach"),
     dryRun: read.flagOption(options, "dryRun"),
     isNew,
+    isUpdate,
+    isStrict: read.flagOption(options, "strict"),
     keepZip: read.flagOption(options, "zip"),
+    names: read.choiceOption(options, "names", "--names", NAMINGS) ?? "auto",
     explicitKey,
     ...readRunOptions(options),
     limits: limitsOption(options),
   };
+}
+
+function stemOf(file: string): string | null {
+  const stem = basename(file, extname(file)).trim();
+  return file === "-" || stem === "" || hasUnstorableText(stem) || holdsApiKey(stem) ? null : stem;
 }
 
 const MOST_IN_A_BATCH = 10_000;

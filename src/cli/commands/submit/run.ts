@@ -1,5 +1,8 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
+import { formatUsd } from "../../../kernel/money.ts";
+import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
+import { INPUT_FILE } from "../../../runs/directory/names.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
 import {
   type ChosenModel,
@@ -7,15 +10,16 @@ import {
   requireReferencesFit,
   usualReferences,
 } from "../../../runs/plan/choose-model.ts";
-import { type Chunk, type Plan, planRun } from "../../../runs/plan/plan.ts";
+import { type Plan, planRun } from "../../../runs/plan/plan.ts";
 import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
-import { leaveRun, type StartedRun, startRun } from "../../../runs/submit/start-run.ts";
+import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
+import { startOrUpdate } from "../../../runs/update/update-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
-import { nextCommand } from "../../result/next-command.ts";
+import { commandAgain, nextCommand } from "../../result/next-command.ts";
 import { createBudget, imagesOf } from "../../runs/budget.ts";
 import { finishRun } from "../../runs/finish-run.ts";
 import { chooseUpstream } from "../../runs/upstream.ts";
@@ -25,7 +29,8 @@ import { withoutService } from "./detach.ts";
 import { describeDryRun } from "./dry-run.ts";
 import { readSubmitOptions, type SubmitOptions } from "./options.ts";
 
-const ANEW = "the same command with --new makes all images again";
+const ANEW =
+  "run the same command again: it fetches the finished images, and says how to make the cancelled ones";
 
 /**
  * `imgbatch submit`: submits, waits, downloads and verifies. Reports every fault of the input before it starts a
@@ -39,13 +44,17 @@ export const run: RunCommand = async (context) => {
   try {
     const stdin = () => context.stdin(signal);
     const sources = context.arguments.map((name) => ({ name, cwd, stdin }));
+    const kept = new Set<string>();
     const items = await readPromptFiles(sources, {
+      kept,
       limits: options.limits,
       defaultCount: options.count,
       stdinFormat: options.stdinFormat,
+      isStrict: options.isStrict,
       usualReferences: usualReferences(options.model),
       isBatchOf: (file) => `\`${realtimeCommand(context, file === "<stdin>" ? "-" : file)}\``,
     });
+    if (kept.size > 0) context.output.note(keptNote([...kept]));
     const limited = { ...context, signal };
     const upstream = await chooseUpstream(context, options.dir);
     return await withService(limited, { workers: !options.dryRun, images: true, upstream }, (service) =>
@@ -57,6 +66,13 @@ export const run: RunCommand = async (context) => {
     limit.stop();
   }
 };
+
+const MOST_NAMES = 8;
+
+function keptNote(names: readonly string[]): string {
+  const shown = names.slice(0, MOST_NAMES).join(", ");
+  return `other fields are kept as metadata: ${shown}${names.length > MOST_NAMES ? ", …" : ""}`;
+}
 
 async function submit(
   context: CommandContext,
@@ -70,7 +86,9 @@ async function submit(
   const earlier = options.isNew ? null : await readRunState(options.dir);
   const model = await chooseModel(service.http, options.model, signal, earlier?.request?.model);
   requireReferencesFit(items, model);
-  const plan = planOf(options, model, items, service);
+  // An older run without a name keeps its request, and so its idempotency keys.
+  const defaultName = earlier?.request == null ? options.defaultName : earlier.request.task_name;
+  const plan = planOf({ ...options, name: options.name ?? defaultName }, model, items, service);
   const budget = createBudget(options, model, service, context);
   reporter.event({
     event: "run_planned",
@@ -84,12 +102,29 @@ async function submit(
     const result = await describeDryRun(plan, options, budget);
     return { ...result, next: "the same command without --dry-run" };
   }
-  const { dir, shownDir, keepZip, allowance, intervalMs } = options;
+  const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
-  const approve = (chunks: readonly Chunk[]) => budget.consent(imagesOf(chunks));
+  const adviseUpdate = (images: number) => {
+    const cost = budget.estimateImages(images);
+    const price = cost === null ? "" : ` (about ${formatUsd(cost)})`;
+    return `${commandAgain(context.typed, "--update")} makes only ${counted(images, "image")}${price} and keeps the others`;
+  };
+  const adviseFinish = (what: "submit" | "retry") => {
+    const again = [`${shownDir}/${INPUT_FILE}`, { flag: "--output" } as const, shownDir];
+    const words = what === "submit" ? again : [shownDir];
+    return `${nextCommand(context.global, what, ...words)} finishes it first, and pays nothing twice`;
+  };
   return withRunLock(dir, { clock, signal }, async () => {
-    const run = { plan, dir, service, keys, clock, reporter, signal, submissions, approve };
-    const started = await startRun(run);
+    const work = { plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent };
+    const started = await startOrUpdate({
+      ...work,
+      names,
+      shownDir,
+      limits,
+      isUpdate,
+      adviseUpdate,
+      adviseFinish,
+    });
     if (options.detach) {
       if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
       await leaveRun(dir, started.state);

@@ -1,4 +1,5 @@
 import { IMAGE_MIME_TYPES } from "../../../contract/images/image-types.ts";
+import { NAMINGS } from "../../../runs/files/word-names.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { formatOption, running, runOptions, upstreamOption } from "../shared-options.ts";
 
@@ -11,7 +12,11 @@ export const submit: CommandSpec = {
   options: [
     { flags: "-m, --model <id>", description: "the model", default: "the first of `imgbatch models`" },
     upstreamOption,
-    { flags: "-n, --name <name>", description: "a name for the batch" },
+    {
+      flags: "-n, --name <name>",
+      description: "a name for the run",
+      default: "the stem of the first file",
+    },
     {
       flags: "-o, --output <dir>",
       description: "the directory of the run",
@@ -49,10 +54,25 @@ export const submit: CommandSpec = {
       description:
         "check and count the prompts, estimate the cost, print the idempotency keys; submit nothing",
     },
+    {
+      flags: "--update",
+      description: "after the prompts were edited: make only changed and added ones, keep the others",
+    },
+    {
+      flags: "--strict",
+      description: "refuse unknown fields and columns instead of keeping them as metadata",
+    },
     { flags: "--new", description: "generate and pay again, even if the same run was submitted before" },
     {
       flags: "--idempotency-key <key>",
       description: "use this key instead of one made from the content",
+    },
+    {
+      flags: "--names <how>",
+      description:
+        "name the files by `id`, by id and `words` of the prompt, or `auto`: words for prompts without an id of their own",
+      default: "auto; a run keeps its names",
+      choices: NAMINGS,
     },
     { flags: "--zip", description: "keep the ZIP instead of unpacking it" },
   ],
@@ -60,6 +80,7 @@ export const submit: CommandSpec = {
     "imgbatch submit prompts.jsonl",
     "imgbatch submit prompts.jsonl --upstream google",
     "imgbatch submit prompts.csv --output out --max-cost 5",
+    "imgbatch submit prompts.jsonl --update --dry-run",
     "cat prompts.jsonl | imgbatch submit - --json",
     "imgbatch submit prompts.jsonl && echo green || echo red",
   ],

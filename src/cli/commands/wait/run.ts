@@ -1,5 +1,6 @@
 import { allWithCounts } from "../../../client/fill-counts.ts";
 import { retryIds } from "../../../runs/directory/run-state.ts";
+import { askedCounts } from "../../../runs/update/asked-counts.ts";
 import { awaitBatches } from "../../../runs/wait/await-batches.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { positiveDurationOption } from "../../command-line/option-values.ts";
@@ -7,9 +8,9 @@ import { explainStop } from "../../interruption/stop-reason.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { trackEnded } from "../../interruption/track-ended.ts";
 import { describeEnd } from "../../result/batch-summary.ts";
-import { requireOutputs } from "../../result/judge-batches.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
 import { pollInterval } from "../../runs/poll-interval.ts";
+import { requireImages } from "../../runs/require-images.ts";
 import { recordAll, requireReachable, requireSubmitted, resolveTargets } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
 import { withService } from "../../service/with-service.ts";
@@ -30,7 +31,7 @@ export const run: RunCommand = async (context) => {
     return await withService({ ...context, signal }, needs, async (service) => {
       requireReachable(targets, service);
       try {
-        const found = await requireBatches(service.http, ids, signal);
+        const found = await requireBatches(service.http, targets, signal);
         going = found.filter(({ isDone }) => !isDone).map(({ id }) => id);
         if (going.length > 0) service.noteDrawings();
         const ended = await awaitBatches(found, {
@@ -42,10 +43,13 @@ export const run: RunCommand = async (context) => {
           reporter: output,
           retries: new Set(targets.flatMap(({ run }) => (run === null ? [] : retryIds(run.state)))),
         });
-        const batches = await allWithCounts(service.http, ended, signal);
+        let batches = await allWithCounts(service.http, ended, signal);
         await recordAll(targets, batches, clock);
         output.settle();
-        requireOutputs(batches);
+        await requireImages(targets, batches, context.global);
+        for (const { run } of targets)
+          if (run?.state.updates !== undefined)
+            batches = await askedCounts(service.http, batches, run.state, signal);
         return describeEnd(context, targets, batches);
       } catch (error) {
         const left = going.filter((id) => !hasEnded(id));

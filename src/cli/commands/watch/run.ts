@@ -8,10 +8,10 @@ import { positiveDurationOption } from "../../command-line/option-values.ts";
 import { explainStop } from "../../interruption/stop-reason.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
 import { describeEnd } from "../../result/batch-summary.ts";
-import { requireOutputs } from "../../result/judge-batches.ts";
 import { nextCommand } from "../../result/next-command.ts";
 import { requireBatches } from "../../runs/get-batches.ts";
 import { pollInterval } from "../../runs/poll-interval.ts";
+import { requireImages } from "../../runs/require-images.ts";
 import {
   recordAll,
   requireReachable,
@@ -57,9 +57,8 @@ async function watch(
   const { signal, clock, output, results, global } = context;
   requireReachable(named, service);
   const isNamed = context.arguments.length > 0;
-  const ids = named.flatMap((target) => target.ids);
   const found = isNamed
-    ? await requireBatches(service.http, ids, signal)
+    ? await requireBatches(service.http, named, signal)
     : await listRunning(service, signal);
   if (found.length === 0) {
     output.note("nothing is running");
@@ -80,7 +79,7 @@ async function watch(
     if (ended === null) return { exitCode: EXIT_CODES.ok.code, json: {} };
     const batches = await allWithCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
-    if (isNamed) requireOutputs(batches);
+    if (isNamed) await requireImages(named, batches, global);
     const end = describeEnd(context, targets, batches);
     // The view has already printed the lines.
     return { ...end, lines: [] };

@@ -3,10 +3,9 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import type { NativeFileList } from "../../../contract/native-api/files.ts";
 import { deleteFile, findFile } from "../../../domain/files/files.ts";
-import type { GeneratedFile } from "../../../domain/files/generated.ts";
 import type { FileRecord } from "../../../domain/ports/files.ts";
 import type { ApiDeps } from "../../deps.ts";
-import { sendDownload } from "../../downloads/send-download.ts";
+import { type Download, sendDownload } from "../../downloads/send-download.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { pageSizeOf, wholeNumber } from "../paging.ts";
 import { DEFAULT_TYPE } from "./file-facts.ts";
@@ -78,12 +77,12 @@ export function downloadFile(deps: ApiDeps) {
   };
 }
 
-function contentOf({ blobs }: ApiDeps, file: FileRecord): GeneratedFile {
-  const { blobKey, sizeBytes, sha256, mimeType, createdAtMs, expiresAtMs } = file;
+function contentOf(
+  { blobs }: ApiDeps,
+  { blobKey, sizeBytes, sha256, mimeType }: FileRecord,
+): Omit<Download, "fileName"> {
   return {
     sizeBytes,
-    createdAtMs,
-    expiresAtMs,
     etag: sha256,
     mimeType: MIME_TYPE.test(mimeType) ? mimeType : DEFAULT_TYPE,
     open: async (range) => {

@@ -1,17 +1,15 @@
 import { randomBytes } from "node:crypto";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import type { JobList, JobOutput } from "../../../contract/native-api/batch-jobs.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { deleteRecord } from "../../../domain/batches/delete-record.ts";
+import { type Piece, pieceBytes, pieceStream } from "../../../domain/downloads/piece-stream.ts";
 import type { BatchRecord } from "../../../domain/records.ts";
-import { goneSignal } from "../../connections/exchange.ts";
 import type { ApiDeps } from "../../deps.ts";
+import { sendBytes } from "../../downloads/send-bytes.ts";
 import { endedAs, hasResults } from "../../jobs/own-job.ts";
-import { type Piece, pieceBytes, pieceStream } from "../../jobs/piece-stream.ts";
 import { resultLines } from "../../jobs/result-lines.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { pagingBy } from "../../query/cursor.ts";
@@ -57,11 +55,7 @@ export function getJob(deps: ApiDeps) {
     const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
     response.setHeader("Content-Type", "application/json; charset=utf-8");
     response.setHeader("Content-Length", sizeBytes);
-    const gone = goneSignal(response);
-    const bytes = Readable.from(pieceStream(deps.blobs, pieces, { start: 0, end: sizeBytes - 1 }));
-    await pipeline(bytes, response, { signal: gone }).catch((error) => {
-      if (!gone.aborted) throw error;
-    });
+    await sendBytes(response, pieceStream(deps.blobs, pieces, { start: 0, end: sizeBytes - 1 }));
   };
 }
 

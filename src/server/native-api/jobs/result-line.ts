@@ -1,8 +1,8 @@
 import type { ItemErrorCode } from "../../../contract/item-errors.ts";
 import { nativeStatus, RPC_CODES } from "../../../contract/native-api/errors.ts";
 import { askedOf } from "../../../domain/batches/item-terms.ts";
+import type { Piece } from "../../../domain/downloads/piece-stream.ts";
 import type { BatchRecord } from "../../../domain/records.ts";
-import type { Piece } from "../../jobs/piece-stream.ts";
 import type { ItemResult } from "../../jobs/result-lines.ts";
 import { contentBody } from "../response/content-view.ts";
 import { jobId } from "./job-id.ts";
@@ -39,8 +39,8 @@ export function resultLine(
   const parts = outputs.length === 0 ? [response] : response.split(NO_DATA, outputs.length);
   const rest = response.slice(parts.join(NO_DATA).length + NO_DATA.length);
   const pieces: Piece[] = ['{"response":'];
-  for (const [at, { blobKey, sizeBytes }] of outputs.entries()) {
-    pieces.push(`${parts[at] ?? ""}"data":"`, { blobKey, sizeBytes }, '"');
+  for (const [at, { blobKey, sizeBytes, crc32 }] of outputs.entries()) {
+    pieces.push(`${parts[at] ?? ""}"data":"`, { blobKey, sizeBytes, crc32, isBase64: true }, '"');
   }
   return [...pieces, `${outputs.length === 0 ? response : rest}${key}}`];
 }

@@ -1,0 +1,90 @@
+import type { BatchObject } from "../../contract/batch-api/batches.ts";
+import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
+import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
+import type { BatchModel } from "../../contract/batch-api/models.ts";
+import type { Ticket } from "../../contract/console-api/session.ts";
+import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, routes } from "../../contract/routes.ts";
+import { type Call, fetchJson, send } from "./request.ts";
+
+export type BatchList = ListEnvelope<BatchObject>;
+export type ItemList = ListEnvelope<ItemObject>;
+
+/** One page of the item list: the most that the service sends at once. */
+export const ITEMS_PER_PAGE = 500;
+
+export interface BatchFilter {
+  status: string;
+  taskName: string;
+}
+
+export function listBatches(filter: BatchFilter, limit: number, signal: AbortSignal, cursor?: string) {
+  const query = new URLSearchParams({ limit: String(limit) });
+  if (filter.status !== "") query.set("status", filter.status);
+  if (filter.taskName !== "") query.set("task_name", filter.taskName);
+  if (cursor !== undefined) query.set("cursor", cursor);
+  return fetchJson<BatchList>(`${routes.batches}?${query}`, { signal });
+}
+
+export function getBatch(id: string, signal: AbortSignal): Promise<BatchObject> {
+  return fetchJson(routes.batch(id), { signal });
+}
+
+/** A page of the items in request order, with prompt, references and facts of the images. */
+export function listItems(id: string, cursor: string | null, signal: AbortSignal): Promise<ItemList> {
+  const query = new URLSearchParams({
+    include: "prompt,references,images",
+    limit: String(ITEMS_PER_PAGE),
+    ...(cursor === null ? {} : { cursor }),
+  });
+  return fetchJson(`${routes.items(id)}?${query}`, { signal });
+}
+
+/** The first finished images of a batch. */
+export async function firstImages(id: string, count: number, signal: AbortSignal): Promise<ItemObject[]> {
+  const path = `${routes.items(id)}?status=success&limit=${count}`;
+  return (await fetchJson<ItemList>(path, { signal })).data;
+}
+
+export async function batchModels(signal: AbortSignal): Promise<BatchModel[]> {
+  return (await fetchJson<ListEnvelope<BatchModel>>(routes.batchModels, { signal })).data;
+}
+
+/** What a person has agreed to. */
+export interface Consent {
+  /** The same key makes the same batch once, however often it is sent. */
+  idempotencyKey: string;
+  /** US dollars of real money; null where the images cost none. */
+  maxCost: number | null;
+}
+
+export function createBatch(body: CreateBatchBody, consent: Consent): Promise<BatchObject> {
+  return fetchJson(routes.batches, { method: "POST", json: body, ...agreed(consent) });
+}
+
+/** Makes the failed items again, as a new batch. */
+export function retryBatch(id: string, consent: Consent): Promise<BatchObject> {
+  return fetchJson(routes.retry(id), { method: "POST", ...agreed(consent) });
+}
+
+export async function cancelBatch(id: string): Promise<void> {
+  await send(routes.cancel(id), { method: "POST" });
+}
+
+export async function deleteOutputs(id: string): Promise<void> {
+  await send(routes.outputs(id), { method: "DELETE" });
+}
+
+export async function deleteRecord(id: string): Promise<void> {
+  await send(routes.batch(id), { method: "DELETE" });
+}
+
+/** A link to the ZIP with all images, for the browser to follow once. */
+export async function zipLink(id: string): Promise<string> {
+  return (await fetchJson<Ticket>(routes.ticket(id), { method: "POST" })).url;
+}
+
+function agreed({ idempotencyKey, maxCost }: Consent): Pick<Call, "headers"> {
+  const headers: Record<string, string> = { [IDEMPOTENCY_KEY_HEADER]: idempotencyKey };
+  if (maxCost !== null) headers[MAX_COST_HEADER] = String(maxCost);
+  return { headers };
+}

@@ -1,0 +1,97 @@
+import { send } from "./request.ts";
+
+export interface Picture {
+  /** An object URL; null until the bytes are there. */
+  url: string | null;
+  error: Error | null;
+}
+
+interface Entry extends Picture {
+  holders: Set<(picture: Picture) => void>;
+  /** Ends the fetch that runs or waits. */
+  stop: AbortController | null;
+}
+
+/** Browsers open so many connections to a service; the others of the page need some of them. */
+const MOST_FETCHES = 5;
+/** Pictures that are kept though nothing shows them. */
+const MOST_KEPT = 400;
+
+/**
+ * The pictures of the page, by path: fetched with the session's token, few at once, the latest asked for first. Whatever is no
+ * longer shown is not fetched, and its memory is given back after a while.
+ */
+class Pictures {
+  readonly #entries = new Map<string, Entry>();
+  /** Paths that wait for their turn. */
+  #waiting: string[] = [];
+  #running = 0;
+
+  /** Shows a picture: `onChange` is called now and when it has come or failed. Call `release` in the end. */
+  hold(path: string, onChange: (picture: Picture) => void): { release: () => void } {
+    const entry = this.#entries.get(path) ?? { url: null, error: null, holders: new Set(), stop: null };
+    // Behind all others: the first ones are given up first.
+    this.#entries.delete(path);
+    this.#entries.set(path, entry);
+    entry.holders.add(onChange);
+    onChange({ url: entry.url, error: entry.error });
+    if (entry.url === null && entry.stop === null) {
+      entry.error = null;
+      entry.stop = new AbortController();
+      this.#waiting.push(path);
+      this.#next();
+    }
+    return { release: () => this.#release(path, entry, onChange) };
+  }
+
+  /** Gives up every picture: another person may sign in. */
+  clear(): void {
+    for (const [path, entry] of this.#entries) this.#drop(path, entry);
+    this.#waiting = [];
+  }
+
+  #release(path: string, entry: Entry, onChange: (picture: Picture) => void): void {
+    entry.holders.delete(onChange);
+    if (entry.holders.size > 0) return;
+    if (entry.url === null) this.#drop(path, entry);
+    for (const [old, { holders }] of this.#entries) {
+      if (this.#entries.size <= MOST_KEPT) return;
+      const kept = this.#entries.get(old);
+      if (kept && holders.size === 0) this.#drop(old, kept);
+    }
+  }
+
+  #drop(path: string, entry: Entry): void {
+    entry.stop?.abort();
+    if (entry.url !== null) URL.revokeObjectURL(entry.url);
+    if (this.#entries.get(path) === entry) this.#entries.delete(path);
+  }
+
+  #next(): void {
+    while (this.#running < MOST_FETCHES) {
+      const path = this.#waiting.pop();
+      if (path === undefined) return;
+      const entry = this.#entries.get(path);
+      if (entry?.stop && !entry.stop.signal.aborted) void this.#fetch(path, entry, entry.stop.signal);
+    }
+  }
+
+  async #fetch(path: string, entry: Entry, signal: AbortSignal): Promise<void> {
+    this.#running++;
+    try {
+      const blob = await (await send(path, { signal })).blob();
+      if (!signal.aborted) entry.url = URL.createObjectURL(blob);
+    } catch (error) {
+      entry.error = error instanceof Error ? error : new Error(String(error));
+    } finally {
+      this.#running--;
+      if (!signal.aborted) {
+        entry.stop = null;
+        for (const tell of entry.holders) tell({ url: entry.url, error: entry.error });
+      }
+      this.#next();
+    }
+  }
+}
+
+export const pictures = new Pictures();

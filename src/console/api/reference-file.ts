@@ -1,0 +1,24 @@
+import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-header.ts";
+import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import { DEFAULT_LIMITS } from "../../contract/limits.ts";
+import { OTHER_TYPE, tooLarge } from "../../prompts/reference-words.ts";
+
+/** An image that a person gave to start from. */
+export interface ReferenceFile {
+  name: string;
+  blob: Blob;
+  mimeType: ImageMimeType;
+  /** An object URL, to show it. */
+  url: string;
+}
+
+/** Looks at the first bytes of a file. Returns the problem of a file that cannot be a reference image. */
+export async function readReference(file: File): Promise<ReferenceFile | string> {
+  const most = DEFAULT_LIMITS.referenceImageBytes;
+  if (file.size > most) return `${file.name} ${tooLarge(file.size, most)}`;
+  const header = readImageHeader(new Uint8Array(await file.slice(0, HEADER_BYTES).arrayBuffer()));
+  if (header === null) return `${file.name} ${OTHER_TYPE}`;
+  if (!header.widthPx || !header.heightPx) return `${file.name} is a damaged image: its header gives no size`;
+  const { mimeType } = header;
+  return { name: file.name, blob: file, mimeType, url: URL.createObjectURL(file) };
+}

@@ -1,0 +1,40 @@
+/** The session of a person who has signed in. It lasts as long as the tab, and no longer than the service says. */
+export interface StoredSession {
+  token: string;
+  /** Names the session among the tabs of the browser; no secret. */
+  id: string;
+  /** Unix time in ms. */
+  expiresAtMs: number;
+}
+
+const STORAGE_KEY = "imgbatch.session";
+const listeners = new Set<() => void>();
+let current = read();
+
+function read(): StoredSession | null {
+  try {
+    const stored: unknown = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+    const session = stored as StoredSession | null;
+    return session !== null && session.expiresAtMs > Date.now() ? session : null;
+  } catch {
+    return null;
+  }
+}
+
+export function currentSession(): StoredSession | null {
+  return current;
+}
+
+/** Replaces the session. Null forgets it; what else the tab keeps, such as a draft, stays. */
+export function setSession(session: StoredSession | null): void {
+  if (session === null) sessionStorage.removeItem(STORAGE_KEY);
+  else sessionStorage.setItem(STORAGE_KEY, JSON.stringify(session));
+  current = session;
+  for (const listener of listeners) listener();
+}
+
+/** Returns the function that ends the subscription. */
+export function onSession(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}

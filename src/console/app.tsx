@@ -1,0 +1,100 @@
+import { useEffect, useState } from "react";
+import { getAccount } from "./api/account.ts";
+import { pictures } from "./api/pictures.ts";
+import type { StoredSession } from "./api/session.ts";
+import { signOut } from "./api/sign-in.ts";
+import { AccountContext } from "./hooks/use-account.ts";
+import { useData } from "./hooks/use-data.ts";
+import { useKeys } from "./hooks/use-keys.ts";
+import { go, hrefOf, useRoute } from "./hooks/use-route.ts";
+import { useSession } from "./hooks/use-session.ts";
+import { followChanges } from "./live/shared-stream.ts";
+import { BatchPage } from "./pages/batch/batch-page.tsx";
+import { BatchesPage } from "./pages/batches/batches-page.tsx";
+import { MoneyPage } from "./pages/money/money-page.tsx";
+import { NewBatchPage } from "./pages/new-batch/new-batch-page.tsx";
+import { OneImagePage } from "./pages/one-image/one-image-page.tsx";
+import { ShotsProvider } from "./pages/one-image/shots.tsx";
+import { ServicePage } from "./pages/service/service-page.tsx";
+import { SignInPage } from "./pages/sign-in/sign-in-page.tsx";
+import { Announcer } from "./parts/announcer.tsx";
+import { HelpDialog } from "./parts/help-dialog.tsx";
+import { Navigation } from "./parts/navigation.tsx";
+
+/** The console: the sign-in page, or the pages of a key. */
+export function App({ signInProblem }: { signInProblem: Error | null }) {
+  const session = useSession();
+  if (session === null) return <SignInPage problem={signInProblem} />;
+  return <SignedIn key={session.id} session={session} />;
+}
+
+const PLACES: Record<string, string> = { b: "batches", n: "new", i: "image", m: "money", s: "service" };
+const LEADER_MS = 1500;
+
+function SignedIn({ session }: { session: StoredSession }) {
+  const [isHelping, setHelping] = useState(false);
+  const account = useData("account", getAccount, (change) => change.kind === "account");
+  useEffect(() => {
+    const stop = new AbortController();
+    followChanges(session, stop.signal);
+    return () => {
+      stop.abort();
+      pictures.clear();
+    };
+  }, [session]);
+  const [ledAtMs, setLedAtMs] = useState(0);
+  const places = Object.entries(PLACES).map(([key, place]) => [
+    key,
+    () => {
+      if (Date.now() - ledAtMs < LEADER_MS) go(hrefOf(place));
+    },
+  ]);
+  useKeys({
+    ...Object.fromEntries(places),
+    g: () => setLedAtMs(Date.now()),
+    "?": () => setHelping(true),
+  });
+  return (
+    <AccountContext value={account}>
+      <button type="button" className="skip" onClick={() => document.getElementById("main")?.focus()}>
+        Skip to the content
+      </button>
+      <Navigation account={account.value} onSignOut={signOut} onHelp={() => setHelping(true)} />
+      <main id="main" className="page" tabIndex={-1}>
+        <ShotsProvider>
+          <Page />
+        </ShotsProvider>
+      </main>
+      {isHelping && <HelpDialog onClose={() => setHelping(false)} />}
+      <Announcer />
+    </AccountContext>
+  );
+}
+
+function Page() {
+  const [place, ...rest] = useRoute();
+  const [id, item] = rest;
+  useEffect(() => {
+    document.title = `${TITLES[place ?? "batches"] ?? "imgbatch"} · imgbatch`;
+  }, [place]);
+  switch (place) {
+    case "new":
+      return <NewBatchPage />;
+    case "image":
+      return <OneImagePage />;
+    case "money":
+      return <MoneyPage />;
+    case "service":
+      return <ServicePage />;
+    default:
+      return id === undefined ? <BatchesPage /> : <BatchPage key={id} id={id} openItem={item ?? null} />;
+  }
+}
+
+const TITLES: Record<string, string> = {
+  batches: "Batches",
+  new: "New batch",
+  image: "One image",
+  money: "Money",
+  service: "Service",
+};

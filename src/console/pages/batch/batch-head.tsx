@@ -1,0 +1,72 @@
+import { isTerminal } from "../../../contract/statuses.ts";
+import { hrefOf } from "../../hooks/use-route.ts";
+import { Counts } from "../../parts/counts.tsx";
+import { ProgressBar } from "../../parts/progress-bar.tsx";
+import { StatusBadge } from "../../parts/status-badge.tsx";
+import { ago, localTime, until, usd } from "../../parts/words.ts";
+import { BatchActions, type BatchActionsProps } from "./batch-actions.tsx";
+
+/** The facts of a batch as a whole, and what can be done with it. */
+export function BatchHead(props: BatchActionsProps) {
+  const { batch } = props;
+  const { status, waiting, error, parent_batch_id } = batch;
+  return (
+    <section className="batch-head" aria-label="Batch">
+      <a className="back" href={hrefOf("batches")}>
+        Batches
+      </a>
+      <div className="page-head">
+        <h1 dir="auto">{batch.task_name}</h1>
+        <BatchActions {...props} />
+      </div>
+      <div className="batch-line" role="status">
+        <StatusBadge status={status} />
+        <Counts batch={batch} />
+        <ProgressBar batch={batch} />
+      </div>
+      {waiting && !isTerminal(status) && (
+        <p className="note warn">
+          {waiting.message}
+          {waiting.until !== null && ` It goes on ${until(waiting.until)}.`}
+        </p>
+      )}
+      {error && (
+        <p className="note bad">
+          {error.message} <code className="code">{error.code}</code>
+        </p>
+      )}
+      <dl className="facts">
+        <Fact label="cost">
+          {batch.actual_cost === null
+            ? `about ${usd(batch.estimated_cost)}, ${usd(batch.hold_amount)} held`
+            : usd(batch.actual_cost)}
+        </Fact>
+        <Fact label="model">{batch.model}</Fact>
+        {batch.provider && <Fact label="made by">{batch.provider}</Fact>}
+        <Fact label="created">
+          <span title={localTime(batch.created_at)}>{ago(batch.created_at)}</span>
+        </Fact>
+        {batch.expires_at !== null && status !== "output_deleted" && (
+          <Fact label="images kept until">{localTime(batch.expires_at)}</Fact>
+        )}
+        {parent_batch_id && (
+          <Fact label="retries">
+            <a href={hrefOf("batches", parent_batch_id)}>an earlier batch</a>
+          </Fact>
+        )}
+        <Fact label="id">
+          <code>{batch.id}</code>
+        </Fact>
+      </dl>
+    </section>
+  );
+}
+
+function Fact({ label, children }: { label: string; children: React.ReactNode }) {
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}

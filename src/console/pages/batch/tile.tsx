@@ -1,0 +1,77 @@
+import { memo } from "react";
+import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import { routes } from "../../../contract/routes.ts";
+import { Icon } from "../../parts/icons.tsx";
+import { RemotePicture } from "../../parts/picture.tsx";
+import { factsOf } from "./item-facts.ts";
+
+export interface TileProps {
+  batchId: string;
+  item: ItemObject;
+  index: number;
+  count: number;
+  /** Its pictures are deleted. */
+  isGone: boolean;
+  isSelected: boolean;
+  x: number;
+  y: number;
+  width: number;
+  onOpen: (customId: string) => void;
+  onToggle: (index: number, isRange: boolean) => void;
+}
+
+/** One item of a batch: its picture or its state, and below what it is. */
+export const Tile = memo(function Tile(props: TileProps) {
+  const { item, index, count, isSelected, x, y, width, onOpen, onToggle } = props;
+  const { custom_id, status, error } = item;
+  const prompt = item.prompt ?? item.prompt_preview;
+  return (
+    <li
+      className={`tile ${status} ${isSelected ? "selected" : ""}`}
+      style={{ transform: `translate(${x}px, ${y}px)`, width }}
+      aria-posinset={index + 1}
+      aria-setsize={count}
+    >
+      <button
+        type="button"
+        className="tile-open"
+        data-index={index}
+        style={{ height: width }}
+        aria-label={`${custom_id}, ${status}: ${prompt}`}
+        onClick={() => onOpen(custom_id)}
+      >
+        <TilePicture {...props} />
+      </button>
+      <label className="tile-check">
+        <input
+          type="checkbox"
+          checked={isSelected}
+          aria-label={`Select ${custom_id}`}
+          onChange={(event) => onToggle(index, (event.nativeEvent as MouseEvent).shiftKey)}
+        />
+      </label>
+      <div className="tile-text">
+        <span className="tile-prompt" dir="auto" title={prompt}>
+          {prompt}
+        </span>
+        <span className={`tile-facts ${error ? "fails" : ""}`}>{error ? error.code : factsOf(item)}</span>
+      </div>
+    </li>
+  );
+});
+
+function TilePicture({ batchId, item, isGone, width }: TileProps) {
+  const { custom_id, status, error } = item;
+  if (status === "failed")
+    return (
+      <span className="tile-error">
+        <Icon name="warning" />
+        <span dir="auto">{error?.message}</span>
+      </span>
+    );
+  if (status === "pending") return <span className="picture-waits" />;
+  if (isGone) return <span className="tile-gone">deleted</span>;
+  const edge = width * devicePixelRatio > 300 ? 1024 : 256;
+  const path = `${routes.thumbnail(batchId, custom_id)}?width=${edge}`;
+  return <RemotePicture path={path} alt="" />;
+}

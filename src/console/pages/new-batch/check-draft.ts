@@ -1,0 +1,132 @@
+import { readImageHeader } from "../../../contract/images/image-header.ts";
+import type { ImageMimeType } from "../../../contract/images/image-types.ts";
+import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
+import { counted } from "../../../kernel/text.ts";
+import type { ReferenceSpec } from "../../../prompts/check-row.ts";
+import type { Problem, Report } from "../../../prompts/problem.ts";
+import { PromptReader } from "../../../prompts/prompt-reader.ts";
+import { NOT_AN_IMAGE, NOT_BASE64, urlProblem } from "../../../prompts/reference-words.ts";
+import { bytesOf } from "../../api/base64.ts";
+import type { ReferenceFile } from "../../api/reference-file.ts";
+import type { Draft } from "./use-draft.ts";
+
+/** A reference of an item: a file that was given, or bytes that stood in the line. */
+export interface DraftReference {
+  id?: string;
+  type?: string;
+  source: ReferenceFile | { data: string; mimeType: ImageMimeType };
+}
+
+export interface DraftItem {
+  line: number;
+  customId: string | null;
+  prompt: string;
+  outputCount: number;
+  references: DraftReference[];
+}
+
+export interface CheckedDraft {
+  items: DraftItem[];
+  /** The first ones, by line. */
+  problems: Problem[];
+  problemCount: number;
+  /** Images that will be made. */
+  imageCount: number;
+  /** The files that no line names. */
+  unnamed: ReferenceFile[];
+  /** Fields of the lines that are not the service's: they are not sent. */
+  unsent: string[];
+}
+
+/** Checks a draft as the command line checks a file of prompts. `maxReferences` is the model's limit for a prompt. */
+export async function checkDraft(
+  draft: Draft,
+  files: readonly ReferenceFile[],
+  maxReferences: number,
+): Promise<CheckedDraft> {
+  const name = draft.fileName || `prompts.${draft.format}`;
+  const kept = new Set<string>();
+  const reader = new PromptReader({
+    kept,
+    limits: DEFAULT_LIMITS,
+    defaultCount: draft.count,
+    isBatchOf: () => "`imgbatch generate --file`",
+  });
+  const named = new Set<ReferenceFile>();
+  const items: DraftItem[] = [];
+  for await (const { row, fileLine, report } of reader.read(name, bytesOfText(draft.text), draft.format)) {
+    const references = row.references
+      .map((spec) => resolveReference(spec, files, report))
+      .filter((reference) => reference !== null);
+    for (const { source } of references) if ("blob" in source) named.add(source);
+    const { customId, prompt, outputCount } = row;
+    items.push({ line: fileLine.line, customId, prompt, outputCount, references });
+  }
+  const unnamed = files.filter((file) => !named.has(file));
+  for (const item of items) {
+    if (draft.sharesReferences && item.references.length === 0)
+      item.references = unnamed.map((source) => ({ source }));
+    const count = item.references.length;
+    if (count <= maxReferences) continue;
+    const message = `the model takes at most ${counted(maxReferences, "reference image")}; this prompt has ${count}`;
+    reader.problems.add({ file: name, line: item.line }, "reference_images", message);
+  }
+  const problems = reader.finish([name]);
+  const imageCount = items.reduce((sum, { outputCount }) => sum + outputCount, 0);
+  return {
+    items,
+    problems: problems.shown([name]),
+    problemCount: problems.count,
+    imageCount,
+    unnamed,
+    unsent: [...kept],
+  };
+}
+
+async function* bytesOfText(text: string): AsyncGenerator<Uint8Array> {
+  yield new TextEncoder().encode(text);
+}
+
+function resolveReference(
+  spec: ReferenceSpec,
+  files: readonly ReferenceFile[],
+  report: Report,
+): DraftReference | null {
+  const { field, path, inline, id, type } = spec;
+  const labels = { ...(id === undefined ? {} : { id }), ...(type === undefined ? {} : { type }) };
+  if (inline !== undefined) return inlineReference(inline, field, labels, report);
+  if (path === undefined) return null;
+  const url = urlProblem(path);
+  const file = files.find(({ name }) => name === path) ?? files.find(({ name }) => name === lastPart(path));
+  if (url !== null) report(field, url);
+  else if (!file) report(field, `${path} is not among the reference images below; add it there`);
+  return file && url === null ? { ...labels, source: file } : null;
+}
+
+function lastPart(path: string): string {
+  return path.split(/[\\/]/).at(-1) ?? path;
+}
+
+function inlineReference(
+  { data, mimeType }: { data: string; mimeType: string },
+  field: string,
+  labels: { id?: string; type?: string },
+  report: Report,
+): DraftReference | null {
+  let header: ReturnType<typeof readImageHeader>;
+  try {
+    header = readImageHeader(bytesOf(data));
+  } catch {
+    report(`${field}.data`, NOT_BASE64);
+    return null;
+  }
+  if (header === null) {
+    report(`${field}.data`, NOT_AN_IMAGE);
+    return null;
+  }
+  if (header.mimeType !== mimeType) {
+    report(`${field}.mime_type`, `is ${JSON.stringify(mimeType)}; it should be ${header.mimeType}`);
+    return null;
+  }
+  return { ...labels, source: { data, mimeType: header.mimeType } };
+}

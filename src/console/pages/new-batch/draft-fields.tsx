@@ -1,0 +1,47 @@
+import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../../contract/limits.ts";
+import { usd } from "../../parts/words.ts";
+import type { Draft } from "./use-draft.ts";
+
+const COUNTS = Array.from({ length: DEFAULT_LIMITS.outputCountPerItem }, (_, index) => index + 1);
+
+/** What holds for the whole batch. */
+export function DraftFields(props: {
+  draft: Draft;
+  models: readonly BatchModel[];
+  model: BatchModel | null;
+  onChange: (fields: Partial<Draft>) => void;
+}) {
+  const { draft, models, model, onChange } = props;
+  return (
+    <div className="fields">
+      <label className="field wide">
+        <span>Name</span>
+        <input
+          value={draft.name}
+          maxLength={FIXED_LIMITS.taskNameChars}
+          placeholder="made up when empty"
+          onChange={(event) => onChange({ name: event.target.value })}
+        />
+      </label>
+      <label className="field wide">
+        <span>Model</span>
+        <select value={model?.id ?? ""} onChange={(event) => onChange({ model: event.target.value })}>
+          {models.map(({ id, pricing }) => (
+            <option key={id} value={id}>
+              {id} · {usd(pricing.batch_image)} an image{pricing.paid ? ", real money" : ""}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label className="field">
+        <span>Images of each prompt</span>
+        <select value={draft.count} onChange={(event) => onChange({ count: Number(event.target.value) })}>
+          {COUNTS.map((count) => (
+            <option key={count}>{count}</option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}

@@ -1,0 +1,105 @@
+import { useState } from "react";
+import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import { counted } from "../../../kernel/text.ts";
+import { ApiError } from "../../api/request.ts";
+import { useAccount } from "../../hooks/use-account.ts";
+import { go, hrefOf } from "../../hooks/use-route.ts";
+import { announce } from "../../parts/announcer.tsx";
+import { ErrorNote } from "../../parts/notes.tsx";
+import { usd } from "../../parts/words.ts";
+import type { CheckedDraft } from "./check-draft.ts";
+import { priceOf, sendDraft, splitItems } from "./send-draft.ts";
+import type { DraftState } from "./use-draft.ts";
+
+/** The price of the draft, and the button that sends it. */
+export function SendBar(props: {
+  state: DraftState;
+  checked: CheckedDraft | null;
+  model: BatchModel | null;
+  onSent: () => void;
+}) {
+  const { state, checked, model, onSent } = props;
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<Error | null>(null);
+  const isRight =
+    checked !== null && checked.problemCount === 0 && checked.items.length > 0 && model !== null;
+  const price = isRight ? priceOf(model, checked) : null;
+  const send = async () => {
+    if (!isRight) return;
+    setBusy(true);
+    setError(null);
+    try {
+      const batches = await sendDraft(state.draft, checked, model);
+      state.renew();
+      onSent();
+      announce(`${counted(batches.length, "batch", "batches")} sent.`);
+      go(batches.length === 1 ? hrefOf("batches", batches[0]?.id ?? "") : hrefOf("batches"));
+    } catch (thrown) {
+      setError(thrown as Error);
+      setBusy(false);
+    }
+  };
+  const isConflict = error instanceof ApiError && error.code === "BATCH_IMAGE_IDEMPOTENCY_CONFLICT";
+  return (
+    <div className="send">
+      <ErrorNote error={error} />
+      {isUnknown(error) && (
+        <p className="quiet">
+          It is not known whether the batch was taken. Send it again: nothing is paid twice.
+        </p>
+      )}
+      {isConflict && (
+        <p className="note warn">
+          An earlier form of this draft was sent already: it is among your batches.
+          <button
+            type="button"
+            className="button"
+            onClick={() => {
+              state.renewKey();
+              setError(null);
+            }}
+          >
+            Send this one as well
+          </button>
+        </p>
+      )}
+      <div className="send-line">
+        <div className="price" role="status">
+          {isRight && price && (
+            <>
+              <b>{usd(price.cost)}</b>
+              <span className="quiet">
+                {summaryOf(checked)} · {usd(price.hold)} held until the end
+                <Balance isPaid={model.pricing.paid === true} />
+              </span>
+            </>
+          )}
+        </div>
+        <button type="button" className="button primary" disabled={!isRight || isBusy} onClick={send}>
+          {isBusy
+            ? "Sending…"
+            : model?.pricing.paid && price
+              ? `Pay up to ${usd(price.hold)}`
+              : "Make the images"}
+        </button>
+      </div>
+    </div>
+  );
+}
+
+function Balance({ isPaid }: { isPaid: boolean }) {
+  const account = useAccount();
+  const money = isPaid ? (account?.real_money ?? account) : account;
+  return money ? <> · balance {usd(money.balance)}</> : null;
+}
+
+function summaryOf(checked: CheckedDraft): string {
+  const parts = splitItems(checked.items).length;
+  const images = counted(checked.imageCount, "image");
+  return parts === 1 ? images : `${images} in ${parts} batches`;
+}
+
+/** After these the service may have taken the batch. */
+function isUnknown(error: Error | null): boolean {
+  return error instanceof ApiError && (error.status === 0 || error.status >= 500);
+}

@@ -1,0 +1,62 @@
+import type { AccountObject } from "../../contract/console-api/account.ts";
+import { hrefOf, useRoute } from "../hooks/use-route.ts";
+import { Icon, type IconName } from "./icons.tsx";
+import { usd } from "./words.ts";
+
+const LINKS: readonly { place: string; icon: IconName; label: string; isOwners?: true }[] = [
+  { place: "batches", icon: "batches", label: "Batches" },
+  { place: "new", icon: "add", label: "New batch" },
+  { place: "image", icon: "image", label: "One image" },
+  { place: "money", icon: "money", label: "Money" },
+  { place: "service", icon: "service", label: "Service", isOwners: true },
+];
+
+/** The ways to all pages: at the side, or below on a phone. */
+export function Navigation(props: {
+  account: AccountObject | null;
+  onSignOut: () => void;
+  onHelp: () => void;
+}) {
+  const { account, onSignOut, onHelp } = props;
+  const [place = "batches"] = useRoute();
+  const money = account?.real_money ?? account;
+  return (
+    <header className="side">
+      <div className="brand">
+        <img src="./icon.svg" alt="" />
+        <span>imgbatch</span>
+      </div>
+      <nav aria-label="Pages">
+        {LINKS.filter(({ isOwners }) => !isOwners || account?.owner).map(({ place: each, icon, label }) => (
+          <a key={each} href={hrefOf(each)} aria-current={each === place ? "page" : undefined}>
+            <Icon name={icon} />
+            <span>{label}</span>
+          </a>
+        ))}
+      </nav>
+      <div className="side-end">
+        {money && (
+          <a className="balance" href={hrefOf("money")}>
+            <b>{usd(money.balance)}</b>
+            <span>{account?.real_money || !account?.play_money ? "balance" : "play money"}</span>
+          </a>
+        )}
+        {account && (
+          <p className="who" title={`key ${account.key.prefix}…`}>
+            key {account.key.name}
+          </p>
+        )}
+        <div className="side-buttons">
+          <button type="button" className="button plain" onClick={onHelp} title="Shortcuts (?)">
+            <Icon name="help" />
+            <span>Shortcuts</span>
+          </button>
+          <button type="button" className="button plain" onClick={onSignOut}>
+            <Icon name="out" />
+            <span>Sign out</span>
+          </button>
+        </div>
+      </div>
+    </header>
+  );
+}

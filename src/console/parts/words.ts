@@ -1,0 +1,33 @@
+import { formatDuration } from "../../kernel/durations.ts";
+import { formatUsd, numberToMicros } from "../../kernel/money.ts";
+
+/** `$6.70`: an amount of the API, in US dollars. */
+export function usd(amount: number): string {
+  return formatUsd(numberToMicros(amount));
+}
+
+/** `3 min ago`: a time of the API (Unix seconds), seen from now. */
+export function ago(seconds: number): string {
+  const ms = Date.now() - seconds * 1000;
+  return ms < 5000 ? "just now" : `${formatDuration(ms)} ago`;
+}
+
+/** `in 3 min`: a time that is still to come. */
+export function until(seconds: number): string {
+  return `in ${formatDuration(seconds * 1000 - Date.now())}`;
+}
+
+/** The local date and time, as the person's system writes them. */
+export function localTime(seconds: number): string {
+  return new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** `processing_results` → `processing results`: a status as people read it. */
+export function statusWord(status: string): string {
+  return status.replaceAll("_", " ");
+}
+
+/** `1,200`: a count with its thousands apart. */
+export function count(value: number): string {
+  return value.toLocaleString("en-US");
+}

@@ -1,0 +1,205 @@
+import { FIXED_LIMITS, type Limits } from "../contract/limits.ts";
+import { customIdProblem } from "../contract/text-rules.ts";
+import { didYouMean } from "../kernel/did-you-mean.ts";
+import { codePointLength, hasUnstorableText } from "../kernel/text.ts";
+import type { FormatName } from "./format-names.ts";
+import type { Report } from "./problem.ts";
+import { checkShape, type Shape } from "./shape.ts";
+
+/** The fields of a line. Any other one counts as metadata. */
+export const FIELDS: readonly string[] = [
+  "prompt",
+  "custom_id",
+  "output_count",
+  "reference_images",
+  "aspect_ratio",
+  "size",
+  "metadata",
+];
+const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
+
+export interface CheckedRow extends Shape {
+  customId: string | null;
+  prompt: string;
+  outputCount: number;
+  references: ReferenceSpec[];
+  /** Kept for the results: the fields that are not known here, and those inside `metadata`. Null for none. */
+  metadata: Record<string, unknown> | null;
+}
+
+/** A reference image as the line names it, not yet read. */
+export interface ReferenceSpec {
+  /** `reference_images[0]`, for messages. */
+  field: string;
+  id?: string;
+  type?: string;
+  /** As written: relative to the prompt file. */
+  path?: string;
+  /** Base64, with the type that goes with it. */
+  inline?: { data: string; mimeType: string };
+}
+
+export interface RowRules {
+  limits: Limits;
+  /** The `output_count` of lines that have none. */
+  defaultCount: number;
+  /** The format of standard input. Default: JSON lines. */
+  stdinFormat?: FormatName | null;
+  /**
+   * How many reference images a line may usually have, and who sets that limit. The service decides, so an excess is
+   * reported only together with other problems. Default: it is not reported.
+   */
+  usualReferences?: { max: number; who: string } | undefined;
+  /** Report every unknown field, instead of keeping it as metadata. Default: false. */
+  isStrict?: boolean;
+  /** Gets the names of all metadata. */
+  kept?: Set<string>;
+  /**
+   * Set for a batch, which makes 1K images in the ratio of the model: a line that asks for others is a problem. The text
+   * is the command that can make them.
+   */
+  isBatchOf?: (file: string) => string;
+}
+
+/** Checks every field of a row and reports each problem. The result is valid only if nothing was reported. */
+export function checkRow(fields: Record<string, unknown>, rules: RowRules, report: Report): CheckedRow {
+  const metadata = checkMetadata(fields, rules, report);
+  return {
+    metadata,
+    prompt: checkPrompt(fields.prompt, rules.limits.promptChars, report),
+    customId: checkCustomId(fields.custom_id, report),
+    outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
+    references: checkReferences(fields.reference_images, report),
+    ...checkShape(fields, report),
+  };
+}
+
+/** A field that looks like a misspelt one is reported. */
+function checkMetadata(
+  fields: Record<string, unknown>,
+  { isStrict = false }: RowRules,
+  report: Report,
+): Record<string, unknown> | null {
+  const given = fields.metadata ?? {};
+  const isObject = typeof given === "object" && !Array.isArray(given);
+  if (!isObject)
+    report("metadata", `must be an object, not ${nameOf(given)}; other fields are metadata, too`);
+  const own = Object.entries(fields).filter(([name]) => !FIELDS.includes(name));
+  for (const [name] of own) if (!isTaken(name, isStrict)) report(...unknownField(name));
+  const found = Object.fromEntries([...(isObject ? Object.entries(given) : []), ...own]);
+  if (hasUnstorableText(JSON.stringify(found))) report("metadata", "holds half a character pair; remove it");
+  return Object.keys(found).length === 0 ? null : found;
+}
+
+/** Too many words, such as `line` and `file`, differ from a shorter name by two letters only. */
+const LONGEST_COMMON = 5;
+
+/** Whether a line may have a field: a known one, or one of the caller's own, which does not look like a misspelt one. */
+export function isTaken(name: string, isStrict: boolean): boolean {
+  const long = FIELDS.filter((field) => field.length > LONGEST_COMMON);
+  return FIELDS.includes(name) || (!isStrict && name !== "" && didYouMean(name, long) === null);
+}
+
+/** Returns the report for an unknown field. */
+export function unknownField(name: string, known = FIELDS, prefix = ""): [field: string, message: string] {
+  const meant = didYouMean(name, known);
+  const advice = meant === null ? `the fields are ${known.join(", ")}` : `did you mean ${meant}?`;
+  return [prefix + (name || '""'), `is not a known field; ${advice}`];
+}
+
+function checkPrompt(value: unknown, maxChars: number, report: Report): string {
+  if (value === undefined || value === null) report("prompt", "is missing; say what the image shows");
+  if (typeof value !== "string") {
+    if (value !== undefined && value !== null) report("prompt", `must be a string, not ${nameOf(value)}`);
+    return "";
+  }
+  const prompt = value.trim();
+  const length = codePointLength(prompt);
+  if (prompt === "") report("prompt", "is empty; say what the image shows");
+  if (length > maxChars) report("prompt", `has ${length} characters; at most ${maxChars} are allowed`);
+  if (hasUnstorableText(prompt)) report("prompt", "holds NUL or half a character pair; remove it");
+  return prompt;
+}
+
+function checkCustomId(value: unknown, report: Report): string | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value !== "string") {
+    report("custom_id", `must be a string, not ${nameOf(value)}`);
+    return null;
+  }
+  const problem = customIdProblem(value);
+  if (problem !== null) report("custom_id", problem);
+  return value;
+}
+
+function checkCount(value: unknown, limits: Limits, report: Report): number {
+  const max = limits.outputCountPerItem;
+  const isRight = typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
+  if (!isRight) report("output_count", `must be a whole number from 1 to ${max}, not ${shown(value)}`);
+  return isRight ? value : 1;
+}
+
+function checkReferences(value: unknown, report: Report): ReferenceSpec[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value))
+    return value.map((element, i) => checkReference(element, `reference_images[${i}]`, report));
+  report("reference_images", `must be a list, not ${nameOf(value)}; write ["photo.png"]`);
+  return [];
+}
+
+function checkReference(value: unknown, field: string, report: Report): ReferenceSpec {
+  if (typeof value === "string") return checkPath(value, { field }, report);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    report(field, `must be a path or an object with path or data, not ${nameOf(value)}`);
+    return { field };
+  }
+  for (const name of Object.keys(value))
+    if (!REFERENCE_FIELDS.includes(name)) report(...unknownField(name, REFERENCE_FIELDS, `${field}.`));
+  const { path, data, mime_type, id, type } = value as Record<string, unknown>;
+  const spec: ReferenceSpec = {
+    field,
+    ...label("id", id, FIXED_LIMITS.referenceIdChars, field, report),
+    ...label("type", type, FIXED_LIMITS.referenceTypeChars, field, report),
+  };
+  if ((path == null) === (data == null)) {
+    report(field, "needs either path (a file) or data (Base64), and not both");
+    return spec;
+  }
+  if (path != null) return checkPath(path, spec, report);
+  if (typeof data !== "string") report(`${field}.data`, `must be a Base64 string, not ${nameOf(data)}`);
+  if (typeof mime_type !== "string") {
+    report(`${field}.mime_type`, "is missing; say image/png, image/jpeg or image/webp");
+  }
+  if (typeof data !== "string" || typeof mime_type !== "string") return spec;
+  return { ...spec, inline: { data, mimeType: mime_type } };
+}
+
+function checkPath(path: unknown, spec: ReferenceSpec, report: Report): ReferenceSpec {
+  if (typeof path === "string" && path !== "" && !path.includes("\0")) return { ...spec, path };
+  report(spec.field, "the path must be a string that names a file");
+  return spec;
+}
+
+function label(
+  name: "id" | "type",
+  value: unknown,
+  maxChars: number,
+  field: string,
+  report: Report,
+): { id?: string; type?: string } {
+  if (value === undefined || value === null) return {};
+  if (typeof value === "string" && codePointLength(value) <= maxChars && !hasUnstorableText(value))
+    return { [name]: value };
+  report(`${field}.${name}`, `must be a string of at most ${maxChars} characters`);
+  return {};
+}
+
+function nameOf(value: unknown): string {
+  if (Array.isArray(value)) return "a list";
+  if (value === null) return "null";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+function shown(value: unknown): string {
+  return typeof value === "number" || typeof value === "string" ? JSON.stringify(value) : nameOf(value);
+}

@@ -1,0 +1,112 @@
+import { expandedCustomIds } from "../contract/text-rules.ts";
+import { counted } from "../kernel/text.ts";
+import { type CheckedRow, checkRow, isTaken, type RowRules } from "./check-row.ts";
+import type { FormatName } from "./format-names.ts";
+import { formatOf } from "./formats.ts";
+import { readLines } from "./lines.ts";
+import type { FileLine, Report } from "./problem.ts";
+import { Problems } from "./problems.ts";
+import { NO_SHAPES, unbatchableField } from "./shape.ts";
+
+/** A row of a prompt file, checked but for its reference images. */
+export interface ReadPrompt {
+  row: CheckedRow;
+  fileLine: FileLine;
+  /** Reports a problem of this row, such as one of its reference images. */
+  report: Report;
+}
+
+/**
+ * Reads and checks prompt files, one after the other, line by line. An id may stand once in all of them. The same rules
+ * hold wherever prompts are read, so this needs no file system: the caller has the bytes, and finds the reference images.
+ */
+export class PromptReader {
+  readonly problems = new Problems();
+  readonly #rules: RowRules;
+  /** The line that uses each id, numbered ids included. */
+  readonly #owners = new Map<string, FileLine>();
+  /** Lines with more reference images than usual. */
+  readonly #crowded: { fileLine: FileLine; count: number }[] = [];
+
+  /** Lines that ask for a ratio or size that no batch has, with the field. */
+  readonly #shaped: { fileLine: FileLine; field: string }[] = [];
+
+  constructor(rules: RowRules) {
+    this.#rules = rules;
+  }
+
+  /**
+   * Yields the rows of a file, also those with problems. Its name says its format, unless one is named. Throws only what
+   * `bytes` throws.
+   */
+  async *read(
+    file: string,
+    bytes: AsyncIterable<Uint8Array>,
+    named: FormatName | null = null,
+  ): AsyncGenerator<ReadPrompt, void, undefined> {
+    const { problems } = this;
+    const reportLine = (line: number | null, field: string | null, message: string) =>
+      problems.add({ file, line }, field, message);
+    const before = problems.count;
+    const { read, maxLineBytes } = formatOf(file, this.#rules.limits, named);
+    const lines = async function* () {
+      for await (const line of readLines(bytes, maxLineBytes)) {
+        if (line.problem !== null) reportLine(line.number, null, line.problem);
+        yield line;
+      }
+    };
+    let rowCount = 0;
+    const mayHave = (name: string) => isTaken(name, this.#rules.isStrict ?? false);
+    for await (const { line, fields } of read(lines(), reportLine, mayHave)) {
+      rowCount++;
+      const fileLine = { file, line };
+      const report: Report = (field, message) => problems.add(fileLine, field, message);
+      const row = checkRow(fields, this.#rules, report);
+      for (const name of Object.keys(row.metadata ?? {})) this.#rules.kept?.add(name);
+      const most = this.#rules.usualReferences?.max ?? Number.POSITIVE_INFINITY;
+      if (row.references.length > most) this.#crowded.push({ fileLine, count: row.references.length });
+      const field = this.#rules.isBatchOf === undefined ? null : unbatchableField(row);
+      if (field !== null) this.#shaped.push({ fileLine, field });
+      yield { row, fileLine, report };
+      if (row.customId !== null) this.#claimIds(row.customId, row.outputCount, fileLine);
+    }
+    if (rowCount === 0 && problems.count === before) reportLine(null, null, "holds no prompts");
+  }
+
+  /**
+   * Ends the reading of these files. Lines with unusually many references are reported now, beside other problems only: the
+   * service's own limit is known after all else is right.
+   */
+  finish(files: readonly string[]): Problems {
+    for (const file of files) this.#reportShaped(file);
+    const { usualReferences } = this.#rules;
+    if (this.problems.count === 0) return this.problems;
+    for (const { fileLine, count } of this.#crowded) {
+      const message = `${usualReferences?.who} at most ${counted(usualReferences?.max ?? 0, "reference image")}; this prompt has ${count}`;
+      this.problems.add(fileLine, "reference_images", message);
+    }
+    return this.problems;
+  }
+
+  /** Reports the first line of a file that asks for a ratio or size that no batch has: one command makes them all. */
+  #reportShaped(file: string): void {
+    const { isBatchOf } = this.#rules;
+    const [first, ...others] = this.#shaped.filter(({ fileLine }) => fileLine.file === file);
+    if (first === undefined || isBatchOf === undefined) return;
+    const also = others.length === 0 ? "" : ` (also on ${counted(others.length, "other line")})`;
+    const message = `${NO_SHAPES}${also}; ${isBatchOf(file)} makes these images, one request each, at the real-time price`;
+    this.problems.add(first.fileLine, first.field, message);
+  }
+
+  /** Reports an id that another line uses, or that an image of another line gets. */
+  #claimIds(customId: string, count: number, fileLine: FileLine): void {
+    const owners = this.#owners;
+    const ids = expandedCustomIds(customId, count);
+    const taken = ids.find((id) => owners.has(id));
+    const other = taken === undefined ? undefined : owners.get(taken);
+    for (const id of ids) if (!owners.has(id)) owners.set(id, fileLine);
+    if (other === undefined) return;
+    const message = `${JSON.stringify(taken)} is already used by ${other.file}:${other.line}; every image needs an id of its own`;
+    this.problems.add(fileLine, "custom_id", message);
+  }
+}

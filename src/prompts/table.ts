@@ -1,0 +1,123 @@
+import { didYouMean } from "../kernel/did-you-mean.ts";
+import { FIELDS, unknownField } from "./check-row.ts";
+import { type CsvRecord, readRecords } from "./csv.ts";
+import type { Line } from "./lines.ts";
+import { isBlank, type ReadRows, type ReportLine } from "./rows.ts";
+
+/** The report for a column with cells and without a name. */
+const NAMELESS = "a column has cells but no name; name it or remove it";
+
+const SEPARATORS = [",", ";", "\t", "|"];
+
+/**
+ * `.csv` and `.tsv`: the first row names the fields, in any case. An empty or missing cell is an absent field; several
+ * reference images in a cell are separated by `;`. A first row with `;` and no comma separates the cells of a `.csv` by
+ * `;`, as spreadsheets do where the comma is the decimal point.
+ */
+export function readTable(usual: string, maxBytes: number): ReadRows {
+  return async function* (source, report, isTaken) {
+    let columns: Columns | null = null;
+    const { first, lines } = await peek(source);
+    const separator = usual === "," && !first.includes(",") && first.includes(";") ? ";" : usual;
+    for await (const record of readRecords(lines, { separator, maxBytes }, report)) {
+      if (columns !== null) {
+        const fields = columns.fieldsOf(record);
+        if (fields !== null) yield { line: record.line, fields };
+        continue;
+      }
+      columns = readHeader(record, { separator, isTaken }, report);
+      if (columns === null) return;
+    }
+  };
+}
+
+/** Reads the lines up to the first one with text. Returns that text, and all lines again from the beginning. */
+async function peek(source: AsyncIterable<Line>): Promise<{ first: string; lines: AsyncIterable<Line> }> {
+  const iterator = source[Symbol.asyncIterator]();
+  const head: Line[] = [];
+  for (let next = await iterator.next(); !next.done; next = await iterator.next()) {
+    head.push(next.value);
+    if (!isBlank(next.value.text)) break;
+  }
+  const lines = async function* () {
+    yield* head;
+    for (let next = await iterator.next(); !next.done; next = await iterator.next()) yield next.value;
+  };
+  return { first: head.at(-1)?.text ?? "", lines: lines() };
+}
+
+interface Columns {
+  /** Null when the row does not fit, which is reported. */
+  fieldsOf(record: CsvRecord): Record<string, unknown> | null;
+}
+
+/** Null when the first row does not name the columns, which is reported. */
+function readHeader(
+  { line, cells }: CsvRecord,
+  { separator, isTaken }: { separator: string; isTaken: (name: string) => boolean },
+  report: ReportLine,
+): Columns | null {
+  const names = cells.map((cell) => {
+    const name = cell.trim();
+    return FIELDS.includes(name.toLowerCase()) ? name.toLowerCase() : name;
+  });
+  const twice = names.filter((name, i) => name !== "" && names.indexOf(name) < i);
+  for (const name of new Set(twice)) report(line, name, "is the name of two columns; remove or rename one");
+  if (!names.includes("prompt")) {
+    report(
+      line,
+      null,
+      `the first row must name the columns, and one of them must be prompt${hint(names, separator)}`,
+    );
+    return null;
+  }
+  const reported = new Set<string>();
+  return {
+    fieldsOf: (record) => {
+      if (record.cells.length > names.length) {
+        const message = `has ${record.cells.length} cells but the first row names ${names.length}; quote cells that hold the separator`;
+        report(record.line, null, message);
+        return null;
+      }
+      const fields: Record<string, unknown> = {};
+      for (const [i, name] of names.entries()) {
+        const value = cellValue(name, record.cells[i] ?? "");
+        if (value === undefined) continue;
+        if (isTaken(name)) fields[name] = value;
+        // Reported once, at the line of the names: the column is wrong, not the row.
+        else if (!reported.has(name)) reportColumn(line, name, report);
+        if (!isTaken(name)) reported.add(name);
+      }
+      return fields;
+    },
+  };
+}
+
+function reportColumn(line: number, name: string, report: ReportLine): void {
+  if (name === "") report(line, null, NAMELESS);
+  else report(line, ...unknownField(name));
+}
+
+/** Suggests what the writer of the first row may have meant. */
+function hint(names: readonly string[], separator: string): string {
+  const meant = names.find((name) => didYouMean(name, ["prompt"]) !== null);
+  if (meant !== undefined) return `; did you mean prompt by ${JSON.stringify(meant)}?`;
+  const [only = ""] = names;
+  const other = SEPARATORS.find((each) => each !== separator && only.split(each).includes("prompt"));
+  if (names.length > 1 || other === undefined) return "";
+  const wanted = separator === "\t" ? "tabs" : "commas";
+  return `; the cells are separated by ${JSON.stringify(other)}: save the file with ${wanted}`;
+}
+
+function cellValue(name: string, cell: string): unknown {
+  const text = cell.trim();
+  if (name === "prompt") return cell;
+  if (text === "") return undefined;
+  if (name === "output_count") return /^\d+$/.test(text) ? Number(text) : text;
+  if (name === "reference_images")
+    return text
+      .split(";")
+      .map((path) => path.trim())
+      .filter((path) => path !== "");
+  return text;
+}

@@ -1,0 +1,30 @@
+import type { ResultLine } from "../directory/results-file.ts";
+import { isFailed, isLost, isMissing, isRefused } from "./image-outcome.ts";
+
+/**
+ * A way to get images that are not here. `fetch`: the same command again, or `download`. `retry` also makes failed images
+ * again, `retryLost` also lost ones. `edit`: change the prompts that were refused.
+ */
+export interface Repair {
+  kind: "fetch" | "retry" | "retryLost" | "edit";
+  /** Images that it makes, which are paid. Of `edit`: those whose prompts have to change. */
+  images: number;
+}
+
+/**
+ * Returns the ways to get the images that are not here, the cheapest first. Each one does what those before it do, and
+ * more. Empty if nothing can help, or all images are here.
+ */
+export function repairsOf(lines: readonly Pick<ResultLine, "status" | "error" | "files">[]): Repair[] {
+  const missing = lines.filter(isMissing);
+  const failed = lines.filter(isFailed);
+  const retried = failed.filter((line) => !isRefused(line)).length;
+  const lost = missing.filter(isLost).length;
+  const mayCome = missing.some(({ error }) => error?.code !== "BATCH_IMAGE_OUTPUT_DELETED");
+  const repairs: Repair[] = [];
+  if (mayCome) repairs.push({ kind: "fetch", images: 0 });
+  if (retried > 0) repairs.push({ kind: "retry", images: retried });
+  if (lost > 0) repairs.push({ kind: "retryLost", images: retried + lost });
+  if (repairs.length === 0 && failed.length > 0) repairs.push({ kind: "edit", images: failed.length });
+  return repairs;
+}

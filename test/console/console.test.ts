@@ -1,0 +1,358 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import type { Page } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { ProviderError } from "../../src/domain/ports/image-provider.ts";
+import {
+  closeBrowserAtEnd,
+  dropFiles,
+  findBarriers,
+  openConsole,
+  openPage,
+  overflowOf,
+} from "../support/browser.ts";
+import { CHROMIUM } from "../support/chromium.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { gate } from "../support/gate.ts";
+import { items, MODEL, otherKey, startTestService, type TestService } from "../support/service.ts";
+import { readZip } from "../support/zip.ts";
+
+const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
+
+/** A provider that fails prompts with `bad` in them as long as `isBad` says so, and refuses those with `refused`. */
+function moody(isBad = () => true): FakeProvider {
+  const provider = new FakeProvider();
+  provider.answer = async ({ prompt }) => {
+    if (prompt.includes("refused")) throw new ProviderError("SAFETY_BLOCKED", "refused");
+    if (prompt.includes("bad") && isBad())
+      throw new ProviderError("PROVIDER_ITEM_FAILED", `no <i>${prompt}</i>`, { retryable: false });
+    return made(await tinyPng(prompt.length));
+  };
+  return provider;
+}
+
+/** Opens a place of the console by its address. */
+async function goTo(page: Page, service: TestService, place: string): Promise<void> {
+  await page.goto(`${service.url}/#/${place}`);
+}
+
+const shownText = (page: Page, selector: string) => page.locator(selector).allInnerTexts();
+
+describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120_000 }, () => {
+  closeBrowserAtEnd();
+
+  it("[CONSOLE-11] a code leaves the address at once; signing out ends the session in the page and at the service", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openConsole(service);
+    expect(page.url()).toBe(`${service.url}/`);
+    const { token } = JSON.parse(await page.evaluate("sessionStorage['imgbatch.session']"));
+    await page.getByRole("heading", { name: "No batches yet" }).waitFor();
+    await page.reload();
+    await page.getByRole("heading", { name: "No batches yet" }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByLabel("API key").waitFor();
+    expect(await page.evaluate("sessionStorage.length + localStorage.length")).toBe(0);
+    const headers = { authorization: `Bearer ${token}` };
+    expect((await fetch(`${service.url}/v1/account`, { headers })).status).toBe(401);
+
+    await page.getByLabel("API key").fill("imgb_wrong");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("alert").waitFor();
+    await page.getByLabel("API key").fill(service.credentials.api_key);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("heading", { name: "No batches yet" }).waitFor();
+    expect(await page.evaluate("JSON.stringify({ ...sessionStorage, ...localStorage })")).not.toContain(
+      service.credentials.api_key,
+    );
+  });
+
+  it("[CONSOLE-12] a dropped file is told its problems by line, mended in the page, priced, sent, watched and seen", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    const lines = [
+      '{"custom_id":"a","prompt":"a fox"}',
+      '{"promt":"an owl"}',
+      '{"prompt":"bad","output_count":9}',
+    ];
+    await dropFiles(page, ".drop", { "animals.jsonl": lines.join("\n") });
+    await page.getByRole("heading", { name: "3 problems" }).waitFor();
+    expect(await shownText(page, ".problems li")).toEqual([
+      "line 2\npromt: is not a known field; did you mean prompt?",
+      "line 2\nprompt: is missing; say what the image shows",
+      "line 3\noutput_count: must be a whole number from 1 to 4, not 9",
+    ]);
+    const send = page.getByRole("button", { name: "Make the images" });
+    expect(await send.isDisabled()).toBe(true);
+    await page.getByRole("button", { name: "line 3" }).click();
+    expect(await page.evaluate("getSelection().toString()")).toBe(lines[2]);
+
+    const mended = [lines[0], '{"prompt":"an owl","reference_images":["start.png"]}', '{"prompt":"bad one"}'];
+    await page.getByRole("textbox", { name: "Prompts" }).fill(mended.join("\n"));
+    await page.getByText("start.png is not among the reference images below; add it there").waitFor();
+    await dropFiles(page, ".drop", { "start.png": await tinyPng(9) });
+    await page.getByText("3 images · $0.1206 held").waitFor();
+    expect(await page.locator(".price b").innerText()).toBe("$0.1005");
+    expect(await findBarriers(page)).toEqual([]);
+    await send.click();
+
+    await page.getByRole("heading", { name: "animals", level: 1 }).waitFor();
+    await page.locator(".batch-line").getByText("completed").waitFor();
+    await page.locator(".tile img").nth(1).waitFor();
+    expect(await shownText(page, ".tile-prompt")).toEqual(["a fox", "an owl", "bad one"]);
+    expect(await page.locator(".tile-error").innerText()).toBe("no <i>bad one</i>");
+    const [batch] = (await (await service.ask("")).json()).data;
+    expect(batch).toMatchObject({ task_name: "animals", item_count: 3, success_count: 2, fail_count: 1 });
+
+    await page.locator(".tile-open").first().click();
+    const large = page.getByRole("dialog");
+    await large.locator(".stage img").waitFor();
+    await page.keyboard.press("ArrowRight");
+    await large.getByRole("heading", { name: "item_000002" }).waitFor();
+    await large.getByRole("img", { name: "reference 1" }).waitFor();
+    const naturalWidth = "document.querySelector('.panel-references img').naturalWidth";
+    await expect.poll(() => page.evaluate(naturalWidth)).toBe(8);
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  it("[CONSOLE-13] the failed images are made again, and the ZIP that the browser saves has the images of the service", async () => {
+    let isBad = true;
+    const service = await startTestService({ providers: [moody(() => isBad)] });
+    const { id } = await service.submit({
+      model: MODEL,
+      items: [
+        { custom_id: "fox", prompt: "a fox" },
+        { prompt: "bad one" },
+        { prompt: "good one" },
+        { prompt: "refused" },
+      ],
+    });
+    await service.until(id);
+    const page = await openConsole(service);
+    await page.locator("a.batch-row").click();
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download ZIP" }).click(),
+    ]);
+    const zip = await readZip(await readFile(await download.path()));
+    const listed = await (await service.ask(`/${id}/items?status=success&include=images`)).json();
+    const hashes = listed.data.map(({ images }: { images: { sha256: string }[] }) => images[0]?.sha256);
+    const saved = [...zip].filter(([name]) => name.endsWith(".png")).map(([, bytes]) => sha256(bytes));
+    expect(saved.sort()).toEqual(hashes.sort());
+
+    await page.getByLabel("Select fox").check();
+    const [image] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download 1" }).click(),
+    ]);
+    expect(image.suggestedFilename()).toBe("fox.png");
+    expect(hashes).toContain(sha256(await readFile(await image.path())));
+
+    isBad = false;
+    await page.getByRole("button", { name: "Retry 1 failed" }).click();
+    await page.getByRole("button", { name: "Make again" }).click();
+    await page.getByText("an earlier batch").waitFor();
+    await page.locator(".batch-line").getByText("completed").waitFor();
+    expect(await shownText(page, ".tile-prompt")).toEqual(["bad one"]);
+    const { data } = await (await service.ask("")).json();
+    expect(data.map((batch: { parent_batch_id: string }) => batch.parent_batch_id)).toEqual([id, null]);
+  });
+
+  it("[CONSOLE-14] a running batch grows in the page, is cancelled and deleted there, and no other key sees it", async () => {
+    const opened = gate();
+    const provider = new FakeProvider();
+    provider.answer = async ({ prompt }) => {
+      if (prompt !== "picture 1") await opened.promise;
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [provider] });
+    const page = await openConsole(service);
+    await page.getByRole("heading", { name: "No batches yet" }).waitFor();
+    const { id } = await service.submit({ model: MODEL, task_name: "slow", items: items(3) });
+    await page.locator("a.batch-row").click();
+    await page.locator(".tile img").waitFor();
+    expect(await page.locator(".batch-line .counts").innerText()).toBe("1 of 3");
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Cancel the batch" }).click();
+    await page.locator(".batch-line").getByText("cancelled").waitFor();
+    opened.open();
+
+    const stranger = await openPage(`${service.url}/#/batches/${id}`);
+    const { key } = await otherKey(service);
+    await stranger.getByLabel("API key").fill(key);
+    await stranger.getByRole("button", { name: "Sign in" }).click();
+    await stranger.getByRole("heading", { name: "No such batch" }).waitFor();
+    await stranger.getByRole("link", { name: "All batches" }).click();
+    await stranger.getByRole("heading", { name: "No batches yet" }).waitFor();
+    expect(await stranger.getByRole("link", { name: "Service" }).count()).toBe(0);
+
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByLabel("the entry in your list").check();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("heading", { name: "No batches yet" }).waitFor();
+    expect((await service.ask(`/${id}`)).status).toBe(404);
+  });
+
+  it("[CONSOLE-15] names, prompts, ids and errors are shown as text, and nothing in them runs", async () => {
+    const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+    const service = await startTestService({ providers: [moody()] });
+    const id = `${hostile.replaceAll("/", "")}\u202e`;
+    const { id: batchId } = await service.submit({
+      model: MODEL,
+      task_name: hostile,
+      items: [{ custom_id: id, prompt: hostile }, { prompt: `bad ${hostile}` }],
+    });
+    await service.until(batchId);
+    const page = await openConsole(service);
+    await page.locator("a.batch-row").click();
+    await page.locator(".tile img").waitFor();
+    expect(await page.locator("h1").innerText()).toBe(hostile);
+    expect(await shownText(page, ".tile-prompt")).toEqual([hostile, `bad ${hostile}`]);
+    expect(await page.locator(".tile-error").innerText()).toBe(`no <i>bad ${hostile}</i>`);
+    await page.locator(".tile-open").first().click();
+    await page.getByRole("dialog").locator(".stage img").waitFor();
+    expect(await page.locator(".panel h2").innerText()).toBe(id);
+    expect(await page.locator("main script, main img[src=x], main i").count()).toBe(0);
+    expect(await page.title()).not.toContain("owned");
+  });
+
+  it("[CONSOLE-16] by keys alone a person walks, opens, searches, selects and goes back", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    for (const name of ["first", "second"]) {
+      const { id } = await service.submit({ model: MODEL, task_name: name, items: items(5) });
+      await service.until(id);
+    }
+    const page = await openConsole(service);
+    const press = (...keys: string[]) =>
+      keys.reduce((all, key) => all.then(() => page.keyboard.press(key)), Promise.resolve());
+    await page.locator("a.batch-row").nth(1).waitFor();
+    await press("j", "j", "Enter");
+    await page.getByRole("heading", { name: "first" }).waitFor();
+    await page.locator(".tile img").nth(4).waitFor();
+    await press("j");
+    await page.locator(".tile-open:focus").waitFor();
+    await press("x");
+    await page.getByText("1 selected").waitFor();
+    await press("Escape");
+    expect(await page.getByText("1 selected").count()).toBe(0);
+    await press("Enter");
+    await page.getByRole("dialog").getByRole("heading", { name: "i1" }).waitFor();
+    await press("j", "z");
+    await page.getByRole("dialog").getByRole("heading", { name: "i2" }).waitFor();
+    await page.locator(".stage.full img").waitFor();
+    await press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await press("/");
+    await page.keyboard.type("picture 4");
+    await expect.poll(() => shownText(page, ".tile-prompt")).toEqual(["picture 4"]);
+    await press("Escape", "?");
+    await page.getByRole("dialog", { name: "Shortcuts" }).waitFor();
+    await press("Escape", "g", "m");
+    await page.getByRole("heading", { name: "Money", level: 1 }).waitFor();
+    expect(await shownText(page, ".sums dd")).toHaveLength(2);
+  });
+
+  it("[CONSOLE-17] one image is made, made again, and edited", async () => {
+    const provider = new FakeProvider();
+    const service = await startTestService({ providers: [provider] });
+    const page = await openConsole(service);
+    await goTo(page, service, "image");
+    await page.getByLabel("Prompt").fill("a fox");
+    await page.getByLabel("Ratio").selectOption("16:9");
+    await page.getByRole("button", { name: "Make the image" }).click();
+    await page.locator(".shot-image").waitFor();
+    await page.getByRole("button", { name: "Again" }).click();
+    await page.locator(".shot-image").nth(1).waitFor();
+    await page.getByRole("button", { name: "Edit this" }).first().click();
+    await page.getByLabel("Prompt").fill("in autumn");
+    await page.getByRole("button", { name: "Make the image" }).click();
+    await page.locator(".shot-image").nth(2).waitFor();
+    expect(provider.requests.map(({ prompt, references }) => [prompt, references.length])).toEqual([
+      ["a fox", 0],
+      ["a fox", 0],
+      ["in autumn", 1],
+    ]);
+    expect(await findBarriers(page)).toEqual([]);
+  });
+
+  it("[CONSOLE-20] a draft whose answer was lost is sent again, and makes one batch", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("a fox\nan owl");
+    await page.route("**/v1/images/batches", async (route) => {
+      await route.fetch();
+      await route.abort();
+    });
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.getByText("It is not known whether the batch was taken.").waitFor();
+    await page.unroute("**/v1/images/batches");
+    await page.reload();
+    await page.getByText("2 images").waitFor();
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.locator(".tile img").nth(1).waitFor();
+    expect((await (await service.ask("")).json()).data).toHaveLength(1);
+  });
+
+  it("[CONSOLE-20] tabs of one session read one stream of events, and all of them see what changes", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const first = await openConsole(service);
+    await first.getByRole("heading", { name: "No batches yet" }).waitFor();
+    const streams: string[] = [];
+    first.context().on("request", (request) => {
+      if (request.url().endsWith("/v1/events")) streams.push(request.url());
+    });
+    const [second] = await Promise.all([first.waitForEvent("popup"), first.evaluate("void open('./')")]);
+    await second.getByRole("heading", { name: "No batches yet" }).waitFor();
+    const { id } = await service.submit({ model: MODEL, task_name: "both", items: items(2) });
+    for (const page of [first, second]) await page.getByRole("link", { name: /both.*completed/s }).waitFor();
+    expect([streams, (await service.batch(id)).status]).toEqual([[], "completed"]);
+  });
+
+  it.each([
+    { width: 390, colorScheme: "dark" },
+    { width: 1280, colorScheme: "light" },
+  ] as const)(
+    "[CONSOLE-18] at $width pixels in $colorScheme colours no page hangs over, and nothing keeps anybody out",
+    async ({ width, colorScheme }) => {
+      const service = await startTestService({ providers: [moody()] });
+      const { id } = await service.submit({
+        model: MODEL,
+        items: [...items(30), { prompt: `bad ${"very-long-word".repeat(30)}` }],
+      });
+      await service.until(id);
+      const page = await openConsole(service, { viewport: { width, height: 800 }, colorScheme });
+      const places: [string, string][] = [
+        ["batches", ".batch-row img"],
+        [`batches/${id}`, ".tile img"],
+        [`batches/${id}/i1`, ".stage img"],
+        ["new", ".editor"],
+        ["image", "form .fields"],
+        ["money", ".table tbody tr"],
+        ["service", ".table tbody tr"],
+      ];
+      for (const [place, sign] of places) {
+        await goTo(page, service, place);
+        await page.locator(sign).first().waitFor();
+        expect([place, await overflowOf(page), await findBarriers(page)]).toEqual([place, 0, []]);
+      }
+    },
+  );
+
+  it("[CONSOLE-19] of very many images those near the window are in the page, and each can be reached", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const { id } = await service.submit({ model: MODEL, items: items(200) });
+    await service.until(id);
+    const page = await openConsole(service);
+    await goTo(page, service, `batches/${id}`);
+    await page.locator(".tile img").first().waitFor();
+    expect(await page.locator(".tile").count()).toBeLessThan(60);
+    await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)");
+    await page.getByText("picture 200", { exact: true }).waitFor();
+    expect(await page.getByText("picture 1", { exact: true }).count()).toBe(0);
+    expect(await page.locator(".tile").count()).toBeLessThan(60);
+  });
+});
+
+if (CHROMIUM === null)
+  process.stderr.write("skipped: the web console in a browser, since there is no chromium on this machine\n");

@@ -1,0 +1,85 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { afterAll, expect, onTestFinished } from "vitest";
+import { CHROMIUM } from "./chromium.ts";
+import { watchSecret } from "./secrets.ts";
+import type { TestService } from "./service.ts";
+
+let browser: Promise<Browser> | null = null;
+
+/** One browser for the tests of a file, started by the first one that needs it. Call it at the top of the file. */
+export function closeBrowserAtEnd(): void {
+  afterAll(async () => {
+    await (await browser)?.close();
+    browser = null;
+  });
+}
+
+function launch(): Promise<Browser> {
+  const executablePath = execFileSync("which", [CHROMIUM ?? "chromium"], { encoding: "utf8" }).trim();
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-quic"] });
+}
+
+const PATIENCE_MS = 20_000;
+
+/** Opens a page in a profile of its own. The test fails when a script of the page fails, or breaks the content policy. */
+export async function openPage(url: string, options: BrowserContextOptions = {}): Promise<Page> {
+  browser ??= launch();
+  const context = await (await browser).newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const faults: string[] = [];
+  const page = await context.newPage();
+  page.on("pageerror", (error) => faults.push(String(error.stack)));
+  page.on("console", (message) => {
+    // Answers such as 401 and 404 are the subject of tests.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+      faults.push(message.text());
+  });
+  onTestFinished(async () => {
+    await context.close();
+    expect(faults, "faults in the page").toEqual([]);
+  });
+  await page.goto(url);
+  return page;
+}
+
+/** Opens the console of a service, signed in with a one-time code. */
+export async function openConsole(service: TestService, options?: BrowserContextOptions): Promise<Page> {
+  const link = service.view.signInLink?.() ?? "";
+  watchSecret(new URL(link).hash.slice("#code=".length));
+  const page = await openPage(link, options);
+  await page.getByRole("navigation").waitFor();
+  return page;
+}
+
+/** Drops files onto an element, as from another window. */
+export async function dropFiles(
+  page: Page,
+  selector: string,
+  files: Record<string, string | Buffer>,
+): Promise<void> {
+  const contents = Object.entries(files).map(([name, data]) => [name, Buffer.from(data).toString("base64")]);
+  const dataTransfer = await page.evaluateHandle(`(() => {
+    const transfer = new DataTransfer();
+    for (const [name, data] of ${JSON.stringify(contents)})
+      transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name));
+    return transfer;
+  })()`);
+  await page.dispatchEvent(selector, "drop", { dataTransfer });
+}
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** What is wrong with a page for people who cannot see it, or see it badly: a rule and the elements that break it. */
+export async function findBarriers(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return page.evaluate(`axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
+    violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html.slice(0, 160))))`);
+}
+
+/** Pixels by which the page is wider than its window. */
+export function overflowOf(page: Page): Promise<number> {
+  return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+}
