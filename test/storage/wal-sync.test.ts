@@ -1,0 +1,55 @@
+import { pbkdf2 } from "node:crypto";
+import { symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
+import { migrate } from "../../src/storage/migrations/migrate.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+/** More than the pool of threads can take at once. */
+const TASKS = 16;
+
+async function open(file: string) {
+  const database = openSqlite(file, new InstantClock());
+  onTestFinished(() => database.close());
+  await migrate(database);
+  return sqlStores(database);
+}
+
+/** Fills the pool of threads with work that takes a while. `done` counts what has ended. */
+function fillPool() {
+  const state = { done: 0 };
+  const tasks = Array.from(
+    { length: TASKS },
+    () =>
+      new Promise<void>((resolve) => {
+        pbkdf2("x", "y", 60_000, 64, "sha512", () => {
+          state.done++;
+          resolve();
+        });
+      }),
+  );
+  return { state, end: Promise.all(tasks) };
+}
+
+it("[WAL-2] a database is opened through a link to its file", async () => {
+  const dir = await tempDir();
+  await open(join(dir, "real.db"));
+  await symlink("real.db", join(dir, "link.db"));
+  const stores = await open(join(dir, "link.db"));
+  await stores.write((tx) => tx.accounts.insert({ id: "a", name: "a", createdAtMs: 1 }));
+  expect((await stores.read.accounts.byId("a"))?.name).toBe("a");
+});
+
+it("[WAL-3] a commit that had to wait behind other work of the pool is the last that waits there", async () => {
+  const stores = await open(join(await tempDir(), "x.db"));
+  const first = fillPool();
+  await stores.write((tx) => tx.touch());
+  await first.end;
+  const second = fillPool();
+  await stores.write((tx) => tx.touch());
+  expect(second.state.done).toBeLessThan(TASKS);
+  await second.end;
+});
