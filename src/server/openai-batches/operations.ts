@@ -85,7 +85,7 @@ const groupErrors: readonly ServiceErrorCode[] = ["BATCH_IMAGE_GROUP_DISABLED"];
 
 /** Batches of OpenAI's API. */
 const batches: Surface = {
-  tag: "files",
+  tag: "batches",
   prefix: PATHS.openaiBatches,
   operations: [
     {

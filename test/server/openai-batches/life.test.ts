@@ -121,10 +121,16 @@ describe("the life of a batch of OpenAI's API", () => {
 
 describe("the result files of a batch", () => {
   it("[OAIB-11] say how long they are, come in parts, and can be deleted one by one", async () => {
-    const service = await startTestService();
-    const expiry = { output_expires_after: { anchor: "created_at", seconds: 3600 } };
+    const service = await startTestService({ config: { retention: { outputHours: 2 } } });
+    const keptFor = async (seconds: number) => {
+      const asked = { output_expires_after: { anchor: "created_at", seconds } };
+      const { output_file_id: id } = await ended(service, await createOf(service, [line("a", "x")], asked));
+      const file = await fileOf(await ask(service, `files/${id}`));
+      return (file.expires_at ?? 0) - file.created_at;
+    };
+    expect([await keptFor(3600), await keptFor(10_000)]).toEqual([3600, 7200]);
     const lines = [line("a", "x"), line("b", "")];
-    const batch = await ended(service, await createOf(service, lines, expiry));
+    const batch = await ended(service, await createOf(service, lines));
     const { output_file_id: output = "", error_file_id: errors = "" } = batch;
     const shown = await fileOf(await ask(service, `files/${output}`));
     const whole = Buffer.from(await (await ask(service, `files/${output}/content`)).arrayBuffer());
@@ -133,7 +139,6 @@ describe("the result files of a batch", () => {
       purpose: "batch_output",
       filename: `${output}.jsonl`,
     });
-    expect((shown.expires_at ?? 0) - shown.created_at).toBe(3600);
     const headers = { range: "bytes=100-199" };
     const part = await ask(service, `files/${output}/content`, { headers });
     expect(Buffer.from(await part.arrayBuffer())).toEqual(whole.subarray(100, 200));
