@@ -117,8 +117,8 @@ export interface BatchPage {
   fromMs?: number;
   /** Created before, in ms. */
   beforeMs?: number;
-  /** Those that come after this one in the list; or after the batch with this id. */
-  after?: { createdAtMs: number; seq: number } | { id: string };
+  /** Those that come after this one in the list. */
+  after?: { createdAtMs: number; seq: number };
   /** Without the first `offset` (default 0) of them. */
   offset?: number;
   limit: number;
@@ -139,7 +139,12 @@ export interface BatchQueue {
 export interface BatchRepository {
   insert(batch: BatchRecord): Promise<void>;
   byId(id: string): Promise<BatchRecord | null>;
-  /** The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. */
+  /** Where a batch stands in the lists; null when there is none. */
+  placeOf(id: string): Promise<{ createdAtMs: number; seq: number } | null>;
+  /**
+   * The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. Not inside
+   * a transaction: a long search lets others work meanwhile.
+   */
   page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
   /** Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. */
   outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;

@@ -15,14 +15,11 @@ export function listOpenaiBatches(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const { id: apiKeyId } = callerOf(response).key;
     const limit = pageLimit(request, FIXED_LIMITS.jobPageDefault, FIXED_LIMITS.jobPageMax);
-    const after = queryText(request, "after");
-    const last = after === undefined ? null : await ownBatch(deps, apiKeyId, after);
-    if (after !== undefined && last === null)
-      throw invalidQuery("after", "must be the id of a batch of this list");
+    const after = await placeOf(deps, apiKeyId, queryText(request, "after"));
     const found = await deps.stores.read.batches.page({
       apiKeyId,
       source: "openai",
-      ...(last && { after: { id: last.id } }),
+      ...(after && { after }),
       // One more shows whether there is another page.
       limit: limit + 1,
     });
@@ -30,6 +27,13 @@ export function listOpenaiBatches(deps: ApiDeps) {
     for (const batch of found) views.push(await viewOf(deps, batch));
     response.json(listPage(views, limit));
   };
+}
+
+async function placeOf(deps: ApiDeps, apiKeyId: string, id: string | undefined) {
+  if (id === undefined) return null;
+  const last = await ownBatch(deps, apiKeyId, id);
+  if (last === null) throw invalidQuery("after", "must be the id of a batch of this list");
+  return deps.stores.read.batches.placeOf(last.id);
 }
 
 /** `GET /v1/batches/{id}`. */
