@@ -1,6 +1,7 @@
 import { pbkdf2 } from "node:crypto";
-import { symlink } from "node:fs/promises";
+import { open as openFile, symlink } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
 import { migrate } from "../../src/storage/migrate.ts";
@@ -43,6 +44,20 @@ it("[WAL-2] a database is opened through a link to its file", async () => {
   const stores = await open(join(dir, "link.db"));
   await stores.write((tx) => tx.accounts.insert({ id: "a", name: "a", createdAtMs: 1 }));
   expect((await stores.read.accounts.byId("a"))?.name).toBe("a");
+});
+
+it("[WAL-4] a database that is closed again closes no file that was opened since", async () => {
+  const dir = await tempDir();
+  const database = openSqlite(join(dir, "x.db"), new InstantClock());
+  database.close();
+  await setTimeout(50);
+  const files = await Promise.all(Array.from({ length: 12 }, (_, i) => openFile(join(dir, String(i)), "w")));
+  database.close();
+  await setTimeout(50);
+  for (const file of files) {
+    await file.writeFile("x");
+    await file.close();
+  }
 });
 
 it("[WAL-3] a commit that had to wait behind other work of the pool is the last that waits there", async () => {

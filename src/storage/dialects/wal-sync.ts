@@ -32,6 +32,7 @@ export class WalSync {
   #hasHadThread = false;
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
+  #isClosed = false;
 
   /**
    * `database`: the file whose log exists. `failure` is called once, when the disk fails, and returns the error with which
@@ -55,8 +56,10 @@ export class WalSync {
     return this.#next ?? this.#running;
   }
 
-  /** Frees the thread and the descriptor as soon as no sync uses them. */
+  /** Frees the thread and the descriptor as soon as no sync uses them; once, because the number of the descriptor comes back. */
   close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     const free = () => {
       void this.#thread?.terminate();
       close(this.#descriptor);
