@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
 import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
-import { migrate } from "../../src/storage/migrations/migrate.ts";
+import { migrate } from "../../src/storage/migrate.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { startNode } from "../support/processes.ts";

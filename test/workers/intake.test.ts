@@ -31,7 +31,11 @@ async function jobsOfKeys() {
   const gates = new Map<string, Gate<void>>();
   const clock = new FakeClock();
   let fail: () => Promise<void> = async () => {};
-  async function* read(_model: unknown, _bytes: unknown, apiKeyId: string): AsyncGenerator<Line> {
+  async function* read(
+    _model: unknown,
+    _bytes: unknown,
+    { apiKeyId }: { apiKeyId: string },
+  ): AsyncGenerator<Line> {
     begun.push(apiKeyId);
     await fail();
     await gates.get(apiKeyId)?.promise;

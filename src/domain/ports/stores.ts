@@ -139,6 +139,8 @@ export interface BatchQueue {
 export interface BatchRepository {
   insert(batch: BatchRecord): Promise<void>;
   byId(id: string): Promise<BatchRecord | null>;
+  /** Where a batch stands in the lists; null when there is none. */
+  placeOf(id: string): Promise<{ createdAtMs: number; seq: number } | null>;
   /**
    * The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. Not inside
    * a transaction: a long search lets others work meanwhile.

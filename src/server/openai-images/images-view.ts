@@ -113,20 +113,21 @@ function eventView(type: ImageEvent["type"], finished: FinishedImages, { bytes }
 
 const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 
-function factsOf({
-  images,
-  size,
-}: FinishedImages): Pick<Images, "size" | "quality" | "background" | "output_format"> {
-  const format = images[0]?.mimeType.replace("image/", "") as Images["output_format"];
-  return {
-    size: `${size.widthPx}x${size.heightPx}`,
-    quality: "auto",
-    background: "auto",
-    output_format: format,
-  };
+function factsOf({ images: [first], size }: FinishedImages) {
+  return imageFacts(size, first?.mimeType ?? "image/png");
 }
 
-function usageView(usage: ReturnType<typeof usageOf>): ImagesUsage {
+/** The facts of an answer about its images. */
+export function imageFacts(
+  { widthPx, heightPx }: SizePx,
+  mimeType: ImageMimeType,
+): Pick<Images, "size" | "quality" | "background" | "output_format"> {
+  const format = mimeType.replace("image/", "") as Images["output_format"];
+  return { size: `${widthPx}x${heightPx}`, quality: "auto", background: "auto", output_format: format };
+}
+
+/** The usage as OpenAI's clients read it. */
+export function usageView(usage: ReturnType<typeof usageOf>): ImagesUsage {
   const tokensOf = (modality: string, all: typeof usage.promptTokensDetails = []) =>
     all.find((each) => each.modality === modality)?.tokenCount ?? 0;
   const detailsOf = (all: typeof usage.candidatesTokensDetails) => ({

@@ -21,6 +21,12 @@ export function batchRepository(session: SqlSession): BatchRepository {
       const row = await first(batches().where("id", "=", id));
       return row && toBatchRecord(row);
     },
+    placeOf: async (id) => {
+      const row = await first(
+        build.selectFrom("batches").select(["created_at_ms", "seq"]).where("id", "=", id),
+      );
+      return row && { createdAtMs: row.created_at_ms, seq: row.seq };
+    },
     page: async (filter) => {
       const rows = await batchPage(session, filter);
       return rows.map((row) => ({ ...toBatchRecord(row), seq: row.seq }));
