@@ -6,8 +6,10 @@ import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
 import { migrate } from "../../src/storage/migrations/migrate.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
 import { InstantClock } from "../support/instant-clock.ts";
+import { startNode } from "../support/processes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
+const BUILD = join(import.meta.dirname, "../../build");
 /** More than the pool of threads can take at once. */
 const TASKS = 16;
 
@@ -52,4 +54,21 @@ it("[WAL-3] a commit that had to wait behind other work of the pool is the last 
   await stores.write((tx) => tx.touch());
   expect(second.state.done).toBeLessThan(TASKS);
   await second.end;
+});
+
+it("[WAL-3] options of the process do not reach that thread", async () => {
+  const program = `
+    import { pbkdf2 } from "node:crypto";
+    import { openSqlite } from "${BUILD}/storage/dialects/sqlite.js";
+    import { systemClock } from "${BUILD}/kernel/clock.js";
+    const database = openSqlite(process.argv[1], systemClock);
+    const write = () => database.transaction(async () => 1);
+    for (let i = 0; i < 16; i++) pbkdf2("x", "y", 60_000, 64, "sha512", () => {});
+    for (let i = 0; i < 3; i++) await write();
+    database.close();
+    console.log("done");
+  `;
+  const file = join(await tempDir(), "x.db");
+  const { code, stdout, stderr } = await startNode(["--input-type=module", "-e", program, file]).exited;
+  expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "done\n", stderr: "" });
 });

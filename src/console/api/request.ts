@@ -43,8 +43,8 @@ export async function send(path: string, { json, credential, ...init }: Call = {
       continue;
     }
     const error = await errorOf(response);
-    if (response.status === 401 && credential === undefined && token === currentSession()?.token)
-      endSession();
+    const isOwn = credential === undefined && Object.is(token, currentSession()?.token);
+    if (response.status === 401 && isOwn) endSession();
     throw error;
   }
 }

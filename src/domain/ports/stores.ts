@@ -139,7 +139,10 @@ export interface BatchQueue {
 export interface BatchRepository {
   insert(batch: BatchRecord): Promise<void>;
   byId(id: string): Promise<BatchRecord | null>;
-  /** The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. */
+  /**
+   * The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. Not inside
+   * a transaction: a long search lets others work meanwhile.
+   */
   page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
   /** Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. */
   outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;

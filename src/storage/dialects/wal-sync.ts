@@ -29,6 +29,7 @@ export class WalSync {
   readonly #descriptor: number;
   readonly #failure: (cause: unknown) => Error;
   #thread: Worker | null = null;
+  #hasHadThread = false;
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
 
@@ -77,23 +78,38 @@ export class WalSync {
   }
 
   async #sync(): Promise<void> {
-    if (this.#thread !== null) return syncIn(this.#thread);
+    if (this.#thread !== null && (await syncIn(this.#thread))) return;
     const startMs = performance.now();
     await syncInPool(this.#descriptor);
-    if (performance.now() - startMs <= LONG_MS) return;
-    this.#thread = new Worker(THREAD, { eval: true, workerData: this.#descriptor });
-    this.#thread.unref();
+    if (performance.now() - startMs > LONG_MS && !this.#hasHadThread) this.#startThread();
+  }
+
+  #startThread(): void {
+    this.#hasHadThread = true;
+    // Options of the process, such as the one for the kind of a text that is run, are not for this text.
+    const thread = new Worker(THREAD, { eval: true, execArgv: [], workerData: this.#descriptor });
+    const lose = () => {
+      this.#thread = null;
+    };
+    thread.on("error", lose).on("exit", lose).unref();
+    this.#thread = thread;
   }
 }
 
-function syncIn(thread: Worker): Promise<void> {
+/** Returns false when the thread itself has failed, or has ended: then nothing was synced. */
+function syncIn(thread: Worker): Promise<boolean> {
   return new Promise((resolve, reject) => {
+    const stop = () => thread.off("message", end).off("error", lose).off("exit", lose).unref();
     const end = (failed: { message: string } | null) => {
-      thread.off("message", end).off("error", end).unref();
-      if (failed === null) resolve();
+      stop();
+      if (failed === null) resolve(true);
       else reject(Object.assign(new Error(failed.message), failed));
     };
-    thread.on("message", end).on("error", end).ref();
+    const lose = () => {
+      stop();
+      resolve(false);
+    };
+    thread.on("message", end).on("error", lose).on("exit", lose).ref();
     thread.postMessage(null);
   });
 }

@@ -13,6 +13,7 @@ import { keyedRequests } from "./010-keyed-requests.ts";
 import { stopAsked } from "./011-stop-asked.ts";
 import { itemPrices } from "./012-item-prices.ts";
 import { linkedImages } from "./013-linked-images.ts";
+import { downloads } from "./014-downloads.ts";
 import type { Migration } from "./migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -29,6 +30,7 @@ const MIGRATIONS: readonly Migration[] = [
   stopAsked,
   itemPrices,
   linkedImages,
+  downloads,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */
