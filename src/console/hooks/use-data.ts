@@ -14,13 +14,13 @@ export interface Data<T> {
 const LEAST_GAP_MS = 900;
 
 /**
- * Reads data, and again after every change that `concerns` it. An earlier answer stays until the next one is there. `key` names
+ * Reads data, and again after every change that `concerns` it (default: none). An earlier answer stays until the next one is there. `key` names
  * the data: another key begins anew. Another `extent`, such as the number of pages, reads again.
  */
 export function useData<T>(
   key: string,
   load: (signal: AbortSignal) => Promise<T>,
-  concerns: (change: Change) => boolean = () => false,
+  concerns?: (change: Change) => boolean,
   extent = 1,
 ): Data<T> {
   const [state, setState] = useState<{ key: string; value: T | null; error: Error | null }>({
@@ -60,7 +60,8 @@ export function useData<T>(
     };
     void run();
     const unsubscribe = onChange((change) => {
-      if (change.kind === "all" || latest.current.concerns(change)) again.current();
+      const concern = latest.current.concerns;
+      if (concern && (change.kind === "all" || concern(change))) again.current();
     });
     return () => {
       stop.abort();
@@ -69,8 +70,12 @@ export function useData<T>(
     };
   }, [key]);
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the extent is what `load` reads.
-  useEffect(() => again.current(), [extent]);
+  const readExtent = useRef(extent);
+  useEffect(() => {
+    if (readExtent.current === extent) return;
+    readExtent.current = extent;
+    again.current();
+  }, [extent]);
 
   const reload = useCallback(() => again.current(), []);
   // An answer under another key belongs to what was shown before.
