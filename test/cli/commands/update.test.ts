@@ -69,6 +69,11 @@ it("[UPDATE-8] after an update every command takes the run as its prompts are no
   expect(again.stderr).toContain("nothing to fetch; $0.00 now ($0.134 paid earlier)");
   const waited = await cli.here(["wait", "pets-images", "--json"]);
   expect([waited.code, waited.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0 }]);
+  const watched = await cli.here(["watch", "pets-images", "--json"]);
+  expect([watched.code, watched.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0 }]);
+  expect((await cli.here(["status", "pets-images"])).stdout).toMatch(
+    /1\/1 images {2}0 failed .*\n.*2\/2 images/,
+  );
   const [first_, second] = cli.fake.batches.map(({ id }) => id);
   const items = (await cli.here(["items", "pets-images"])).stdout.trim().split("\n");
   expect(items.map((each) => [each.split("\t")[0], each.split("\t")[6]])).toEqual([
