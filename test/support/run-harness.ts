@@ -109,7 +109,6 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         limits: { ...DEFAULT_LIMITS, ...rest.limits },
         isUpdate,
         adviseUpdate: (images) => `--update makes ${images}`,
-        adviseFinish: (what) => `${what} first`,
       });
       if (onlyStart)
         return {

@@ -141,18 +141,19 @@ it("[UPDATE-5] an update that the service refuses is paid once when it is mended
   expect(await imagesOf(bench)).toEqual(["cat.png", "dog.png", "duck.png"]);
 });
 
-it("[UPDATE-5] a lost answer is found by its key, and until then other prompts are refused", async () => {
+it("[UPDATE-5] a lost answer is found by its key, also by an update to other prompts", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   for (let i = 0; i < 4; i++) bench.fake.fault(/^POST/, { reset: "after" });
   await expect(bench.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({
     code: "SUBMISSION_UNKNOWN",
   });
-  await expect(bench.submit([line("cat")], { isUpdate: true })).rejects.toMatchObject({
-    code: "SUBMISSION_UNKNOWN",
-    advice: "retry first",
-  });
-  await bench.submit(EDITED);
-  expect(bench.fake.batches).toHaveLength(2);
-  expect(await imagesOf(bench)).toEqual(["cat.png", "dog.png", "hen.png"]);
+  await bench.submit([line("cat"), line("hen"), line("yak")], { isUpdate: true });
+  expect(bench.notes).toContain("finishing the earlier submission first");
+  expect(bench.fake.batches.map(({ items }) => items.map((item) => item.custom_id))).toEqual([
+    ["cat", "dog", "cow"],
+    ["dog", "hen"],
+    ["yak"],
+  ]);
+  expect(await imagesOf(bench)).toEqual(["cat.png", "hen.png", "yak.png"]);
 });
