@@ -118,6 +118,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
           lines: [],
           fetchedCount: 0,
           hasRetry: false,
+          failedAt: [],
           recordsDeleted: new Set(),
           replayed,
         };

@@ -9,7 +9,7 @@ import { partsOf, type RetryPart } from "../retry/plan-retry.ts";
 import { sendBatches } from "../retry/send-batches.ts";
 import { requestOf, type StartedRun, type StartOptions, startRun } from "../submit/start-run.ts";
 import { finishSubmissions, openImages } from "./finish-submissions.ts";
-import { changedError, isRefused, planUpdate, type UpdatePlan } from "./plan-update.ts";
+import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan-update.ts";
 
 export interface UpdateOptions extends StartOptions {
   /** The directory for messages. */
@@ -74,6 +74,7 @@ async function startUpdate(
 ): Promise<StartedRun> {
   const { dir, plan, service, limits } = options;
   const { items, images, superseded } = update;
+  if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
   const wanted = imagesToSend({ kind: "update", earlier: before, update });
   const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
   const earlier = await finishSubmissions({ ...options, imageConsentMicroUsd }, before);

@@ -165,3 +165,36 @@ it("[UPDATE-10] the input of a run can be submitted as a prompt file, and stays 
   expect(again.stderr).not.toContain("metadata");
   expect(cli.fake.batches).toHaveLength(1);
 });
+
+it("[UPDATE-13] items of an updated run come in the order of its prompts, and other options change no image", async () => {
+  const cli = await createCli();
+  await write(cli, PETS);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const named = await cli.here(["submit", "pets.jsonl", "--name", "other"]);
+  expect([named.code, named.stderr]).toEqual([6, expect.stringContaining("--update changes no image;")]);
+  await write(cli, [line("hen"), ...PETS]);
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  const { stdout } = await cli.here(["items", "pets-images"]);
+  expect(stdout.split("\n").map((each) => each.split("\t")[0])).toEqual(["hen", "cat", "dog", "cow", ""]);
+});
+
+it("[UPDATE-14] after refused prompts, submit says where they stand and how to make them", async () => {
+  const cli = await createCli({ failing: /dog/ });
+  cli.fake.always(/^GET .*\/items\?/, {
+    lie: (answer) => ({
+      ...answer,
+      body: Buffer.from(answer.body.toString().replaceAll("PROVIDER_ITEM_FAILED", "SAFETY_BLOCKED")),
+    }),
+  });
+  await write(cli, PETS);
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
+  expect(code).toBe(4);
+  expect(stderr).toMatch(
+    /next: change what was refused in pets\.jsonl \(line 2\), then imgbatch submit .*--update/,
+  );
+  await write(cli, PETS.with(1, line("dog", "a puppy")));
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  expect(cli.fake.batches[1]?.items).toHaveLength(1);
+  const elsewhere = await cli.here(["submit", "-", "-o", "piped"], { stdin: '{"prompt": "a dog"}' });
+  expect(elsewhere.stderr).toContain("next: change the prompts that were refused in piped/retry.jsonl, then");
+});

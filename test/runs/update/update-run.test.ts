@@ -157,3 +157,28 @@ it("[UPDATE-5] a lost answer is found by its key, also by an update to other pro
   ]);
   expect(await imagesOf(bench)).toEqual(["cat.png", "hen.png", "yak.png"]);
 });
+
+it("[UPDATE-11] another number of images makes only those that are not there", async () => {
+  const bench = await createBench();
+  const cats = (output_count: number) => ({ ...line("cat"), output_count });
+  await bench.submit([cats(2), line("dog")]);
+  await bench.submit([cats(3), line("dog")], { isUpdate: true });
+  expect(sentIds(bench)).toEqual([["cat", "dog"], ["cat_03"]]);
+  await bench.submit([cats(2), line("dog")], { isUpdate: true });
+  expect(bench.fake.batches).toHaveLength(2);
+  expect(await imagesOf(bench)).toEqual(["cat_01.png", "cat_02.png", "dog.png"]);
+  expect(await imagesOf(bench, "removed")).toEqual(["cat_03.png"]);
+  await expect(bench.submit([cats(2), line("cow", "a dog")])).rejects.toMatchObject({
+    message: expect.stringContaining("1 of the added prompts is a removed one with another id"),
+  });
+});
+
+it("[UPDATE-12] --new after an update that was not waited for moves the images of removed prompts aside", async () => {
+  const bench = await createBench();
+  await bench.submit([line("dog"), line("cat")]);
+  const edited = [line("cat"), line("hen")];
+  await bench.submit(edited, { isUpdate: true, onlyStart: true });
+  await bench.submit(edited, { isNew: true });
+  expect(await imagesOf(bench)).toEqual(["cat.png", "hen.png"]);
+  expect(await imagesOf(bench, "removed")).toEqual(["dog.png"]);
+});

@@ -101,8 +101,10 @@ async function submit(
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: number) => {
     const cost = budget.estimateImages(images);
+    const again = commandAgain(context.typed, "--update");
+    if (images === 0) return `${again} changes no image`;
     const price = cost === null ? "" : ` (about ${formatUsd(cost)})`;
-    return `${commandAgain(context.typed, "--update")} makes only ${counted(images, "image")}${price} and keeps the others`;
+    return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
   const work: UpdateOptions = {
     ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
@@ -119,7 +121,10 @@ async function submit(
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
-    return finishRun(context, service, { ...started, dir, shownDir, keepZip, allowance, intervalMs });
+    const isPlain = !options.isNew && options.explicitKey === null;
+    const updateCommand = isPlain ? commandAgain(context.typed, "--update") : undefined;
+    const ended = { ...started, dir, shownDir, keepZip, allowance, intervalMs, updateCommand };
+    return finishRun(context, service, ended);
   });
 }
 
