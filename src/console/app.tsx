@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { getAccount } from "./api/account.ts";
 import { pictures } from "./api/pictures.ts";
 import type { StoredSession } from "./api/session.ts";
@@ -77,6 +77,15 @@ function Page() {
   useEffect(() => {
     document.title = `${TITLES[place ?? "batches"] ?? "imgbatch"} · imgbatch`;
   }, [place]);
+  const shown = `${place} ${id}`;
+  const before = useRef(shown);
+  useEffect(() => {
+    if (shown === before.current) return;
+    before.current = shown;
+    scrollTo(0, 0);
+    // The link that led here is gone, mostly.
+    if (document.activeElement === document.body) document.getElementById("main")?.focus();
+  }, [shown]);
   switch (place) {
     case "new":
       return <NewBatchPage />;

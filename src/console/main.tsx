@@ -26,6 +26,9 @@ async function start(): Promise<void> {
   root.render(<App signInProblem={problem} />);
 }
 
+// A file that misses its area would be opened in place of the page.
+for (const type of ["dragover", "drop"]) addEventListener(type, (event) => event.preventDefault());
+
 // Before the pages: none of them takes the code for a place.
 addEventListener("hashchange", () => {
   if (location.hash.startsWith("#code=")) void start();

@@ -2,7 +2,7 @@
 export interface Limits {
   itemsPerBatch: number;
   outputImagesPerBatch: number;
-  /** Of a batch job of the native API. */
+  /** Of a batch job of a vendor's API. */
   linesPerJob: number;
   outputCountPerItem: number;
   promptChars: number;

@@ -82,6 +82,21 @@ export interface BatchInput {
   consentMicroUsd: number | null;
   /** How the job ends because a directive in its prompts asks for it; null or left out when it ends by itself. */
   simulatedEnd?: "failed" | "expired" | null;
+  /** What a client of OpenAI's API asked for; left out for others. */
+  openai?: OpenaiJob;
+}
+
+/** A job of OpenAI's API, as far as it differs from others. */
+export interface OpenaiJob {
+  endpoint: string;
+  /** The model that all its lines must name, as they write it; null when they name none. */
+  modelName: string | null;
+  /** SHA-256 of the request that made it. */
+  requestHash: string;
+  /** How long its results are kept at most after its end, in ms; null: as long as others. */
+  resultsKeptMs: number | null;
+  /** Whether the file with its errors was deleted. */
+  areErrorsDeleted?: boolean;
 }
 
 export interface BatchRecord {

@@ -1,3 +1,4 @@
+/** The place of a prompt. */
 export interface FileLine {
   /** The file as the caller named it; `<stdin>` for standard input. */
   file: string;

@@ -6,6 +6,7 @@ import { consoleApis } from "./console/operations.ts";
 import { monitoring } from "./monitoring/operations.ts";
 import { nativeFiles, nativeUploads } from "./native-api/files/operations.ts";
 import { nativeApi, sharedModelList } from "./native-api/operations.ts";
+import { openaiBatches } from "./openai-batches/operations.ts";
 import { openaiImages } from "./openai-images/operations.ts";
 import type { ErrorStyle, Operation, Surface } from "./operation.ts";
 
@@ -19,6 +20,7 @@ export const SURFACES: readonly Surface[] = [
   nativeApi,
   sharedModelList,
   ...openaiImages,
+  ...openaiBatches,
   monitoring,
 ];
 

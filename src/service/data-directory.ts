@@ -13,7 +13,7 @@ import { fileBlobs } from "../storage/blobs/file-blobs.ts";
 import type { SqlDatabase } from "../storage/dialects/sql-session.ts";
 import { openSqlite } from "../storage/dialects/sqlite.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
-import { migrate } from "../storage/migrations/migrate.ts";
+import { migrate } from "../storage/migrate.ts";
 import { sqlStores } from "../storage/stores.ts";
 
 /** The database and the files of a data directory, open. */

@@ -28,13 +28,13 @@ import { createProviders, identitiesOf } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
 import { withPathTargets } from "../server/connections/path-targets.ts";
 import type { ApiDeps } from "../server/deps.ts";
+import { generatedFiles } from "../server/generated-files.ts";
 import { DownloadSlots } from "../server/limits/download-slots.ts";
 import { FailedAuthLimit } from "../server/limits/failed-auth-limit.ts";
 import { RequestLimits } from "../server/limits/request-limits.ts";
 import { lineReaders } from "../server/line-readers.ts";
 import { listen } from "../server/listen.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
-import { resultFile } from "../server/native-api/jobs/result-file.ts";
 import { BodyBudgets } from "../server/request-body/body-reservation.ts";
 import { JsonParser } from "../server/request-body/parse-json.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
@@ -211,7 +211,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
-      findGeneratedFile: (keyId, id) => resultFile({ stores, blobs }, keyId, id),
+      findGeneratedFile: generatedFiles({ stores, blobs }),
     };
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;

@@ -251,6 +251,7 @@ interface FilesTable {
   id: string;
   display_name: string | null;
   mime_type: string;
+  purpose: string | null;
   size_bytes: number;
   sha256: string;
   blob_key: string;

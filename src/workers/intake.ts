@@ -41,14 +41,16 @@ export class Intake {
     this.#ofKeys.set(batch.apiKeyId, own);
     const read = () => this.#take(batch, () => this.#stopping.signal.aborted || isHeld());
     try {
-      const status = await own.add(() => this.#queue.add(read));
+      const status = await own
+        .add(() => this.#queue.add(read))
+        .finally(() => {
+          if (own.size + own.pending === 0) this.#ofKeys.delete(batch.apiKeyId);
+        });
       this.#failures.delete(batch.id);
       return status;
     } catch (error) {
       if (error instanceof StorageUnavailable) await this.#backOff(batch.id, error);
       throw error;
-    } finally {
-      if (own.size + own.pending === 0) this.#ofKeys.delete(batch.apiKeyId);
     }
   }
 
@@ -57,16 +59,26 @@ export class Intake {
     this.#stopping.abort();
   }
 
-  /** A disk that is full must not stay so because of what was stored for a batch: it is read from the start again. */
+  /**
+   * A disk that is full must not stay so because of what the reading has stored: the input, which alone is kept, is read from
+   * the start again.
+   */
   async #backOff(batchId: string, { reason }: StorageUnavailable): Promise<void> {
-    const { clock, random, blobs, stores } = this.#deps;
+    const { clock, random, stores } = this.#deps;
     const failures = (this.#failures.get(batchId) ?? 0) + 1;
     this.#failures.set(batchId, failures);
     const batch = await stores.read.batches.byId(batchId).catch(() => null);
     // After a commit of which nobody knows, records may name the files.
     const isUnread = reason !== "unknown-commit" && batch !== null && !hasItems(batch);
-    if (isUnread) await blobs.deleteAll(inputsPrefix(batchId)).catch(() => {});
+    if (isUnread) await this.#dropRead(batch).catch(() => {});
     await clock.sleep(backoffMs(failures, AGAIN, random), this.#stopping.signal).catch(() => {});
+    const now = await stores.read.batches.byId(batchId).catch(() => batch);
+    if (now?.status !== "queued") this.#failures.delete(batchId);
+  }
+
+  async #dropRead({ id, input }: BatchRecord): Promise<void> {
+    const { blobs } = this.#deps;
+    for (const key of await blobs.list(inputsPrefix(id))) if (key !== input?.blobKey) await blobs.delete(key);
   }
 
   async #take(batch: BatchRecord, isOver: () => boolean): Promise<BatchStatus | null> {

@@ -1,6 +1,7 @@
 import { FILE_RETENTION_MS, sweepFiles } from "../domain/files/expiry.ts";
-import { sweepLinkedImages } from "../domain/links/linked-images.ts";
+import { LINK_RETENTION_MS, sweepLinkedImages } from "../domain/links/linked-images.ts";
 import { sweepAnswers } from "../domain/realtime/kept-answers.ts";
+import { ANSWER_RETENTION_MS } from "../domain/realtime/keyed-run.ts";
 import type { RetentionTime } from "../domain/records.ts";
 import { sweep } from "../domain/retention.ts";
 import { lookAtClock } from "../domain/retention-time.ts";
@@ -81,13 +82,12 @@ async function lookAndSweep(
   for (const error of await sweepFiles(deps, dueMs)) {
     log.warn("an uploaded file could not be deleted; trying again later", { error: String(error) });
   }
-  // What expired a whole retention ago has expired by any clock that is believed. A service that ends with its command
-  // never looks twice.
-  const certainMs = isSteady ? dueMs : nowMs - now.aheadMs - retentionMs;
-  for (const error of await sweepAnswers(deps, certainMs)) {
+  // A service that ends with its command never looks twice: the first look removes what expired as long ago as it was kept.
+  const certainMs = (keptMs: number) => (isSteady ? dueMs : nowMs - now.aheadMs - keptMs);
+  for (const error of await sweepAnswers(deps, certainMs(ANSWER_RETENTION_MS))) {
     log.warn("an answer could not be deleted; the next start tries again", { error: String(error) });
   }
-  for (const error of await sweepLinkedImages(deps, certainMs)) {
+  for (const error of await sweepLinkedImages(deps, certainMs(LINK_RETENTION_MS))) {
     log.warn("an image that had a link could not be deleted; trying again later", { error: String(error) });
   }
   await deps.uploads.endIdle();

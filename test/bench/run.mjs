@@ -1,16 +1,20 @@
 // Benchmarks: each is a ratio to a baseline that is measured in the same run, in turns with it, so that a busy or a
 // slow machine changes both. Run with `npm run bench`; needs a build. `--json` prints one document.
+import { measureLists } from "./lists.mjs";
 import { measureLiveView } from "./live-view.mjs";
 import { measurePipeline } from "./pipeline.mjs";
 import { measureRestart } from "./restart.mjs";
 import { measureStartUp } from "./start-up.mjs";
 import { measureUpstream } from "./upstream.mjs";
+import { measureZip } from "./zip.mjs";
 
 const results = [
   ...(await measureStartUp()),
   await measurePipeline(),
   await measureRestart(),
   await measureLiveView(),
+  await measureZip(),
+  await measureLists(),
   await measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: "at most 1.05" }),
   await measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: "at most 1.02" }),
 ];

@@ -13,6 +13,7 @@ import {
 } from "../support/browser.ts";
 import { CHROMIUM } from "../support/chromium.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeUpstream } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { items, MODEL, otherKey, startTestService, type TestService } from "../support/service.ts";
 import { readZip } from "../support/zip.ts";
@@ -66,6 +67,25 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     );
   });
 
+  it("[CONSOLE-11] when the service ends the session, the page asks to sign in again, and keeps the draft", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("a fox");
+    const { token } = JSON.parse(await page.evaluate("sessionStorage['imgbatch.session']"));
+    const headers = { authorization: `Bearer ${token}` };
+    expect((await fetch(`${service.url}/v1/console/session`, { method: "DELETE", headers })).status).toBe(
+      204,
+    );
+    await goTo(page, service, "money");
+    await page.getByText("The session has ended.").waitFor();
+    await goTo(page, service, "new");
+    await page.getByLabel("API key").fill(service.credentials.api_key);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("1 image ·").waitFor();
+    expect(await page.getByRole("textbox", { name: "Prompts" }).inputValue()).toBe("a fox");
+  });
+
   it("[CONSOLE-12] a dropped file is told its problems by line, mended in the page, priced, sent, watched and seen", async () => {
     const service = await startTestService({ providers: [moody()] });
     const page = await openConsole(service);
@@ -110,6 +130,8 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     await page.keyboard.press("ArrowRight");
     await large.getByRole("heading", { name: "item_000002" }).waitFor();
     await large.getByRole("img", { name: "reference 1" }).waitFor();
+    await large.getByRole("button", { name: "Copy prompt" }).click();
+    await large.getByRole("status").getByText("The prompt is copied.").waitFor();
     const naturalWidth = "document.querySelector('.panel-references img').naturalWidth";
     await expect.poll(() => page.evaluate(naturalWidth)).toBe(8);
     expect(await findBarriers(page)).toEqual([]);
@@ -294,6 +316,32 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect((await (await service.ask("")).json()).data).toHaveLength(1);
   });
 
+  it("[CONSOLE-22] images that cost real money are made after a consent to their sum, in a batch and at once", async () => {
+    const service = await startTestService({ providers: [new FakeUpstream("paid")] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("a fox\nan owl\na cat");
+    await page.getByRole("button", { name: "Pay up to $0.1206" }).click();
+    await page.locator(".tile img").nth(2).waitFor();
+    await goTo(page, service, "image");
+    await page.getByLabel("Prompt").fill("a fox");
+    await page.getByRole("button", { name: "Pay up to $0.067" }).click();
+    await page.locator(".shot-image").waitFor();
+    await goTo(page, service, "money");
+    await page.getByText("real money").waitFor();
+    await expect.poll(() => page.locator(".large-sum").innerText()).toBe("$0.1675");
+  });
+
+  it("[CONSOLE-20] without events, the page asks again and again", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    const page = await openPage("about:blank");
+    await page.route("**/v1/events", (route) => route.abort());
+    await page.goto(service.view.signInLink?.() ?? "");
+    await page.getByRole("heading", { name: "No batches yet" }).waitFor();
+    await service.submit({ model: MODEL, task_name: "late", items: items(2) });
+    await page.getByRole("link", { name: /late.*completed/s }).waitFor();
+  });
+
   it("[CONSOLE-20] tabs of one session read one stream of events, and all of them see what changes", async () => {
     const service = await startTestService({ providers: [moody()] });
     const first = await openConsole(service);
@@ -338,6 +386,22 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
       }
     },
   );
+
+  it("[CONSOLE-19] a long list of batches is shown in parts, and searched at the service", async () => {
+    const service = await startTestService({ providers: [moody()] });
+    for (let n = 1; n <= 52; n++)
+      await service.submit({ model: MODEL, task_name: `batch ${n}`, items: items(1) });
+    const page = await openConsole(service);
+    await page.locator("a.batch-row").nth(49).waitFor();
+    expect(await page.locator("a.batch-row").count()).toBe(50);
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.locator("a.batch-row").nth(51).waitFor();
+    expect(await page.getByRole("button", { name: "Show more" }).count()).toBe(0);
+    await page.getByRole("searchbox").fill("batch 1");
+    await expect.poll(() => page.locator("a.batch-row").count()).toBe(11);
+    await page.getByLabel("Status").selectOption("failed");
+    await page.getByRole("heading", { name: "No batch like this" }).waitFor();
+  });
 
   it("[CONSOLE-19] of very many images those near the window are in the page, and each can be reached", async () => {
     const service = await startTestService({ providers: [moody()] });

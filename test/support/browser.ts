@@ -72,7 +72,7 @@ export async function dropFiles(
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** What is wrong with a page for people who cannot see it, or see it badly: a rule and the elements that break it. */
+/** Returns the barriers of a page for people who see it badly or not at all: each with its rule and its element. */
 export async function findBarriers(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
   return page.evaluate(`axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>

@@ -3,16 +3,23 @@ import { type EntryOf, providerEntrySchema } from "../../src/contract/provider-e
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../src/providers/native-batch/provider.ts";
+import { createOpenaiBatchAdapter } from "../../src/providers/openai-batch/provider.ts";
 import { asJobProvider } from "../../src/providers/upstream/jobs/job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { items, MODEL, startTestService } from "../support/service.ts";
 
-it("[JOB-1] a service hands its batches to another one as jobs, with references and refusals", async () => {
+/** Draws an image that shows how many references it had. */
+function drawing(): FakeProvider {
   const drawer = new FakeProvider();
   drawer.answer = async ({ prompt, references }) => {
     if (prompt === "refused") throw new ProviderError("SAFETY_BLOCKED", "not that");
     return made(await tinyPng(references.length));
   };
+  return drawer;
+}
+
+it("[JOB-1] a service hands its batches to another one as jobs, with references and refusals", async () => {
+  const drawer = drawing();
   const keyHeaders = ["x-goog-api-key"];
   const far = await startTestService({ providers: [drawer], config: { vendor: { keyHeaders } } });
   const written = { type: "native-batch", name: "far", baseUrl: far.url, keyHeader: "x-goog-api-key" };
@@ -33,4 +40,35 @@ it("[JOB-1] a service hands its batches to another one as jobs, with references 
   const failed = (await (await near.ask(`/${id}/items?status=failed`)).json()) as { data: object[] };
   expect(failed.data).toMatchObject([{ custom_id: "i3", error: { code: "SAFETY_BLOCKED" } }]);
   expect(drawer.requests.map(({ references }) => references.length).sort()).toEqual([0, 0, 1]);
+});
+
+it("[OAIB-13] a service hands its batches to another one through OpenAI's API, and finds its jobs there", async () => {
+  const drawer = drawing();
+  const far = await startTestService({ providers: [drawer] });
+  const written = { type: "openai-batch", name: "far", baseUrl: `${far.url}/v1`, apiKeyEnv: "FAR_KEY" };
+  const entry = providerEntrySchema.parse({ ...written, pollSeconds: 0.05 }) as EntryOf<"openai-batch">;
+  const secret = (name: string) => (name === "FAR_KEY" ? far.credentials.api_key : null);
+  const deps = { clock: systemClock, secret };
+  const adapter = createOpenaiBatchAdapter(entry, deps);
+  const provider = asJobProvider(entry, adapter, deps);
+  const config = { models: [{ id: MODEL, prices: { "1K": 0 } }] };
+  const near = await startTestService({ providers: [provider], config });
+  const [a, b, c] = items(3);
+  const reference_images = [{ mime_type: "image/png", data: (await tinyPng()).toString("base64") }];
+  const refused = { ...c, prompt: "refused" };
+  const { id } = await near.submit({ model: MODEL, items: [a, { ...b, reference_images }, refused] });
+  expect(await near.until(id)).toMatchObject({ status: "completed", success_count: 2, fail_count: 1 });
+  const failed = (await (await near.ask(`/${id}/items?status=failed`)).json()) as { data: object[] };
+  expect(failed.data).toMatchObject([{ custom_id: "i3", error: { code: "SAFETY_BLOCKED" } }]);
+  for (const [item, references] of [["i1", 0] as const, ["i2", 1] as const]) {
+    const image = await near.ask(`/${id}/items/${item}/content`);
+    expect(Buffer.from(await image.arrayBuffer())).toEqual(await tinyPng(references));
+  }
+  // Edits and other images are two jobs: all requests of one have the same address.
+  const { jobs, next } = await adapter.page(null, AbortSignal.timeout(10_000));
+  expect(jobs.map(({ state, jobId }) => [state, typeof jobId])).toEqual([
+    ["succeeded", "string"],
+    ["succeeded", "string"],
+  ]);
+  expect(next).toBeNull();
 });

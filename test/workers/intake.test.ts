@@ -5,6 +5,7 @@ import type { Line } from "../../src/domain/lines/line.ts";
 import { Offers } from "../../src/domain/offers.ts";
 import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { Intake } from "../../src/workers/intake.ts";
 import { FakeClock } from "../support/fake-clock.ts";
@@ -26,13 +27,15 @@ const model = {
 /** Jobs whose inputs are read until the gate of their API key opens. */
 async function jobsOfKeys() {
   const { stores, blobs } = await openBeside(await tempDir());
-  await blobs.put("files/a", Buffer.from("x"));
-  const input = { fileName: "files/a", blobKey: "files/a", consentMicroUsd: null };
   const begun: string[] = [];
   const gates = new Map<string, Gate<void>>();
   const clock = new FakeClock();
   let fail: () => Promise<void> = async () => {};
-  async function* read(_model: unknown, _bytes: unknown, apiKeyId: string): AsyncGenerator<Line> {
+  async function* read(
+    _model: unknown,
+    _bytes: unknown,
+    { apiKeyId }: { apiKeyId: string },
+  ): AsyncGenerator<Line> {
     begun.push(apiKeyId);
     await fail();
     await gates.get(apiKeyId)?.promise;
@@ -51,7 +54,10 @@ async function jobsOfKeys() {
   } as unknown as WorkerDeps;
   const intake = new Intake(deps);
   const job = async (apiKeyId?: string): Promise<BatchRecord> => {
-    const facts = { estimatedMicroUsd: 0, holdMicroUsd: 0, source: "native", model: "m", input } as const;
+    const id = randomIds.batchId();
+    const input = { fileName: "files/a", blobKey: `inputs/${id}/lines`, consentMicroUsd: null };
+    await blobs.put(input.blobKey, Buffer.from("x"));
+    const facts = { id, estimatedMicroUsd: 0, holdMicroUsd: 0, source: "native", model: "m", input } as const;
     const batch = await openBatchRecord(stores, 0, {
       ...facts,
       ...(apiKeyId === undefined ? {} : { apiKeyId }),
@@ -63,11 +69,20 @@ async function jobsOfKeys() {
   const failWith = (work: () => Promise<void>) => {
     fail = work;
   };
-  return { job, take, begun, blobs, clock, failWith, end: (apiKeyId: string) => gates.get(apiKeyId)?.open() };
+  return {
+    job,
+    take,
+    begun,
+    stores,
+    blobs,
+    clock,
+    failWith,
+    end: (apiKeyId: string) => gates.get(apiKeyId)?.open(),
+  };
 }
 
-it("[LINES-14] a full disk keeps nothing of an input that could not be read, and is asked again more and more seldom", async () => {
-  const { job, take, blobs, clock, failWith } = await jobsOfKeys();
+it("[LINES-14] a full disk keeps the input of a job and nothing that its reading stored, and is asked again more and more seldom", async () => {
+  const { job, take, stores, blobs, clock, failWith } = await jobsOfKeys();
   const batch = await job();
   const full = new StorageUnavailable("full", "The service's disk is full.", null);
   for (const pauseMs of [5000, 10_000, 20_000]) {
@@ -77,7 +92,7 @@ it("[LINES-14] a full disk keeps nothing of an input that could not be read, and
     });
     const taken = expect(take(batch)).rejects.toBe(full);
     await expect.poll(() => clock.nextWakeInMs).toBe(pauseMs);
-    expect(await blobs.list("inputs/")).toEqual([]);
+    expect(await blobs.list("inputs/")).toEqual([batch.input?.blobKey]);
     clock.advance(pauseMs);
     await taken;
   }
@@ -88,9 +103,45 @@ it("[LINES-14] a full disk keeps nothing of an input that could not be read, and
   });
   const taken = expect(take(batch)).rejects.toBe(unknown);
   await expect.poll(() => clock.nextWakeInMs).toBe(40_000);
-  expect(await blobs.list("inputs/")).toHaveLength(1);
+  expect(await blobs.list("inputs/")).toHaveLength(2);
+  // The failures of a batch that has ended are not counted on.
+  await stores.write((tx) => tx.batches.changeStatus(batch.id, "queued", "cancelled"));
   clock.advance(40_000);
   await taken;
+  const again = expect(take(batch)).rejects.toBe(unknown);
+  await expect.poll(() => clock.nextWakeInMs).toBe(5000);
+  clock.advance(5000);
+  await again;
+});
+
+it("[LINES-15] inputs of one key are read one at a time, also after the pause of one that found the disk full", async () => {
+  const { job, take, begun, clock, failWith, end } = await jobsOfKeys();
+  const first = await job();
+  const [second, third, fourth] = [
+    await job(first.apiKeyId),
+    await job(first.apiKeyId),
+    await job(first.apiKeyId),
+  ];
+  end(first.apiKeyId);
+  const full = new StorageUnavailable("full", "The service's disk is full.", null);
+  failWith(async () => {
+    throw full;
+  });
+  const failed = expect(take(first)).rejects.toBe(full);
+  await expect.poll(() => clock.nextWakeInMs).toBe(5000);
+  failWith(async () => {});
+  expect(await take(second)).toBe("queued");
+  const hold = gate<void>();
+  failWith(() => hold.promise);
+  const running = take(third);
+  await expect.poll(() => begun).toHaveLength(3);
+  clock.advance(5000);
+  await failed;
+  const waiting = take(fourth);
+  for (let turns = 0; turns < 50; turns++) await new Promise(setImmediate);
+  expect(begun).toHaveLength(3);
+  hold.open();
+  expect(await Promise.all([running, waiting])).toEqual(["queued", "queued"]);
 });
 
 it("[LINES-15] large inputs of one key do not hold up those of another; keys take turns", async () => {

@@ -8,11 +8,12 @@ export function getAccount(signal: AbortSignal): Promise<AccountObject> {
   return fetchJson(PATHS.account, { signal });
 }
 
-/** What the key paid for in the last 30 days, by day and model. */
+/** The payments of the key in the last 30 days, by day and model. */
 export async function getUsage(signal: AbortSignal): Promise<UsageObject[]> {
   return (await fetchJson<ListEnvelope<UsageObject>>(PATHS.usage, { signal })).data;
 }
 
+/** A page of the movements of money, the newest first. */
 export function getLedger(limit: number, signal: AbortSignal, cursor?: string) {
   const query = new URLSearchParams({ limit: String(limit), ...(cursor === undefined ? {} : { cursor }) });
   return fetchJson<ListEnvelope<LedgerEntryObject>>(`${PATHS.ledger}?${query}`, { signal });

@@ -3,8 +3,9 @@ import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
 import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
 import type { BatchModel } from "../../contract/batch-api/models.ts";
 import type { Ticket } from "../../contract/console-api/session.ts";
-import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, routes } from "../../contract/routes.ts";
-import { type Call, fetchJson, send } from "./request.ts";
+import { routes } from "../../contract/routes.ts";
+import { type Consent, consentHeaders } from "./consent.ts";
+import { fetchJson, send } from "./request.ts";
 
 export type BatchList = ListEnvelope<BatchObject>;
 export type ItemList = ListEnvelope<ItemObject>;
@@ -17,6 +18,7 @@ export interface BatchFilter {
   taskName: string;
 }
 
+/** A page of the batches, the newest first. Throws `ApiError`, as all functions here. */
 export function listBatches(filter: BatchFilter, limit: number, signal: AbortSignal, cursor?: string) {
   const query = new URLSearchParams({ limit: String(limit) });
   if (filter.status !== "") query.set("status", filter.status);
@@ -49,21 +51,13 @@ export async function batchModels(signal: AbortSignal): Promise<BatchModel[]> {
   return (await fetchJson<ListEnvelope<BatchModel>>(routes.batchModels, { signal })).data;
 }
 
-/** What a person has agreed to. */
-export interface Consent {
-  /** The same key makes the same batch once, however often it is sent. */
-  idempotencyKey: string;
-  /** US dollars of real money; null where the images cost none. */
-  maxCost: number | null;
-}
-
 export function createBatch(body: CreateBatchBody, consent: Consent): Promise<BatchObject> {
-  return fetchJson(routes.batches, { method: "POST", json: body, ...agreed(consent) });
+  return fetchJson(routes.batches, { method: "POST", json: body, headers: consentHeaders(consent) });
 }
 
 /** Makes the failed items again, as a new batch. */
 export function retryBatch(id: string, consent: Consent): Promise<BatchObject> {
-  return fetchJson(routes.retry(id), { method: "POST", ...agreed(consent) });
+  return fetchJson(routes.retry(id), { method: "POST", headers: consentHeaders(consent) });
 }
 
 export async function cancelBatch(id: string): Promise<void> {
@@ -81,10 +75,4 @@ export async function deleteRecord(id: string): Promise<void> {
 /** A link to the ZIP with all images, for the browser to follow once. */
 export async function zipLink(id: string): Promise<string> {
   return (await fetchJson<Ticket>(routes.ticket(id), { method: "POST" })).url;
-}
-
-function agreed({ idempotencyKey, maxCost }: Consent): Pick<Call, "headers"> {
-  const headers: Record<string, string> = { [IDEMPOTENCY_KEY_HEADER]: idempotencyKey };
-  if (maxCost !== null) headers[MAX_COST_HEADER] = String(maxCost);
-  return { headers };
 }

@@ -4,9 +4,9 @@ import type {
   NativeModel,
   NativeModelList,
 } from "../../contract/native-api/generate-content.ts";
-import { IDEMPOTENCY_KEY_HEADER, MAX_COST_HEADER, routes } from "../../contract/routes.ts";
+import { routes } from "../../contract/routes.ts";
 import { bytesOf } from "./base64.ts";
-import type { Consent } from "./batches.ts";
+import { type Consent, consentHeaders } from "./consent.ts";
 import { ApiError, fetchJson } from "./request.ts";
 
 export async function realtimeModels(signal: AbortSignal): Promise<NativeModel[]> {
@@ -17,12 +17,10 @@ export async function realtimeModels(signal: AbortSignal): Promise<NativeModel[]
 export async function generateImage(
   model: string,
   body: GenerateContentBody,
-  { idempotencyKey, maxCost }: Consent,
+  consent: Consent,
   signal: AbortSignal,
 ): Promise<Blob> {
-  const headers: Record<string, string> = { [IDEMPOTENCY_KEY_HEADER]: idempotencyKey };
-  if (maxCost !== null) headers[MAX_COST_HEADER] = String(maxCost);
-  const call = { method: "POST", json: body, headers, signal };
+  const call = { method: "POST", json: body, headers: consentHeaders(consent), signal };
   const answer = await fetchJson<GenerateContentResponse>(routes.generateContent(model), call);
   const [candidate] = answer.candidates ?? [];
   const image = candidate?.content?.parts?.find(

@@ -1,4 +1,4 @@
-import { currentSession, setSession } from "./session.ts";
+import { currentSession, endSession } from "./session.ts";
 
 /** An error answer of the service, or no answer at all (`NETWORK`). Its message is for people. */
 export class ApiError extends Error {
@@ -43,8 +43,8 @@ export async function send(path: string, { json, credential, ...init }: Call = {
       continue;
     }
     const error = await errorOf(response);
-    if (response.status === 401 && credential === undefined && token === currentSession()?.token)
-      setSession(null);
+    const isOwn = credential === undefined && Object.is(token, currentSession()?.token);
+    if (response.status === 401 && isOwn) endSession();
     throw error;
   }
 }

@@ -21,12 +21,30 @@ function read(): StoredSession | null {
   }
 }
 
+/** Null without a session that may still be accepted. */
 export function currentSession(): StoredSession | null {
   return current;
 }
 
-/** Replaces the session. Null forgets it; what else the tab keeps, such as a draft, stays. */
+let hasEnded = false;
+
+/** Whether a session of this page ended without its person. */
+export function hasSessionEnded(): boolean {
+  return hasEnded;
+}
+
+/** Ends a session that the service does not accept any more. What else the tab keeps, such as a draft, stays. */
+export function endSession(): void {
+  replace(null, true);
+}
+
+/** Replaces the session; null forgets it. */
 export function setSession(session: StoredSession | null): void {
+  replace(session, false);
+}
+
+function replace(session: StoredSession | null, isEnd: boolean): void {
+  hasEnded = isEnd;
   if (session === null) sessionStorage.removeItem(STORAGE_KEY);
   else sessionStorage.setItem(STORAGE_KEY, JSON.stringify(session));
   current = session;

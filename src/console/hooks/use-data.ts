@@ -15,12 +15,13 @@ const LEAST_GAP_MS = 900;
 
 /**
  * Reads data, and again after every change that `concerns` it. An earlier answer stays until the next one is there. `key` names
- * the data: another key begins anew.
+ * the data: another key begins anew. Another `extent`, such as the number of pages, reads again.
  */
 export function useData<T>(
   key: string,
   load: (signal: AbortSignal) => Promise<T>,
   concerns: (change: Change) => boolean = () => false,
+  extent = 1,
 ): Data<T> {
   const [state, setState] = useState<{ key: string; value: T | null; error: Error | null }>({
     key,
@@ -67,6 +68,9 @@ export function useData<T>(
       unsubscribe();
     };
   }, [key]);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the extent is what `load` reads.
+  useEffect(() => again.current(), [extent]);
 
   const reload = useCallback(() => again.current(), []);
   // An answer under another key belongs to what was shown before.

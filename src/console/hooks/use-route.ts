@@ -18,6 +18,7 @@ export function go(href: string, { replace = false } = {}): void {
   }
 }
 
+/** The place that the address names now. */
 export function useRoute(): Route {
   const hash = useSyncExternalStore(
     (listener) => {

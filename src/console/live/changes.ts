@@ -1,4 +1,4 @@
-/** What has changed at the service, as far as the key may know it. */
+/** A change at the service, as far as the key may know it. */
 export type Change =
   /** Anything: read again what is shown. */
   | { kind: "all" }

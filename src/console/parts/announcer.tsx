@@ -1,20 +1,21 @@
 import { useEffect, useState } from "react";
 
 const SHOWN_MS = 6000;
-let show: (text: string) => void = () => {};
+const listeners = new Set<(text: string) => void>();
 
 /** Says something in passing: shown for a moment, and read out. */
 export function announce(text: string): void {
-  show(text);
+  for (const listener of listeners) listener(text);
 }
 
-/** The place where `announce` speaks. The page has one. */
+/** The place where `announce` speaks: one in the page, and one in each dialog, which keeps the page out of sight. */
 export function Announcer() {
   const [said, setSaid] = useState<{ text: string } | null>(null);
   useEffect(() => {
-    show = (text) => setSaid({ text });
+    const listener = (text: string) => setSaid({ text });
+    listeners.add(listener);
     return () => {
-      show = () => {};
+      listeners.delete(listener);
     };
   }, []);
   useEffect(() => {

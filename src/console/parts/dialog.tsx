@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect, useRef } from "react";
+import { Announcer } from "./announcer.tsx";
 
 /**
  * A modal dialog: the browser keeps the focus inside, and gives it back at the end. Escape and a click beside it call
@@ -40,6 +41,7 @@ export function Dialog(props: {
       }}
     >
       {children}
+      <Announcer />
     </dialog>
   );
 }

@@ -92,8 +92,11 @@ export async function moveBatch(
   if (facts.error) await tx.batches.update(batch.id, { error: facts.error });
   if (to === "output_deleted") await tx.batches.update(batch.id, { outputDeletedAtMs: atMs });
   else if (isTerminal(to)) {
-    const expireAtMs = facts.outputsExpireAtMs ?? null;
-    const outputsExpireAtMs = expireAtMs === null ? null : expireAtMs + (atMs - nowMs);
+    const keptMs = batch.input?.openai?.resultsKeptMs ?? null;
+    const asked = keptMs === null ? [] : [atMs + keptMs];
+    const retained = facts.outputsExpireAtMs == null ? [] : [facts.outputsExpireAtMs + (atMs - nowMs)];
+    const ends = [...asked, ...retained];
+    const outputsExpireAtMs = ends.length === 0 ? null : Math.min(...ends);
     await tx.batches.update(batch.id, { endedAtMs: atMs, outputsExpireAtMs });
   }
   if (transition.money === "settle") {

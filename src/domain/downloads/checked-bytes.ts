@@ -6,11 +6,10 @@ import type { OutputRecord } from "../records.ts";
 export type CheckedImage = Pick<OutputRecord, "blobKey" | "sizeBytes" | "crc32">;
 
 /**
- * Yields bytes `from` to `to` (exclusive) of a stored image, which is compared with its CRC-32 before: all of it, however
- * few bytes are asked for. A large image is read twice, so that it need not be in memory. What is read the second time is
- * compared again before its last bytes leave. Throws `BATCH_IMAGE_RESULT_MISSING` when the image is missing or damaged.
- *
- * The bytes lie in `memory`, and stay there only until the next ones are asked for.
+ * Yields bytes `from` to `to` (exclusive) of a stored image in pieces of the size of `memory`, where each stays only until
+ * the next one is asked for. All of the image is compared with its CRC-32, however few bytes are asked for: before the
+ * first one when they are a part of it, which may be the rest of a broken download; else before the last piece, so that
+ * nobody receives a damaged image to its end. Throws `BATCH_IMAGE_RESULT_MISSING` when it is missing or damaged.
  */
 export async function* checkedBytes(
   blobs: Pick<BlobStore, "reader">,
@@ -20,16 +19,13 @@ export async function* checkedBytes(
   const file = await blobs.reader(image.blobKey);
   if (file === null) throw missing();
   try {
-    if (image.sizeBytes <= memory.length) {
-      for await (const bytes of read(file, memory, 0, image.sizeBytes)) {
-        if (crc32(bytes) !== image.crc32) throw missing();
-        yield bytes.subarray(from, to);
-      }
-      return;
+    let before = 0;
+    let upTo = image.crc32;
+    if (to - from < image.sizeBytes) {
+      before = await checksum(read(file, memory, 0, from), 0);
+      upTo = await checksum(read(file, memory, from, to), before);
+      if ((await checksum(read(file, memory, to, image.sizeBytes), upTo)) !== image.crc32) throw missing();
     }
-    const before = await checksum(read(file, memory, 0, from), 0);
-    const upTo = await checksum(read(file, memory, from, to), before);
-    if ((await checksum(read(file, memory, to, image.sizeBytes), upTo)) !== image.crc32) throw missing();
     let at = from;
     let sent = before;
     for await (const bytes of read(file, memory, from, to)) {

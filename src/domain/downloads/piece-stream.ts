@@ -14,9 +14,9 @@ export function pieceBytes(piece: Piece): number {
 }
 
 /**
- * Yields bytes `start` to `end` (inclusive) of a document. Images before `start` and behind `end` are not read; the others
- * are checked before any of their bytes leave (see `checkedBytes`). Yielded bytes are valid until the next ones are asked
- * for. Throws `BATCH_IMAGE_RESULT_MISSING` at an image that is missing or damaged.
+ * Yields bytes `start` to `end` (inclusive) of a document. Images before `start` and behind `end` are not read, and no
+ * other one is sent to its end unless it is intact (see `checkedBytes`). Yielded bytes are valid until the next ones are
+ * asked for. Throws `BATCH_IMAGE_RESULT_MISSING` at an image that is missing or damaged.
  */
 export async function* pieceStream(
   blobs: Pick<BlobStore, "reader">,

@@ -19,7 +19,7 @@ export interface BatchZip {
   etag: string;
   /**
    * Makes bytes `start` to `end`, inclusive. Each part is valid until the next one is asked for. Throws
-   * `BATCH_IMAGE_RESULT_MISSING` at an image that is missing or damaged, before any of its bytes.
+   * `BATCH_IMAGE_RESULT_MISSING` at an image that is missing or damaged, before its end.
    */
   open(range: { start: number; end: number }): AsyncIterable<Buffer>;
 }

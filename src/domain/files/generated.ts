@@ -4,6 +4,9 @@ export interface GeneratedFile {
   /** Changes whenever a byte does. */
   etag: string;
   mimeType: string;
+  createdAtMs: number;
+  /** When it is deleted; null when it is kept. */
+  expiresAtMs: number | null;
   /** Bytes `start` to `end`, inclusive. Each part is valid until the next one is asked for. */
   open(range: { start: number; end: number }): AsyncIterable<Buffer>;
 }

@@ -32,6 +32,10 @@ export interface FileFacts {
   id: string | null;
   displayName: string | null;
   mimeType: string;
+  /** Default: the caller said nothing. */
+  purpose?: string;
+  /** How long the file is kept, in ms. */
+  keptMs?: number;
 }
 
 /** What an upload asks of all uploads. */
@@ -179,12 +183,12 @@ export class Upload {
   async #record(blobKey: string, sha256: string): Promise<FileRecord> {
     const { apiKeyId, facts, receivedBytes: sizeBytes } = this;
     const { stores, clock } = this.#deps;
-    const { id: given, ...described } = facts;
-    const id = given ?? newFileId();
+    const { displayName, mimeType, purpose = null, keptMs = FIXED_LIMITS.fileHours * HOUR_MS } = facts;
+    const id = facts.id ?? newFileId();
     const nowMs = clock.nowMs();
     await refuseTakenName(this.#deps, apiKeyId, id);
-    const file = { id, apiKeyId, ...described, sizeBytes, sha256, blobKey, createdAtMs: nowMs };
-    const record = { ...file, expiresAtMs: nowMs + FIXED_LIMITS.fileHours * HOUR_MS };
+    const file = { id, apiKeyId, displayName, mimeType, purpose, sizeBytes, sha256, blobKey };
+    const record = { ...file, createdAtMs: nowMs, expiresAtMs: nowMs + keptMs };
     await stores.write(async (tx) => {
       if (await tx.files.find(apiKeyId, id)) throw nameTaken(id);
       const stored = await tx.files.bytesOf(apiKeyId, nowMs);

@@ -93,7 +93,10 @@ export class Thumbnails {
 
   /** Those of an earlier process count as used in the order of their names. */
   #index(): Promise<Map<string, number>> {
-    this.#kept ??= this.#readIndex();
+    this.#kept ??= this.#readIndex().catch((error) => {
+      this.#kept = null;
+      throw error;
+    });
     return this.#kept;
   }
 

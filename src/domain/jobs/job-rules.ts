@@ -30,12 +30,15 @@ const NOTHING_CREATED: readonly (Trouble | null)[] = [
   "unreachable",
 ];
 
-/** Statuses by which an upstream says that it takes nothing now. After any other failure of its own a job may exist. */
 const OVERLOADED = [503, 529];
 
+/** Returns whether the upstream says that it takes nothing now. A gateway may say so although the job was made. */
+export function isOverloaded({ trouble, upstreamStatus }: ProviderError): boolean {
+  return trouble === "failing" && upstreamStatus !== null && OVERLOADED.includes(upstreamStatus);
+}
+
 /** Returns whether a job may exist although the request to create it has failed. */
-export function mayBeCreated({ trouble, retryable, upstreamStatus }: ProviderError): boolean {
-  if (trouble === "failing" && upstreamStatus !== null && OVERLOADED.includes(upstreamStatus)) return false;
+export function mayBeCreated({ trouble, retryable }: ProviderError): boolean {
   return trouble === null ? retryable : !NOTHING_CREATED.includes(trouble);
 }
 

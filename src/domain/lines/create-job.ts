@@ -10,13 +10,15 @@ import type { ModelEntry } from "../models.ts";
 import { identityOf } from "../offers.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import { pricedSizes } from "../realtime/models.ts";
-import type { BatchRecord } from "../records.ts";
+import type { BatchRecord, OpenaiJob } from "../records.ts";
 
 export interface JobRequest {
   source: BatchSource;
   model: ModelEntry;
   /** Null when the caller gave none. */
   name: string | null;
+  metadata?: Record<string, string> | null;
+  openai?: OpenaiJob;
   /** A file of the caller, or lines to keep: JSON without line breaks, one after the other. */
   input: { fileName: string; blobKey: string } | { lines: readonly string[] };
 }
@@ -29,7 +31,7 @@ export interface JobRequest {
 export async function createJob(
   deps: CreateBatchDeps,
   caller: Caller,
-  { source, model, name, input }: JobRequest,
+  { source, model, name, metadata = null, openai, input }: JobRequest,
 ): Promise<BatchRecord> {
   const offer = deps.offers.first(model.id);
   const payer = offer && (await payerOf(deps, caller, offer));
@@ -49,7 +51,7 @@ export async function createJob(
     model: model.id,
     mimeType: "image/png",
     parentBatchId: null,
-    metadata: null,
+    metadata,
     provider: offer.provider.name,
     itemCount: 0,
     price,
@@ -64,6 +66,7 @@ export async function createJob(
       fileName: "lines" in input ? null : input.fileName,
       blobKey: ownKey,
       consentMicroUsd: payer.consentMicroUsd,
+      ...(openai && { openai }),
     },
   };
   if ("lines" in input) await keepLines(deps, ownKey, input.lines);

@@ -77,7 +77,7 @@ async function readAll(deps: TakeInDeps, batch: BatchRecord, isOver: () => boole
   const stored = new Set<string>();
   let moneyMicroUsd = 0;
   try {
-    for await (const line of read(model, whileWanted(bytes, isOver), batch.apiKeyId)) {
+    for await (const line of read(model, whileWanted(bytes, isOver), batch)) {
       if (isOver()) return null;
       if (draft.items.length === deps.limits.linesPerJob) {
         throw unusable(`The input has more than ${deps.limits.linesPerJob} lines.`);

@@ -1,4 +1,4 @@
-/** A file that a key has uploaded to the vendor's API. */
+/** A file that a key has uploaded to the vendor's API, or to OpenAI's. */
 export interface FileRecord {
   /** Unique among the files of the key: lower-case letters, digits and dashes, 40 at most. */
   id: string;
@@ -6,6 +6,8 @@ export interface FileRecord {
   displayName: string | null;
   /** As the caller declared it: any text. */
   mimeType: string;
+  /** What it is for, as OpenAI's clients say it; null when the caller said nothing. */
+  purpose: string | null;
   sizeBytes: number;
   /** Lower-case hexadecimal. */
   sha256: string;
@@ -15,18 +17,22 @@ export interface FileRecord {
   expiresAtMs: number;
 }
 
+/** The files of a key that expire after `nowMs`, in the order in which they were stored or the other way round. */
+export interface FilePage {
+  apiKeyId: string;
+  nowMs: number;
+  order: "oldest-first" | "newest-first";
+  /** Only files that come after the one with this number, in this order. */
+  afterSeq?: number;
+  purpose?: string;
+  limit: number;
+}
+
 export interface FileRepository {
   insert(file: FileRecord): Promise<void>;
   /** Also finds a file that has expired. */
-  find(apiKeyId: string, id: string): Promise<FileRecord | null>;
-  /** The files of a key that expire after `nowMs`, newest first. */
-  page(filter: {
-    apiKeyId: string;
-    nowMs: number;
-    /** Only files that were stored before the one with this number. */
-    beforeSeq?: number;
-    limit: number;
-  }): Promise<(FileRecord & { seq: number })[]>;
+  find(apiKeyId: string, id: string): Promise<(FileRecord & { seq: number }) | null>;
+  page(filter: FilePage): Promise<(FileRecord & { seq: number })[]>;
   /** The bytes of the files of a key that expire after `nowMs`. */
   bytesOf(apiKeyId: string, nowMs: number): Promise<number>;
   /** Files that expire by `nowMs`, in the order in which they were stored, behind the one with the number `afterSeq`. */

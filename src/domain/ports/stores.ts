@@ -139,7 +139,12 @@ export interface BatchQueue {
 export interface BatchRepository {
   insert(batch: BatchRecord): Promise<void>;
   byId(id: string): Promise<BatchRecord | null>;
-  /** The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. */
+  /** Where a batch stands in the lists; null when there is none. */
+  placeOf(id: string): Promise<{ createdAtMs: number; seq: number } | null>;
+  /**
+   * The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. Not inside
+   * a transaction: a long search lets others work meanwhile.
+   */
   page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
   /** Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. */
   outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
@@ -219,7 +224,8 @@ export interface KeyedRequestRepository {
   find(apiKeyId: string, key: string): Promise<KeyedRequestRecord | null>;
   /** Inserts the record, or replaces the one with the same key. */
   put(record: KeyedRequestRecord): Promise<void>;
-  remove(realtimeId: string): Promise<void>;
+  /** Does nothing when another run has the key by now. */
+  remove(record: Pick<KeyedRequestRecord, "apiKeyId" | "key" | "realtimeId">): Promise<void>;
   /** Records that expire by `nowMs`, the earliest first. */
   due(nowMs: number, limit: number): Promise<KeyedRequestRecord[]>;
   /** Records whose answer has a body. */

@@ -32,6 +32,9 @@ export interface GeneratedContent extends Omit<Made, "provider"> {
   request: CheckedContent;
 }
 
+/** Brings what was made into the form that was asked for. */
+export type Finish = (made: Made) => Promise<Made>;
+
 /**
  * Makes images while the caller waits. Money is held before the work. What was made is captured together with the usage
  * records; the rest of the hold is released.
@@ -58,7 +61,7 @@ export class Realtime {
 
   /**
    * Makes `count` images of one request at the same time, with one hold for all. Returns the outcomes, one for each image,
-   * without those that failed: each that has an image is paid for.
+   * without those that failed or that `finish` rejects: each that has an image is paid for. By default they stay as they are.
    *
    * Rejects with an `ImgbatchError`, when the first image failed and no other was made; with `StorageUnavailable`; or with the
    * reason of `gone` when the caller has left; null: nobody's leaving ends the request.
@@ -69,8 +72,9 @@ export class Realtime {
     count: number,
     gone: AbortSignal | null,
     record: RequestRecord<readonly GeneratedContent[]> = NOT_RECORDED,
+    finish: Finish = async (made) => made,
   ): Promise<readonly GeneratedContent[]> {
-    const work = this.#generate(caller, request, count, gone, record);
+    const work = this.#generate(caller, request, count, gone, record, finish);
     this.#track(work);
     return work;
   }
@@ -96,6 +100,7 @@ export class Realtime {
     count: number,
     gone: AbortSignal | null,
     record: RequestRecord<readonly GeneratedContent[]>,
+    finish: Finish,
   ): Promise<readonly GeneratedContent[]> {
     gone?.throwIfAborted();
     this.#stopping.signal.throwIfAborted();
@@ -123,7 +128,7 @@ export class Realtime {
     const calls = () => trails.flatMap((trail) => trail.calls);
     try {
       const wanted = trails.map((trail, index) => ({ request, id: hold.id, index, priceMicroUsd, trail }));
-      const made = await this.#makeInTime(offers, wanted, gone);
+      const made = await this.#makeInTime(offers, wanted, gone, finish);
       const contents = made.map((each) => ({ id: hold.id, request, ...each }));
       await record.keep(contents);
       const usage = usageOf(hold, { request, made, priceMicroUsd }, clock.nowMs());
@@ -131,7 +136,7 @@ export class Realtime {
       return contents;
     } catch (error) {
       if (trails.some((trail) => trail.isPaid)) record.lost();
-      this.#track(this.#release(hold.id, calls()));
+      this.#track(this.#release(hold.id, unbilled(calls())));
       throw error;
     }
   }
@@ -141,6 +146,7 @@ export class Realtime {
     offers: readonly Offer<ItemProvider>[],
     wanted: readonly WantedImage[],
     gone: AbortSignal | null,
+    finish: Finish,
   ): Promise<Made[]> {
     const { clock, timeoutMs } = this.#deps;
     const deadline = new AbortController();
@@ -149,9 +155,19 @@ export class Realtime {
       const late = () => deadline.abort(new ImgbatchError("REALTIME_TIMEOUT"));
       clock.sleep(timeoutMs, done.signal).then(late, () => {});
     }
-    const makings = wanted.map((image) => {
+    const makings = wanted.map(async (image) => {
       const { signal, unlink } = linkSignals(...(gone ? [gone] : []), deadline.signal, this.#stopping.signal);
-      return makeImage(this.#deps, offers, image, signal).finally(unlink);
+      const made = await makeImage(this.#deps, offers, image, signal).finally(unlink);
+      return finish(made).catch((error) => {
+        const { id, index } = image;
+        this.#deps.log.error("a made image could not be finished; it is not billed", {
+          id,
+          index,
+          error: String(error),
+        });
+        image.trail.calls = unbilled(image.trail.calls);
+        throw error;
+      });
     });
     const settled = await Promise.allSettled(makings);
     done.abort();
@@ -185,6 +201,8 @@ function outcomesOf(settled: readonly PromiseSettledResult<Made>[]): Made[] {
   if (first?.status === "rejected" && made.every(({ images }) => images.length === 0)) throw first.reason;
   return made;
 }
+
+const unbilled = (calls: readonly Call[]) => calls.map((call) => ({ ...call, billedMicroUsd: 0 }));
 
 function recordOfOne(record: RequestRecord<GeneratedContent>): RequestRecord<readonly GeneratedContent[]> {
   return {

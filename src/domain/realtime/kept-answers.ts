@@ -21,7 +21,7 @@ export async function sweepAnswers({ stores, blobs }: Deps, dueMs: number): Prom
     const due = await stores.read.keyedRequests.due(dueMs, PAGE);
     if (due.length === 0) return failures;
     await stores.write(async (tx) => {
-      for (const { realtimeId } of due) await tx.keyedRequests.remove(realtimeId);
+      for (const record of due) await tx.keyedRequests.remove(record);
     });
     for (const { realtimeId } of due) {
       await blobs.delete(answerKey(realtimeId)).catch((error) => failures.push(error));

@@ -106,7 +106,7 @@ export class KeyedRun<T> implements RequestRecord<T> {
     if (record === null) return null;
     if (!this.#isLost) {
       await this.#write((tx) =>
-        earlier === null ? tx.keyedRequests.remove(record.realtimeId) : tx.keyedRequests.put(earlier),
+        earlier === null ? tx.keyedRequests.remove(record) : tx.keyedRequests.put(earlier),
       );
       return null;
     }

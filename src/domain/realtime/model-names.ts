@@ -1,4 +1,5 @@
 import type { ModelEntry } from "../models.ts";
+import type { Offers } from "../offers.ts";
 
 /** Names that OpenAI's clients have built in. Without a configuration they stand for the first model. */
 const BUILT_IN = ["gpt-image-*", "dall-e-*", "chatgpt-image-latest"];
@@ -23,6 +24,18 @@ export function modelNamed(
   const [best] = matching.sort((a, b) => Number(b === name) - Number(a === name) || b.length - a.length);
   if (best !== undefined) return byId(names[best] ?? "");
   return BUILT_IN.some((known) => stands(known, name)) ? (models[0] ?? null) : null;
+}
+
+/** The same; the models that a provider serves now are the first ones. */
+export function servedModelNamed(
+  name: string | null,
+  models: readonly ModelEntry[],
+  offers: Pick<Offers, "first">,
+  names: ModelNames,
+): ModelEntry | null {
+  const isServed = ({ id }: ModelEntry) => offers.first(id) !== null;
+  const servedFirst = [...models.filter(isServed), ...models.filter((model) => !isServed(model))];
+  return modelNamed(name, servedFirst, names);
 }
 
 /** The names that stand for a model in whole, without those that are the id of another one. */

@@ -64,12 +64,12 @@ const runStateFields = z.looseObject({
   upstream: z.string().optional(),
   input_sha256: z.string().nullable(),
   is_fresh: z.boolean(),
-  /** How the files of images are named. Absent: by their ids. */
-  names: z.enum(NAMINGS).optional(),
   created_at: z.iso.datetime(),
   finished_at: z.iso.datetime().nullable(),
   request: submittedRequestSchema.nullable().default(null),
   batches: z.array(runBatchSchema),
+  /** How the files of images are named. Absent: by their ids. */
+  names: z.enum(NAMINGS).optional(),
   /** The changes of the prompts, in order. `superseded`: images that the batches of earlier rounds do not stand for any more. */
   updates: z.array(z.looseObject({ round: z.int().min(1), superseded: z.array(z.string()) })).optional(),
   /** Of a run without batches. See `requestKeyOf`. */

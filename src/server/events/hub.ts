@@ -17,11 +17,21 @@ const KNOWN_OWNERS = 10_000;
 /** One open stream of events. */
 export interface EventReader {
   key: Pick<ApiKeyRecord, "id" | "accountId">;
-  /** Sends text, or ends the stream when its reader has not taken what was sent before. */
+  /**
+   * Sends text, or ends the stream when its reader has not taken what was sent before. Called once a second at most, so that a
+   * reader has that time.
+   */
   write(text: string): void;
   end(): void;
   /** Whether the credential of the stream is still accepted. */
   isAllowed(): Promise<boolean>;
+}
+
+/** What each reader is told now. */
+type Texts = Map<EventReader, string>;
+
+function add(texts: Texts, reader: EventReader, text: string): void {
+  texts.set(reader, (texts.get(reader) ?? "") + text);
 }
 
 /**
@@ -32,8 +42,8 @@ export class EventHub {
   readonly #deps: { feed: Feed; stores: Stores; clock: Clock };
   readonly #readers = new Map<EventReader, { money: string | null }>();
   /** The changed items of each changed batch; null for very many. */
-  #changed = new Map<string, Set<string> | null>();
-  #deleted = new Set<string>();
+  readonly #changed = new Map<string, Set<string> | null>();
+  readonly #deleted = new Set<string>();
   /** Something happened that may have moved money. */
   #hasMoved = false;
   readonly #owners = new Map<string, string>();
@@ -111,32 +121,47 @@ export class EventHub {
   async #run(signal: AbortSignal): Promise<void> {
     for (let tells = 1; ; tells++) {
       await this.#deps.clock.sleep(TELL_EVERY_MS, signal);
+      const texts: Texts = new Map();
       // The database may be busy for a while: what has changed is told later.
-      await this.#tell().catch(() => {});
-      if (tells % TELLS_PER_BEAT === 0) await this.#beat();
+      await this.#tell(texts).catch(() => {});
+      if (tells % TELLS_PER_BEAT === 0) await this.#beat(texts);
+      for (const [reader, text] of texts) if (this.#readers.has(reader)) reader.write(text);
     }
   }
 
-  async #tell(): Promise<void> {
-    const [changed, deleted] = [this.#changed, this.#deleted];
-    this.#changed = new Map();
-    this.#deleted = new Set();
-    for (const [id, items] of changed) {
-      await this.#tellOwner(id, event("batch", { id, items: items && [...items] }));
+  /** What was not told, because a read has failed, stays for the next time. */
+  async #tell(texts: Texts): Promise<void> {
+    for (const id of [...this.#changed.keys()]) {
+      const owner = await this.#ownerOf(id);
+      const items = this.#changed.get(id);
+      // The batch may have gone meanwhile.
+      if (!this.#changed.delete(id)) continue;
+      this.#tellOwner(texts, owner, event("batch", { id, items: items ? [...items] : null }));
     }
-    for (const id of deleted) await this.#tellOwner(id, event("batch_deleted", { id }));
-    if (!this.#hasMoved) return;
+    for (const id of [...this.#deleted]) {
+      const owner = await this.#ownerOf(id);
+      this.#deleted.delete(id);
+      this.#tellOwner(texts, owner, event("batch_deleted", { id }));
+    }
+    if (this.#hasMoved) await this.#tellMoney(texts);
+  }
+
+  #tellOwner(texts: Texts, owner: string | null, text: string): void {
+    for (const reader of this.#readers.keys()) if (reader.key.id === owner) add(texts, reader, text);
+  }
+
+  async #tellMoney(texts: Texts): Promise<void> {
     this.#hasMoved = false;
-    for (const [reader, last] of this.#readers) {
-      const money = await this.#moneyOf(reader.key.accountId);
-      if (last.money !== null && last.money !== money) reader.write(event("account", {}));
-      last.money = money;
+    try {
+      for (const [reader, last] of this.#readers) {
+        const money = await this.#moneyOf(reader.key.accountId);
+        if (last.money !== null && last.money !== money) add(texts, reader, event("account", {}));
+        last.money = money;
+      }
+    } catch (error) {
+      this.#hasMoved = true;
+      throw error;
     }
-  }
-
-  async #tellOwner(batchId: string, text: string): Promise<void> {
-    const owner = await this.#ownerOf(batchId);
-    for (const reader of [...this.#readers.keys()]) if (reader.key.id === owner) reader.write(text);
   }
 
   async #ownerOf(batchId: string): Promise<string | null> {
@@ -157,9 +182,9 @@ export class EventHub {
     return accounts.map((each) => `${each.balanceMicroUsd} ${each.heldMicroUsd}`).join(" ");
   }
 
-  async #beat(): Promise<void> {
+  async #beat(texts: Texts): Promise<void> {
     for (const reader of [...this.#readers.keys()]) {
-      if (await reader.isAllowed().catch(() => true)) reader.write(": still here\n\n");
+      if (await reader.isAllowed().catch(() => true)) add(texts, reader, ": still here\n\n");
       else {
         this.#remove(reader);
         reader.end();

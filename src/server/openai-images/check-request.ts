@@ -3,7 +3,7 @@ import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ImagesFields } from "../../contract/openai-images/requests.ts";
 import type { ModelEntry } from "../../domain/models.ts";
 import type { CheckedContent } from "../../domain/realtime/checked-content.ts";
-import { modelNamed } from "../../domain/realtime/model-names.ts";
+import { servedModelNamed } from "../../domain/realtime/model-names.ts";
 import { inputImageLimit, pricedSizes, realtimeModelsOf } from "../../domain/realtime/models.ts";
 import { nearestRatio } from "../../domain/realtime/nearest-ratio.ts";
 import { nearestTier } from "../../domain/realtime/nearest-tier.ts";
@@ -40,9 +40,19 @@ export interface AskedImages {
 export async function checkRequest(
   deps: ApiDeps,
   group: Parameters<typeof realtimeModelsOf>[0],
+  sent: SentRequest,
+): Promise<AskedImages> {
+  const model = findModel(deps, group, sent.fields.model ?? null);
+  return checkFields(deps, model, inputImageLimit(deps.realtimeOffers.all(model.id)), sent);
+}
+
+/** The same for a model that takes so many images. */
+export async function checkFields(
+  { limits, inspector }: Pick<ApiDeps, "limits" | "inspector">,
+  model: ModelEntry,
+  imageLimit: number,
   { fields, images }: SentRequest,
 ): Promise<AskedImages> {
-  const model = findModel(deps, group, fields.model ?? null);
   const size = readSize(fields.size ?? "auto");
   const mimeType = FORMATS[(fields.output_format ?? "png").toLowerCase()];
   if (mimeType === undefined) throw invalid("output_format", "must be png, jpeg or webp");
@@ -50,10 +60,9 @@ export async function checkRequest(
   if (!["b64_json", "url"].includes(responseFormat)) {
     throw invalid("response_format", "must be b64_json or url");
   }
-  const prompt = readPrompt(fields, deps.limits.promptChars);
-  const limit = inputImageLimit(deps.realtimeOffers.all(model.id));
-  if (images.length > limit) throw tooManyImages(images.length, limit);
-  const checker = new ImageChecker(deps.inspector);
+  const prompt = readPrompt(fields, limits.promptChars);
+  if (images.length > imageLimit) throw tooManyImages(images.length, imageLimit);
+  const checker = new ImageChecker(inspector);
   for (const image of images) await checker.add(image);
   const shape = size ?? checker.first;
   const ratio = shape === null ? DEFAULT_RATIO : nearestRatio(shape, model.ratios);
@@ -75,9 +84,7 @@ function findModel(
   name: string | null,
 ): ModelEntry {
   const models = realtimeModelsOf(group, deps.models);
-  const isServed = ({ id }: ModelEntry) => deps.realtimeOffers.first(id) !== null;
-  const servedFirst = [...models.filter(isServed), ...models.filter((model) => !isServed(model))];
-  const model = modelNamed(name, servedFirst, deps.modelNames);
+  const model = servedModelNamed(name, models, deps.realtimeOffers, deps.modelNames);
   if (model === null) throw modelNotFound(name ?? "");
   return model;
 }

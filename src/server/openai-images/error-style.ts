@@ -12,7 +12,7 @@ const FINAL_CODES: readonly string[] = ["REALTIME_REFUSED", "REALTIME_NO_IMAGE"]
  * Errors in OpenAI's shape. The status line has the message of the code in the catalogue, because some clients show
  * nothing else of an error.
  */
-const openaiErrorStyle: ErrorStyle = {
+export const openaiErrorStyle: ErrorStyle = {
   body: openaiErrorBody,
   schema: (codes) => ({
     allOf: [

@@ -5,7 +5,9 @@ import type { ImageEvent, Images, ImagesUsage } from "../../contract/openai-imag
 import { openaiErrorBody } from "../../contract/openai-images/errors.ts";
 import { routes } from "../../contract/routes.ts";
 import { linkImage } from "../../domain/links/linked-images.ts";
+import type { ImageConverter } from "../../domain/ports/image-converter.ts";
 import type { GeneratedContent } from "../../domain/realtime/generate.ts";
+import type { Made } from "../../domain/realtime/make-image.ts";
 import type { Framing } from "../answer-stream.ts";
 import type { ApiDeps } from "../deps.ts";
 import { usageOf } from "../native-api/response/tokens.ts";
@@ -25,28 +27,36 @@ export interface FinishedImages {
   usage(count: number): ImagesUsage;
 }
 
+/** Brings the first image of an outcome into the format that was asked for: the others are not returned. */
+export async function finishImage(
+  converter: ImageConverter,
+  { content: { mimeType }, quality }: AskedImages,
+  made: Made,
+): Promise<Made> {
+  const [first, ...others] = made.images;
+  if (first === undefined || (first.facts.mimeType === mimeType && quality === null)) return made;
+  const bytes = await converter.convert(first.bytes, { mimeType, quality });
+  return { ...made, images: [{ bytes, facts: { ...first.facts, mimeType } }, ...others] };
+}
+
 /**
- * Brings the images into the format that was asked for: the first image of each outcome. Throws `REALTIME_REFUSED` or
- * `REALTIME_NO_IMAGE` when there is none.
+ * Returns the first image of each outcome, after `finishImage`. Throws `REALTIME_REFUSED` or `REALTIME_NO_IMAGE` when there
+ * is none.
  */
-export async function finishImages(
-  deps: Pick<ApiDeps, "converter" | "clock">,
+export function finishedImages(
+  { clock }: Pick<ApiDeps, "clock">,
   asked: AskedImages,
   contents: readonly GeneratedContent[],
-): Promise<FinishedImages> {
+): FinishedImages {
   const made = contents.flatMap((content) => content.images.slice(0, 1));
   const [first] = made;
   const [outcome] = contents;
   if (first === undefined || outcome === undefined) throw withoutImage(outcome);
-  const { mimeType, prompt, images: inputs, size } = asked.content;
-  const finish = async ({ bytes, facts }: (typeof made)[number]): Promise<FinishedImage> => {
-    if (facts.mimeType === mimeType && asked.quality === null) return { bytes, mimeType };
-    return { bytes: await deps.converter.convert(bytes, { mimeType, quality: asked.quality }), mimeType };
-  };
+  const { prompt, images: inputs, size } = asked.content;
   return {
-    images: await Promise.all(made.map(finish)),
+    images: made.map(({ bytes, facts: { mimeType } }) => ({ bytes, mimeType })),
     size: first.facts,
-    createdAt: Math.floor(deps.clock.nowMs() / 1000),
+    createdAt: Math.floor(clock.nowMs() / 1000),
     usage: (outputImages) => {
       const facts = { prompt, inputImages: inputs.length, size, outputImages };
       return usageView(usageOf({ model: outcome.executed, ...facts }));
@@ -103,20 +113,21 @@ function eventView(type: ImageEvent["type"], finished: FinishedImages, { bytes }
 
 const event = (name: string, value: object) => `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 
-function factsOf({
-  images,
-  size,
-}: FinishedImages): Pick<Images, "size" | "quality" | "background" | "output_format"> {
-  const format = images[0]?.mimeType.replace("image/", "") as Images["output_format"];
-  return {
-    size: `${size.widthPx}x${size.heightPx}`,
-    quality: "auto",
-    background: "auto",
-    output_format: format,
-  };
+function factsOf({ images: [first], size }: FinishedImages) {
+  return imageFacts(size, first?.mimeType ?? "image/png");
 }
 
-function usageView(usage: ReturnType<typeof usageOf>): ImagesUsage {
+/** The facts of an answer about its images. */
+export function imageFacts(
+  { widthPx, heightPx }: SizePx,
+  mimeType: ImageMimeType,
+): Pick<Images, "size" | "quality" | "background" | "output_format"> {
+  const format = mimeType.replace("image/", "") as Images["output_format"];
+  return { size: `${widthPx}x${heightPx}`, quality: "auto", background: "auto", output_format: format };
+}
+
+/** The usage as OpenAI's clients read it. */
+export function usageView(usage: ReturnType<typeof usageOf>): ImagesUsage {
   const tokensOf = (modality: string, all: typeof usage.promptTokensDetails = []) =>
     all.find((each) => each.modality === modality)?.tokenCount ?? 0;
   const detailsOf = (all: typeof usage.candidatesTokensDetails) => ({

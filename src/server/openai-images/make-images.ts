@@ -9,7 +9,7 @@ import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
 import { publicUrlOf } from "../public-url.ts";
 import { type AskedImages, checkRequest } from "./check-request.ts";
-import { eventsOf, FRAMING, finishImages, imagesView } from "./images-view.ts";
+import { eventsOf, FRAMING, finishedImages, finishImage, imagesView } from "./images-view.ts";
 import { withRequest } from "./with-request.ts";
 
 /**
@@ -30,9 +30,11 @@ export function makeImages(deps: ApiDeps, { isEdit }: { isEdit: boolean }) {
           idempotencyKey,
           fingerprint: () => fingerprintOf(asked, isEdit),
           make: (leaving, record) =>
-            deps.realtime.generateMany(caller, asked.content, asked.count, leaving, record),
+            deps.realtime.generateMany(caller, asked.content, asked.count, leaving, record, (made) =>
+              finishImage(deps.converter, asked, made),
+            ),
           render: async (contents) => {
-            const finished = await finishImages(deps, asked, contents);
+            const finished = finishedImages(deps, asked, contents);
             if (asked.isStream) return eventsOf(finished, isEdit);
             return Buffer.from(JSON.stringify(await imagesView(deps, finished, asked, publicUrl)));
           },

@@ -57,7 +57,7 @@ export async function withForm<T>(
     if (IMAGE_NAME.test(name)) {
       if (form.images.length === editImages) throw tooManyImages(editImages + 1, editImages);
       await store(part);
-    } else if (!part.hasFileName) form.fields[name] = await textOf(part, FIELD_BYTES);
+    } else if (part.fileName === undefined) form.fields[name] = await textOf(part, FIELD_BYTES);
   };
   try {
     const parts = readParts(boundary, MOST_PARTS, readPart);

@@ -7,7 +7,8 @@ import {
   type ImagesFields,
 } from "../../contract/openai-images/requests.ts";
 import { inWords } from "../../contract/schema-words.ts";
-import { fileImagesOf } from "../../domain/files/files.ts";
+import { type FindFileImage, fileImagesOf } from "../../domain/files/files.ts";
+import type { SentTexts } from "../../domain/images/sent-image.ts";
 import type { ApiDeps } from "../deps.ts";
 import type { ReceivedImage } from "../input-images.ts";
 import { callerOf } from "../middleware/authenticate.ts";
@@ -19,6 +20,14 @@ import { withForm } from "./read-form.ts";
 /** Fields whose values come as texts in a form, and from some clients in JSON, too. */
 const NUMBERS: readonly string[] = ["n", "output_compression"];
 const TRUTHS: readonly string[] = ["stream"];
+
+/** Where an edit as JSON has its images. */
+export const EDIT_IMAGES = {
+  path: [["images"], "*", ["image_url"]],
+  base64: "lenient",
+  areDataUrls: true,
+  maxBytes: FIXED_LIMITS.editImageBytes,
+} as const;
 
 /** A request whose fields have their types. The images were not looked into yet. */
 export interface SentRequest {
@@ -44,29 +53,30 @@ export async function withRequest(
       await work({ fields: parsed, images });
     });
   }
-  const options = {
-    ...deps,
-    maxBytes: deps.limits.realtimeBodyBytes,
-    images: {
-      path: [["images"], "*", ["image_url"]] as const,
-      base64: "lenient" as const,
-      areDataUrls: true,
-      maxBytes: FIXED_LIMITS.editImageBytes,
-      blobs: deps.blobs,
-    },
-  };
+  const images = { ...EDIT_IMAGES, blobs: deps.blobs };
+  const options = { ...deps, maxBytes: deps.limits.realtimeBodyBytes, images };
   await withJsonBody(request, response, options, async ({ value, sent }) => {
-    if (!isEdit) return work({ fields: parse(generateImagesSchema, value), images: [] });
     const files = fileImagesOf(deps, callerOf(response).key.id);
     try {
-      const fields = parse(editImagesSchema, value);
-      const images = await imagesOfJson(fields, sent, files.find);
-      if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "images", "must not be empty");
-      await work({ fields, images });
+      await work(await readJson(value, isEdit, sent, files.find));
     } finally {
       await files.release();
     }
   });
+}
+
+/** Reads a request that came as JSON. Throws `REALTIME_INVALID_ARGUMENT`. */
+export async function readJson(
+  value: unknown,
+  isEdit: boolean,
+  sent: SentTexts,
+  findFile: FindFileImage,
+): Promise<SentRequest> {
+  if (!isEdit) return { fields: parse(generateImagesSchema, value), images: [] };
+  const fields = parse(editImagesSchema, value);
+  const images = await imagesOfJson(fields, sent, findFile);
+  if (images.length === 0) throw fieldError("REALTIME_INVALID_ARGUMENT", "images", "must not be empty");
+  return { fields, images };
 }
 
 /** Throws `REALTIME_INVALID_ARGUMENT`. */

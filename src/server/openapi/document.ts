@@ -72,10 +72,11 @@ function describe(operation: PlacedOperation): Json {
 }
 
 function requestBodyOf({ body, bytesBody = [], formBody }: PlacedOperation): Json {
-  if (body === undefined) return {};
+  if (body === undefined && formBody === undefined) return {};
   const binary = bytesBody.map((type) => [type, { schema: bytesOf(type) }]);
   const form = formBody === undefined ? {} : { "multipart/form-data": { schema: refTo(formBody) } };
-  const content = { ...jsonContent(body), ...form, ...Object.fromEntries(binary) };
+  const json = body === undefined ? {} : jsonContent(body);
+  const content = { ...json, ...form, ...Object.fromEntries(binary) };
   // A body of bytes may be missing: a step of an upload may have none.
   return { requestBody: { required: bytesBody.length === 0, content } };
 }

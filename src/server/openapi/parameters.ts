@@ -1,6 +1,7 @@
 import { ITEM_EXTRAS } from "../../contract/batch-api/items.ts";
 import { CHALLENGE } from "../../contract/data-directory.ts";
 import { FIXED_LIMITS, type Limits } from "../../contract/limits.ts";
+import { FILE_PURPOSES } from "../../contract/openai-batches/files.ts";
 import { BATCH_STATUSES, ITEM_STATUSES } from "../../contract/statuses.ts";
 
 type Described = { [keyword: string]: unknown };
@@ -141,6 +142,20 @@ export function componentParameters(limits: Limits): Record<string, Described> {
     JobPageSize: query("pageSize", "Jobs on a page; a larger number counts as the maximum.", {
       ...count({ minimum: 0, maximum: jobPageMax, default: jobPageDefault }),
     }),
+    OpenaiLimit: query("limit", "Entries on a page; a larger number than 100 counts as 100.", {
+      ...count({ minimum: 1, maximum: 10_000 }),
+    }),
+    OpenaiAfter: query("after", "`last_id` of the page before.", text()),
+    OpenaiOrder: query("order", "By the time of the upload.", choice(["asc", "desc"], { default: "desc" })),
+    OpenaiPurpose: query("purpose", "Only files that were uploaded for this.", {
+      ...choice([...FILE_PURPOSES, "batch_output"]),
+    }),
+    OpenaiBatchId: path("id", "Id of a batch that this key made with this API.", text()),
+    RetryCount: header(
+      "X-Stainless-Retry-Count",
+      "Sent by OpenAI's library. Above 0, a request that equals one of the last 35 minutes gets the batch of that one.",
+      count({ minimum: 0 }),
+    ),
     Alt: query("alt", "`sse` for events; else one JSON array.", choice(["sse", "json"])),
     IfNoneMatch: header("If-None-Match", "Nothing if the ETag still is this one.", text()),
   };

@@ -28,6 +28,12 @@ import {
   sharedModelListSchema,
   sharedModelSchema,
 } from "../../contract/native-api/generate-content.ts";
+import { createOpenaiBatchSchema, openaiBatchSchema } from "../../contract/openai-batches/batches.ts";
+import {
+  deletedFileSchema,
+  openaiFileSchema,
+  uploadFormSchema,
+} from "../../contract/openai-batches/files.ts";
 import { imageEventSchema, imagesSchema } from "../../contract/openai-images/answers.ts";
 import { openaiErrorSchema } from "../../contract/openai-images/errors.ts";
 import {
@@ -45,6 +51,15 @@ const listOf = <T extends z.ZodType>(element: T) =>
     data: z.array(element),
     has_more: z.boolean(),
     next_cursor: z.string().nullable().describe("goes into `cursor` for the next page"),
+  });
+
+const openaiListOf = <T extends z.ZodType>(element: T) =>
+  z.object({
+    object: z.literal("list"),
+    data: z.array(element),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable().describe("goes into `after` for the next page"),
+    has_more: z.boolean(),
   });
 
 const CODES = Object.keys(SERVICE_ERRORS) as ServiceErrorCode[];
@@ -111,6 +126,13 @@ const COMPONENTS: Record<string, z.ZodType> = {
   Images: imagesSchema,
   ImageEvent: imageEventSchema,
   OpenaiError: openaiErrorSchema,
+  OpenaiFile: openaiFileSchema,
+  OpenaiFileList: openaiListOf(openaiFileSchema),
+  OpenaiUploadForm: uploadFormSchema,
+  DeletedFile: deletedFileSchema,
+  CreateOpenaiBatch: createOpenaiBatchSchema,
+  OpenaiBatch: openaiBatchSchema,
+  OpenaiBatchList: openaiListOf(openaiBatchSchema),
   Empty: z.object({}),
   NativeError: nativeErrorBodySchema,
   Health: healthSchema,

@@ -11,8 +11,8 @@ const MOST_HEADER_PAIRS = 20;
 export interface Part {
   /** Of a form field (RFC 7578). */
   name: string | undefined;
-  /** Whether it says that it is a file. */
-  hasFileName: boolean;
+  /** The name of the file that it is; undefined when it does not say that it is one. */
+  fileName: string | undefined;
   type: string | undefined;
   isFirst: boolean;
   /** Its bytes, once, as they arrive. */
@@ -114,13 +114,24 @@ export async function textOf(part: Part, maxBytes: number): Promise<string> {
 
 type PartHeaders = Readonly<Record<string, readonly string[] | undefined>>;
 
-function describe(headers: PartHeaders): Pick<Part, "name" | "hasFileName" | "type"> {
+function describe(headers: PartHeaders): Pick<Part, "name" | "fileName" | "type"> {
   const disposition = headers["content-disposition"]?.[0] ?? "";
   return {
     name: /;\s*name="?([^";]*)/i.exec(disposition)?.[1],
-    hasFileName: /;\s*filename\*?=/i.test(disposition),
+    fileName: fileNameOf(disposition),
     type: headers["content-type"]?.[0],
   };
+}
+
+/** Some clients write RFC 5987's form, which counts where both are there. The bytes of a header are one character each. */
+function fileNameOf(disposition: string): string | undefined {
+  const [, extended] = /;\s*filename\*=utf-8''([^\s;]*)/i.exec(disposition) ?? [];
+  const [, quoted, plain] = /;\s*filename\*?=(?:"((?:[^"\\]|\\.)*)"?|([^\s;]*))/i.exec(disposition) ?? [];
+  const bytes = extended?.replace(/%([0-9a-f]{2})/gi, (_, code) =>
+    String.fromCharCode(Number.parseInt(code, 16)),
+  );
+  const text = bytes ?? quoted?.replace(/\\(.)/g, "$1") ?? plain;
+  return text === undefined ? undefined : Buffer.from(text, "latin1").toString();
 }
 
 /** The parser would wait for ever for a part that is destroyed when its reader fails. */

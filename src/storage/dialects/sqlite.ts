@@ -74,7 +74,9 @@ export function openSqlite(
     if (replaced !== null) breakDown(replacedError(replaced));
   };
   const looking = setInterval(look, LOOK_EVERY_MS).unref();
-  const wal = new WalSync(`${file}-wal`, (cause) => {
+  // A read makes the file of the log.
+  writing.pragma("user_version");
+  const wal = new WalSync(file, (cause) => {
     breakDown(cause as Error);
     return perhapsStored(cause);
   });

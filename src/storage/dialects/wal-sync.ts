@@ -1,22 +1,46 @@
-import { close, fdatasync, openSync } from "node:fs";
+import { close, fdatasync, openSync, realpathSync } from "node:fs";
 import { promisify } from "node:util";
+import { Worker } from "node:worker_threads";
 
-const sync = promisify(fdatasync);
+const syncInPool = promisify(fdatasync);
+
+/** A sync that takes longer may have waited in Node's pool of threads, behind images. */
+const LONG_MS = 10;
+
+/** Syncs a file for each message, and answers with the error or null. */
+const THREAD = `
+const { parentPort, workerData } = require("node:worker_threads");
+const { fdatasyncSync } = require("node:fs");
+parentPort.on("message", () => {
+  try {
+    fdatasyncSync(workerData);
+    parentPort.postMessage(null);
+  } catch ({ message, code, errno }) {
+    parentPort.postMessage({ message, code, errno });
+  }
+});`;
 
 /**
- * Makes commits to a write-ahead log durable in a thread of its own, so that the event loop goes on while the disk works.
- * Commits that come during a sync share the next one.
+ * Makes commits to a write-ahead log durable in another thread, so that the event loop goes on while the disk works.
+ * Commits that come during a sync share the next one. The thread is one of Node's pool, until a sync takes long there:
+ * then it is one of its own, which costs some megabytes.
  */
 export class WalSync {
-  readonly #file: string;
+  readonly #descriptor: number;
   readonly #failure: (cause: unknown) => Error;
-  #descriptor: number | null = null;
+  #thread: Worker | null = null;
+  #hasHadThread = false;
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
+  #isClosed = false;
 
-  /** `failure` is called once, when the disk fails, and returns the error with which all waiting and later calls reject. */
-  constructor(file: string, failure: (cause: unknown) => Error) {
-    this.#file = file;
+  /**
+   * `database`: the file whose log exists. `failure` is called once, when the disk fails, and returns the error with which
+   * all waiting and later calls reject.
+   */
+  constructor(database: string, failure: (cause: unknown) => Error) {
+    // SQLite keeps the log beside the file itself, not beside a link to it. Windows syncs no file that is read only.
+    this.#descriptor = openSync(`${realpathSync(database)}-wal`, "r+");
     this.#failure = failure;
   }
 
@@ -27,36 +51,68 @@ export class WalSync {
 
   /** Resolves when all commits before this call are durable. */
   flush(): Promise<void> {
-    if (this.#running === null) return this.#begin();
-    this.#next ??= this.#running.then(() => this.#begin());
-    return this.#next;
+    if (this.#running === null) this.#running = this.#begin();
+    else this.#next ??= this.#running.then(() => this.#begin());
+    return this.#next ?? this.#running;
   }
 
-  /** The descriptor is closed as soon as no sync uses it. */
+  /** Frees the thread and the descriptor as soon as no sync uses them; once, because the number of the descriptor comes back. */
   close(): void {
-    const closeNow = () => {
-      if (this.#descriptor !== null) close(this.#descriptor);
-      this.#descriptor = null;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const free = () => {
+      void this.#thread?.terminate();
+      close(this.#descriptor);
     };
-    if (this.pending === null) closeNow();
-    else this.pending.then(closeNow, closeNow);
+    if (this.pending === null) free();
+    else this.pending.then(free, free);
   }
 
-  #begin(): Promise<void> {
-    this.#next = null;
-    this.#running = this.#sync().then(() => {
-      this.#running = null;
-    });
-    return this.#running;
-  }
-
-  /** After a failed sync the disk may report success for what it has lost, so `#running` stays rejected for good. */
-  async #sync(): Promise<void> {
+  /** After a failed sync the disk may report success for what it has lost, so the promise stays for good. */
+  async #begin(): Promise<void> {
     try {
-      this.#descriptor ??= openSync(this.#file, "r");
-      await sync(this.#descriptor);
+      await this.#sync();
     } catch (cause) {
       throw this.#failure(cause);
     }
+    // The next one has been waiting for this moment.
+    this.#running = this.#next;
+    this.#next = null;
   }
+
+  async #sync(): Promise<void> {
+    if (this.#thread !== null && (await syncIn(this.#thread))) return;
+    const startMs = performance.now();
+    await syncInPool(this.#descriptor);
+    if (performance.now() - startMs > LONG_MS && !this.#hasHadThread) this.#startThread();
+  }
+
+  #startThread(): void {
+    this.#hasHadThread = true;
+    // Options of the process, such as the one for the kind of a text that is run, are not for this text.
+    const thread = new Worker(THREAD, { eval: true, execArgv: [], workerData: this.#descriptor });
+    const lose = () => {
+      this.#thread = null;
+    };
+    thread.on("error", lose).on("exit", lose).unref();
+    this.#thread = thread;
+  }
+}
+
+/** Returns false when the thread itself has failed, or has ended: then nothing was synced. */
+function syncIn(thread: Worker): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const stop = () => thread.off("message", end).off("error", lose).off("exit", lose).unref();
+    const end = (failed: { message: string } | null) => {
+      stop();
+      if (failed === null) resolve(true);
+      else reject(Object.assign(new Error(failed.message), failed));
+    };
+    const lose = () => {
+      stop();
+      resolve(false);
+    };
+    thread.on("message", end).on("error", lose).on("exit", lose).ref();
+    thread.postMessage(null);
+  });
 }

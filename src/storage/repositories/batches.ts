@@ -7,9 +7,11 @@ import {
 } from "../../contract/statuses.ts";
 import type { BatchRepository } from "../../domain/ports/stores.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+import { batchPage } from "./batch-page.ts";
 import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
 
-export function batchRepository({ build, first, all, run }: SqlSession): BatchRepository {
+export function batchRepository(session: SqlSession): BatchRepository {
+  const { build, first, all, run } = session;
   const batches = () => build.selectFrom("batches").selectAll();
   return {
     insert: async (batch) => {
@@ -19,30 +21,14 @@ export function batchRepository({ build, first, all, run }: SqlSession): BatchRe
       const row = await first(batches().where("id", "=", id));
       return row && toBatchRecord(row);
     },
+    placeOf: async (id) => {
+      const row = await first(
+        build.selectFrom("batches").select(["created_at_ms", "seq"]).where("id", "=", id),
+      );
+      return row && { createdAtMs: row.created_at_ms, seq: row.seq };
+    },
     page: async (filter) => {
-      let query = batches()
-        .where("api_key_id", "=", filter.apiKeyId)
-        .where("record_deleted_at_ms", "is", null);
-      const { status, source, taskName, isDownloaded, fromMs, beforeMs, after } = filter;
-      if (status !== undefined) query = query.where("status", "=", status);
-      if (source !== undefined) query = query.where("source", "=", source);
-      if (taskName !== undefined) {
-        // A function that both databases have, and that knows no wildcards.
-        const position = sql<number>`instr(task_name_folded, ${taskName.toLowerCase()})`;
-        query = query.where(position, ">", 0);
-      }
-      if (isDownloaded !== undefined) {
-        query = query.where("downloaded_at_ms", isDownloaded ? "is not" : "is", null);
-      }
-      if (fromMs !== undefined) query = query.where("created_at_ms", ">=", fromMs);
-      if (beforeMs !== undefined) query = query.where("created_at_ms", "<", beforeMs);
-      if (after !== undefined) {
-        query = query.where((eb) =>
-          eb(eb.refTuple("created_at_ms", "seq"), "<", eb.tuple(after.createdAtMs, after.seq)),
-        );
-      }
-      const ordered = query.orderBy("created_at_ms", "desc").orderBy("seq", "desc");
-      const rows = await all(ordered.limit(filter.limit).offset(filter.offset ?? 0));
+      const rows = await batchPage(session, filter);
       return rows.map((row) => ({ ...toBatchRecord(row), seq: row.seq }));
     },
     outputsDue: async (nowMs, { afterSeq, limit }) => {

@@ -12,6 +12,7 @@ export function fileRepository({ build, all, first, run }: SqlSession): FileRepo
         api_key_id: file.apiKeyId,
         display_name: file.displayName,
         mime_type: file.mimeType,
+        purpose: file.purpose,
         size_bytes: file.sizeBytes,
         sha256: file.sha256,
         blob_key: file.blobKey,
@@ -24,12 +25,13 @@ export function fileRepository({ build, all, first, run }: SqlSession): FileRepo
       const row = await first(files().where("api_key_id", "=", apiKeyId).where("id", "=", id));
       return row && toRecord(row);
     },
-    page: async ({ apiKeyId, nowMs, beforeSeq = Number.MAX_SAFE_INTEGER, limit }) => {
-      const query = files()
-        .where("api_key_id", "=", apiKeyId)
-        .where("expires_at_ms", ">", nowMs)
-        .where("seq", "<", beforeSeq);
-      return (await all(query.orderBy("seq", "desc").limit(limit))).map(toRecord);
+    page: async ({ apiKeyId, nowMs, order, afterSeq, purpose, limit }) => {
+      let query = files().where("api_key_id", "=", apiKeyId).where("expires_at_ms", ">", nowMs);
+      const [direction, behind] =
+        order === "oldest-first" ? (["asc", ">"] as const) : (["desc", "<"] as const);
+      if (afterSeq !== undefined) query = query.where("seq", behind, afterSeq);
+      if (purpose !== undefined) query = query.where("purpose", "=", purpose);
+      return (await all(query.orderBy("seq", direction).limit(limit))).map(toRecord);
     },
     bytesOf: async (apiKeyId, nowMs) => {
       const query = build
@@ -63,6 +65,7 @@ function toRecord(row: Selectable<Database["files"]>): FileRecord & { seq: numbe
     apiKeyId: row.api_key_id,
     displayName: row.display_name,
     mimeType: row.mime_type,
+    purpose: row.purpose,
     sizeBytes: row.size_bytes,
     sha256: row.sha256,
     blobKey: row.blob_key,

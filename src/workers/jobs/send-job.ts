@@ -1,5 +1,5 @@
 import { failLeased } from "../../domain/batches/finish-item.ts";
-import { FORGOTTEN_MS, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
+import { FORGOTTEN_MS, isOverloaded, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/offers.ts";
 import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Repositories } from "../../domain/ports/stores.ts";
@@ -129,12 +129,15 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
       return;
     }
     await ticket.failed(error, jobId);
-    if (mayBeCreated(error)) {
+    if (isOverloaded(error)) {
+      await stores.write((tx) => tx.upstreamJobs.update(jobId, { sentAtMs: null }));
+    } else if (mayBeCreated(error)) {
       warnOfLostAnswer(work, error.message);
       return;
+    } else {
+      await stores.write((tx) => unmarkSent(tx, jobId, job));
+      if (!error.retryable) throw error;
     }
-    await stores.write((tx) => unmarkSent(tx, work, job));
-    if (!error.retryable) throw error;
     await waitAfter(work, error, 1);
   } finally {
     work.isCreating = false;
@@ -172,8 +175,8 @@ async function markCreated(tx: Repositories, jobId: string, upstreamName: string
 
 async function unmarkSent(
   tx: Repositories,
-  { jobId }: JobWork,
-  { creates, sentAtMs }: UpstreamJobRecord,
+  jobId: string,
+  { creates, sentAtMs }: Pick<UpstreamJobRecord, "creates" | "sentAtMs">,
 ): Promise<void> {
   await tx.upstreamJobs.update(jobId, { step: "uploaded", creates, sentAtMs });
   if (creates > 0) await tx.items.markJob(jobId, "once");
@@ -181,7 +184,8 @@ async function unmarkSent(
 
 /**
  * Looks for a job whose creation has no known answer. It is created once more only when a whole list, read long enough
- * after the request, does not have it. Rejects with `ProviderError` when it is given up.
+ * after the request, does not have it. After an upstream has said that it takes nothing, one list is enough, and the request
+ * does not count. Rejects with `ProviderError` when it is given up.
  */
 export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   const { deps, provider, jobId, signal } = work;
@@ -192,8 +196,16 @@ export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promis
     try {
       const found = await findJob(provider, job, signal);
       if (found) {
-        await stores.write((tx) => markCreated(tx, jobId, found.name));
+        const sentOrSeenMs = job.sentAtMs ?? nowMs;
+        await stores.write(async (tx) => {
+          await tx.upstreamJobs.update(jobId, { sentAtMs: sentOrSeenMs });
+          await markCreated(tx, jobId, found.name);
+        });
         return endWaiting(work);
+      }
+      if (job.sentAtMs === null) {
+        const creates = job.creates - 1;
+        return await stores.write((tx) => unmarkSent(tx, jobId, { creates, sentAtMs: null }));
       }
       if (nowMs - sentAtMs >= provider.times.lostMs) break;
       tries = 0;

@@ -64,7 +64,7 @@ describe("uploads", () => {
     const chunk = await upload.open(0, 0);
     await chunk.add(bytes(8));
     const other = { id: "b", apiKeyId, displayName: null, mimeType: "x", sha256: "", createdAtMs: 0 };
-    const rest = { sizeBytes: 8, blobKey: "files/b", expiresAtMs: 1e15 };
+    const rest = { purpose: null, sizeBytes: 8, blobKey: "files/b", expiresAtMs: 1e15 };
     await stores.write((tx) => tx.files.insert({ ...other, ...rest }));
     await expect(chunk.finish()).rejects.toMatchObject({ code: "FILE_QUOTA_EXCEEDED" });
     await expect(chunk.add(bytes(1))).rejects.toMatchObject({ code: "REALTIME_INVALID_ARGUMENT" });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { Thumbnails } from "../../../src/domain/images/thumbnails.ts";
 import type { OutputRecord } from "../../../src/domain/records.ts";
 import { gate } from "../../support/gate.ts";
@@ -40,6 +40,15 @@ describe("the store of thumbnails", () => {
     expect(await blobs.list("thumbnails/")).toHaveLength(2);
     for (const each of [a, b]) await thumbnails.get(each, 256, NEVER);
     expect(calls).toEqual([1, 2, 3, 2]);
+  });
+
+  it("[THUMB-1] is read again after the disk could not be listed", async () => {
+    const { thumbnails, output, blobs } = await opened();
+    const image = await output(1);
+    const list = vi.spyOn(blobs, "list").mockRejectedValueOnce(new Error("EMFILE"));
+    await expect(thumbnails.get(image, 256, NEVER)).rejects.toThrow("EMFILE");
+    expect(await thumbnails.get(image, 256, NEVER)).toHaveLength(10);
+    list.mockRestore();
   });
 
   it("[THUMB-3] makes at most two at a time, each once, and none for a reader who has gone", async () => {

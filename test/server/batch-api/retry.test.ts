@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { ErrorBody } from "../../../src/contract/errors.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
-import { items, MODEL, startTestService } from "../../support/service.ts";
+import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
 
 /** Makes the second picture in a retry only. */
 function unluckyProvider(): FakeProvider {
@@ -30,6 +30,23 @@ describe("a retry over HTTP", () => {
     expect(await service.until(made.id)).toMatchObject({ success_count: 1, fail_count: 0 });
     const other = await service.ask(`/${id}/retry`, { method: "POST" });
     expect((await other.json()).id).not.toBe(made.id);
+  });
+
+  it("[RETRY-8] is answered again after its reference images were deleted, and makes no other batch of them", async () => {
+    const service = await startTestService({ providers: [unluckyProvider()] });
+    const reference_images = [{ mime_type: "image/png", data: (await tinyPng()).toString("base64") }];
+    const referring = items(2).map((item) => ({ ...item, reference_images }));
+    const { id } = await service.submit({ model: MODEL, items: referring });
+    await service.until(id);
+    const retry = async (key: string) => {
+      const headers = { "idempotency-key": key };
+      return (await service.ask(`/${id}/retry`, { method: "POST", headers })).json();
+    };
+    const made = await retry("again");
+    const { blobs } = await openBeside(service.data);
+    await blobs.deleteAll(`inputs/${id}/`);
+    expect((await retry("again")).id).toBe(made.id);
+    expect(await retry("new")).toMatchObject({ error: { code: "BATCH_IMAGE_INVALID_REFERENCE_IMAGE" } });
   });
 
   it("[RETRY-8] is refused without failed items, and where no batches are made", async () => {

@@ -60,6 +60,23 @@ describe("the stream of events", () => {
     await expect.poll(() => stream.isEnded).toBe(true);
   });
 
+  it("[EVENTS-3] goes on for a reader to whom much happens in a second", { timeout: 20_000 }, async () => {
+    const service = await startTestService();
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    const other = await service.submit({ model: MODEL, items: items(1) });
+    for (const batch of [id, other.id]) await service.until(batch);
+    const stream = await follow(service);
+    await expect.poll(() => stream.text).toContain("ready");
+    for (const long of ["x", "y"]) {
+      for (const batchId of [id, other.id]) {
+        const customId = long.repeat(100_000);
+        service.feed.publish({ type: "item", batchId, customId, status: "success" });
+      }
+      await expect.poll(() => stream.text.split(`${long}"]`).length, { timeout: 5000 }).toBe(3);
+    }
+    expect(stream.isEnded).toBe(false);
+  });
+
   it("[EVENTS-3] cuts a reader who does not take what it is sent", { timeout: 20_000 }, async () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(1) });

@@ -1,3 +1,5 @@
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
 import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
@@ -110,6 +112,48 @@ describe("several images", () => {
     const money = await moneyOf(service.data);
     expect(await money.moves()).toEqual([`hold ${2 * PRICE}`, `release ${2 * PRICE}`]);
     expect(await money.problems()).toEqual([]);
+  });
+
+  it("[OAI-2] are returned and paid for when another one cannot be brought into its format", async () => {
+    // WebP has no images with more than 16383 pixels a side.
+    const long = { create: { width: 16_384, height: 1, channels: 3, background: "#000000" } } as const;
+    const tooLong = await sharp(long).png().toBuffer();
+    const provider = new FakeProvider();
+    provider.answer = async ({ outputIndex }) =>
+      made(outputIndex === 0 ? tooLong : await tinyPng(outputIndex));
+    const service = await startTestService({ workers: false, providers: [provider] });
+    const fields = { prompt: "x", output_format: "webp" };
+    const { bytes, usage } = await imagesOf(await generate(service, { ...fields, n: 2 }));
+    expect(await shapesOf(bytes)).toEqual(["8x8 webp"]);
+    expect(usage).toMatchObject({ output_tokens: 1120 });
+    const money = await moneyOf(service.data);
+    expect(await money.moves()).toEqual([`hold ${2 * PRICE}`, `capture ${PRICE}`, `release ${PRICE}`]);
+    expect(await money.usage()).toEqual([PRICE]);
+    expect((await generate(service, fields)).status).toBe(500);
+    await expect
+      .poll(async () => (await money.moves()).slice(3))
+      .toEqual([`hold ${PRICE}`, `release ${PRICE}`]);
+    const { stores } = await openBeside(service.data);
+    expect(await stores.read.providerCalls.list({})).toMatchObject([
+      { requests: 3, images: 3, billedMicroUsd: PRICE },
+    ]);
+    expect(await money.problems()).toEqual([]);
+  });
+
+  it("[OAI-2] whose answer cannot be stored cost nothing, and count as not billed", async () => {
+    const service = await startTestService({ workers: false });
+    const database = new Sqlite(join(service.data, "imgbatch.db"));
+    database.exec("DROP TABLE linked_images");
+    database.close();
+    expect((await generate(service, { prompt: "x", n: 2, response_format: "url" })).status).toBe(500);
+    const { stores } = await openBeside(service.data);
+    await expect
+      .poll(() => stores.read.providerCalls.list({}))
+      .toMatchObject([{ requests: 2, images: 2, billedMicroUsd: 0 }]);
+    expect(await (await moneyOf(service.data)).moves()).toEqual([
+      `hold ${2 * PRICE}`,
+      `release ${2 * PRICE}`,
+    ]);
   });
 
   it("[OAI-2] are refused when the balance does not pay for all of them", async () => {

@@ -459,6 +459,39 @@ describe("an upstream of jobs with a trouble", () => {
     for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
   });
 
+  it("[JOB-6] is looked through once for a job that exists although it said that it takes none", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    let refusals = 1;
+    upstream.afterCreate = () => {
+      if (refusals-- > 0) throw answerError("vendor", overloaded(503), clock.nowMs());
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, MINUTE_MS, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, []]);
+    expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
+    for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
+  });
+
+  it("[JOB-6] that said so before a cancellation has such a job stopped", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    upstream.status = () => ({ state: "running" });
+    upstream.afterCreate = () => {
+      throw answerError("vendor", overloaded(529), clock.nowMs());
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await expect
+      .poll(async () => (await service.batch(id)).waiting)
+      .toMatchObject({ code: "PROVIDER_FAILING" });
+    await service.ask(`/${id}/cancel`, { method: "POST" });
+    await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
+    expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, ["upstream/1"]]);
+  });
+
   it("[JOB-5] whose failure says nothing of the job is looked through for it", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });

@@ -22,7 +22,7 @@ export interface BatchActionsProps {
   onChanged: () => void;
 }
 
-/** What can be done with a batch in its status. */
+/** The buttons for a batch in its status. */
 export function BatchActions({ batch, retriable, onChanged }: BatchActionsProps) {
   const [question, setQuestion] = useState<Question | null>(null);
   const close = () => setQuestion(null);

@@ -1,4 +1,5 @@
 import { isTerminal } from "../../../contract/statuses.ts";
+import { counted } from "../../../kernel/text.ts";
 import { hrefOf } from "../../hooks/use-route.ts";
 import { Counts } from "../../parts/counts.tsx";
 import { ProgressBar } from "../../parts/progress-bar.tsx";
@@ -24,6 +25,11 @@ export function BatchHead(props: BatchActionsProps) {
         <Counts batch={batch} />
         <ProgressBar batch={batch} />
       </div>
+      {batch.queued_behind !== null && batch.queued_behind > 0 && (
+        <p className="note warn">
+          It waits for {counted(batch.queued_behind, "other batch", "other batches")} before it.
+        </p>
+      )}
       {waiting && !isTerminal(status) && (
         <p className="note warn">
           {waiting.message}

@@ -20,7 +20,7 @@ export function BatchPage({ id, openItem }: { id: string; openItem: string | nul
   const batch = useData(
     id,
     (signal) => getBatch(id, signal),
-    (change) => change.kind === "batch" && change.id === id,
+    (change) => (change.kind === "batch" || change.kind === "deleted") && change.id === id,
   );
   if (batch.error instanceof ApiError && batch.error.status === 404)
     return (

@@ -75,17 +75,21 @@ function PanelActions({ batch, item, prompt }: { batch: BatchObject; item: ItemO
   const copy = doing(async () => copyImage(await fetchImage(batch.id, item)), "The image is copied.");
   return (
     <div className="actions">
-      <button
-        type="button"
-        className="button primary"
-        disabled={!canFetch || isBusy}
-        onClick={doing(() => saveImages(batch.id, [item], () => {}), "The image is saved.")}
-      >
-        <Icon name="download" /> Download
-      </button>
-      <button type="button" className="button" disabled={!canFetch || isBusy} onClick={copy}>
-        <Icon name="copy" /> Copy image
-      </button>
+      {item.status === "success" && (
+        <>
+          <button
+            type="button"
+            className="button primary"
+            disabled={!canFetch || isBusy}
+            onClick={doing(() => saveImages(batch.id, [item], () => {}), "The image is saved.")}
+          >
+            <Icon name="download" /> Download
+          </button>
+          <button type="button" className="button" disabled={!canFetch || isBusy} onClick={copy}>
+            <Icon name="copy" /> Copy image
+          </button>
+        </>
+      )}
       <button
         type="button"
         className="button"

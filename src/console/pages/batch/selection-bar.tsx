@@ -6,7 +6,7 @@ import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
 import { saveImages } from "./save-images.ts";
 
-/** What can be done with the selected images. Absent while none is selected. */
+/** The buttons for the selected images. Absent while none is selected. */
 export function SelectionBar(props: {
   batch: BatchObject;
   items: readonly ItemObject[];
@@ -33,7 +33,7 @@ export function SelectionBar(props: {
     <section className="selection" aria-label="Selected images">
       <b>{selected.size} selected</b>
       <button type="button" className="button plain" onClick={onSelectAll}>
-        Select all
+        All
       </button>
       <button type="button" className="button plain" onClick={onClear}>
         Clear

@@ -37,7 +37,7 @@ export const Tile = memo(function Tile(props: TileProps) {
         className="tile-open"
         data-index={index}
         style={{ height: width }}
-        aria-label={`${custom_id}, ${status}: ${prompt}`}
+        aria-label={`${custom_id}, ${status}: ${item.prompt_preview}`}
         onClick={() => onOpen(custom_id)}
       >
         <TilePicture {...props} />

@@ -23,6 +23,7 @@ export function BatchesPage() {
     JSON.stringify(filter),
     (signal) => readPages(filter, pages, signal),
     (change) => change.kind === "batch" || change.kind === "deleted",
+    pages,
   );
   useFocusWalk("a.batch-row");
   const batches = list.value?.batches;
@@ -55,14 +56,7 @@ export function BatchesPage() {
       )}
       {batches?.length === 0 && <Nothing isFiltered={status !== "" || name !== ""} />}
       {list.value?.hasMore && (
-        <button
-          type="button"
-          className="button more"
-          onClick={() => {
-            setPages(pages + 1);
-            list.reload();
-          }}
-        >
+        <button type="button" className="button more" onClick={() => setPages(pages + 1)}>
           Show more
         </button>
       )}

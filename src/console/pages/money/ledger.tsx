@@ -13,9 +13,10 @@ const PAGE = 50;
 export function Ledger() {
   const [pages, setPages] = useState(1);
   const ledger = useData(
-    `ledger ${pages}`,
+    "ledger",
     (signal) => readPages(pages, signal),
     (change) => change.kind === "account",
+    pages,
   );
   const { entries, hasMore } = ledger.value ?? { entries: [], hasMore: false };
   return (

@@ -7,7 +7,7 @@ import { usd } from "../../parts/words.ts";
 import { Ledger } from "./ledger.tsx";
 import { SpendByDay } from "./spend-by-day.tsx";
 
-/** What the account has, and where it went. */
+/** The money of the account, and where it went. */
 export function MoneyPage() {
   const account = useAccount();
   const usage = useData("usage", getUsage, (change) => change.kind === "account");

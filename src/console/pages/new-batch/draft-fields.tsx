@@ -5,7 +5,7 @@ import type { Draft } from "./use-draft.ts";
 
 const COUNTS = Array.from({ length: DEFAULT_LIMITS.outputCountPerItem }, (_, index) => index + 1);
 
-/** What holds for the whole batch. */
+/** The fields of the whole batch. */
 export function DraftFields(props: {
   draft: Draft;
   models: readonly BatchModel[];

@@ -32,7 +32,7 @@ export function SendBar(props: {
       const batches = await sendDraft(state.draft, checked, model);
       state.renew();
       onSent();
-      announce(`${counted(batches.length, "batch", "batches")} sent.`);
+      announce(batches.length === 1 ? "The batch is sent." : `${batches.length} batches are sent.`);
       go(batches.length === 1 ? hrefOf("batches", batches[0]?.id ?? "") : hrefOf("batches"));
     } catch (thrown) {
       setError(thrown as Error);
@@ -89,8 +89,9 @@ export function SendBar(props: {
 
 function Balance({ isPaid }: { isPaid: boolean }) {
   const account = useAccount();
-  const money = isPaid ? (account?.real_money ?? account) : account;
-  return money ? <> · balance {usd(money.balance)}</> : null;
+  // The owner's consent brings the real money.
+  if (account === null || (isPaid && account.owner)) return null;
+  return <> · balance {usd(((isPaid && account.real_money) || account).balance)}</>;
 }
 
 function summaryOf(checked: CheckedDraft): string {

@@ -33,7 +33,7 @@ function sizeOf(source: DraftReference["source"]): number {
   return "blob" in source ? source.blob.size : (source.data.length / 4) * 3;
 }
 
-/** What a draft costs, in US dollars. */
+/** The price of a draft, in US dollars: of its images, and of what is held until they are made. */
 export function priceOf(
   { pricing }: BatchModel,
   { imageCount }: CheckedDraft,

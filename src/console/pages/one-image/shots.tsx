@@ -14,7 +14,7 @@ import { generateImage } from "../../api/realtime.ts";
 import type { ReferenceFile } from "../../api/reference-file.ts";
 import { randomId } from "../../api/sign-in.ts";
 
-/** What one image is asked for with. */
+/** A request for one image. */
 export interface ShotRequest {
   model: string;
   prompt: string;
@@ -47,6 +47,7 @@ interface Shots {
 
 const ShotsContext = createContext<Shots>({ shots: [], make: () => {}, repeat: () => {} });
 
+/** The images that this tab has asked for, and the ways to ask. */
 export function useShots(): Shots {
   return useContext(ShotsContext);
 }

@@ -1,4 +1,5 @@
 import { type FormEvent, useState } from "react";
+import { hasSessionEnded } from "../../api/session.ts";
 import { signIn } from "../../api/sign-in.ts";
 import { ErrorNote } from "../../parts/notes.tsx";
 
@@ -29,6 +30,9 @@ export function SignInPage({ problem }: { problem: Error | null }) {
         On the machine of the service, <code>imgbatch console</code> opens this page signed in. Anywhere else,
         paste an API key.
       </p>
+      {hasSessionEnded() && (
+        <p className="note warn">The session has ended. A draft that you were writing is kept.</p>
+      )}
       <ErrorNote error={error ?? problem} />
       <form onSubmit={submit}>
         <label htmlFor="key">API key</label>

@@ -26,7 +26,8 @@ export function listFiles(deps: ApiDeps) {
       nowMs: deps.clock.nowMs(),
       // One more shows whether there is another page.
       limit: limit + 1,
-      ...(beforeSeq === 0 ? {} : { beforeSeq }),
+      order: "newest-first",
+      ...(beforeSeq === 0 ? {} : { afterSeq: beforeSeq }),
     });
     const page = found.slice(0, limit);
     const last = page.at(-1);
@@ -57,7 +58,7 @@ export function removeFile(deps: ApiDeps) {
 export function downloadFile(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const { key } = callerOf(response);
-    const id = idOf(request);
+    const id = fileParameter(request);
     const own = await findFile(deps.stores.read, key.id, id, deps.clock.nowMs());
     const takeSlot = () => deps.slots.take(key.id);
     if (own !== null) {
@@ -68,7 +69,7 @@ export function downloadFile(deps: ApiDeps) {
     const leaveSlot = takeSlot();
     try {
       const made = await deps.findGeneratedFile(key.id, id);
-      if (made === null) throw notFound(id);
+      if (made === null) throw fileNotFound(id);
       await sendDownload(request, response, { ...made, fileName: id }, () => () => {});
     } finally {
       leaveSlot();
@@ -95,17 +96,19 @@ function contentOf(
 }
 
 async function fileOf(deps: ApiDeps, request: Request, response: Response): Promise<FileRecord> {
-  const id = idOf(request);
+  const id = fileParameter(request);
   const file = await findFile(deps.stores.read, callerOf(response).key.id, id, deps.clock.nowMs());
   if (file !== null) return file;
-  throw notFound(id);
+  throw fileNotFound(id);
 }
 
-function idOf(request: Request): string {
+/** The id of the file in the path. */
+export function fileParameter(request: Request): string {
   const { file } = request.params;
   return typeof file === "string" ? file : "";
 }
 
-function notFound(id: string): ImgbatchError {
+/** The error for a file that this key does not have. */
+export function fileNotFound(id: string): ImgbatchError {
   return new ImgbatchError("FILE_NOT_FOUND", `files/${id} is not found for this key.`, { param: "file" });
 }

@@ -17,7 +17,8 @@ const headers = [
   "NoSniff",
 ] as const;
 const bytes = ["*/*"];
-const downloads: Record<number, Answer> = {
+/** The answers of a download. */
+export const downloads: Record<number, Answer> = {
   200: { description: "The bytes, with the declared type of the file.", bytes, headers },
   206: { description: "The range that was asked for.", bytes, headers: [...headers, "ContentRange"] },
   304: { description: "Unchanged since the ETag of `If-None-Match`.", headers: ["ETag"] },

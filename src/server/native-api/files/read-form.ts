@@ -39,10 +39,10 @@ export function readForm(boundary: string, chunk: Pick<Chunk, "add">): FormReade
 }
 
 async function readPart(part: Part, form: Form, chunk: Pick<Chunk, "add">): Promise<void> {
-  const { name, type, isFirst, hasFileName } = part;
+  const { name, type, isFirst, fileName } = part;
   if (name === "metadata" || (name === undefined && isFirst))
     form.metadata = await textOf(part, METADATA_BYTES);
-  else if (name === undefined || name === "file" || hasFileName) {
+  else if (name === undefined || name === "file" || fileName !== undefined) {
     if (form.hasFile) throw bodyError("has more than one file");
     form.hasFile = true;
     form.fileType = type;

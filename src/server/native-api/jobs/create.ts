@@ -3,10 +3,10 @@ import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { createJob } from "../../../domain/lines/create-job.ts";
 import { consentingCaller } from "../../consent.ts";
 import type { ApiDeps } from "../../deps.ts";
+import { usableFile } from "../../jobs/usable-file.ts";
 import { withJsonBody } from "../../request-body/with-json-body.ts";
 import { findBatchModel } from "../models.ts";
 import { checkJob } from "./check-job.ts";
-import { inputFile } from "./input-file.ts";
 import { jobView } from "./job-view.ts";
 
 /** `POST …:batchGenerateContent`: accepts a batch job. Its lines are checked and paid for later, by a worker. */
@@ -20,10 +20,15 @@ export function createBatchJob(deps: ApiDeps) {
     const batch = await withJsonBody(request, response, options, async ({ value }) => {
       const { name, input } = checkJob(value);
       const source = "native";
-      const lines = "lines" in input ? input : await inputFile(deps, caller.key.id, input.fileName);
+      const lines = "lines" in input ? input : await fileInput(deps, caller.key.id, input.fileName);
       return createJob(deps, caller, { source, model, name, input: lines });
     });
     deps.onBatchCreated(batch.id);
     response.json(jobView(batch, batch.status, null));
   };
+}
+
+async function fileInput(deps: ApiDeps, keyId: string, name: string) {
+  const { id, blobKey } = await usableFile(deps, keyId, name, "batch.inputConfig.fileName");
+  return { fileName: `files/${id}`, blobKey };
 }

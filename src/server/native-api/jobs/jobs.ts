@@ -9,13 +9,15 @@ import { type Piece, pieceBytes, pieceStream } from "../../../domain/downloads/p
 import type { BatchRecord } from "../../../domain/records.ts";
 import type { ApiDeps } from "../../deps.ts";
 import { sendBytes } from "../../downloads/send-bytes.ts";
+import { endedAs, hasResults } from "../../jobs/own-job.ts";
+import { resultLines } from "../../jobs/result-lines.ts";
 import { callerOf } from "../../middleware/authenticate.ts";
 import { pagingBy } from "../../query/cursor.ts";
 import { pageSizeOf } from "../paging.ts";
-import { endedAs, findJob, hasResults } from "./find-job.ts";
+import { findJob } from "./find-job.ts";
 import { resultFileId } from "./job-id.ts";
 import { jobView } from "./job-view.ts";
-import { resultLines } from "./result-lines.ts";
+import { resultLine } from "./result-line.ts";
 
 const paging = pagingBy("j", ["createdAtMs", "seq"], "pageToken");
 
@@ -61,7 +63,7 @@ export function getJob(deps: ApiDeps) {
 async function withResults(deps: ApiDeps, batch: BatchRecord): Promise<Piece[]> {
   const mark = randomBytes(16).toString("hex");
   const view = await viewOf(deps, batch, { inlinedResponses: { inlinedResponses: [{ mark }] } });
-  const lines = await resultLines(deps.stores, batch, "metadata");
+  const lines = await resultLines(deps.stores, batch, (result) => resultLine(batch, result, "metadata"));
   const list = lines.flatMap((line, i) => (i === 0 ? line : [",", ...line]));
   return JSON.stringify(view)
     .split(JSON.stringify({ mark }))

@@ -1,10 +1,10 @@
-import { pieceBytes, pieceStream } from "../../../domain/downloads/piece-stream.ts";
 import type { GeneratedFile } from "../../../domain/files/generated.ts";
-import { sha256Hex } from "../../../kernel/ids.ts";
 import type { ApiDeps } from "../../deps.ts";
-import { hasResults, jobBatch } from "./find-job.ts";
+import { linesFile } from "../../jobs/lines-file.ts";
+import { hasResults, ownJob } from "../../jobs/own-job.ts";
+import { resultLines } from "../../jobs/result-lines.ts";
 import { batchOfResultFile } from "./job-id.ts";
-import { resultLines } from "./result-lines.ts";
+import { resultLine } from "./result-line.ts";
 
 /**
  * Returns the download of a job's results: JSON lines, whose size is known before the first byte. Null when the id is not
@@ -16,16 +16,8 @@ export async function resultFile(
   fileId: string,
 ): Promise<GeneratedFile | null> {
   const batchId = batchOfResultFile(fileId);
-  const batch = batchId && (await jobBatch(deps.stores, keyId, batchId));
+  const batch = batchId && (await ownJob(deps.stores, keyId, "native", batchId));
   if (!batch || !hasResults(batch) || batch.input?.fileName == null) return null;
-  const lines = await resultLines(deps.stores, batch, "key");
-  const pieces = lines.flatMap((line) => [...line, "\n"]);
-  const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
-  return {
-    sizeBytes,
-    // What has ended does not change.
-    etag: sha256Hex(`${batch.id} ${batch.endedAtMs} ${sizeBytes}`).slice(0, 32),
-    mimeType: "application/jsonl",
-    open: (range) => pieceStream(deps.blobs, pieces, range),
-  };
+  const lines = await resultLines(deps.stores, batch, (result) => resultLine(batch, result, "key"));
+  return linesFile(deps.blobs, batch, fileId, lines);
 }

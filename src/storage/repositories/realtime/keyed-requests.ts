@@ -23,8 +23,9 @@ export function keyedRequestRepository({ build, all, first, run }: SqlSession): 
       const insert = build.insertInto("keyed_requests").values({ api_key_id: apiKeyId, key, ...row });
       await run(insert.onConflict((on) => on.columns(["api_key_id", "key"]).doUpdateSet(row)));
     },
-    remove: async (realtimeId) => {
-      await run(build.deleteFrom("keyed_requests").where("realtime_id", "=", realtimeId));
+    remove: async ({ apiKeyId, key, realtimeId }) => {
+      const removal = build.deleteFrom("keyed_requests").where("realtime_id", "=", realtimeId);
+      await run(removal.where("api_key_id", "=", apiKeyId).where("key", "=", key));
     },
     due: async (nowMs, limit) => {
       const query = requests().where("expires_at_ms", "<=", nowMs);

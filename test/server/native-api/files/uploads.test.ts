@@ -163,6 +163,7 @@ describe("a resumable upload", () => {
     const key = (await stores.read.keys.list())[0];
     const record = { id: "large", apiKeyId: key?.id ?? "", displayName: null, mimeType: "x", sha256: "" };
     const bytes = {
+      purpose: null,
       sizeBytes: 20 * 1024 ** 3 - 2,
       blobKey: "files/large",
       createdAtMs: 0,

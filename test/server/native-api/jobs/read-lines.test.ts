@@ -38,7 +38,8 @@ async function read(text: string | Buffer, chunkBytes = 1000, limits: object = {
     for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
   }
   const seen: Seen[] = [];
-  for await (const line of lines(model, chunks(), "key")) seen.push(await shown(line));
+  for await (const line of lines(model, chunks(), { apiKeyId: "key", input: null }))
+    seen.push(await shown(line));
   expect(await blobs.list("drafts/")).toEqual([]);
   return seen;
 }

@@ -1,19 +1,21 @@
-import { ImgbatchError } from "../../contract/errors.ts";
-import type { SqlDatabase } from "../dialects/sql-session.ts";
-import { foundation } from "./001-foundation.ts";
-import { waitingAndOpenJobs } from "./002-waiting-and-open-jobs.ts";
-import { realtime } from "./003-realtime.ts";
-import { retentionTime } from "./004-retention-time.ts";
-import { modelVersion } from "./005-model-version.ts";
-import { upstreams } from "./006-upstreams.ts";
-import { files } from "./007-files.ts";
-import { lines } from "./008-lines.ts";
-import { jobs } from "./009-jobs.ts";
-import { keyedRequests } from "./010-keyed-requests.ts";
-import { stopAsked } from "./011-stop-asked.ts";
-import { itemPrices } from "./012-item-prices.ts";
-import { linkedImages } from "./013-linked-images.ts";
-import type { Migration } from "./migration.ts";
+import { ImgbatchError } from "../contract/errors.ts";
+import type { SqlDatabase } from "./dialects/sql-session.ts";
+import { foundation } from "./migrations/001-foundation.ts";
+import { waitingAndOpenJobs } from "./migrations/002-waiting-and-open-jobs.ts";
+import { realtime } from "./migrations/003-realtime.ts";
+import { retentionTime } from "./migrations/004-retention-time.ts";
+import { modelVersion } from "./migrations/005-model-version.ts";
+import { upstreams } from "./migrations/006-upstreams.ts";
+import { files } from "./migrations/007-files.ts";
+import { lines } from "./migrations/008-lines.ts";
+import { jobs } from "./migrations/009-jobs.ts";
+import { keyedRequests } from "./migrations/010-keyed-requests.ts";
+import { stopAsked } from "./migrations/011-stop-asked.ts";
+import { itemPrices } from "./migrations/012-item-prices.ts";
+import { linkedImages } from "./migrations/013-linked-images.ts";
+import { downloads } from "./migrations/014-downloads.ts";
+import { filePurposes } from "./migrations/015-file-purposes.ts";
+import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
   foundation,
@@ -29,6 +31,8 @@ const MIGRATIONS: readonly Migration[] = [
   stopAsked,
   itemPrices,
   linkedImages,
+  downloads,
+  filePurposes,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */

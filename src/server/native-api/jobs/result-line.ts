@@ -1,65 +1,19 @@
-import { setImmediate } from "node:timers/promises";
 import type { ItemErrorCode } from "../../../contract/item-errors.ts";
-import { jobDirectivesOf } from "../../../contract/job-directives.ts";
 import { nativeStatus, RPC_CODES } from "../../../contract/native-api/errors.ts";
 import { askedOf } from "../../../domain/batches/item-terms.ts";
 import type { Piece } from "../../../domain/downloads/piece-stream.ts";
-import { DRAWINGS } from "../../../domain/offers.ts";
-import type { Stores } from "../../../domain/ports/stores.ts";
-import type { BatchRecord, ItemRecord, OutputRecord } from "../../../domain/records.ts";
+import type { BatchRecord } from "../../../domain/records.ts";
+import type { ItemResult } from "../../jobs/result-lines.ts";
 import { contentBody } from "../response/content-view.ts";
 import { jobId } from "./job-id.ts";
 
-const PAGE = 500;
 const NO_DATA = '"data":""';
 
-/**
- * Returns the results of an ended batch in the order of its lines, each as a JSON object. `keyField` is the field in which
- * the client's name of the line comes back.
- */
-export async function resultLines(
-  { read }: Stores,
+/** A result as a JSON object. `keyField` is the field in which the client's name of the line comes back. */
+export function resultLine(
   batch: BatchRecord,
+  { item, outputs, inputImages }: ItemResult,
   keyField: "key" | "metadata",
-): Promise<Piece[][]> {
-  const outputs = new Map<number, OutputRecord[]>();
-  for (const output of await read.outputs.ofBatch(batch.id)) {
-    outputs.set(output.itemId, [...(outputs.get(output.itemId) ?? []), output]);
-  }
-  const inputImages = await read.references.countBySource(batch.id);
-  const lines: Piece[][] = [];
-  const isDrawn = batch.upstream === DRAWINGS;
-  let isShuffled = false;
-  for (let afterPosition = -1; ; ) {
-    const items = await read.items.page(batch.id, { afterPosition, limit: PAGE });
-    for (const item of items) {
-      afterPosition = item.position;
-      const asked = isDrawn ? jobDirectivesOf(item.prompt) : NOTHING_ASKED;
-      isShuffled ||= asked.has("lines-shuffled");
-      if (asked.has("line-lost") || isLost(batch, item)) continue;
-      const made = outputs.get(item.id) ?? [];
-      const line = resultLine(batch, item, made, inputImages.get(item.sourceIndex) ?? 0, keyField);
-      lines.push(line);
-      if (asked.has("line-twice")) lines.push(line);
-    }
-    if (items.length < PAGE) return isShuffled ? lines.reverse() : lines;
-    await setImmediate();
-  }
-}
-
-const NOTHING_ASKED: ReturnType<typeof jobDirectivesOf> = new Map();
-
-/** A job that fails with a part of its results leaves the others out. */
-function isLost({ input }: BatchRecord, { error }: ItemRecord): boolean {
-  return Boolean(input?.simulatedEnd) && error?.code === "RESULT_MISSING";
-}
-
-function resultLine(
-  batch: BatchRecord,
-  item: ItemRecord,
-  outputs: readonly OutputRecord[],
-  inputImages: number,
-  keyField: string,
 ): Piece[] {
   const { error, clientKey, modelVersion } = item;
   const key = clientKey === null ? "" : `,${JSON.stringify(keyField)}:${clientKey}`;

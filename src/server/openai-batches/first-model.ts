@@ -1,0 +1,29 @@
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import type { ApiDeps } from "../deps.ts";
+import { JsonLines } from "../jobs/json-lines.ts";
+import { LINE_IMAGES } from "./read-lines.ts";
+
+/**
+ * Returns the model that the first readable line of an input names, as it writes it; null when it names none. Lines behind
+ * the size of a largest one are not looked at.
+ */
+export async function firstModelName(
+  { blobs, limits }: Pick<ApiDeps, "blobs" | "limits">,
+  blobKey: string,
+): Promise<string | null> {
+  const maxBytes = limits.realtimeBodyBytes;
+  const bytes = await (blobs as BlobStore).open(blobKey, { start: 0, end: maxBytes - 1 });
+  if (bytes === null) return null;
+  // The images are of no interest here.
+  const lines = new JsonLines({ blobs, images: { ...LINE_IMAGES, maxBytes: 0 }, maxBytes });
+  try {
+    for await (const line of lines.read(bytes)) {
+      if ("problem" in line) continue;
+      const { body }: { body?: { model?: unknown } | null } = line.value;
+      return typeof body?.model === "string" && body.model !== "" ? body.model : null;
+    }
+    return null;
+  } finally {
+    bytes.destroy();
+  }
+}

@@ -1,0 +1,96 @@
+import { setImmediate } from "node:timers/promises";
+import { type Selectable, sql } from "kysely";
+import type { BatchPage } from "../../domain/ports/stores.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+import type { Database } from "../schema.ts";
+
+/** So many rows are looked at in one go, in some milliseconds. Other requests are answered before the next. */
+const WINDOW_ROWS = 5000;
+
+type BatchRow = Selectable<Database["batches"]>;
+type Place = NonNullable<BatchPage["after"]>;
+
+/**
+ * Returns a page of the batches of a key. Those that no index finds are looked for in one window after the other, which
+ * must not happen inside a transaction.
+ */
+export async function batchPage(session: SqlSession, filter: BatchPage): Promise<BatchRow[]> {
+  const found: BatchRow[] = [];
+  let { after, offset = 0 } = filter;
+  for (let isLast = isIndexed(filter); ; await setImmediate()) {
+    const rest: BatchPage = { ...filter, ...(after && { after }) };
+    const end = isLast ? null : await endOfWindow(session, rest);
+    isLast = end === null;
+    const inWindow = matching(session, rest, end);
+    const count = isLast || offset === 0 ? null : await countOf(session, inWindow);
+    if (count !== null && count <= offset) {
+      offset -= count;
+    } else {
+      const page = inWindow.selectAll().orderBy("created_at_ms", "desc").orderBy("seq", "desc");
+      found.push(...(await session.all(page.limit(filter.limit - found.length).offset(offset))));
+      offset = 0;
+    }
+    if (end === null || found.length === filter.limit) return found;
+    after = end;
+  }
+}
+
+/** Whether an index leads to the rows of the page alone. */
+function isIndexed({ status, source, taskName, isDownloaded, offset = 0 }: BatchPage): boolean {
+  const isNarrowedTwice = status !== undefined && isDownloaded !== undefined;
+  return taskName === undefined && source === undefined && offset === 0 && !isNarrowedTwice;
+}
+
+/** The batches that an index finds: those from which the windows are cut. */
+function candidates({ build }: SqlSession, filter: BatchPage) {
+  const { status, isDownloaded, fromMs, beforeMs, after } = filter;
+  let query = build.selectFrom("batches").where("api_key_id", "=", filter.apiKeyId);
+  // No index has both.
+  if (status !== undefined) query = query.where("status", "=", status);
+  else if (isDownloaded !== undefined) {
+    query = query.where(sql<number>`(downloaded_at_ms is null)`, "=", isDownloaded ? 0 : 1);
+  }
+  if (fromMs !== undefined) query = query.where("created_at_ms", ">=", fromMs);
+  if (beforeMs !== undefined) query = query.where("created_at_ms", "<", beforeMs);
+  if (after !== undefined) {
+    query = query.where((eb) =>
+      eb(eb.refTuple("created_at_ms", "seq"), "<", eb.tuple(after.createdAtMs, after.seq)),
+    );
+  }
+  return query;
+}
+
+/** The place of the last batch of the next window; null when there are fewer. */
+async function endOfWindow(session: SqlSession, filter: BatchPage): Promise<Place | null> {
+  const places = candidates(session, filter)
+    .select(["created_at_ms", "seq"])
+    .orderBy("created_at_ms", "desc")
+    .orderBy("seq", "desc");
+  const row = await session.first(places.limit(1).offset(WINDOW_ROWS - 1));
+  return row && { createdAtMs: row.created_at_ms, seq: row.seq };
+}
+
+/** The batches of the page in a window, which ends with the row at `end`; null: it has no end. */
+function matching(session: SqlSession, filter: BatchPage, end: Place | null) {
+  const { source, taskName, isDownloaded } = filter;
+  let query = candidates(session, filter).where("record_deleted_at_ms", "is", null);
+  if (source !== undefined) query = query.where("source", "=", source);
+  if (isDownloaded !== undefined) {
+    query = query.where("downloaded_at_ms", isDownloaded ? "is not" : "is", null);
+  }
+  if (taskName !== undefined) {
+    // A function that both databases have, and that knows no wildcards.
+    const position = sql<number>`instr(task_name_folded, ${taskName.toLowerCase()})`;
+    query = query.where(position, ">", 0);
+  }
+  if (end !== null) {
+    query = query.where((eb) =>
+      eb(eb.refTuple("created_at_ms", "seq"), ">=", eb.tuple(end.createdAtMs, end.seq)),
+    );
+  }
+  return query;
+}
+
+async function countOf(session: SqlSession, rows: ReturnType<typeof matching>): Promise<number> {
+  return (await session.first(rows.select((eb) => eb.fn.countAll<number>().as("count"))))?.count ?? 0;
+}

@@ -1,0 +1,48 @@
+// A service whose provider answers at once, and beside it a server that sends its images one after the other, unchecked.
+//   node quick-service.mjs DATA_DIRECTORY
+
+import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { parseConfig } from "../../build/config/load.js";
+import { silentLog } from "../../build/kernel/log.js";
+import { startService } from "../../build/service/start-service.js";
+
+const PNG = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+const [dataDirectory = ""] = process.argv.slice(2);
+const provider = {
+  kind: "item",
+  name: "procedural",
+  concurrency: 2,
+  serves: () => true,
+  generate: async () => ({ images: [PNG], modelVersion: null }),
+  close: async () => {},
+};
+const { url, credentials } = await startService({
+  config: parseConfig({ limits: { downloadsPerKey: 16, zipBytes: 4e9 } }, "bench"),
+  dataDirectory,
+  address: { host: "127.0.0.1", port: 0 },
+  announceUrl: true,
+  workers: true,
+  log: silentLog,
+  providers: [provider],
+});
+
+const raw = createServer(async (_, response) => {
+  const entries = await readdir(join(dataDirectory, "blobs"), { recursive: true, withFileTypes: true });
+  for (const entry of entries.filter((each) => each.isFile())) {
+    const image = createReadStream(join(entry.parentPath, entry.name));
+    image.pipe(response, { end: false });
+    await once(image, "end");
+  }
+  response.end();
+});
+raw.listen(0, "127.0.0.1", () => {
+  const rawUrl = `http://127.0.0.1:${raw.address().port}`;
+  process.stdout.write(`${JSON.stringify({ url, key: credentials.api_key, rawUrl })}\n`);
+});

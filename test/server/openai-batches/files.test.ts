@@ -1,0 +1,111 @@
+import { describe, expect, it } from "vitest";
+import type { OpenaiFile } from "../../../src/contract/openai-batches/files.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { tinyPng } from "../../support/fake-provider.ts";
+import { ask, fileOf, listOf, sendFile } from "../../support/openai-batches.ts";
+import { edit, imagesOf, refusalOf } from "../../support/openai-images.ts";
+import { otherKey, startTestService } from "../../support/service.ts";
+import { ask as askNative, listOf as nativeListOf, upload } from "../../support/uploads.ts";
+
+const expiry = (seconds: string, anchor = "created_at") =>
+  [
+    ["purpose", "batch"],
+    ["expires_after[anchor]", anchor],
+    ["expires_after[seconds]", seconds],
+  ] as const;
+
+describe("files of OpenAI's API", () => {
+  it("[OAIB-1] are uploaded as a form, whatever stands first, shown, fetched and deleted", async () => {
+    const service = await startTestService({ workers: false });
+    const file = await fileOf(await sendFile(service, '{"a":1}\n', undefined, 'größe "1".jsonl'));
+    expect(file).toEqual({
+      id: expect.stringMatching(/^[a-z0-9]{12}$/),
+      object: "file",
+      bytes: 8,
+      created_at: expect.any(Number),
+      expires_at: file.created_at + 48 * 3600,
+      filename: expect.stringMatching(/^größe .*\.jsonl$/),
+      purpose: "batch",
+      status: "processed",
+    });
+    expect(await fileOf(await ask(service, `files/${file.id}`))).toEqual(file);
+    const part = await ask(service, `files/${file.id}/content`, { headers: { range: "bytes=2-4" } });
+    expect([part.status, await part.text()]).toEqual([206, 'a":']);
+    const gone = await ask(service, `files/${file.id}`, { method: "DELETE" });
+    expect(await gone.json()).toEqual({ id: file.id, object: "file", deleted: true });
+    for (const path of [`files/${file.id}`, `files/${file.id}/content`, "files/output-none"]) {
+      expect(await refusalOf(await ask(service, path))).toEqual([404, "FILE_NOT_FOUND", "file"]);
+    }
+  });
+
+  it("[OAIB-1] are kept as long as asked, and no wrong form leaves one behind", async () => {
+    const clock = new FakeClock();
+    const service = await startTestService({ workers: false, clock });
+    const { id } = await fileOf(await sendFile(service, "x", expiry("3600")));
+    for (const [fields, param] of [
+      [expiry("3599"), "expires_after.seconds"],
+      [expiry("2592001"), "expires_after.seconds"],
+      [expiry("soon"), "expires_after.seconds"],
+      [expiry("3600", "now"), "expires_after.anchor"],
+      [[["purpose", "fine-tune"]], "purpose"],
+      [[], "purpose"],
+    ] as const) {
+      const refusal = await refusalOf(await sendFile(service, "x", fields));
+      expect(refusal).toEqual([400, "REALTIME_INVALID_ARGUMENT", param]);
+    }
+    const empty = await refusalOf(await sendFile(service, ""));
+    expect(empty).toEqual([400, "REALTIME_INVALID_ARGUMENT", "body"]);
+    const body = new FormData();
+    body.append("purpose", "batch");
+    const missing = await refusalOf(await ask(service, "files", { method: "POST", body }));
+    expect(missing).toEqual([400, "REALTIME_INVALID_ARGUMENT", "file"]);
+    const files = await listOf<OpenaiFile>(await ask(service, "files"));
+    expect(files.data.map((file) => file.id)).toEqual([id]);
+    clock.advance(3_600_000);
+    expect((await ask(service, `files/${id}`)).status).toBe(404);
+  });
+
+  it("[OAIB-2] are listed in pages, in both orders and by purpose, and no other key sees them", async () => {
+    const service = await startTestService({ workers: false });
+    const ids: string[] = [];
+    for (const purpose of ["batch", "vision", "batch"]) {
+      ids.push((await fileOf(await sendFile(service, "x", [["purpose", purpose]]))).id);
+    }
+    const [a = "", b = "", c = ""] = ids;
+    const page = async (query: string) => {
+      const { data, ...rest } = await listOf<OpenaiFile>(await ask(service, `files?${query}`));
+      return [data.map((file) => file.id), rest];
+    };
+    const facts = { object: "list" };
+    expect(await page("limit=2")).toEqual([[c, b], { ...facts, first_id: c, last_id: b, has_more: true }]);
+    expect(await page(`limit=2&after=${b}`)).toEqual([
+      [a],
+      { ...facts, first_id: a, last_id: a, has_more: false },
+    ]);
+    expect((await page(`order=asc&after=${a}&limit=10000`))[0]).toEqual([b, c]);
+    expect((await page("purpose=vision"))[0]).toEqual([b]);
+    for (const query of ["after=none", "limit=0", "order=up", "purpose=x"]) {
+      const param = query.split("=")[0];
+      expect(await refusalOf(await ask(service, `files?${query}`))).toEqual([
+        ...[400, "BATCH_IMAGE_INVALID_QUERY", param],
+      ]);
+    }
+    const { key } = await otherKey(service);
+    expect((await ask(service, `files/${a}`, { key })).status).toBe(404);
+    expect(await (await ask(service, "files", { key })).json()).toMatchObject({ data: [], first_id: null });
+  });
+
+  it("[OAIB-3] are the files of the vendor's API: the key's header decides which of the two is asked", async () => {
+    const service = await startTestService({ workers: false });
+    const ours = await fileOf(await sendFile(service, await tinyPng(), [["purpose", "vision"]], "fox.png"));
+    const theirs = await upload(service, "x", { name: "files/my-lines", displayName: "lines" });
+    const shown = await fileOf(await ask(service, "files/my-lines"));
+    expect(shown).toMatchObject({ filename: "lines", purpose: "user_data", bytes: 1 });
+    const native = await nativeListOf(await askNative(service, "/v1/files"));
+    expect(native.files?.map(({ name }) => name)).toEqual([theirs.name, `files/${ours.id}`]);
+    const wanted = { prompt: "x", images: [{ file_id: ours.id }] };
+    expect((await imagesOf(await edit(service, wanted))).bytes).toHaveLength(1);
+    const refused = await fetch(`${service.url}/v1/files?key=${service.credentials.api_key}`);
+    expect(await refusalOf(refused)).toEqual([401, "API_KEY_REQUIRED", null]);
+  });
+});

@@ -1,0 +1,89 @@
+import { pbkdf2 } from "node:crypto";
+import { open as openFile, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { expect, it, onTestFinished } from "vitest";
+import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
+import { migrate } from "../../src/storage/migrate.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { startNode } from "../support/processes.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const BUILD = join(import.meta.dirname, "../../build");
+/** More than the pool of threads can take at once. */
+const TASKS = 16;
+
+async function open(file: string) {
+  const database = openSqlite(file, new InstantClock());
+  onTestFinished(() => database.close());
+  await migrate(database);
+  return sqlStores(database);
+}
+
+/** Fills the pool of threads with work that takes a while. `done` counts what has ended. */
+function fillPool() {
+  const state = { done: 0 };
+  const tasks = Array.from(
+    { length: TASKS },
+    () =>
+      new Promise<void>((resolve) => {
+        pbkdf2("x", "y", 60_000, 64, "sha512", () => {
+          state.done++;
+          resolve();
+        });
+      }),
+  );
+  return { state, end: Promise.all(tasks) };
+}
+
+it("[WAL-2] a database is opened through a link to its file", async () => {
+  const dir = await tempDir();
+  await open(join(dir, "real.db"));
+  await symlink("real.db", join(dir, "link.db"));
+  const stores = await open(join(dir, "link.db"));
+  await stores.write((tx) => tx.accounts.insert({ id: "a", name: "a", createdAtMs: 1 }));
+  expect((await stores.read.accounts.byId("a"))?.name).toBe("a");
+});
+
+it("[WAL-4] a database that is closed again closes no file that was opened since", async () => {
+  const dir = await tempDir();
+  const database = openSqlite(join(dir, "x.db"), new InstantClock());
+  database.close();
+  await setTimeout(50);
+  const files = await Promise.all(Array.from({ length: 12 }, (_, i) => openFile(join(dir, String(i)), "w")));
+  database.close();
+  await setTimeout(50);
+  for (const file of files) {
+    await file.writeFile("x");
+    await file.close();
+  }
+});
+
+it("[WAL-3] a commit that had to wait behind other work of the pool is the last that waits there", async () => {
+  const stores = await open(join(await tempDir(), "x.db"));
+  const first = fillPool();
+  await stores.write((tx) => tx.touch());
+  await first.end;
+  const second = fillPool();
+  await stores.write((tx) => tx.touch());
+  expect(second.state.done).toBeLessThan(TASKS);
+  await second.end;
+});
+
+it("[WAL-3] options of the process do not reach that thread", async () => {
+  const program = `
+    import { pbkdf2 } from "node:crypto";
+    import { openSqlite } from "${BUILD}/storage/dialects/sqlite.js";
+    import { systemClock } from "${BUILD}/kernel/clock.js";
+    const database = openSqlite(process.argv[1], systemClock);
+    const write = () => database.transaction(async () => 1);
+    for (let i = 0; i < 16; i++) pbkdf2("x", "y", 60_000, 64, "sha512", () => {});
+    for (let i = 0; i < 3; i++) await write();
+    database.close();
+    console.log("done");
+  `;
+  const file = join(await tempDir(), "x.db");
+  const { code, stdout, stderr } = await startNode(["--input-type=module", "-e", program, file]).exited;
+  expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "done\n", stderr: "" });
+});
