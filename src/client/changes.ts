@@ -8,6 +8,8 @@ import { LEAST_BYTES_PER_SECOND } from "../kernel/transfer-rate.ts";
 
 /** The pause before a stream that broke is opened again. */
 const PAUSE_MS = 10_000;
+/** The shortest pause of a poller, however often its batch changes. */
+const SHORTEST_SLEEP_MS = 1_000;
 /** A stream is quiet most of the time: each sign of life counts like a minute of bytes. */
 const SIGN_OF_LIFE_BYTES = 60 * LEAST_BYTES_PER_SECOND;
 /** No line of ours is longer; a longer one is none of ours. */
@@ -18,7 +20,9 @@ export class Changes {
   readonly #clock: Clock;
   readonly #stopping = new AbortController();
   readonly #sleepers = new Map<string, () => void>();
-  /** Batches that changed while their pollers did not sleep. */
+  /** Batches with a poller. A service may report any number of others. */
+  readonly #polled = new Set<string>();
+  /** Batches that changed while their pollers could not be woken. */
   readonly #early = new Set<string>();
 
   /** A service without the stream, or one that breaks, costs nothing: then every sleep takes its time. */
@@ -31,14 +35,17 @@ export class Changes {
     this.#stopping.abort();
   }
 
-  /** Sleeps until the batch has changed, at most `ms`. Rejects with the signal's reason. */
+  /** Sleeps until the batch has changed, at least a second and at most `ms`. Rejects with the signal's reason. */
   async sleep(batchId: string, ms: number, signal?: AbortSignal): Promise<void> {
+    this.#polled.add(batchId);
+    const shortestMs = Math.min(ms, SHORTEST_SLEEP_MS);
+    await this.#clock.sleep(shortestMs, signal);
     if (this.#early.delete(batchId)) return;
     const changed = new AbortController();
     const { signal: either, unlink } = linkSignals(changed.signal, ...(signal ? [signal] : []));
     this.#sleepers.set(batchId, () => changed.abort());
     try {
-      await this.#clock.sleep(ms, either);
+      await this.#clock.sleep(ms - shortestMs, either);
     } catch (error) {
       if (!changed.signal.aborted) throw error;
     } finally {
@@ -85,7 +92,7 @@ export class Changes {
     if (batchId === undefined) return;
     const wake = this.#sleepers.get(batchId);
     if (wake) wake();
-    else this.#early.add(batchId);
+    else if (this.#polled.has(batchId)) this.#early.add(batchId);
   }
 }
 

@@ -49,7 +49,7 @@ export async function send(
   const request = url.startsWith("https:") ? (await import("node:https")).request : requestHttp;
   const sent = request(url, {
     method,
-    headers: { "accept-encoding": "gzip, deflate, br", ...headers },
+    headers: { "accept-encoding": "gzip, br", ...headers },
     signal,
   });
   sent.once("socket", (socket) => limitConnecting(sent, socket));
@@ -83,6 +83,10 @@ function answerOf(request: ClientRequest, body: Sending["body"]): Promise<Incomi
       });
       resolve(response);
     });
+    // An answer such as 101, or an end without an error, brings no response. After one, this changes nothing.
+    request.once("close", () =>
+      reject(Object.assign(new Error("closed without an answer"), { code: "ECONNRESET" })),
+    );
     if (typeof body !== "object") request.end(body);
     else {
       const pieces = Readable.from(body, { objectMode: false });

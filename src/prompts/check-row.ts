@@ -16,6 +16,8 @@ export const FIELDS: readonly string[] = [
   "size",
   "metadata",
 ];
+/** A line of a run's own input, given as a prompt file, says where its prompt was read at first. */
+const SOURCE = "source";
 const REFERENCE_FIELDS = ["path", "data", "mime_type", "id", "type"];
 
 export interface CheckedRow extends Shape {
@@ -25,6 +27,15 @@ export interface CheckedRow extends Shape {
   references: ReferenceSpec[];
   /** Kept for the results: the fields that are not known here, and those inside `metadata`. Null for none. */
   metadata: Record<string, unknown> | null;
+  /** Absent in prompt files that no run has written. */
+  source?: RowSource;
+}
+
+/** The place where a run has read a prompt: the id as typed (absent without one), file and line. */
+export interface RowSource {
+  id?: string;
+  file: string;
+  line: number;
 }
 
 /** A reference image as the line names it, not yet read. */
@@ -71,7 +82,15 @@ export function checkRow(fields: Record<string, unknown>, rules: RowRules, repor
     outputCount: checkCount(fields.output_count ?? rules.defaultCount, rules.limits, report),
     references: checkReferences(fields.reference_images, report),
     ...checkShape(fields, report),
+    ...(isSource(fields.source) ? { source: fields.source } : {}),
   };
+}
+
+function isSource(value: unknown): value is RowSource {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const { id, file, line, ...others } = value as Record<string, unknown>;
+  const isId = id === undefined || typeof id === "string";
+  return isId && typeof file === "string" && Number.isInteger(line) && Object.keys(others).length === 0;
 }
 
 /** A field that looks like a misspelt one is reported. */
@@ -84,7 +103,9 @@ function checkMetadata(
   const isObject = typeof given === "object" && !Array.isArray(given);
   if (!isObject)
     report("metadata", `must be an object, not ${nameOf(given)}; other fields are metadata, too`);
-  const own = Object.entries(fields).filter(([name]) => !FIELDS.includes(name));
+  const own = Object.entries(fields).filter(
+    ([name, value]) => !FIELDS.includes(name) && !(name === SOURCE && isSource(value)),
+  );
   for (const [name] of own) if (!isTaken(name, isStrict)) report(...unknownField(name));
   const found = Object.fromEntries([...(isObject ? Object.entries(given) : []), ...own]);
   if (hasUnstorableText(JSON.stringify(found))) report("metadata", "holds half a character pair; remove it");

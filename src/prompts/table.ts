@@ -113,6 +113,8 @@ function cellValue(name: string, cell: string): unknown {
   const text = cell.trim();
   if (name === "prompt") return cell;
   if (text === "") return undefined;
+  // A cell is no object: the column is one of the caller's own.
+  if (name === "metadata") return { metadata: text };
   if (name === "output_count") return /^\d+$/.test(text) ? Number(text) : text;
   if (name === "reference_images")
     return text

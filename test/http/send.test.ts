@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
-import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { brotliCompressSync, gzipSync } from "node:zlib";
 import { expect, it, onTestFinished } from "vitest";
 import { boundedText } from "../../src/http/bounded-body.ts";
 import { send } from "../../src/http/send.ts";
@@ -21,7 +21,7 @@ async function serve(listener: RequestListener) {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, sockets };
 }
 
-const pack = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
+const pack = { gzip: gzipSync, br: brotliCompressSync };
 for (const [coding, packed] of Object.entries(pack)) {
   it(`[HTTP-42] an answer that was packed with ${coding} is unpacked`, async () => {
     const { url } = await serve(({ headers }, response) => {
@@ -37,6 +37,18 @@ it("[HTTP-42] an answer in an unknown coding comes as it is", async () => {
     response.writeHead(200, { "content-encoding": "constructor" }).end("as it is");
   });
   expect(await boundedText(await send(url, { signal: never }), 1000)).toBe("as it is");
+});
+
+it("[HTTP-42] only codings that are read without doubt are asked for", async () => {
+  const { url } = await serve(({ headers }, response) => response.end(headers["accept-encoding"]));
+  expect(await boundedText(await send(url, { signal: never }), 1000)).toBe("gzip, br");
+});
+
+it("[HTTP-4] a change to another protocol that nobody asked for ends the request", async () => {
+  const { url } = await serve(({ socket }) => {
+    socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n");
+  });
+  await expect(send(url, { signal: never })).rejects.toMatchObject({ code: "ECONNRESET" });
 });
 
 it("[HTTP-43] a connection is used again after an answer that was read, and not after one that was left", async () => {

@@ -109,7 +109,6 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
         limits: { ...DEFAULT_LIMITS, ...rest.limits },
         isUpdate,
         adviseUpdate: (images) => `--update makes ${images}`,
-        adviseFinish: (what) => `${what} first`,
       });
       if (onlyStart)
         return {
@@ -119,6 +118,7 @@ export async function createBench(options: FakeOptions = {}): Promise<Bench> {
           lines: [],
           fetchedCount: 0,
           hasRetry: false,
+          failedAt: [],
           recordsDeleted: new Set(),
           replayed,
         };

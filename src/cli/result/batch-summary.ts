@@ -1,16 +1,21 @@
 import type { Batch } from "../../client/wire/read-batch.ts";
+import type { Http } from "../../http/http.ts";
+import { askedCounts } from "../../runs/update/asked-counts.ts";
 import type { CommandContext, CommandResult } from "../command-line/command-context.ts";
 import type { Target } from "../runs/targets.ts";
 import { batchLine } from "./batch-line.ts";
 import { countTargets, judgeBatches } from "./judge-batches.ts";
 import { nextSteps } from "./next-steps.ts";
 
-/** The result of a command that waited for batches. Their images are still on the service. */
-export function describeEnd(
-  { output, global }: CommandContext,
+/** The result of a command that waited for batches (`ended`). Their images are still on the service. */
+export async function describeEnd(
+  { output, global, signal }: CommandContext,
+  http: Http,
   targets: readonly Target[],
-  batches: readonly Batch[],
-): CommandResult {
+  ended: readonly Batch[],
+): Promise<CommandResult> {
+  const runs = targets.flatMap(({ run }) => run ?? []);
+  const batches = await askedCounts(http, ended, runs, signal);
   const { counts, deciding } = countTargets(targets, batches);
   const { exitCode, error } = judgeBatches(counts, deciding);
   if (error !== null) output.note(error.message);

@@ -2,7 +2,7 @@ import type { Batch } from "../../client/wire/read-batch.ts";
 import { type ErrorCode, ImgbatchError } from "../../contract/errors.ts";
 import { EXIT_CODES } from "../../contract/exit-codes.ts";
 import { waitingText } from "../../contract/waiting.ts";
-import { lastRound, retryIds } from "../../runs/directory/run-state.ts";
+import { lastRound } from "../../runs/directory/run-state.ts";
 import { type Allowance, type Counts, verdict } from "../../runs/outcome/verdict.ts";
 import type { Target } from "../runs/targets.ts";
 
@@ -50,23 +50,19 @@ export interface EndedBatches {
   deciding: Batch[];
 }
 
-/** Sums the counts that the batches report. An image that was retried counts once. */
+/** Sums the counts of batches, in which each image counts once. */
 export function countTargets(targets: readonly Target[], batches: readonly Batch[]): EndedBatches {
-  const retries = new Set<string | null>();
   const superseded = new Set<string | null>();
   for (const { run } of targets) {
     if (run === null) continue;
     const last = lastRound(run.state);
-    for (const id of retryIds(run.state)) retries.add(id);
     for (const { id, round } of run.state.batches) {
       if (round < last) superseded.add(id);
     }
   }
   const sum = (value: (batch: Batch) => number) => batches.reduce((total, batch) => total + value(batch), 0);
   const success = sum((batch) => batch.successCount);
-  const total = sum((batch) =>
-    retries.has(batch.id) ? 0 : (batch.itemCount ?? batch.successCount + batch.failCount),
-  );
+  const total = sum((batch) => batch.itemCount ?? batch.successCount + batch.failCount);
   const counts = { total, success, failed: total - success };
   return { counts, deciding: batches.filter((batch) => !superseded.has(batch.id)) };
 }

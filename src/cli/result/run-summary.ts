@@ -6,7 +6,7 @@ import { counted } from "../../kernel/text.ts";
 import { IMAGES_FOLDER } from "../../runs/directory/names.ts";
 import { RESULTS_FILE, RETRY_FILE, type ResultLine } from "../../runs/directory/results-file.ts";
 import type { RunOutcome } from "../../runs/outcome/collect-run.ts";
-import { isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
+import { isFailed, isLost, isMissing, judgeMissing } from "../../runs/outcome/image-outcome.ts";
 import { type Repair, repairsOf } from "../../runs/outcome/repairs.ts";
 import { type Allowance, countImages, type ImageCounts } from "../../runs/outcome/verdict.ts";
 import { type EndedImage, shellWord } from "../../runs/reports/run-report.ts";
@@ -23,6 +23,8 @@ export interface EndedRun {
   earlier?: ReadonlySet<string>;
   shownDir: string;
   allowance?: Allowance;
+  /** The command that makes the images of edited prompts. Default: none, where the options of the run are not known. */
+  updateCommand?: string | undefined;
   /** Whether `imgbatch retry` knows the prompts. Default: true. */
   canRetry?: boolean;
 }
@@ -158,6 +160,9 @@ function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | n
   }
   if (!hasRetry) return null;
   if (kind === "edit") {
+    const places = placesOfPrompts(outcome);
+    if (run.updateCommand !== undefined && places !== null)
+      return `change what was refused in ${places}, then ${run.updateCommand}`;
     const output: Flag = { flag: "--output" };
     const submit = nextCommand(where, "submit", `${shownDir}/${RETRY_FILE}`, output, `${shownDir}-retry`);
     return `change the prompts that were refused in ${shellWord(`${shownDir}/${RETRY_FILE}`)}, then ${submit}`;
@@ -168,6 +173,19 @@ function stepOf({ kind }: Repair, run: EndedRun, where: Whereabouts): string | n
 }
 
 const MOST_PLACES = 5;
+
+/** The prompts that failed, by file: `p.txt (lines 4, 7)`. Null where a person cannot change one. */
+function placesOfPrompts({ failedAt, lines }: RunOutcome): string | null {
+  const isKnown = failedAt.length === lines.filter(isFailed).length;
+  if (!isKnown || failedAt.some(({ file }) => file === "<stdin>")) return null;
+  const places = [...new Set(failedAt.map(({ file }) => file))].map((file) => {
+    const numbers = [...new Set(failedAt.filter((at) => at.file === file).map(({ line }) => line))];
+    const shown = numbers.slice(0, MOST_PLACES).join(", ");
+    const more = numbers.length > MOST_PLACES ? ", …" : "";
+    return `${shellWord(file)} (${numbers.length === 1 ? "line" : "lines"} ${shown}${more})`;
+  });
+  return places.length > MOST_PLACES ? null : places.join(", ");
+}
 
 /** The files that hold the images: the folder, or the ZIPs that were kept. */
 function placesOf({ lines }: RunOutcome): string[] {

@@ -15,6 +15,8 @@ export interface RunToFinish extends StartedRun {
   keepZip: boolean;
   allowance: Allowance;
   intervalMs: number | undefined;
+  /** See `EndedRun`. */
+  updateCommand?: string | undefined;
   /** See `CollectOptions`. */
   isForgiving?: boolean;
 }
@@ -52,5 +54,6 @@ export async function finishRun(
   const { model = null, task_name: name = null } = runState.request ?? {};
   const flags = readReportFlags(context);
   await writeRunReports(context, { outcome, shownDir, model, name, flags, ...fetchAgain(outcome, shownDir) });
-  return describeRun(context, { outcome, replayed, earlier: run.earlier, shownDir, allowance });
+  const { earlier, updateCommand } = run;
+  return describeRun(context, { outcome, replayed, earlier, shownDir, allowance, updateCommand });
 }

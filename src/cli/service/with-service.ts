@@ -104,6 +104,8 @@ function explainUnlisted(error: unknown, { disabled }: ServiceConnection, where:
   });
 }
 
+/** An unknown submission of an earlier command says nothing about the service. */
 function isGone(error: unknown): boolean {
-  return error instanceof ImgbatchError && (error.code === "NETWORK" || error.code === "SUBMISSION_UNKNOWN");
+  if (!(error instanceof ImgbatchError)) return false;
+  return error.code === "NETWORK" || (error.code === "SUBMISSION_UNKNOWN" && isGone(error.cause));
 }

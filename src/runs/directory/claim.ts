@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { lstat, readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
@@ -26,14 +27,20 @@ export interface Owner {
  */
 export async function claimDirectory(dir: string, owner: Owner): Promise<RunState | null> {
   await saving(dir, () => makeDurably(dir));
+  const runState = await checkDirectory(dir, owner);
+  if (runState !== null) await takePendingInput(dir, runState);
+  return runState;
+}
+
+/** Does the same without writing anything. */
+export async function checkDirectory(dir: string, owner: Owner): Promise<RunState | null> {
   await refuseLinks(dir);
   const runState = await readRunState(dir);
   if (runState === null) {
-    await refuseForeignFiles(dir);
+    if (existsSync(dir)) await refuseForeignFiles(dir);
     return null;
   }
   requireSameService(dir, runState, owner);
-  await takePendingInput(dir, runState);
   if (runState.input_sha256 !== owner.inputSha256) {
     throw conflict(dir, "belongs to a run with other prompts or options");
   }

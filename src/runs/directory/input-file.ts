@@ -184,7 +184,7 @@ function toInputLine(item: PlannedItem): InputLine {
     ...(item.aspectRatio === undefined ? {} : { aspect_ratio: item.aspectRatio }),
     ...(item.size === undefined ? {} : { size: item.size }),
     ...(item.metadata === null ? {} : { metadata: JSON.parse(textOf(item.metadata)) }),
-    source: { ...(typedId === null ? {} : { id: typedId }), ...fileLine },
+    source: { ...(item.source ?? { ...(typedId === null ? {} : { id: typedId }), ...fileLine }) },
   };
 }
 

@@ -36,6 +36,7 @@ function asciiWords(prompt: string): string {
     .normalize("NFKD")
     .replace(/\p{M}/gu, "")
     .toLowerCase()
+    .replaceAll("ß", "ss")
     .replace(/[^a-z0-9]+/g, "-")
     .replace(/^-?(?:(?:an?|the)-)?/, "")
     .replace(/-+$/, "");

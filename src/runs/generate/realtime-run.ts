@@ -46,6 +46,8 @@ export interface RealtimeOutcome {
   lines: RealtimeLine[];
   /** Images that an earlier run had made. */
   keptCount: number;
+  /** The images that this run has made. */
+  made: PlannedImage[];
   hasRetry: boolean;
   /** The error that ended the run before every image was requested. Null when it ran to its end. */
   stop: ImgbatchError | null;
@@ -71,7 +73,8 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const early = isNew ? await approve(plan.images) : null;
   const runState = await openRealtimeDirectory(dir, plan, service, clock);
   const lines = await findFinished(dir, plan.images);
-  const keptCount = lines.size;
+  const kept = new Set(lines.keys());
+  const keptCount = kept.size;
   const consentMicroUsd = isNew
     ? early
     : await approve(plan.images.filter(({ customId }) => !lines.has(customId)));
@@ -135,7 +138,10 @@ export async function runRealtime(options: RealtimeRunOptions): Promise<Realtime
   const { hasRetry } = await writeResults(dir, ordered, input, (line) => failed.has(line.custom_id));
   if (run.stop === null) runState.finished_at = new Date(clock.nowMs()).toISOString();
   await writeRunState(dir, runState);
-  return { lines: ordered, keptCount, hasRetry, stop: run.stop, abandonedCount: run.abandonedCount };
+  const isMade = ({ customId }: PlannedImage) =>
+    !kept.has(customId) && lines.get(customId)?.status === "success";
+  const made = plan.images.filter(isMade);
+  return { lines: ordered, keptCount, made, hasRetry, stop: run.stop, abandonedCount: run.abandonedCount };
 }
 
 async function make(options: RealtimeRunOptions, image: PlannedImage): Promise<RealtimeLine> {

@@ -23,7 +23,7 @@ import { retriedId } from "../retry/retried-id.ts";
 import { errorOf, requireAskedFor, requireWholeList } from "./check-outcome.ts";
 import { isFailed, isHere, isMissing, undelivered } from "./image-outcome.ts";
 import { recordedItems } from "./recorded-items.ts";
-import { setAside } from "./set-aside.ts";
+import { setAside, setAsideStray } from "./set-aside.ts";
 import { collectWithoutFetching } from "./without-fetching.ts";
 
 export interface CollectOptions {
@@ -54,6 +54,8 @@ export interface RunOutcome {
   fetchedCount: number;
   /** Whether `retry.jsonl` holds failed items. */
   hasRetry: boolean;
+  /** The lines of the prompt files whose images failed, where they are known. */
+  failedAt: { file: string; line: number }[];
   /** The batches, by id, whose records the service has deleted. */
   recordsDeleted: ReadonlySet<string>;
 }
@@ -106,7 +108,9 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   sortAsIn([...input.keys()], lines);
   const last = lastAttempts(lines);
   const { hasRetry } = await writeResults(dir, last, input, isFailed);
+  const failedAt = last.filter(isFailed).flatMap(({ custom_id: id }) => input.get(id)?.source ?? []);
   await removeSuperseded(dir, earlier, last);
+  if (isComplete && input.damage === null) await setAsideStray(dir, earlier, last, input);
   await removePassingZips(dir);
   if (fetchedCount > 0) runState.finished_at = null;
   runState.finished_at ??= new Date(options.clock.nowMs()).toISOString();
@@ -115,7 +119,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const deciding = batches.filter((batch) => roundOf(batch) === round);
   const gone = runState.batches.filter(({ record_deleted }) => record_deleted === true);
   const recordsDeleted = new Set(gone.map(({ id }) => id ?? ""));
-  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, recordsDeleted };
+  return { dir, batches, deciding, lines: last, fetchedCount, hasRetry, failedAt, recordsDeleted };
 }
 
 /** Whether an error concerns one batch only, and not the disk, the key or the account. */

@@ -10,15 +10,17 @@ export function recordedItems(lines: readonly ResultLine[], batchId: string, isR
 function toItem(line: ResultLine, isRetry: boolean): BatchItem {
   const { custom_id, status, files, error, provider, model_version, seed, upstream_cost, notes } = line;
   const facts = Object.entries({ provider, model_version, seed, upstream_cost, notes });
+  const known = Object.fromEntries(facts.filter(([, value]) => value !== undefined));
   const isMade = status === "success";
+  const imageCount = isMade ? Math.max(1, files.length) : 0;
   return {
     customId: isRetry ? retriedId(custom_id) : custom_id,
     status,
     mimeType: files[0]?.mime_type ?? null,
-    imageCount: isMade ? Math.max(1, files.length) : 0,
+    imageCount,
     promptPreview: null,
     error: isMade ? null : (error ?? null),
-    facts: Object.fromEntries(facts.filter(([, value]) => value !== undefined)),
-    raw: {},
+    facts: known,
+    raw: { ...known, status, image_count: imageCount, ...(isMade || error === undefined ? {} : { error }) },
   };
 }

@@ -4,7 +4,7 @@ import { basename, join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
 import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
-import { readRunInput } from "../directory/input-file.ts";
+import { type RunInput, readRunInput } from "../directory/input-file.ts";
 import { IMAGES_FOLDER, REMOVED_FOLDER } from "../directory/names.ts";
 import { type ResultLine, readResults, writeResults } from "../directory/results-file.ts";
 import { supersededIn } from "../directory/run-state.ts";
@@ -29,6 +29,23 @@ export async function setAside(dir: string, state: RunState): Promise<ResultLine
   const left = lines.filter((line) => !isSuperseded(line));
   await writeResults(dir, left, await readRunInput(dir), isFailed);
   return left;
+}
+
+/**
+ * Moves the images of prompts that the run does not have any more to `removed/`: of an earlier run in the directory, before
+ * `--new`. An image of another prompt may have taken its file.
+ */
+export async function setAsideStray(
+  dir: string,
+  earlier: readonly ResultLine[],
+  lines: readonly ResultLine[],
+  input: Pick<RunInput, "has">,
+): Promise<void> {
+  const known = new Set(lines.map(({ custom_id: id }) => id));
+  const current = new Set(lines.flatMap(({ files }) => files.map(({ path }) => path)));
+  const stray = earlier.filter(({ custom_id: id }) => !known.has(id) && !input.has(id));
+  for (const { path } of stray.flatMap(({ files }) => files))
+    if (isImagePath(path) && !current.has(path)) await moveAway(dir, path);
 }
 
 /** A file of the same name that was moved earlier stays. */

@@ -1,4 +1,5 @@
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
+import type { RowSource } from "../../prompts/check-row.ts";
 import type { FileLine } from "../../prompts/problem.ts";
 import type { Shape } from "../../prompts/shape.ts";
 import type { Kept, PromptText } from "./spool.ts";
@@ -14,6 +15,8 @@ export interface PromptItem extends Shape {
   metadata: PromptText | null;
   /** File and line, for messages and results. */
   fileLine: FileLine;
+  /** Set for a line of a run's own input: where the prompt was read at first. */
+  source?: RowSource;
 }
 
 export interface PromptReference {

@@ -133,7 +133,8 @@ async function findRetries(
   return found;
 }
 
-function prepareRunState(
+/** Returns the run state with which a run begins or goes on. Throws if the batches of the `earlier` one are others. */
+export function prepareRunState(
   { plan, service, keys, names = "id", clock }: StartOptions,
   earlier: RunState | null,
 ): RunState {

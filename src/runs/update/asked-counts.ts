@@ -1,35 +1,70 @@
 import { listItems } from "../../client/batches/list-items.ts";
 import type { Batch } from "../../client/wire/read-batch.ts";
+import type { BatchItem } from "../../client/wire/read-items.ts";
 import type { Http } from "../../http/http.ts";
-import { supersededIn } from "../directory/run-state.ts";
-import type { RunState } from "../directory/run-state-schema.ts";
+import { isUpdate, supersededIn } from "../directory/run-state.ts";
+import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
+import { recordedItems } from "../outcome/recorded-items.ts";
 import { retriedId } from "../retry/retried-id.ts";
 
+/** A run, and its directory. */
+interface Run {
+  dir: string;
+  state: RunState;
+}
+
 /**
- * Returns the batches of a run with counts of the images alone that the run still asks for. The items are listed only of
- * batches that an update has superseded in part.
+ * Returns batches with counts of the images alone that their runs still take from them: images that an update superseded,
+ * and images that a retry made again, count with their last batch. The items are listed only of batches that have such
+ * images.
  */
 export async function askedCounts(
   http: Http,
   batches: readonly Batch[],
-  state: RunState,
+  runs: readonly Run[],
   signal: AbortSignal,
 ): Promise<Batch[]> {
   const counted: Batch[] = [];
   for (const batch of batches) {
-    const entry = state.batches.find(({ id }) => id === batch.id);
-    const superseded =
-      entry === undefined ? new Set() : new Set([...supersededIn(state, entry.round)].map(retriedId));
-    if (superseded.size === 0) {
+    const run = runs.find(({ state }) => state.batches.some(({ id }) => id === batch.id));
+    const entry = run?.state.batches.find(({ id }) => id === batch.id);
+    const replaced = run === undefined || entry === undefined ? [] : replacedIn(run.state, entry);
+    if (run === undefined || entry === undefined || replaced.length === 0) {
       counted.push(batch);
       continue;
     }
-    const items = (await listItems(http, batch.id, signal)).filter(
-      ({ customId }) => !superseded.has(customId),
+    const left = new Set([...replaced, ...replaced.map(retriedId)]);
+    const items = (await itemsOf(http, run, entry, batch.id, signal)).filter(
+      ({ customId }) => !left.has(customId),
     );
     const successCount = items.filter(({ status }) => status === "success").length;
     const itemCount = items.length;
-    counted.push({ ...batch, itemCount, successCount, failCount: itemCount - successCount });
+    const failCount = batch.isDone
+      ? itemCount - successCount
+      : items.filter(({ status }) => status === "failed").length;
+    counted.push({ ...batch, itemCount, successCount, failCount, hasCounts: true });
   }
   return counted;
+}
+
+function replacedIn(state: RunState, { id, round }: RunBatch): string[] {
+  const again = state.batches.filter(
+    (later) => later.id !== null && later.parent_batch_id === id && later.round > round,
+  );
+  const retries = again.filter((later) => !isUpdate(state, later.round));
+  return [...supersededIn(state, round), ...retries.flatMap(({ retried = [] }) => retried)];
+}
+
+/** Reads the items of a batch whose record the service has deleted from the results of the run. */
+async function itemsOf(
+  http: Http,
+  { dir }: Run,
+  { record_deleted: isGone = false, round }: RunBatch,
+  batchId: string,
+  signal: AbortSignal,
+): Promise<BatchItem[]> {
+  if (!isGone) return listItems(http, batchId, signal);
+  // Reading the files of a run takes libraries that load slowly.
+  const { readResults } = await import("../directory/results-file.ts");
+  return recordedItems(await readResults(dir), batchId, round > 0);
 }

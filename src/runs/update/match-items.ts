@@ -11,7 +11,7 @@ import { textOf } from "../prompts/spool.ts";
 export interface OldItem {
   id: string;
   outputCount: number;
-  /** Identifies everything about the prompt that decides the images. */
+  /** Identifies everything about the prompt that decides an image. */
   content: string;
   /** Whether the id was made from the position, because the prompt had none. */
   isGenerated: boolean;
@@ -25,6 +25,10 @@ export interface Match {
   changed: PlannedItem[];
   added: PlannedItem[];
   removed: OldItem[];
+  /** The removed prompts that were added again with another id. Their images are made again. */
+  renamed: PlannedItem[];
+  /** The images that stay: all those of `kept`, and those of a changed number of images. */
+  keptImages: ReadonlySet<string>;
   /** The images that the run has for prompts that were changed or removed. */
   superseded: string[];
 }
@@ -36,7 +40,7 @@ const GENERATED_ID = /^item_\d{6,}(-\d+)?$/;
 export function toOldItem(line: InputLine): OldItem {
   const { custom_id: id, prompt, output_count: outputCount = 1, reference_images = [], source } = line;
   const isGenerated = (source !== undefined && source.id === undefined) || GENERATED_ID.test(id);
-  return { id, outputCount, content: contentOf(prompt, outputCount, reference_images), isGenerated };
+  return { id, outputCount, content: contentOf(prompt, reference_images), isGenerated };
 }
 
 /**
@@ -53,19 +57,36 @@ export function matchItems(
   const named = items.map((item) => ({ ...item, customId: found.get(item)?.id ?? item.customId }));
   const planned = assignIds(named).map((item, i) => ({ ...item, typedId: items[i]?.customId ?? null }));
   const before = planned.map((_, i) => found.get(items[i] as PromptItem));
-  const isKept = planned.map((item, i) => isSameRequest && before[i]?.content === contentOfItem(item));
-  const keptIds = new Set(planned.filter((_, i) => isKept[i]).map(({ customId }) => customId));
+  const isAlike = planned.map((item, i) => isSameRequest && before[i]?.content === contentOfItem(item));
+  const isKept = planned.map(({ outputCount }, i) => isAlike[i] && before[i]?.outputCount === outputCount);
+  const keptImages = new Set(
+    planned.flatMap((item, i) => {
+      const was = before[i];
+      const own = was === undefined ? [] : expandedCustomIds(was.id, was.outputCount);
+      return isAlike[i] ? imagesOf(item).filter((id) => own.includes(id)) : [];
+    }),
+  );
   const there = new Set(found.values());
+  const added = planned.filter((_, i) => before[i] === undefined);
+  const removed = old.filter((item) => !there.has(item));
+  const gone = new Set(removed.map(({ content }) => content));
   return {
     items: planned,
     kept: planned.filter((_, i) => isKept[i]),
     changed: planned.filter((_, i) => before[i] !== undefined && !isKept[i]),
-    added: planned.filter((_, i) => before[i] === undefined),
-    removed: old.filter((item) => !there.has(item)),
-    superseded: old.flatMap(({ id, outputCount }) =>
-      keptIds.has(id) ? [] : expandedCustomIds(id, outputCount),
-    ),
+    added,
+    removed,
+    renamed: added.filter((item) => gone.has(contentOfItem(item))),
+    keptImages,
+    superseded: old
+      .flatMap(({ id, outputCount }) => expandedCustomIds(id, outputCount))
+      .filter((id) => !keptImages.has(id)),
   };
+}
+
+/** Returns the ids of the images of a prompt. */
+export function imagesOf({ customId, outputCount }: PlannedItem): string[] {
+  return expandedCustomIds(customId, outputCount);
 }
 
 /** Returns the prompt of the run that each edited prompt was, where there is one. */
@@ -84,8 +105,12 @@ function findItems(old: readonly OldItem[], items: readonly PromptItem[]): Map<P
     const ids = other === undefined ? [] : expandedCustomIds(other.id, item.outputCount);
     if (!ids.some((id) => typedIds.has(id))) take(item, other);
   };
-  const byContent = groupBy(free, ({ content }) => content);
-  for (const item of nameless) takeNameless(item, byContent.get(contentOfItem(item))?.shift());
+  const same = groupBy(free, ({ content, outputCount }) => `${content} ${outputCount}`);
+  for (const item of nameless)
+    takeNameless(item, same.get(`${contentOfItem(item)} ${item.outputCount}`)?.shift());
+  const alike = groupBy(free, ({ content }) => content);
+  for (const item of nameless.filter((each) => !found.has(each)))
+    takeNameless(item, alike.get(contentOfItem(item))?.shift());
   const places = gapsIn(old, (item) => (free.has(item) ? undefined : item));
   for (const [place, others] of gapsIn(items, (item) => found.get(item))) {
     const gone = places.get(place)?.filter(({ isGenerated }) => isGenerated) ?? [];
@@ -119,9 +144,9 @@ function groupBy<T>(items: Iterable<T>, keyOf: (item: T) => string): Map<string,
   return groups;
 }
 
-function contentOfItem({ prompt, outputCount, references }: PromptItem): string {
+function contentOfItem({ prompt, references }: PromptItem): string {
   const named = references.map(({ sha256, id, type }) => ({ path: referencePath(sha256), id, type }));
-  return contentOf(textOf(prompt), outputCount, named);
+  return contentOf(textOf(prompt), named);
 }
 
 interface NamedReference {
@@ -130,7 +155,7 @@ interface NamedReference {
   type?: string | undefined;
 }
 
-function contentOf(prompt: string, outputCount: number, references: readonly NamedReference[]): string {
+function contentOf(prompt: string, references: readonly NamedReference[]): string {
   const named = references.map(({ path, id = null, type = null }) => ({ path, id, type }));
-  return sha256Hex(canonicalJson({ prompt, outputCount, references: named }));
+  return sha256Hex(canonicalJson({ prompt, references: named }));
 }

@@ -1,11 +1,10 @@
 import { ImgbatchError } from "../../contract/errors.ts";
-import { expandedCustomIds } from "../../contract/text-rules.ts";
 import { counted } from "../../kernel/text.ts";
 import { formatProblem } from "../../prompts/problem.ts";
 import { mapRunInput } from "../directory/input-file.ts";
 import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import type { Plan, PlannedItem } from "../plan/plan.ts";
-import { type Match, matchItems, toOldItem } from "./match-items.ts";
+import { imagesOf, type Match, matchItems, toOldItem } from "./match-items.ts";
 
 /** The changes from a run to its edited prompts. Nothing is written or sent yet. */
 export interface UpdatePlan extends Match {
@@ -20,23 +19,19 @@ export async function planUpdate(dir: string, state: RunState, plan: Plan): Prom
   const settings = otherSettings(state, plan);
   const old = await mapRunInput(dir, toOldItem);
   const match = matchItems(old, plan.request.items, { isSameRequest: settings.length === 0 });
-  const kept = new Set(imagesOf(match.kept));
+  const { keptImages } = match;
   const refused = state.batches.filter(isRefused).flatMap(({ retried = [] }) => retried);
   const made = new Set([
-    ...imagesOf([...match.changed, ...match.added]),
-    ...refused.filter((id) => kept.has(id)),
+    ...[...match.changed, ...match.added].flatMap(imagesOf).filter((id) => !keptImages.has(id)),
+    ...refused.filter((id) => keptImages.has(id)),
   ]);
-  const images = imagesOf(match.items).filter((id) => made.has(id));
+  const images = match.items.flatMap(imagesOf).filter((id) => made.has(id));
   return { ...match, images, settings };
 }
 
 /** Whether a batch of an update was refused: no batch was made, and the next update plans its images again. */
 export function isRefused({ refused }: RunBatch): boolean {
   return refused === true;
-}
-
-function imagesOf(items: readonly PlannedItem[]): string[] {
-  return items.flatMap(({ customId, outputCount }) => expandedCustomIds(customId, outputCount));
 }
 
 /** Says how the settings that decide the images differ: `the model is a, not b`. */
@@ -55,7 +50,13 @@ function otherSettings({ request }: RunState, { request: wanted }: Plan): string
 }
 
 /** Describes the changes: `2 prompts changed, 1 added, 1 removed; the model is the same`. */
-export function describeChanges({ kept, changed, added, removed, settings }: UpdatePlan): string {
+export function describeChanges(update: UpdatePlan): string {
+  const renamed = update.renamed.length;
+  const again = `${renamed} of the added ${renamed === 1 ? "prompts is a removed one with another id, whose images are" : "prompts are removed ones with other ids, whose images are"} made again`;
+  return renamed === 0 ? countsOf(update) : `${countsOf(update)}; ${again}`;
+}
+
+function countsOf({ kept, changed, added, removed, settings }: UpdatePlan): string {
   const counts = [
     [changed.length, "changed"],
     [added.length, "added"],
@@ -88,7 +89,7 @@ export function changedError(
   const more = lines.length - MOST_LISTED;
   const details = more > 0 ? [...lines.slice(0, MOST_LISTED), `and ${more} more`] : lines;
   const other = "name another directory with --output to make all images there";
-  const advice = update.kept.length === 0 ? other : `${advise(update.images.length)}; or ${other}`;
+  const advice = update.keptImages.size === 0 ? other : `${advise(update.images.length)}; or ${other}`;
   return new ImgbatchError("DIRECTORY_CONFLICT", message, { details, advice });
 }
 

@@ -1,4 +1,3 @@
-import { ImgbatchError } from "../../contract/errors.ts";
 import type { Limits } from "../../contract/limits.ts";
 import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
 import { writeRunInput } from "../directory/input-file.ts";
@@ -9,7 +8,8 @@ import type { RunBatch, RunState } from "../directory/run-state-schema.ts";
 import { partsOf, type RetryPart } from "../retry/plan-retry.ts";
 import { sendBatches } from "../retry/send-batches.ts";
 import { requestOf, type StartedRun, type StartOptions, startRun } from "../submit/start-run.ts";
-import { changedError, isRefused, planUpdate, type UpdatePlan } from "./plan-update.ts";
+import { finishSubmissions, openImages } from "./finish-submissions.ts";
+import { changedError, describeChanges, isRefused, planUpdate, type UpdatePlan } from "./plan-update.ts";
 
 export interface UpdateOptions extends StartOptions {
   /** The directory for messages. */
@@ -19,9 +19,10 @@ export interface UpdateOptions extends StartOptions {
   isUpdate: boolean;
   /** The advice to update the run, which makes so many images. */
   adviseUpdate: (images: number) => string;
-  /** The advice to finish the submission of the run, or its retry or update, which was not finished. */
-  adviseFinish: (what: "submit" | "retry") => string;
 }
+
+/** How a submission begins: as a run of its own, or as one that goes on with an update or begins one. */
+export type Start = { kind: "run" } | { kind: "resume" | "update"; earlier: RunState; update: UpdatePlan };
 
 /**
  * Makes the batches of a run as `startRun` does. A run that had other prompts is updated: only the images of changed and
@@ -29,37 +30,54 @@ export interface UpdateOptions extends StartOptions {
  * request leaves; until then the run is as it was. After a kill the same command goes on, and nothing is paid twice.
  */
 export async function startOrUpdate(options: UpdateOptions): Promise<StartedRun> {
+  const start = await chooseStart(options, claimDirectory);
+  if (start.kind === "run") return startRun(options);
+  const { earlier, update } = start;
+  return start.kind === "resume"
+    ? resumeUpdate(options, earlier, update)
+    : startUpdate(options, earlier, update);
+}
+
+/** Decides how a submission begins. `claim` checks the directory. Throws `DIRECTORY_CONFLICT` as `startOrUpdate` does. */
+export async function chooseStart(options: UpdateOptions, claim: typeof claimDirectory): Promise<Start> {
   const { dir, plan, keys, shownDir, service } = options;
   const earlier = await readRunState(dir);
   if (earlier === null || earlier.kind === "realtime" || earlier.input_sha256 === null)
-    return startRun(options);
+    return { kind: "run" };
   const isSame = earlier.input_sha256 === plan.inputSha256;
-  if (isSame && (keys.isNew || earlier.updates === undefined)) return startRun(options);
+  if (isSame && (keys.isNew || earlier.updates === undefined)) return { kind: "run" };
   const { identity, keyFingerprint } = service;
-  await claimDirectory(dir, { identity, keyFingerprint, inputSha256: earlier.input_sha256 });
+  await claim(dir, { identity, keyFingerprint, inputSha256: earlier.input_sha256 });
   const update = await planUpdate(dir, earlier, plan);
-  if (isSame) return resumeUpdate(options, earlier, update);
+  if (isSame) return { kind: "resume", earlier, update };
   if (!options.isUpdate) throw changedError(shownDir, update, options.adviseUpdate);
-  requireSent(options, earlier);
-  return startUpdate(options, earlier, update);
+  return { kind: "update", earlier, update };
 }
 
-/** Throws if a batch of the run may exist without being known: its images would be paid for and lost. */
-function requireSent({ shownDir, adviseFinish }: UpdateOptions, { batches }: RunState): void {
-  const open = batches.filter((batch) => batch.state !== "created" && !isRefused(batch));
-  if (open.length === 0) return;
-  const message = `The earlier submission of ${shownDir} was not finished: it may have made images that are not known here.`;
-  const advice = adviseFinish(open.some(({ round }) => round === 0) ? "submit" : "retry");
-  throw new ImgbatchError("SUBMISSION_UNKNOWN", message, { advice });
+/** The number of images that the start of an update sends, with those that an earlier command left open. */
+export function imagesToSend({ kind, earlier, update }: Exclude<Start, { kind: "run" }>): number {
+  if (kind === "update") return update.images.length + openImages(earlier);
+  const unsent = unsentOf(earlier);
+  return unsent.reduce((sum, { retried = [] }) => sum + retried.length, 0);
+}
+
+/** The batches of updates that were not sent yet. Those of retries are left to the next retry. */
+function unsentOf(state: RunState): RunBatch[] {
+  const isWanted = isOfUpdate(state);
+  return state.batches.filter((entry) => entry.state !== "created" && isWanted(entry));
 }
 
 async function startUpdate(
   options: UpdateOptions,
-  earlier: RunState,
-  { items, images, superseded }: UpdatePlan,
+  before: RunState,
+  update: UpdatePlan,
 ): Promise<StartedRun> {
   const { dir, plan, service, limits } = options;
-  const imageConsentMicroUsd = (await options.approve?.(images.length)) ?? null;
+  const { items, images, superseded } = update;
+  if (update.renamed.length > 0) options.reporter.note(describeChanges(update));
+  const wanted = imagesToSend({ kind: "update", earlier: before, update });
+  const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
+  const earlier = await finishSubmissions({ ...options, imageConsentMicroUsd }, before);
   await removeLeftovers(dir);
   await storeReferences(
     dir,
@@ -95,22 +113,23 @@ function batchOf({ chunk, request, ids }: RetryPart, index: number, round: numbe
   return { ...intendedBatch(index, { idempotencyKey, parentId, imageCount }), round, retried: ids };
 }
 
-/** Goes on with a run that was updated to these prompts. Batches of retries that were not sent are left to the next retry. */
+/** Goes on with a run that was updated to these prompts. */
 async function resumeUpdate(
   options: UpdateOptions,
   state: RunState,
-  { items }: UpdatePlan,
+  update: UpdatePlan,
 ): Promise<StartedRun> {
   const { dir, submissions } = options;
-  const isWanted = isOfUpdate(state);
-  const unsent = state.batches.filter((entry) => entry.state !== "created" && isWanted(entry));
-  for (const entry of unsent) submissions?.open.add(entry);
-  const images = unsent.reduce((sum, { retried = [] }) => sum + retried.length, 0);
-  const imageConsentMicroUsd = (await options.approve?.(images)) ?? null;
+  for (const entry of unsentOf(state)) submissions?.open.add(entry);
+  const wanted = imagesToSend({ kind: "resume", earlier: state, update });
+  const imageConsentMicroUsd = (await options.approve?.(wanted)) ?? null;
   await removeLeftovers(dir);
   // The lines of the prompt file may have moved, and metadata may have changed.
-  await writeRunInput(dir, items);
-  const started = await sendBatches({ ...options, state, imageConsentMicroUsd }, { isWanted });
+  await writeRunInput(dir, update.items);
+  const started = await sendBatches(
+    { ...options, state, imageConsentMicroUsd },
+    { isWanted: isOfUpdate(state) },
+  );
   return { ...started, replayed: started.earlier.size > 0 };
 }
 

@@ -27,7 +27,7 @@ describe("imgbatch console", () => {
     const data = await tempDir();
     const none = await runInProcess(["console", "--data", data], { cwd: data });
     expect([none.code, none.stdout]).toEqual([7, ""]);
-    expect(none.stderr).toContain("next: start `imgbatch serve`");
+    expect(none.stderr).toContain(`next: start one with imgbatch serve --data ${data}, or`);
     const off = await startTestService({ workers: false, config: { features: { console: false } } });
     const refused = await runInProcess(["console", "--data", off.data], { cwd: off.data });
     expect(refused.code).toBe(10);

@@ -37,3 +37,15 @@ it("[FILE-19] the other columns of a table come back with the results and in ret
   expect(cli.fake.batches).toHaveLength(2);
   expect((await cli.here(["submit", "p.csv", "--strict"])).code).toBe(2);
 });
+
+it("[FILE-19] a column called metadata is kept as text", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "p.csv"), "prompt,metadata\na red fox,north\nan owl,\n");
+  expect((await cli.here(["submit", "p.csv"])).code).toBe(0);
+  const results = await readFile(join(cli.cwd, "p-images", "results.jsonl"), "utf8");
+  const kept = results
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line).metadata);
+  expect(kept).toEqual([{ metadata: "north" }, undefined]);
+});

@@ -211,6 +211,20 @@ it("[RETRY-7] --include-lost makes what is gone and what has failed in one go", 
   expect(sent(cli)[1].items.map((item: { custom_id: string }) => item.custom_id)).toEqual(["cat", "dog"]);
 });
 
+it("[RETRY-9] an image that was lost and made again counts once, so that a failed one is not hidden", async () => {
+  const cli = await bench();
+  expect((await cli.here(["retry", "pets-images"])).code).toBe(4);
+  await cli.here(["delete", "pets-images", "--outputs"]);
+  await rm(join(cli.cwd, "pets-images", "images", "cat.png"));
+  const counts = { total: 3, success: 2, failed: 1 };
+  const again = await cli.here(["retry", "--include-lost", "pets-images", "--json"]);
+  expect([again.code, again.json().counts]).toEqual([4, { ...counts, missing: 0 }]);
+  for (const command of ["wait", "watch"]) {
+    const { code, json } = await cli.here([command, "pets-images", "--json"]);
+    expect([code, json().counts]).toEqual([4, counts]);
+  }
+});
+
 it("[RETRY-7] an image that a service cannot send now blocks no retry, and is never paid for again", async () => {
   const cli = await createCli({ failing: /dog/ });
   const busy = { status: 503, headers: { "retry-after": "0" } };

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { createInProcessCli, type InProcessCli } from "../../support/cli-in-process.ts";
 
@@ -30,6 +30,12 @@ it("[SHAPE-1] submit refuses a ratio and a size that no batch has, with the comm
     "next: imgbatch generate --file 'my p.jsonl' --aspect-ratio 16:9 --output out --count 2 --base-url",
   );
   expect((await cli.run(["submit", "my p.jsonl", "--size", "4K"])).stderr).toContain("--size 4K");
+  mkdirSync(cli.path("out"));
+  writeFileSync(cli.path("out/imgbatch.json"), '{"batches": []}');
+  const taken = await cli.run(["submit", "my p.jsonl", ...flags]);
+  expect(taken.stderr).toContain("--output out-generated");
+  writeFileSync(cli.path("out/imgbatch.json"), '{"kind": "realtime", "batches": []}');
+  expect((await cli.run(["submit", "my p.jsonl", ...flags])).stderr).toContain("--output out --");
   for (const wrong of [
     ["--size", "3K"],
     ["--aspect-ratio", "wide"],
@@ -107,5 +113,8 @@ it("[SHAPE-2] the limit of the cost counts each image with the price of its size
   expect(refused.code).toBe(8);
   expect(refused.stderr).toContain("3 images would cost $0.50, more than --max-cost $0.49");
   expect(cli.fake.requests).toHaveLength(0);
-  expect((await cli.run([...command, "0.5"])).code).toBe(0);
+  const made = await cli.run([...command, "0.5"]);
+  expect([made.code, made.stderr]).toEqual([0, expect.stringContaining("3 of 3 images on disk, $0.50 now")]);
+  const again = await cli.run([...command, "0", "--json"]);
+  expect([again.code, again.json()]).toMatchObject([0, { made_count: 0, cost: 0 }]);
 });

@@ -69,6 +69,11 @@ it("[UPDATE-8] after an update every command takes the run as its prompts are no
   expect(again.stderr).toContain("nothing to fetch; $0.00 now ($0.134 paid earlier)");
   const waited = await cli.here(["wait", "pets-images", "--json"]);
   expect([waited.code, waited.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0 }]);
+  const watched = await cli.here(["watch", "pets-images", "--json"]);
+  expect([watched.code, watched.json().counts]).toEqual([0, { total: 3, success: 3, failed: 0 }]);
+  expect((await cli.here(["status", "pets-images"])).stdout).toMatch(
+    /1\/1 images {2}0 failed .*\n.*2\/2 images/,
+  );
   const [first_, second] = cli.fake.batches.map(({ id }) => id);
   const items = (await cli.here(["items", "pets-images"])).stdout.trim().split("\n");
   expect(items.map((each) => [each.split("\t")[0], each.split("\t")[6]])).toEqual([
@@ -105,16 +110,91 @@ it("[UPDATE-8] images of an update that fail are retried alone, and an open upda
   expect(sent).toEqual([["cat", "dog", "cow"], ["dog", "hen"], ["hen"], ["yak"]]);
 });
 
-it("[UPDATE-5] a first submission with a lost answer is finished by the command that --update advises", async () => {
+it("[UPDATE-5] a first submission with a lost answer is finished by the update, with its own options", async () => {
   const cli = await createCli();
   await write(cli, PETS);
+  const options = [
+    "--mime-type",
+    "image/webp",
+    "--metadata",
+    "a=1",
+    "--max-batch",
+    "2",
+    "--parent",
+    "imgbatch_p",
+  ];
   for (let i = 0; i < 4; i++) cli.fake.fault(/^POST/, { reset: "after" });
-  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(7);
+  expect((await cli.here(["submit", "pets.jsonl", ...options])).code).toBe(7);
   await write(cli, EDITED);
-  const { code, stderr } = await cli.here(["submit", "pets.jsonl", "--update"]);
-  expect(code).toBe(7);
-  expect(stderr).toContain("next: imgbatch submit pets-images/input.jsonl --output pets-images");
-  expect((await cli.here(["submit", "pets-images/input.jsonl", "--output", "pets-images"])).code).toBe(0);
+  const update = ["submit", "pets.jsonl", "--update", "--mime-type", "image/webp"];
+  const dry = await cli.here([...update, "--dry-run"]);
+  expect(dry.stdout).toContain("5 images to make with");
+  expect(dry.stdout).toContain("3 of them are of the earlier submission, which is finished first");
+  expect((await cli.here([...update, "--max-cost", "0.15"])).code).toBe(8);
+  expect((await cli.here(update)).code).toBe(0);
+  const sent = cli.fake.batches.map(({ items }) => items.map((item) => item.custom_id));
+  expect(sent).toEqual([["cat", "dog"], ["cow"], ["dog", "hen"]]);
+});
+
+it("[UPDATE-9] --dry-run ends as the submission itself would, and counts what it would send", async () => {
+  const cli = await edited();
+  const really = await cli.here(["submit", "pets.jsonl", "--json"]);
+  const dry = await cli.here(["submit", "pets.jsonl", "--dry-run", "--json"]);
+  expect([dry.code, dry.json().error]).toEqual([6, really.json().error]);
+  expect((await cli.here(["submit", "pets.jsonl", "--update", "--max-batch", "1"])).code).toBe(0);
+  const posts = cli.fake.count(/^POST/);
+  const after = (await cli.here(["submit", "pets.jsonl", "--dry-run", "--json"])).json();
+  expect(after).toMatchObject({ image_count: 0, estimated_cost: 0 });
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  expect(cli.fake.count(/^POST/)).toBe(posts);
+  const split = ["submit", "pets.jsonl", "-o", "split"];
+  expect((await cli.here([...split, "--max-batch", "1"])).code).toBe(0);
+  expect((await cli.here([...split, "--dry-run"])).code).toBe(6);
+  expect((await cli.here(["submit", "pets.jsonl", "-o", "new", "--dry-run"])).code).toBe(0);
+  expect(await readdir(cli.cwd)).not.toContain("new");
+});
+
+it("[UPDATE-10] the input of a run can be submitted as a prompt file, and stays what it is", async () => {
+  const cli = await createCli();
+  await writeFile(join(cli.cwd, "pets.jsonl"), '{"prompt": "a cat"}\n');
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const read = () => readFile(join(cli.cwd, "pets-images", "input.jsonl"), "utf8");
+  const before = await read();
+  const again = await cli.here(["submit", "pets-images/input.jsonl", "--strict", "-o", "pets-images"]);
+  expect([again.code, await read()]).toEqual([0, before]);
+  expect(again.stderr).not.toContain("metadata");
+  expect(cli.fake.batches).toHaveLength(1);
+});
+
+it("[UPDATE-13] items of an updated run come in the order of its prompts, and other options change no image", async () => {
+  const cli = await createCli();
+  await write(cli, PETS);
+  expect((await cli.here(["submit", "pets.jsonl"])).code).toBe(0);
+  const named = await cli.here(["submit", "pets.jsonl", "--name", "other"]);
+  expect([named.code, named.stderr]).toEqual([6, expect.stringContaining("--update changes no image;")]);
+  await write(cli, [line("hen"), ...PETS]);
   expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
-  expect(cli.fake.batches.map(({ items }) => items.length)).toEqual([3, 2]);
+  const { stdout } = await cli.here(["items", "pets-images"]);
+  expect(stdout.split("\n").map((each) => each.split("\t")[0])).toEqual(["hen", "cat", "dog", "cow", ""]);
+});
+
+it("[UPDATE-14] after refused prompts, submit says where they stand and how to make them", async () => {
+  const cli = await createCli({ failing: /dog/ });
+  cli.fake.always(/^GET .*\/items\?/, {
+    lie: (answer) => ({
+      ...answer,
+      body: Buffer.from(answer.body.toString().replaceAll("PROVIDER_ITEM_FAILED", "SAFETY_BLOCKED")),
+    }),
+  });
+  await write(cli, PETS);
+  const { code, stderr } = await cli.here(["submit", "pets.jsonl"]);
+  expect(code).toBe(4);
+  expect(stderr).toMatch(
+    /next: change what was refused in pets\.jsonl \(line 2\), then imgbatch submit .*--update/,
+  );
+  await write(cli, PETS.with(1, line("dog", "a puppy")));
+  expect((await cli.here(["submit", "pets.jsonl", "--update"])).code).toBe(0);
+  expect(cli.fake.batches[1]?.items).toHaveLength(1);
+  const elsewhere = await cli.here(["submit", "-", "-o", "piped"], { stdin: '{"prompt": "a dog"}' });
+  expect(elsewhere.stderr).toContain("next: change the prompts that were refused in piped/retry.jsonl, then");
 });

@@ -38,6 +38,25 @@ it("[WHOLE-1] a run whose record the service has deleted is whole while all file
   expect(cli.fake.batches).toHaveLength(1);
 });
 
+it("[WHOLE-1] download and items of such a run need no earlier command that has noticed it", async () => {
+  const cli = await recordDeleted({ failing: /dog/ });
+  expect((await cli.here(["download", "pets-images"])).code).toBe(4);
+  const { code, stdout, stderr } = await cli.here(["items", "pets-images"]);
+  const rows = stdout.trim().split("\n");
+  expect([code, rows.map((row) => row.split("\t").slice(0, 4))]).toEqual([
+    0,
+    [
+      ["cat", "success", "1", ""],
+      ["dog", "failed", "0", "PROVIDER_ITEM_FAILED"],
+      ["cow", "success", "1", ""],
+    ],
+  ]);
+  expect(stderr).toContain("has deleted its record");
+  const [made] = (await cli.here(["items", "pets-images", "--json"])).json().items as object[];
+  expect(made).toMatchObject({ custom_id: "cat", status: "success", image_count: 1 });
+  expect((await cli.here(["items", cli.fake.batches[0]?.id ?? ""])).code).toBe(10);
+});
+
 it.each([[[]], [["--zip"]]])(
   "[WHOLE-1] a damaged file of such a run is exit 10, and the way to make only that one is advised (%j)",
   async (flags) => {

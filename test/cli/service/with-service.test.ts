@@ -64,6 +64,20 @@ it("[CLI-25] a service that was named by the caller is not replaced, and refusal
   expect([...dead.closed, ...shared.closed]).toEqual(["remote", "shared"]);
 });
 
+it("[CLI-25] a submission that an earlier command left open does not mean that the service has ended", async () => {
+  const unknown = (cause?: unknown) => new ImgbatchError("SUBMISSION_UNKNOWN", "left open", { cause });
+  const work = async (error: Error) => {
+    const { context, notes } = contextOf([
+      { baseUrl: await deadUrl(), kind: "shared" },
+      { baseUrl: await deadUrl(), kind: "own" },
+    ]);
+    await withService(context, { workers: true }, () => Promise.reject(error)).catch(() => {});
+    return notes.length;
+  };
+  expect(await work(unknown())).toBe(0);
+  expect(await work(unknown(new ImgbatchError("NETWORK")))).toBe(1);
+});
+
 it("[CLI-10] a stop says whether the batch goes on without this command", () => {
   const stop = (kind: Kind) => (explainStop(new ImgbatchError("INTERRUPTED"), kind, ["b1"]) as Error).message;
   expect(stop("remote")).toBe("Interrupted; b1 goes on.");

@@ -141,18 +141,44 @@ it("[UPDATE-5] an update that the service refuses is paid once when it is mended
   expect(await imagesOf(bench)).toEqual(["cat.png", "dog.png", "duck.png"]);
 });
 
-it("[UPDATE-5] a lost answer is found by its key, and until then other prompts are refused", async () => {
+it("[UPDATE-5] a lost answer is found by its key, also by an update to other prompts", async () => {
   const bench = await createBench();
   await bench.submit(PETS);
   for (let i = 0; i < 4; i++) bench.fake.fault(/^POST/, { reset: "after" });
   await expect(bench.submit(EDITED, { isUpdate: true })).rejects.toMatchObject({
     code: "SUBMISSION_UNKNOWN",
   });
-  await expect(bench.submit([line("cat")], { isUpdate: true })).rejects.toMatchObject({
-    code: "SUBMISSION_UNKNOWN",
-    advice: "retry first",
-  });
-  await bench.submit(EDITED);
+  await bench.submit([line("cat"), line("hen"), line("yak")], { isUpdate: true });
+  expect(bench.notes).toContain("finishing the earlier submission first");
+  expect(bench.fake.batches.map(({ items }) => items.map((item) => item.custom_id))).toEqual([
+    ["cat", "dog", "cow"],
+    ["dog", "hen"],
+    ["yak"],
+  ]);
+  expect(await imagesOf(bench)).toEqual(["cat.png", "hen.png", "yak.png"]);
+});
+
+it("[UPDATE-11] another number of images makes only those that are not there", async () => {
+  const bench = await createBench();
+  const cats = (output_count: number) => ({ ...line("cat"), output_count });
+  await bench.submit([cats(2), line("dog")]);
+  await bench.submit([cats(3), line("dog")], { isUpdate: true });
+  expect(sentIds(bench)).toEqual([["cat", "dog"], ["cat_03"]]);
+  await bench.submit([cats(2), line("dog")], { isUpdate: true });
   expect(bench.fake.batches).toHaveLength(2);
-  expect(await imagesOf(bench)).toEqual(["cat.png", "dog.png", "hen.png"]);
+  expect(await imagesOf(bench)).toEqual(["cat_01.png", "cat_02.png", "dog.png"]);
+  expect(await imagesOf(bench, "removed")).toEqual(["cat_03.png"]);
+  await expect(bench.submit([cats(2), line("cow", "a dog")])).rejects.toMatchObject({
+    message: expect.stringContaining("1 of the added prompts is a removed one with another id"),
+  });
+});
+
+it("[UPDATE-12] --new after an update that was not waited for moves the images of removed prompts aside", async () => {
+  const bench = await createBench();
+  await bench.submit([line("dog"), line("cat")]);
+  const edited = [line("cat"), line("hen")];
+  await bench.submit(edited, { isUpdate: true, onlyStart: true });
+  await bench.submit(edited, { isNew: true });
+  expect(await imagesOf(bench)).toEqual(["cat.png", "hen.png"]);
+  expect(await imagesOf(bench, "removed")).toEqual(["dog.png"]);
 });

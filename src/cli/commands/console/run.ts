@@ -5,9 +5,8 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { openPath } from "../../../processes/open-path.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
+import { nextCommand } from "../../result/next-command.ts";
 import { createServiceLocator } from "../../service/locate-service.ts";
-
-const START = "start `imgbatch serve`, or name a service with --base-url";
 
 /** `imgbatch console`: prints a link that signs in to the web console of the service, and opens it for a person. */
 export const run: RunCommand = async (context) => {
@@ -15,7 +14,9 @@ export const run: RunCommand = async (context) => {
   const locate = await createServiceLocator(context);
   const service = await locate(signal);
   if (service === null)
-    throw new ImgbatchError("NETWORK", "No service runs on the data directory.", { advice: START });
+    throw new ImgbatchError("NETWORK", "No service runs on the data directory.", {
+      advice: `start one with ${nextCommand(context.global, "serve")}, or name a service with --base-url`,
+    });
   const http = createServiceHttp({ ...service, clock, random: Math.random });
   const { code, expiresAt } = await makeSignInCode(http, signal);
   const url = signInUrl(service.baseUrl, code);

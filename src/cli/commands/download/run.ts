@@ -90,6 +90,9 @@ async function downloadDirectory(
   // Another process may have changed the state before this one got the lock.
   const own = target.run?.dir === dir ? await readRunState(dir) : null;
   const from = target.run?.state ?? null;
+  // The look at the batches has shown which records the service has deleted.
+  const deleted = new Set(from?.batches.filter((entry) => entry.record_deleted).map(({ id }) => id));
+  for (const entry of own?.batches ?? []) if (deleted.has(entry.id)) entry.record_deleted = true;
   const runState = own ?? (await adoptDirectory(dir, batches, service, clock, from));
   const known = runState.batches
     .map((entry) => batches.find((batch) => batch.id === entry.id))

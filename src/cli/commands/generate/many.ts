@@ -4,6 +4,7 @@ import { type ErrorCode, errorEntry, type ImgbatchError } from "../../../contrac
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
 import { isOutOfCapacity } from "../../../http/retry-policy.ts";
+import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
 import { IMAGES_FOLDER } from "../../../runs/directory/names.ts";
@@ -94,16 +95,19 @@ export async function generateMany(
         retryCommand,
       });
     }
-    return describe(context, shownDir, { ...outcome, model: model.id, upstream: service.upstream });
+    const costs = outcome.made.map(({ size }) => model.costOf(size));
+    const cost = costs.includes(null) ? null : costs.reduce<number>((sum, each) => sum + (each ?? 0), 0);
+    const made = { ...outcome, model: model.id, upstream: service.upstream, costMicroUsd: cost };
+    return describe(context, shownDir, made);
   });
 }
 
 function describe(
   { output, global }: CommandContext,
   dir: string,
-  outcome: RealtimeOutcome & { model: string; upstream: string | null },
+  outcome: RealtimeOutcome & { model: string; upstream: string | null; costMicroUsd: number | null },
 ): CommandResult {
-  const { lines, stop, keptCount, hasRetry, model, upstream } = outcome;
+  const { costMicroUsd, lines, stop, keptCount, hasRetry, model, upstream } = outcome;
   const success = lines.filter((line) => line.files.length > 0).length;
   const failures = lines.filter((line) => line.error !== undefined);
   const counts = {
@@ -124,6 +128,7 @@ function describe(
       ...(keptCount > 0 ? [`${success - keptCount} of them made now`] : []),
       ...(counts.failed > 0 ? [`${counts.failed} failed`] : []),
       ...(counts.pending > 0 ? [`${counts.pending} not requested yet`] : []),
+      ...(costMicroUsd === null ? [] : [`${formatUsd(costMicroUsd)} now`]),
     ].join(", "),
   );
   return {
@@ -132,6 +137,7 @@ function describe(
       directory: dir,
       counts,
       made_count: success - keptCount,
+      cost: costMicroUsd === null ? null : microsToNumber(costMicroUsd),
       results: `${dir}/${RESULTS_FILE}`,
       retry: hasRetry ? `${dir}/${RETRY_FILE}` : null,
       items: lines,

@@ -1,12 +1,15 @@
 import { getBatch } from "../../../client/batches/get.ts";
 import { listItems } from "../../../client/batches/list-items.ts";
 import type { BatchItem } from "../../../client/wire/read-items.ts";
+import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { ITEM_STATUSES } from "../../../contract/statuses.ts";
+import type { Http } from "../../../http/http.ts";
 import { standsFor } from "../../../runs/directory/run-state.ts";
+import { recordedItems } from "../../../runs/outcome/recorded-items.ts";
 import { retriedId } from "../../../runs/retry/retried-id.ts";
-import type { RunCommand } from "../../command-line/command-context.ts";
+import type { CommandContext, RunCommand } from "../../command-line/command-context.ts";
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { requireReachable, resolveTarget, type Target, withUnknown } from "../../runs/targets.ts";
 import { rememberedUpstream } from "../../runs/upstream.ts";
@@ -20,13 +23,13 @@ interface FoundItem extends BatchItem {
 
 /** `imgbatch items`: lists the images of a batch or a run with their outcome. */
 export const run: RunCommand = async (context) => {
-  const { options, results, signal, output } = context;
+  const { options, results, output } = context;
   const status = choiceOption(options, "status", "--status", [...ITEM_STATUSES, "all"]) ?? "all";
   const target = await resolveTarget(context.arguments[0] ?? "", context.cwd);
   const needs = { workers: false, ...rememberedUpstream([target]) };
   return withService(context, needs, async (service) => {
     requireReachable([target], service);
-    const all = await itemsOf(target, service, signal);
+    const all = await itemsOf(target, service, context);
     const wanted = all.filter((item) => status === "all" || item.status === status);
     const isCut = results.isForPeople && !flagOption(options, "all");
     const shown = isCut ? wanted.slice(0, FIXED_LIMITS.itemPageDefault) : wanted;
@@ -48,22 +51,50 @@ export const run: RunCommand = async (context) => {
 async function itemsOf(
   target: Target,
   { http }: ConnectedService,
-  signal: AbortSignal,
+  { signal, output }: Pick<CommandContext, "signal" | "output">,
 ): Promise<FoundItem[]> {
   const found = new Map<string, FoundItem>();
   for (const batchId of target.ids) {
     const entry = target.run?.state.batches.find(({ id }) => id === batchId);
     const ids = new Map(entry?.retried?.map((id) => [retriedId(id), id]));
-    const listed = await listItems(http, batchId, signal);
-    // Some services return an empty list for an unknown batch.
-    if (listed.length === 0) await getBatch(http, batchId, { signal });
+    const listed = await listOf(http, batchId, signal).catch(async (error) => {
+      const here = await resultsOf(target, batchId, error);
+      if (here.length === 0) throw error;
+      output.note(`the service has deleted its record of ${batchId}; these are the results that are here`);
+      return here;
+    });
     for (const item of listed) {
       const customId = ids.get(item.customId) ?? item.customId;
       if (target.run !== null && !standsFor(target.run.state, batchId, customId)) continue;
       if (found.get(customId)?.status !== "success") found.set(customId, { ...item, customId, batchId });
     }
   }
-  return [...found.values()];
+  return inInputOrder(target, [...found.values()]);
+}
+
+/** The batches of an update come after the others, wherever its prompts stand. */
+async function inInputOrder({ run }: Target, items: FoundItem[]): Promise<FoundItem[]> {
+  if (run?.state.updates === undefined) return items;
+  const { readRunInput } = await import("../../../runs/directory/input-file.ts");
+  const order = new Map([...(await readRunInput(run.dir)).keys()].map((id, index) => [id, index]));
+  const rank = ({ customId }: FoundItem) => order.get(customId) ?? order.size;
+  return items.sort((a, b) => rank(a) - rank(b));
+}
+
+async function listOf(http: Http, batchId: string, signal: AbortSignal): Promise<BatchItem[]> {
+  const items = await listItems(http, batchId, signal);
+  // Some services return an empty list for an unknown batch.
+  if (items.length === 0) await getBatch(http, batchId, { signal });
+  return items;
+}
+
+/** Returns the items of a batch that the service does not know any more, from the results of its run. */
+async function resultsOf({ run }: Target, batchId: string, error: unknown): Promise<BatchItem[]> {
+  if (run === null || !(error instanceof ImgbatchError) || error.code !== "BATCH_IMAGE_NOT_FOUND") return [];
+  // Reading the files of a run takes libraries that load slowly.
+  const { readResults } = await import("../../../runs/directory/results-file.ts");
+  const isRetry = run.state.batches.some(({ id, retried }) => id === batchId && retried !== undefined);
+  return recordedItems(await readResults(run.dir), batchId, isRetry);
 }
 
 /**

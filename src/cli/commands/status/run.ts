@@ -4,6 +4,7 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import type { Http } from "../../../http/http.ts";
 import { counted } from "../../../kernel/text.ts";
+import { askedCounts } from "../../../runs/update/asked-counts.ts";
 import type { RunCommand } from "../../command-line/command-context.ts";
 import { batchLine } from "../../result/batch-line.ts";
 import { exitCodeOf } from "../../result/error-document.ts";
@@ -51,11 +52,16 @@ export const run: RunCommand = async (context) => {
   });
 };
 
-/** Fetches counts that the service left out. A failure of this request is ignored. */
+/** Fetches counts that the service left out, and those of an updated run. A failure of these requests is ignored. */
 async function looked(http: Http, target: Pick<Target, "ids" | "run">, signal: AbortSignal): Promise<Batch> {
   const [batch] = await requireBatches(http, [target], signal);
   if (batch === undefined) throw new ImgbatchError("INTERNAL", "A batch was asked for without its id.");
-  return withCounts(http, batch, signal).catch((error) => {
+  const runs = target.run === null ? [] : [target.run];
+  const counting = async () => {
+    const [counted = batch] = await askedCounts(http, [await withCounts(http, batch, signal)], runs, signal);
+    return counted;
+  };
+  return counting().catch((error) => {
     if (signal.aborted || !(error instanceof ImgbatchError)) throw error;
     return batch;
   });

@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { ImgbatchError } from "../../../contract/errors.ts";
 import {
   NO_SHAPES,
@@ -7,9 +9,10 @@ import {
   SIZE_ADVICE,
   unbatchableField,
 } from "../../../prompts/shape.ts";
+import { RUN_STATE_FILE } from "../../../runs/directory/run-state.ts";
 import type { CommandContext } from "../../command-line/command-context.ts";
 import { readOption, textOption } from "../../command-line/option-values.ts";
-import { type Flag, nextCommand } from "../../result/next-command.ts";
+import { defaultRunDirectory, type Flag, nextCommand } from "../../result/next-command.ts";
 
 /** The options of `submit` that `generate --file` takes too. */
 const SHARED: Readonly<Record<string, Flag["flag"]>> = {
@@ -25,12 +28,23 @@ const SHARED: Readonly<Record<string, Flag["flag"]>> = {
 };
 
 /** Returns the command line that makes the images of a prompt file in real time, with the options that were typed. */
-export function realtimeCommand({ options, global }: CommandContext, file: string): string {
+export function realtimeCommand({ options, global, cwd }: CommandContext, file: string): string {
+  const output = textOption(options, "output") ?? defaultRunDirectory(file);
+  // The files of a run of batches are not mixed with others.
+  const free = isOfBatches(resolve(cwd, output)) ? `${output}-generated` : textOption(options, "output");
   const words = Object.entries(SHARED).flatMap(([name, flag]) => {
-    const value = textOption(options, name);
+    const value = name === "output" ? free : textOption(options, name);
     return value === undefined ? [] : [{ flag }, value];
   });
   return nextCommand(global, "generate", { flag: "--file" }, file, ...words);
+}
+
+function isOfBatches(dir: string): boolean {
+  try {
+    return JSON.parse(readFileSync(join(dir, RUN_STATE_FILE), "utf8")).kind !== "realtime";
+  } catch {
+    return false;
+  }
 }
 
 /** Throws `USAGE` for a ratio or size that no batch has. The advice is the command that makes such images. */

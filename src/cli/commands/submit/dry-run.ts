@@ -1,38 +1,35 @@
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { formatUsd, microsToNumber } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
-import { readRunState, submittedBatches } from "../../../runs/directory/run-state.ts";
-import type { RunState } from "../../../runs/directory/run-state-schema.ts";
-import { chooseKeys } from "../../../runs/plan/idempotency-keys.ts";
-import type { Chunk, Plan } from "../../../runs/plan/plan.ts";
-import { describeChanges, planUpdate } from "../../../runs/update/plan-update.ts";
+import { checkDirectory } from "../../../runs/directory/claim.ts";
+import { submittedBatches } from "../../../runs/directory/run-state.ts";
+import type { Chunk } from "../../../runs/plan/plan.ts";
+import { prepareRunState } from "../../../runs/submit/start-run.ts";
+import { openImages } from "../../../runs/update/finish-submissions.ts";
+import { describeChanges } from "../../../runs/update/plan-update.ts";
+import {
+  chooseStart,
+  imagesToSend,
+  type Start,
+  type UpdateOptions,
+} from "../../../runs/update/update-run.ts";
 import type { CommandResult } from "../../command-line/command-context.ts";
 import { type Budget, imagesOf } from "../../runs/budget.ts";
-import type { SubmitOptions } from "./options.ts";
 
 /**
- * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws
- * `COST_LIMIT` as the run itself would.
+ * Describes the planned run, and submits nothing. Batches that the directory has already cost nothing. Throws the errors
+ * that the run itself would throw before it sends anything.
  */
-export async function describeDryRun(
-  plan: Plan,
-  options: SubmitOptions,
-  budget: Budget,
-): Promise<CommandResult> {
+export async function describeDryRun(work: UpdateOptions, budget: Budget): Promise<CommandResult> {
+  const { plan, dir, shownDir, service } = work;
+  const start = await chooseStart(work, checkDirectory);
+  if (start.kind !== "run") return describeUpdate(work, start, budget);
   const { chunks, items, request } = plan;
-  const state = await readRunState(options.dir);
-  if (
-    options.isUpdate &&
-    state !== null &&
-    state.kind !== "realtime" &&
-    state.input_sha256 !== plan.inputSha256
-  )
-    return describeUpdate(plan, state, options, budget);
-  const choice = { explicit: options.explicitKey, isNew: options.isNew };
-  const { keys } = chooseKeys(plan, choice, state);
-  const submitted = state === null ? [] : submittedBatches(state);
-  const known = new Set(submitted.flatMap(({ id, idempotency_key }) => (id === null ? [] : idempotency_key)));
-  const isReused = ({ index }: Chunk) => known.has(keys[index] ?? null);
+  const { identity, keyFingerprint } = service;
+  const owner = { identity, keyFingerprint, inputSha256: plan.inputSha256 };
+  const state = prepareRunState(work, await checkDirectory(dir, owner));
+  const keys = submittedBatches(state).map((batch) => batch.idempotency_key);
+  const isReused = ({ index }: Chunk) => state.batches[index]?.state === "created";
   const fresh = chunks.filter((chunk) => !isReused(chunk));
   budget.approve(fresh);
   const cost = budget.estimate(fresh);
@@ -40,7 +37,7 @@ export async function describeDryRun(
     exitCode: EXIT_CODES.ok.code,
     json: {
       dry_run: true,
-      directory: options.shownDir,
+      directory: shownDir,
       model: request.model,
       item_count: items.length,
       image_count: imagesOf(chunks),
@@ -61,21 +58,22 @@ export async function describeDryRun(
             `${counted(chunks.length - fresh.length, "batch", "batches")} submitted before, re-used for $0.00`,
           ]),
       ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
-      ...keys,
+      ...keys.map(String),
     ],
   };
 }
 
 async function describeUpdate(
-  plan: Plan,
-  state: RunState,
-  { dir, shownDir }: SubmitOptions,
+  { plan, shownDir }: UpdateOptions,
+  start: Exclude<Start, { kind: "run" }>,
   budget: Budget,
 ): Promise<CommandResult> {
-  const update = await planUpdate(dir, state, plan);
-  const { images, kept, changed, added, removed } = update;
-  budget.approveImages(images.length);
-  const cost = budget.estimateImages(images.length);
+  const { update, earlier } = start;
+  const { kept, changed, added, removed } = update;
+  const images = imagesToSend(start);
+  const open = start.kind === "update" ? openImages(earlier) : 0;
+  budget.approveImages(images);
+  const cost = budget.estimateImages(images);
   return {
     exitCode: EXIT_CODES.ok.code,
     json: {
@@ -83,7 +81,7 @@ async function describeUpdate(
       directory: shownDir,
       model: plan.request.model,
       item_count: plan.items.length,
-      image_count: images.length,
+      image_count: images,
       estimated_cost: cost === null ? null : microsToNumber(cost),
       changes: {
         kept: kept.length,
@@ -93,8 +91,9 @@ async function describeUpdate(
       },
     },
     lines: [
-      describeChanges(update),
-      `${counted(images.length, "image")} to make with ${plan.request.model}`,
+      start.kind === "resume" ? "the run was updated to these prompts" : describeChanges(update),
+      `${counted(images, "image")} to make with ${plan.request.model}`,
+      ...(open === 0 ? [] : [`${open} of them are of the earlier submission, which is finished first`]),
       ...(cost === null ? [] : [`estimated cost ${formatUsd(cost)}`]),
     ],
   };

@@ -2,7 +2,6 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { formatUsd } from "../../../kernel/money.ts";
 import { counted } from "../../../kernel/text.ts";
 import { withRunLock } from "../../../runs/directory/lock.ts";
-import { INPUT_FILE } from "../../../runs/directory/names.ts";
 import { readRunState } from "../../../runs/directory/run-state.ts";
 import {
   type ChosenModel,
@@ -15,7 +14,7 @@ import { readPromptFiles } from "../../../runs/prompts/prompt-files.ts";
 import type { PromptItem } from "../../../runs/prompts/prompt-item.ts";
 import type { Submissions } from "../../../runs/submit/pending-submissions.ts";
 import { leaveRun, type StartedRun } from "../../../runs/submit/start-run.ts";
-import { startOrUpdate } from "../../../runs/update/update-run.ts";
+import { startOrUpdate, type UpdateOptions } from "../../../runs/update/update-run.ts";
 import type { CommandContext, CommandResult, RunCommand } from "../../command-line/command-context.ts";
 import { stoppable } from "../../interruption/cancel-on-interrupt.ts";
 import { timeLimit } from "../../interruption/time-limit.ts";
@@ -98,39 +97,34 @@ async function submit(
     image_count: imagesOf(plan.chunks),
     batch_count: plan.chunks.length,
   });
-  if (options.dryRun) {
-    const result = await describeDryRun(plan, options, budget);
-    return { ...result, next: "the same command without --dry-run" };
-  }
   const { dir, shownDir, keepZip, allowance, intervalMs, isUpdate, limits, names } = options;
   const keys = { explicit: options.explicitKey, isNew: options.isNew };
   const adviseUpdate = (images: number) => {
     const cost = budget.estimateImages(images);
+    const again = commandAgain(context.typed, "--update");
+    if (images === 0) return `${again} changes no image`;
     const price = cost === null ? "" : ` (about ${formatUsd(cost)})`;
-    return `${commandAgain(context.typed, "--update")} makes only ${counted(images, "image")}${price} and keeps the others`;
+    return `${again} makes only ${counted(images, "image")}${price} and keeps the others`;
   };
-  const adviseFinish = (what: "submit" | "retry") => {
-    const again = [`${shownDir}/${INPUT_FILE}`, { flag: "--output" } as const, shownDir];
-    const words = what === "submit" ? again : [shownDir];
-    return `${nextCommand(context.global, what, ...words)} finishes it first, and pays nothing twice`;
+  const work: UpdateOptions = {
+    ...{ plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent },
+    ...{ names, shownDir, limits, isUpdate, adviseUpdate },
   };
+  if (options.dryRun) {
+    const result = await describeDryRun(work, budget);
+    return { ...result, next: "the same command without --dry-run" };
+  }
   return withRunLock(dir, { clock, signal }, async () => {
-    const work = { plan, dir, service, keys, clock, reporter, signal, submissions, approve: budget.consent };
-    const started = await startOrUpdate({
-      ...work,
-      names,
-      shownDir,
-      limits,
-      isUpdate,
-      adviseUpdate,
-      adviseFinish,
-    });
+    const started = await startOrUpdate(work);
     if (options.detach) {
       if (started.batches.some(({ isDone }) => !isDone)) service.noteDrawings();
       await leaveRun(dir, started.state);
       return describeDetached(context, options, started);
     }
-    return finishRun(context, service, { ...started, dir, shownDir, keepZip, allowance, intervalMs });
+    const isPlain = !options.isNew && options.explicitKey === null;
+    const updateCommand = isPlain ? commandAgain(context.typed, "--update") : undefined;
+    const ended = { ...started, dir, shownDir, keepZip, allowance, intervalMs, updateCommand };
+    return finishRun(context, service, ended);
   });
 }
 

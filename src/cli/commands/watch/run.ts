@@ -80,7 +80,7 @@ async function watch(
     const batches = await allWithCounts(service.http, ended, signal);
     await recordAll(targets, batches, clock);
     if (isNamed) await requireImages(named, batches, global);
-    const end = describeEnd(context, targets, batches);
+    const end = await describeEnd(context, service.http, targets, batches);
     // The view has already printed the lines.
     return { ...end, lines: [] };
   } catch (error) {
