@@ -1,13 +1,14 @@
 import { appendFile, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { saving } from "../../client/file-errors.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
 import { missingEnd } from "../../contract/images/image-end.ts";
 import { IMAGE_EXTENSIONS, sniffImageType } from "../../contract/images/image-types.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../kernel/files/make-directory.ts";
 import { claimDirectory, removeLeftovers } from "../directory/claim.ts";
-import { writeRunInput } from "../directory/input-file.ts";
+import { mapRunInput, writeRunInput } from "../directory/input-file.ts";
 import { toJsonLines } from "../directory/json-lines.ts";
 import { IMAGES_FOLDER } from "../directory/names.ts";
 import { storeReferences } from "../directory/references.ts";
@@ -16,6 +17,8 @@ import { newRunState, readRunState, writeRunState } from "../directory/run-state
 import type { RunState } from "../directory/run-state-schema.ts";
 import type { RunService } from "../directory/service-identity.ts";
 import { isImagePath, isIntact } from "../files/intact-files.ts";
+import { matchItems, toOldItem } from "../update/match-items.ts";
+import { changeLines, describeChanges } from "../update/plan-update.ts";
 import { temporaryPath, tryToWrite } from "./image-target.ts";
 import type { PlannedImage, RealtimePlan } from "./realtime-plan.ts";
 import { beginRequestKeys } from "./request-keys.ts";
@@ -53,8 +56,10 @@ export async function openRealtimeDirectory(
 ): Promise<RunState> {
   const { inputSha256, settings } = plan;
   const { identity } = service;
-  const keyFingerprint =
-    (await readRunState(dir, WITHOUT_RUN_STATE))?.key_fingerprint ?? service.keyFingerprint;
+  const before = await readRunState(dir, WITHOUT_RUN_STATE);
+  const keyFingerprint = before?.key_fingerprint ?? service.keyFingerprint;
+  if (before?.kind === "realtime" && before.input_sha256 !== inputSha256)
+    await refuseEdited(dir, plan, before);
   const earlier = await claimDirectory(dir, { identity, keyFingerprint, inputSha256 });
   const facts = {
     baseUrl: identity,
@@ -80,6 +85,17 @@ export async function openRealtimeDirectory(
   );
   await writeRunInput(dir, plan.items);
   return runState;
+}
+
+/** Throws `DIRECTORY_CONFLICT` with the prompts that differ from those of the run. */
+async function refuseEdited(dir: string, { items, settings }: RealtimePlan, before: RunState): Promise<void> {
+  const old = await mapRunInput(dir, toOldItem);
+  const typed = items.map((item) => ({ ...item, customId: item.typedId }));
+  const match = matchItems(old, typed, { isSameRequest: true });
+  const isSame = before.model === settings.model;
+  const others = isSame ? [] : [`the model was ${before.model}, not ${settings.model}`];
+  const message = `${dir} belongs to a run with other prompts or options: ${describeChanges({ ...match, settings: others })}. Choose another directory with --output.`;
+  throw new ImgbatchError("DIRECTORY_CONFLICT", message, { details: changeLines(match) });
 }
 
 /**

@@ -14,6 +14,8 @@ export interface UpdatePlan extends Match {
   settings: string[];
 }
 
+type Changes = Match & Pick<UpdatePlan, "settings">;
+
 /** Compares a run with edited prompts. Throws `DIRECTORY_CONFLICT` if its input is damaged or unknown. */
 export async function planUpdate(dir: string, state: RunState, plan: Plan): Promise<UpdatePlan> {
   const settings = otherSettings(state, plan);
@@ -50,13 +52,13 @@ function otherSettings({ request }: RunState, { request: wanted }: Plan): string
 }
 
 /** Describes the changes: `2 prompts changed, 1 added, 1 removed; the model is the same`. */
-export function describeChanges(update: UpdatePlan): string {
+export function describeChanges(update: Changes): string {
   const renamed = update.renamed.length;
   const again = `${renamed} of the added ${renamed === 1 ? "prompts is a removed one with another id, whose images are" : "prompts are removed ones with other ids, whose images are"} made again`;
   return renamed === 0 ? countsOf(update) : `${countsOf(update)}; ${again}`;
 }
 
-function countsOf({ kept, changed, added, removed, settings }: UpdatePlan): string {
+function countsOf({ kept, changed, added, removed, settings }: Changes): string {
   const counts = [
     [changed.length, "changed"],
     [added.length, "added"],
@@ -81,16 +83,20 @@ export function changedError(
   advise: (images: number) => string,
 ): ImgbatchError {
   const message = `${shownDir} belongs to a run with other prompts or options: ${describeChanges(update)}.`;
+  const other = "name another directory with --output to make all images there";
+  const advice = update.keptImages.size === 0 ? other : `${advise(update.images.length)}; or ${other}`;
+  return new ImgbatchError("DIRECTORY_CONFLICT", message, { details: changeLines(update), advice });
+}
+
+/** Returns a line for each prompt that differs, up to a number that helps. */
+export function changeLines(update: Match): string[] {
   const lines = [
     ...update.changed.map((item) => lineOf(item, "changed")),
     ...update.added.map((item) => lineOf(item, "added")),
     ...update.removed.map(({ id }) => `${id}: removed`),
   ];
   const more = lines.length - MOST_LISTED;
-  const details = more > 0 ? [...lines.slice(0, MOST_LISTED), `and ${more} more`] : lines;
-  const other = "name another directory with --output to make all images there";
-  const advice = update.keptImages.size === 0 ? other : `${advise(update.images.length)}; or ${other}`;
-  return new ImgbatchError("DIRECTORY_CONFLICT", message, { details, advice });
+  return more > 0 ? [...lines.slice(0, MOST_LISTED), `and ${more} more`] : lines;
 }
 
 function lineOf({ fileLine, customId }: PlannedItem, what: string): string {

@@ -472,6 +472,10 @@ it("[GEN-11] a directory of other prompts, of another kind of run or of other fi
   expect((await cli.run([...RUN, "--size", "2K"])).code).toBe(6);
   writeFileSync(cli.path("q.jsonl"), '{"prompt":"other"}');
   expect((await cli.run(["generate", "--file", "q.jsonl", "-o", "out"])).code).toBe(6);
+  writeFileSync(cli.path("p.jsonl"), '{"prompt":"a blue cat"}\n{"prompt":"a dog"}');
+  const edited = await cli.run(RUN);
+  expect([edited.code, edited.stderr]).toEqual([6, expect.stringContaining("2 prompts added, 1 removed")]);
+  expect(edited.stderr).toContain("p.jsonl:1:");
   mkdirSync(cli.path("theirs/images"), { recursive: true });
   writeFileSync(cli.path("theirs/images/x.png"), "x");
   expect((await cli.run(["generate", "--file", "p.jsonl", "-o", "theirs"])).code).toBe(6);
