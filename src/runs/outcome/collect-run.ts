@@ -110,7 +110,7 @@ export async function collectRun(options: CollectOptions): Promise<RunOutcome> {
   const { hasRetry } = await writeResults(dir, last, input, isFailed);
   const failedAt = last.filter(isFailed).flatMap(({ custom_id: id }) => input.get(id)?.source ?? []);
   await removeSuperseded(dir, earlier, last);
-  if (isComplete && input.damage === null) await setAsideStray(dir, earlier, last, input);
+  if (isComplete && input.damage === null) await setAsideStray(dir, runState, earlier, last, input);
   await removePassingZips(dir);
   if (fetchedCount > 0) runState.finished_at = null;
   runState.finished_at ??= new Date(options.clock.nowMs()).toISOString();

@@ -33,17 +33,22 @@ export async function setAside(dir: string, state: RunState): Promise<ResultLine
 
 /**
  * Moves the images of prompts that the run does not have any more to `removed/`: of an earlier run in the directory, before
- * `--new`. An image of another prompt may have taken its file.
+ * `--new`. An image of another prompt may have taken its file. What damaged results say of the batches of the run itself
+ * moves nothing.
  */
 export async function setAsideStray(
   dir: string,
+  { batches }: RunState,
   earlier: readonly ResultLine[],
   lines: readonly ResultLine[],
   input: Pick<RunInput, "has">,
 ): Promise<void> {
+  const own = new Set(batches.map(({ id }) => id));
   const known = new Set(lines.map(({ custom_id: id }) => id));
   const current = new Set(lines.flatMap(({ files }) => files.map(({ path }) => path)));
-  const stray = earlier.filter(({ custom_id: id }) => !known.has(id) && !input.has(id));
+  const isStray = ({ custom_id: id, batch_id }: ResultLine) =>
+    !own.has(batch_id) && !known.has(id) && !input.has(id);
+  const stray = earlier.filter(isStray);
   for (const { path } of stray.flatMap(({ files }) => files))
     if (isImagePath(path) && !current.has(path)) await moveAway(dir, path);
 }
