@@ -66,10 +66,13 @@ export class SeededTurns {
 /** Turns of the event loop in which a write gathers others, runs and is reported. */
 const LOOP_TURNS = 3;
 
+/** A sync of the log in Node's pool of threads, and in a thread of its own. */
+const SYNCS = ["FSReqCallback", "MessagePort"];
+
 /** Everything that waits for nothing but the processor, or for the log of the database on the disk, has run. */
 async function quiet(): Promise<void> {
   for (let turn = 0; turn < LOOP_TURNS; turn++) {
     await new Promise((resolve) => setImmediate(resolve));
-    if (process.getActiveResourcesInfo().includes("FSReqCallback")) turn = 0;
+    if (process.getActiveResourcesInfo().some((kind) => SYNCS.includes(kind))) turn = 0;
   }
 }
