@@ -23,6 +23,9 @@ export const TERMINAL_BATCH_STATUSES: readonly BatchStatus[] = [
   "output_deleted",
 ];
 
+/** Items are made only for a batch in one of these statuses. */
+export const MAKING_BATCH_STATUSES: readonly BatchStatus[] = ["queued", "running"];
+
 /** Whether a status is terminal; false for an unknown one, such as another service's. */
 export function isTerminal(status: string): boolean {
   return TERMINAL_BATCH_STATUSES.some((each) => each === status);

@@ -64,7 +64,7 @@ export interface UpstreamJobRepository {
   update(id: string, change: Partial<Omit<UpstreamJobRecord, "id" | "batchId">>): Promise<void>;
   /** Oldest first. */
   ofBatch(batchId: string): Promise<UpstreamJobRecord[]>;
-  /** Jobs that are not closed although their items, or their batches, have ended. Oldest first. */
+  /** Jobs that are not closed although their items have ended, or no item of their batch is made any more. Oldest first. */
   toClose(): Promise<UpstreamJobRecord[]>;
   /** How many jobs are at work for each provider. */
   atWork(): Promise<{ provider: string; count: number }[]>;

@@ -1,5 +1,5 @@
 import type { Insertable, Selectable, Updateable } from "kysely";
-import { TERMINAL_BATCH_STATUSES } from "../../contract/statuses.ts";
+import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
 import type { JobState } from "../../domain/ports/image-provider.ts";
 import type { JobStep, UpstreamJobRecord, UpstreamJobRepository } from "../../domain/ports/upstream-jobs.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
@@ -36,7 +36,7 @@ export function upstreamJobRepository(session: SqlSession): UpstreamJobRepositor
         .innerJoin("batches", "batches.id", "upstream_jobs.batch_id")
         .where("step", "!=", "closed")
         .where((eb) =>
-          eb.or([eb("step", "=", "done"), eb("batches.status", "in", [...TERMINAL_BATCH_STATUSES])]),
+          eb.or([eb("step", "=", "done"), eb("batches.status", "not in", [...MAKING_BATCH_STATUSES])]),
         );
       return (await all(open.orderBy("upstream_jobs.created_at_ms"))).map(toRecord);
     },

@@ -1,4 +1,4 @@
-import { isTerminal } from "../../contract/statuses.ts";
+import { MAKING_BATCH_STATUSES } from "../../contract/statuses.ts";
 import { GIVE_UP_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { type JobProvider, ProviderError, type Trouble } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
@@ -21,7 +21,7 @@ export async function closeJob(
     const job = await stores.read.upstreamJobs.byId(jobId);
     const batch = job && (await stores.read.batches.byId(job.batchId));
     if (!job || !batch || job.step === "closed") return true;
-    if (job.step !== "done" && !isTerminal(batch.status)) return true;
+    if (job.step !== "done" && MAKING_BATCH_STATUSES.includes(batch.status)) return true;
     if (job.upstreamName !== null) {
       const isGivenUp = clock.nowMs() - (await askedAtMs(deps, job)) >= GIVE_UP_MS;
       if (!(await stop(deps, provider, job, job.upstreamName, isGivenUp, signal))) return false;
