@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import type { ReferenceFile } from "../api/reference-file.ts";
 import { Icon } from "./icons.tsx";
 
-/** The images that were given to start from. */
+/** The reference images of an item. */
 export function ReferenceList(props: {
   files: readonly ReferenceFile[];
   onRemove: (file: ReferenceFile) => void;

@@ -61,7 +61,7 @@ export async function reportProviders(
   });
 }
 
-/** Tells the trouble of all models from those of some. */
+/** Separates a trouble that concerns all models of a provider from troubles of single models. */
 export function splitTroubles({ troubles }: Pick<ProviderReport, "troubles">): {
   ofAll: ProviderTrouble | undefined;
   ofModels: ProviderTrouble[];

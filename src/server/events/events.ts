@@ -12,7 +12,7 @@ export function events(deps: ApiDeps) {
   return (request: Request, response: Response): void => {
     response.setHeader("Content-Type", "text/event-stream");
     response.setHeader("Cache-Control", "no-store");
-    // Proxies of the nginx kind would keep events back until they have more.
+    // Without this header, nginx collects events and sends them late.
     response.setHeader("X-Accel-Buffering", "no");
     if (request.method === "HEAD") return void response.end();
     const credential = bearerToken(request);

@@ -1,5 +1,6 @@
 import type { ServiceErrorCode } from "../../contract/errors.ts";
 import { PATHS } from "../../contract/routes.ts";
+import { CREATION_ERRORS } from "../jobs/creation-errors.ts";
 import { requireBatchFeature, requireBatchGroup } from "../middleware/authenticate.ts";
 import { headerKey } from "../native-api/credentials.ts";
 import { downloadFile } from "../native-api/files/files.ts";
@@ -98,20 +99,7 @@ const batches: Surface = {
       answers: {
         200: { description: "The batch. Its lines are read and paid for later.", schema: "OpenaiBatch" },
       },
-      errors: [
-        ...groupErrors,
-        "BATCH_IMAGE_DISABLED",
-        "REALTIME_INVALID_ARGUMENT",
-        "REALTIME_MODEL_NOT_FOUND",
-        "JOB_FILE_UNUSABLE",
-        "JOB_LIMIT_REACHED",
-        "UNSUPPORTED_MEDIA_TYPE",
-        "REQUEST_TOO_LARGE",
-        "INVALID_JSON",
-        "BATCH_IMAGE_SETTLEMENT_PRICING_MISSING",
-        "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE",
-        "BATCH_IMAGE_QUEUE_FAILED",
-      ],
+      errors: CREATION_ERRORS,
       guards: [requireBatchFeature, ...guards],
       handler: createOpenaiBatch,
     },

@@ -82,7 +82,7 @@ function shapeOf(width: number): Pick<Grid, "columns" | "tileWidth" | "rowHeight
   return { columns, tileWidth, rowHeight: tileWidth + CAPTION + GAP };
 }
 
-/** Where a tile stands. */
+/** The position of a tile. */
 export function placeOf(grid: Grid, index: number): { x: number; y: number } {
   return {
     x: (index % grid.columns) * (grid.tileWidth + GAP),

@@ -1,5 +1,6 @@
 import type { ServiceErrorCode } from "../../../contract/errors.ts";
 import { PATHS } from "../../../contract/routes.ts";
+import { CREATION_ERRORS } from "../../jobs/creation-errors.ts";
 import { requireBatchFeature, requireBatchGroup } from "../../middleware/authenticate.ts";
 import type { Operation } from "../../operation.ts";
 import { createBatchJob } from "./create.ts";
@@ -18,20 +19,7 @@ export const createJobOperation: Operation = {
   parameters: ["Model", "MaxCost"],
   body: "CreateJob",
   answers: { 200: { description: "The job. Its lines are read and paid for later.", schema: "Job" } },
-  errors: [
-    ...groupErrors,
-    "BATCH_IMAGE_DISABLED",
-    "REALTIME_INVALID_ARGUMENT",
-    "REALTIME_MODEL_NOT_FOUND",
-    "JOB_FILE_UNUSABLE",
-    "JOB_LIMIT_REACHED",
-    "UNSUPPORTED_MEDIA_TYPE",
-    "REQUEST_TOO_LARGE",
-    "INVALID_JSON",
-    "BATCH_IMAGE_SETTLEMENT_PRICING_MISSING",
-    "BATCH_IMAGE_NO_ACCOUNT_AVAILABLE",
-    "BATCH_IMAGE_QUEUE_FAILED",
-  ],
+  errors: CREATION_ERRORS,
   guards: [requireBatchFeature, ...guards],
   handler: createBatchJob,
 };
