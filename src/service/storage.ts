@@ -1,0 +1,17 @@
+import { existsSync, statSync } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { BlobsPlace, DatabasePlace, StoragePlaces } from "../config/storage-places.ts";
+import { DATA_FILES } from "../contract/data-directory.ts";
+import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
+import type { BlobStore } from "../domain/ports/blob-store.ts";
+import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
+import type { Stores } from "../domain/ports/stores.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { fileBlobs } from "../storage/blobs/file-blobs.ts";
+import type { SqlDatabase } from "../storage/dialects/sql-session.ts";
+import { openSqlite } from "../storage/dialects/sqlite.ts";
+import { storageFailure } from "../storage/disk-trouble.ts";
+import { migrate } from "../storage/migrate.ts";
+import { sqlStores } from "../storage/stores.ts";
+import { makeDataDirectory } from "./data-directory.ts";
