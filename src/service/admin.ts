@@ -69,7 +69,7 @@ export interface Admin {
     batchIds?: readonly string[] | undefined;
   }): Promise<LedgerLine[]>;
   /**
-   * What providers were asked, in the order of the keys. Sums are kept for 5 minutes each: those that hold `fromMs` and
+   * The requests to providers, in the order of the keys. Sums are kept for 5 minutes each: those that hold `fromMs` and
    * those that begin before `beforeMs` count whole.
    */
   usage(filter: {

@@ -9,7 +9,7 @@ import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
 
-/** What a provider made for an item: images that were decoded, at least one. */
+/** The images that a provider made for an item: at least one, each decoded. */
 export type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
 
 /** The batch of an item, as far as an outcome needs it. */

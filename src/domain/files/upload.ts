@@ -26,7 +26,7 @@ export interface UploadDeps {
   clock: Clock;
 }
 
-/** What a caller says of a file. */
+/** The caller's description of a file. */
 export interface FileFacts {
   /** Null: the service makes one. */
   id: string | null;
@@ -38,7 +38,7 @@ export interface FileFacts {
   keptMs?: number;
 }
 
-/** What an upload asks of all uploads. */
+/** The ties of one upload to all others. */
 interface Ties {
   limits: UploadLimits;
   /** Bytes of all open uploads of the key. */

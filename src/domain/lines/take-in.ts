@@ -25,7 +25,7 @@ export interface TakeInDeps {
   lineReaders: LineReaders;
 }
 
-/** What became of the input of a batch. */
+/** The outcome of reading the input of a batch. */
 export type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
 
 /** The items of a job, as far as its lines were read. */

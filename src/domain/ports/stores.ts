@@ -267,7 +267,7 @@ export interface UsageRepository {
   /** In the order in which they were written. */
   list(filter: { accountId?: string }): Promise<UsageRecord[]>;
   /**
-   * What a key paid for, by day (UTC) and model, oldest first: images of batches on the day when they were settled, and of
+   * The images that a key paid for, by day (UTC) and model, oldest first: images of batches on the day when they were settled, and of
    * real-time requests. `accountIds`: those that have paid for the key.
    */
   byDay(filter: UsageFilter): Promise<DayUsage[]>;

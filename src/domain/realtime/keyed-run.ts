@@ -26,7 +26,7 @@ interface Deps {
 /** Writes the body of the answer. An `ImgbatchError` that it throws is the answer instead. */
 export type Render<T> = (made: T) => Buffer | Promise<Buffer>;
 
-/** What a run has come to. */
+/** The state of a run. */
 export type RunOutcome = { body: Buffer } | { error: ImgbatchError };
 
 export async function outcomeOf<T>(render: Render<T>, made: T): Promise<RunOutcome> {
