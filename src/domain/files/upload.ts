@@ -190,6 +190,7 @@ export class Upload {
     const file = { id, apiKeyId, displayName, mimeType, purpose, sizeBytes, sha256, blobKey };
     const record = { ...file, createdAtMs: nowMs, expiresAtMs: nowMs + keptMs };
     await stores.write(async (tx) => {
+      await tx.lock("key", apiKeyId);
       if (await tx.files.find(apiKeyId, id)) throw nameTaken(id);
       const stored = await tx.files.bytesOf(apiKeyId, nowMs);
       if (stored + sizeBytes > this.#ties.limits.fileBytesPerKey) throw this.#quotaError();

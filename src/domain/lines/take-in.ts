@@ -231,7 +231,7 @@ async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): P
   const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
   const failCount = items.filter(({ failed }) => failed !== undefined).length;
   const isWritten = await deps.stores.write(async (tx) => {
-    const now = await tx.batches.byId(batch.id);
+    const now = await tx.batches.locked(batch.id);
     if (now?.status !== "queued" || hasItems(now)) return false;
     await tx.items.insertMany(batch.id, items);
     await tx.references.insertMany(batch.id, references);
