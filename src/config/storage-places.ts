@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { StorageEnvironment } from "../environment.ts";
 import type { Config } from "./schema.ts";
-import { blobsSchema, databaseSchema, isDatabaseUrl } from "./storage-schema.ts";
+import { blobsSchema, databaseSchema, isDatabaseUrl, storageSchema } from "./storage-schema.ts";
 
 export type DatabasePlace =
   | { kind: "sqlite" }
@@ -49,17 +49,18 @@ export interface StorageFlags {
 /**
  * Finds where the data is: a flag wins over `IMGBATCH_DATABASE_URL`, which wins over the configuration. User, password and
  * keys come from the environment. Throws `INVALID_CONFIG` for a place that is none, that holds a secret, or whose keys
- * are not set.
+ * are not set. `storage` is that of the configuration; by default, SQLite and files.
  */
 export function storagePlaces(
-  { storage }: Pick<Config, "storage">,
+  storage: Config["storage"] | undefined,
   flags: StorageFlags,
   environment: StorageEnvironment,
 ): StoragePlaces {
+  const configured = storage ?? storageSchema.parse({});
   return {
-    database: databasePlace(storage.database, flags.database, environment),
+    database: databasePlace(configured.database, flags.database, environment),
     blobs: blobsPlace(
-      { ...storage, blobs: checked("--blobs", flags.blobs, blobsSchema) ?? storage.blobs },
+      { ...configured, blobs: checked("--blobs", flags.blobs, blobsSchema) ?? configured.blobs },
       environment,
     ),
   };

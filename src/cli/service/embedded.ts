@@ -8,6 +8,7 @@ import { paidRequestsNote } from "../interruption/paid-requests.ts";
 import { isInterruption } from "../interruption/stop-reason.ts";
 import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
 import { findRunning } from "./running-service.ts";
+import { requireLocalStorage } from "./storage-of.ts";
 import { keyAdvice, requireKeys } from "./upstream-keys.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */
@@ -52,6 +53,7 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
       };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
+    requireLocalStorage(embedding.config);
     const config = embedding.config ?? (await defaultConfig());
     if (wantsImages) requireKeys(config);
     const providers = config.providers.map(identityOf);
