@@ -50,7 +50,7 @@ async function dropLeases({ stores, providers, clock }: WorkerDeps): Promise<num
   return stores.write(async (tx) => {
     for (const item of await tx.items.leased()) {
       const { id, attempts, failedAt, maybePaid, leaseToken, batchId, jobId } = item;
-      const batch = await tx.batches.byId(batchId);
+      const batch = await tx.batches.locked(batchId);
       // A provider that is not configured any more may have been paid.
       const isFree = item.provider === null || free.has(item.provider) || batch?.upstream === DRAWINGS;
       // The record of its job knows what was sent.

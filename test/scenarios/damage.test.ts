@@ -17,7 +17,7 @@ import { tempDir } from "../support/temp-dir.ts";
 
 const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error.code;
 
-/** What a disk, or somebody, can do to a stored image. Sizes stay only where the name says so. */
+/** Damage that a disk, or somebody, can do to a stored image. Sizes stay only where the name says so. */
 const DAMAGE: [what: string, hasSameSize: boolean, damage: (path: string, other: string) => Promise<void>][] =
   [
     ["a flipped bit", true, async (path) => flip(path, 20, 1)],

@@ -2,7 +2,7 @@ import type { ItemError } from "../../contract/item-errors.ts";
 import { readAhead } from "../downloads/read-ahead.ts";
 import { intactBytes } from "../downloads/read-intact.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { Repositories } from "../ports/stores.ts";
+import type { Transaction } from "../ports/stores.ts";
 import type { BatchRecord, OutputRecord } from "../records.ts";
 
 const RESULT_MISSING: ItemError = {
@@ -41,7 +41,7 @@ export class ReadBack {
    * outputs that are left.
    */
   async failDamaged(
-    tx: Repositories,
+    tx: Transaction,
     batch: BatchRecord,
     outputs: readonly OutputRecord[],
   ): Promise<OutputRecord[]> {
