@@ -16,6 +16,7 @@ import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
 import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import type { ModelNames } from "../domain/realtime/model-names.ts";
+import type { BatchRecord } from "../domain/records.ts";
 import type { Log } from "../kernel/log.ts";
 import type { ConsoleSecrets } from "./console/sessions.ts";
 import type { EventHub } from "./events/hub.ts";
@@ -26,6 +27,13 @@ import type { Reach } from "./middleware/known-host.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-reservation.ts";
 import type { JsonParser } from "./request-body/parse-json.ts";
+
+/** The items (or jobs of whole batches) that run, and the most that may run at once. */
+export interface QueueLoad {
+  running: number;
+  slots: number;
+  isPaused: boolean;
+}
 
 /** The parts of the service that the handlers use. */
 export interface ApiDeps extends CreateBatchDeps {
@@ -46,8 +54,8 @@ export interface ApiDeps extends CreateBatchDeps {
   events: EventHub;
   /** Shown to the owner alone. */
   facts: { dataDirectory: string; startedAtMs: number };
-  /** The load of the workers now. */
-  queue(): { running: number; slots: number; isPaused: boolean };
+  /** The load of all workers now. */
+  queueOfAll(): Promise<QueueLoad>;
   thumbnails: Thumbnails;
   /** Bound the thumbnails that a key may have asked for at once. */
   thumbnailSlots: DownloadSlots;
@@ -62,9 +70,9 @@ export interface ApiDeps extends CreateBatchDeps {
   /** The state of all configured providers. */
   health: ProviderHealth;
   /** Why the items of a batch cannot be made now; null when they can. */
-  waitingOf(batchId: string): Waiting | null;
+  waitingOf(batch: BatchRecord): Waiting | null;
   /** Returns the jobs of a batch that are at work at an upstream. */
-  jobsOf(batchId: string): ShownJob[];
+  jobsOf(batch: BatchRecord): Promise<ShownJob[]>;
   requestLimits: RequestLimits;
   uploads: Uploads;
   findGeneratedFile: FindGeneratedFile;

@@ -20,7 +20,7 @@ import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
-import { type OpenStorage, openStorage } from "./storage.ts";
+import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };
 export type Account = AccountRecord;

@@ -1,6 +1,6 @@
 import { LOCAL_STORAGE } from "../config/storage-places.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { type OpenStorage, openStorage } from "./storage.ts";
+import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 /** Opens (or makes) the SQLite database and the files of a data directory, without owning it. See `openStorage`. */
 export function openDataDirectory(

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
-import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
-import { topUpReal } from "../domain/accounts.ts";
+import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
+import type { Credentials } from "../contract/data-directory.ts";
+import type { Role } from "../contract/roles.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -14,7 +14,7 @@ import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import { toPixels } from "../imaging/pixels.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
-import { type Ids, randomIds, sha256Hex } from "../kernel/ids.ts";
+import { type Ids, randomIds } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { identitiesOf } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
@@ -22,20 +22,23 @@ import { withPathTargets } from "../server/connections/path-targets.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { listen } from "../server/listen.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
+import { SURFACES, WORKER_SURFACES } from "../server/surfaces.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { signInLinks } from "./console.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
-import { freeBytesOf, makeDataDirectory, openDataDirectory } from "./data-directory.ts";
-import { ensureCredentials } from "./local-credentials.ts";
 import { apiParts } from "./parts/api-part.ts";
+import { type LocalAccess, openLocalAccess } from "./parts/local-access.ts";
 import { sharedParts } from "./parts/shared-parts.ts";
 import { Teardown } from "./parts/teardown.ts";
+import { workOfAll } from "./parts/work-of-all.ts";
 import { startWorkers } from "./parts/worker-part.ts";
-import { removeServerFile, writeServerFile } from "./server-file.ts";
+import { freeBytesOf, makeDataDirectory } from "./storage/make-data-directory.ts";
+import { openStorage } from "./storage/open-storage.ts";
 
-export interface ServiceOptions {
+/** A service that keeps everything in its data directory. */
+export interface LocalServiceOptions {
   config: Config;
   dataDirectory: string;
   /** Port 0 takes a free one. */
@@ -59,11 +62,18 @@ export interface ServiceOptions {
   feed?: Feed;
 }
 
+export interface ServiceOptions extends LocalServiceOptions {
+  /** Where the data is kept. In a shared database, keys are made by `imgbatch admin keys create` alone. */
+  storage: StoragePlaces;
+  /** The part that this process takes. Others than `all` need a database and a bucket that others share. */
+  role: Role;
+}
+
 export interface Service {
   url: string;
-  /** Path of the file with the key for clients on this machine. */
-  credentialsFile: string;
-  credentials: Credentials;
+  /** Path of the file with the key for clients on this machine; null with a shared database. */
+  credentialsFile: string | null;
+  credentials: Credentials | null;
   feed: Feed;
   /**
    * Aborted with `STORAGE_FAILED` when the disk fails under the database. Nothing is written after that, and the owner
@@ -76,12 +86,21 @@ export interface Service {
   close(graceMs: number): Promise<void>;
 }
 
+export interface LocalService extends Service {
+  credentialsFile: string;
+  credentials: Credentials;
+}
+
 /**
- * Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
- * `STORAGE_FAILED` when its disk is full or refuses.
+ * Starts a service, or the part of one that `role` names. The data directory belongs to this process: with a shared
+ * database it holds bytes on their way to the bucket. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
+ * `STORAGE_FAILED` when its disk is full or refuses, or when the database cannot be reached.
  */
-export async function startService(options: ServiceOptions): Promise<Service> {
-  const { config, dataDirectory } = options;
+export async function startService(options: LocalServiceOptions): Promise<LocalService>;
+export async function startService(options: ServiceOptions): Promise<Service>;
+export async function startService(options: LocalServiceOptions & Partial<ServiceOptions>): Promise<Service> {
+  const { config, dataDirectory, storage = LOCAL_STORAGE, role = "all" } = options;
+  const isShared = storage.database.kind === "postgres";
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
@@ -97,8 +116,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await makeDataDirectory(dataDirectory);
     teardown.add(await acquireDataLockPatiently(dataDirectory, systemClock));
     await removePartialFiles(dataDirectory);
-    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
-    teardown.add(close);
+    const opened = await openStorage(storage, { directory: dataDirectory, clock, onBroken });
+    const { stores, blobs } = opened;
+    teardown.add(() => opened.close());
     await blobs.removeDrafts();
 
     const random = options.random ?? Math.random;
@@ -112,32 +132,34 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
     });
     await releaseDeadHolds(stores, clock.nowMs());
-    const withWorkers = options.workers && config.features.workers;
+    const withWorkers = role !== "api" && options.workers && config.features.workers;
     const secret = randomBytes(32).toString("base64url");
     const onBatchCreated = (batchId: string) => {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
     };
-    let ownerKeyId: string | null = null;
-    let localKeyId: string | null = null;
+    let access: LocalAccess | null = null;
+    const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {
+      waitingOf: ({ id }) => scheduler.waitingOf(id),
+      jobsOf: async ({ id }) => scheduler.jobsOf(id),
+      queueOfAll: async () => scheduler.load,
+    };
     const apiDeps: ApiDeps = {
       ...apiParts(parts, config, options.address.host),
-      isLocalKey: (keyId) => keyId === localKeyId,
-      isOwnerKey: (keyId) => keyId === ownerKeyId,
+      ...(isShared ? workOfAll(workerDeps) : own),
+      isLocalKey: (keyId) => keyId === access?.localKeyId,
+      isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
       facts: { dataDirectory, startedAtMs: clock.nowMs() },
-      queue: () => scheduler.load,
       realtime,
-      waitingOf: (batchId) => scheduler.waitingOf(batchId),
-      jobsOf: (batchId) => scheduler.jobsOf(batchId),
       requestLog: options.log === "feed" ? silentLog : log,
       workersRunning: () => scheduler.isRunning,
-      workersExpected: withWorkers,
+      workersExpected: withWorkers || isShared,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
     };
-    const app = buildExpressApp(apiDeps);
+    const app = buildExpressApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);
     let graceMs = 0;
     const stopWork = () => scheduler.stop(graceMs, failing.signal.aborted);
     if (withWorkers) await startWorkers(scheduler, config, workerDeps, teardown, stopWork);
@@ -149,38 +171,26 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
     });
     teardown.add(() => apiDeps.events.close());
-    const credentials = await ensureCredentials(
-      { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
-      { stores, clock, ids, log },
-    );
-    const localKey = await stores.read.keys.bySha256(sha256Hex(credentials.api_key));
-    ownerKeyId = localKey?.id ?? null;
-    const { budgetMicroUsd } = options;
-    if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
-    else if (localKey && budgetMicroUsd) {
-      await stores.write((tx) => topUpReal(tx, { clock, ids }, localKey.accountId, budgetMicroUsd));
+    if (!isShared) {
+      const identities = identitiesOf(config.providers, providers);
+      const facts = { url: listening.url, workers: withWorkers, providers: identities, secret };
+      access = await openLocalAccess({ ...options, facts }, { stores, clock, ids, log }, teardown);
     }
-    const facts = {
-      url: listening.url,
-      workers: withWorkers,
-      providers: identitiesOf(config.providers, providers),
-      secret,
-    };
-    await writeServerFile(dataDirectory, facts, clock);
-    teardown.add(() => removeServerFile(dataDirectory, secret));
     return {
       url: listening.url,
-      credentialsFile: join(dataDirectory, DATA_FILES.credentials),
-      credentials,
+      credentialsFile: access?.credentialsFile ?? null,
+      credentials: access?.credentials ?? null,
       feed,
       failed: failing.signal,
       view: {
         ...workerDeps,
-        signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
+        signInLink: signInLinks(config, apiDeps.secrets, listening.url, access?.ownerKeyId ?? null),
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,
         jobsOf: apiDeps.jobsOf,
+        queueOfAll: apiDeps.queueOfAll,
+        isShared,
         facts: {
           ...apiDeps.facts,
           url: listening.url,
@@ -188,7 +198,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         },
         toPixels: (bytes, box) => toPixels(bytes, box, decoding),
         queue: () => scheduler.load,
-        setPaused: (isPaused) => scheduler.setPaused(isPaused),
+        setPaused: async (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
           const { batch } = await retryFailed(apiDeps, batchId);
           onBatchCreated(batch.id);

@@ -7,8 +7,8 @@ import type { Output } from "../command-line/command-context.ts";
 import { paidRequestsNote } from "../interruption/paid-requests.ts";
 import { isInterruption } from "../interruption/stop-reason.ts";
 import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import { requireLocalStorage } from "./require-local-storage.ts";
 import { findRunning } from "./running-service.ts";
-import { requireLocalStorage } from "./storage-of.ts";
 import { keyAdvice, requireKeys } from "./upstream-keys.ts";
 
 /** Running items get this long at the end of a command; then they are parked for the next one. */

@@ -4,9 +4,9 @@ import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
 import { idempotencyKeyOf } from "../idempotency-key.ts";
-import { batchView } from "./batch-view.ts";
 
 import { findBatch } from "./find-batch.ts";
+import { showBatch } from "./show-batch.ts";
 
 /** `POST …/{id}/retry`: makes the failed items again, as a new batch; or returns the one that the same key made. */
 export function retry(deps: ApiDeps) {
@@ -18,6 +18,6 @@ export function retry(deps: ApiDeps) {
     const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);
-    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
+    response.json(await showBatch(deps, batch));
   };
 }

@@ -17,7 +17,7 @@ type Derived = Omit<
   | "isLocalKey"
   | "isOwnerKey"
   | "facts"
-  | "queue"
+  | "queueOfAll"
   | "realtime"
   | "waitingOf"
   | "jobsOf"

@@ -25,8 +25,8 @@ import {
 import { paidRequestsNote } from "../../interruption/paid-requests.ts";
 import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
-import { requireShared, storageOf } from "../../service/storage-of.ts";
 import { withSimulation } from "../../service/simulation.ts";
+import { requireShared, storageOf } from "../../service/storage-of.ts";
 import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { mayShowDashboard } from "../../terminal/dashboard.ts";
 import { mayColor } from "../../terminal/terminal.ts";

@@ -35,7 +35,11 @@ export const serve: CommandSpec = {
       choices: ["debug", "info", "warn", "error"],
     },
   ],
-  examples: ["imgbatch serve", "imgbatch serve --port 0 --data ./data --ready-file ready.json", "imgbatch serve --role worker --database postgres://db/imgbatch --blobs s3://images"],
+  examples: [
+    "imgbatch serve",
+    "imgbatch serve --port 0 --data ./data --ready-file ready.json",
+    "imgbatch serve --role worker --database postgres://db/imgbatch --blobs s3://images",
+  ],
   exits: ["auth", "conflict", "saving"],
   json: false,
   load: () => import("./run.ts"),

@@ -1,21 +1,20 @@
 import { existsSync, statSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { BlobsPlace, DatabasePlace, StoragePlaces } from "../config/storage-places.ts";
-import { DATA_FILES } from "../contract/data-directory.ts";
-import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
-import type { BlobStore } from "../domain/ports/blob-store.ts";
-import { StorageUnavailable } from "../domain/ports/storage-unavailable.ts";
-import type { Stores } from "../domain/ports/stores.ts";
-import { type Clock, systemClock } from "../kernel/clock.ts";
-import { fileBlobs } from "../storage/blobs/file-blobs.ts";
-import type { SqlDatabase } from "../storage/dialects/sql-session.ts";
-import { openSqlite } from "../storage/dialects/sqlite.ts";
-import { storageFailure } from "../storage/disk-trouble.ts";
-import { migrate } from "../storage/migrate.ts";
-import { sqlStores } from "../storage/stores.ts";
+import type { BlobsPlace, DatabasePlace, StoragePlaces } from "../../config/storage-places.ts";
+import { DATA_FILES } from "../../contract/data-directory.ts";
+import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
+import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
+import { openSqlite } from "../../storage/dialects/sqlite.ts";
+import { storageFailure } from "../../storage/disk-trouble.ts";
+import { migrate } from "../../storage/migrate.ts";
+import { sqlStores } from "../../storage/stores.ts";
 import { makeDataDirectory } from "./make-data-directory.ts";
-import { unreachable } from "./storage-trouble.ts";
 
 /** Everything that a service keeps, open. */
 export interface OpenStorage {
@@ -36,7 +35,7 @@ export interface StorageOptions {
 
 /**
  * Opens the database and the images of a service, without owning them; those of a data directory are made when there are
- * none. Throws `STORAGE_FAILED` when the file of a database is damaged, or is missing although images exist, and `NETWORK` when a
+ * none. Throws `STORAGE_FAILED` when the file of a database is damaged, or is missing although images exist, or when a
  * database on another machine cannot be reached.
  */
 export async function openStorage(
@@ -60,7 +59,7 @@ export async function openStorage(
 
 async function openBlobs(place: BlobsPlace, directory: string): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
-  const { s3Blobs } = await import("../storage/blobs/s3/s3-blobs.ts");
+  const { s3Blobs } = await import("../../storage/blobs/s3/s3-blobs.ts");
   return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch) });
 }
 
@@ -71,13 +70,19 @@ async function openDatabase(
   onBroken: StorageOptions["onBroken"],
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
-  const { openPostgres } = await import("../storage/dialects/postgres.ts");
+  const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    const database = await openPostgres({ url: place.url }, clock, { onBroken });
-    return await migrated(database);
-  } catch (cause) {
-    throw unreachable(place.name, cause);
+    return await migrated(await openPostgres({ url: place.url }, clock));
+  } catch (error) {
+    throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
   }
+}
+
+/** Names the database in an error, without its secrets. */
+function namedError(error: ImgbatchError, name: string): ImgbatchError {
+  const advice =
+    "check that the database runs at this address, and PGUSER and PGPASSWORD (or IMGBATCH_DATABASE_URL)";
+  return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice, cause: error });
 }
 
 async function openLocalDatabase(
@@ -88,9 +93,7 @@ async function openLocalDatabase(
   const file = join(directory, DATA_FILES.database);
   await refuseLostDatabase(file, directory);
   try {
-    return await migrated(
-      openSqlite(file, clock, { onBroken, lockFile: join(directory, DATA_FILES.lock) }),
-    );
+    return await migrated(openSqlite(file, clock, { onBroken, lockFile: join(directory, DATA_FILES.lock) }));
   } catch (cause) {
     const damage = cause instanceof StorageUnavailable ? cause.cause : cause;
     if (!isDatabaseDamage(damage)) throw cause;

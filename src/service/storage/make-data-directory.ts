@@ -1,7 +1,7 @@
 import { statfs } from "node:fs/promises";
-import { ImgbatchError } from "../contract/errors.ts";
-import { systemCodeOf } from "../kernel/files/disk-full.ts";
-import { makeDirectory } from "../kernel/files/make-directory.ts";
+import { ImgbatchError } from "../../contract/errors.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { makeDirectory } from "../../kernel/files/make-directory.ts";
 
 /** Makes a data directory that only its user can read. Throws `SAVE_FAILED` with the reason of the system. */
 export async function makeDataDirectory(directory: string): Promise<void> {
