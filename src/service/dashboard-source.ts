@@ -37,7 +37,7 @@ export interface DashboardSourceDeps extends RowSource {
   /** Asks all workers to begin no work, or to begin work again. */
   setPaused(isPaused: boolean): Promise<void>;
   /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
-  signInLink: (() => string) | null;
+  signInLink: (() => Promise<string>) | null;
   cancel(batchId: string): Promise<void>;
   /** Makes a new batch of the failed items. Returns its name and how many items it has. */
   retry(batchId: string): Promise<{ name: string; itemCount: number }>;
@@ -90,7 +90,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
       tell({ type: "message", text: await openFolder(deps.facts.dataDirectory ?? ".") });
     },
     "open-console": async () => {
-      const link = deps.signInLink?.();
+      const link = await deps.signInLink?.();
       if (link === undefined) return;
       const isOpen = await openPath(link);
       tell({ type: "message", text: isOpen ? "Opened the web console in the browser." : `Open ${link}` });

@@ -145,7 +145,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       queueOfAll: async () => scheduler.load,
     };
     const apiDeps: ApiDeps = {
-      ...apiParts(parts, config, options.address.host),
+      ...apiParts(parts, config, { host: options.address.host, isShared }),
       ...(isShared ? workOfAll(workerDeps) : own),
       isLocalKey: (keyId) => keyId === access?.localKeyId,
       isOwnerKey: (keyId) => keyId === access?.ownerKeyId,

@@ -15,6 +15,7 @@ import { itemPrices } from "./migrations/012-item-prices.ts";
 import { linkedImages } from "./migrations/013-linked-images.ts";
 import { downloads } from "./migrations/014-downloads.ts";
 import { filePurposes } from "./migrations/015-file-purposes.ts";
+import { sharedApi } from "./migrations/018-shared-api.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -33,6 +34,7 @@ const MIGRATIONS: readonly Migration[] = [
   linkedImages,
   downloads,
   filePurposes,
+  sharedApi,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */

@@ -28,6 +28,20 @@ export interface LinkedImagesTable {
   expires_at_ms: number;
 }
 
+export interface TimedSecretsTable {
+  id: string;
+  kind: string;
+  api_key_id: string;
+  batch_id: string | null;
+  expires_at_ms: number;
+}
+
+export interface RequestCountsTable {
+  api_key_id: string;
+  second: number;
+  count: number;
+}
+
 export interface UsageRecordsTable {
   seq: Generated<number>;
   realtime_id: string;

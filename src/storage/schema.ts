@@ -3,6 +3,8 @@ import type {
   KeyedRequestsTable,
   LinkedImagesTable,
   RealtimeHoldsTable,
+  RequestCountsTable,
+  TimedSecretsTable,
   UsageRecordsTable,
 } from "./realtime-tables.ts";
 
@@ -31,6 +33,8 @@ export interface Database {
   files: FilesTable;
   keyed_requests: KeyedRequestsTable;
   linked_images: LinkedImagesTable;
+  timed_secrets: TimedSecretsTable;
+  request_counts: RequestCountsTable;
   schema_migrations: { name: string };
 }
 

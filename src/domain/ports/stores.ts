@@ -23,6 +23,7 @@ import type {
   UsageFilter,
   UsageRecord,
 } from "./realtime-records.ts";
+import type { RequestCountRepository, TimedSecretRepository } from "./shared-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 
 /**
@@ -62,6 +63,8 @@ export interface Repositories {
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
   linkedImages: LinkedImageRepository;
+  timedSecrets: TimedSecretRepository;
+  requestCounts: RequestCountRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
@@ -239,6 +242,10 @@ export interface RealtimeHoldRepository {
   remove(id: string): Promise<RealtimeHoldRecord | null>;
   /** Oldest first. */
   list(): Promise<RealtimeHoldRecord[]>;
+  /** How many holds of a key belong to processes that are alive. */
+  countOpen(apiKeyId: string): Promise<number>;
+  /** Whether there is the hold, of a process that is alive. */
+  isOpen(id: string): Promise<{ isOpen: boolean }>;
 }
 
 export interface KeyedRequestRepository {

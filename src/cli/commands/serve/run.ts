@@ -148,7 +148,7 @@ async function announce(
     });
   }
   process.stdout.write(`${line}\n`);
-  const link = process.stdout.isTTY ? service.view.signInLink?.() : undefined;
+  const link = process.stdout.isTTY ? await service.view.signInLink?.() : undefined;
   if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
 }
 
