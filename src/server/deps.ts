@@ -89,6 +89,10 @@ export interface ApiDeps extends CreateBatchDeps {
   secret: string;
   /** False when the service only serves existing batches. */
   workersExpected: boolean;
+  /** Asks whether the bucket with the images can be used, and rejects when not; null for files. */
+  askBucket: (() => Promise<unknown>) | null;
+  /** Whether the process takes no new work, because it is about to end. */
+  isStopping(): boolean;
   /** Bytes that may still be written where the data is kept. */
   freeDiskBytes(): Promise<number>;
   feed: Feed;

@@ -138,6 +138,10 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         }
         changed.add(event.batchId);
         hasMoved = true;
+        if (event.type === "elsewhere") {
+          images += event.images;
+          for (const customId of event.failed) failures.push({ batchId: event.batchId, customId });
+        }
         if (event.type === "item" && event.status === "success") images++;
         if (event.type === "item" && event.status === "failed") failures.push(event);
       });

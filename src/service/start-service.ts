@@ -130,6 +130,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       ...workerDeps,
       offers: parts.realtimeOffers,
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
+      rate: isShared ? config.limits : null,
     });
     await releaseDeadHolds(stores, clock.nowMs());
     const withWorkers = role !== "api" && options.workers && config.features.workers;
@@ -139,6 +140,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       scheduler.wake(batchId);
     };
     let access: LocalAccess | null = null;
+    let isStopping = false;
     const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {
       waitingOf: ({ id }) => scheduler.waitingOf(id),
       jobsOf: async ({ id }) => scheduler.jobsOf(id),
@@ -155,6 +157,8 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers || isShared,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
+      askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
+      isStopping: () => isStopping,
       secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
@@ -209,6 +213,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       },
       close: async (grace) => {
         graceMs = grace;
+        isStopping = true;
         await teardown.run();
       },
     };

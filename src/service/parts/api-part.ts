@@ -25,6 +25,8 @@ type Derived = Omit<
   | "workersRunning"
   | "workersExpected"
   | "freeDiskBytes"
+  | "askBucket"
+  | "isStopping"
   | "secret"
   | "cancel"
   | "onBatchCreated"

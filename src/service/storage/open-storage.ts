@@ -9,6 +9,7 @@ import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
+import { type Notices, openNotices } from "../../storage/dialects/postgres-notices.ts";
 import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
 import { openSqlite } from "../../storage/dialects/sqlite.ts";
 import { storageFailure } from "../../storage/disk-trouble.ts";
@@ -22,6 +23,8 @@ export interface OpenStorage {
   blobs: BlobStore;
   /** Problems of the files of the database itself, a line each. */
   integrityProblems(): Promise<string[]>;
+  /** Begins to hear the notices of other processes; null where there are none. */
+  listen: ((onNotice: (text: string) => void) => Notices) | null;
   close(): Promise<void>;
 }
 
@@ -45,7 +48,9 @@ export async function openStorage(
   if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
   const database = await openDatabase(places.database, directory, clock, onBroken);
   try {
+    const { database: place } = places;
     return {
+      listen: place.kind === "postgres" ? (onNotice) => openNotices(place.url, clock, onNotice) : null,
       stores: sqlStores(database),
       blobs: await openBlobs(places.blobs, directory),
       integrityProblems: async () => database.integrityProblems(),
