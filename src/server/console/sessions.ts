@@ -1,5 +1,5 @@
-import type { Clock } from "../../kernel/clock.ts";
 import type { Stores } from "../../domain/ports/stores.ts";
+import type { Clock } from "../../kernel/clock.ts";
 import { StoredSecrets } from "../limits/stored-secrets.ts";
 import { type SecretStore, TimedSecrets } from "../limits/timed-secrets.ts";
 

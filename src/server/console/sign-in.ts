@@ -21,7 +21,9 @@ export function makeCode(deps: ApiDeps) {
     if (await isSession(deps, request)) {
       throw new ImgbatchError("INVALID_API_KEY", "A session makes no codes: send the key itself.");
     }
-    const { secret: code, expiresAtMs } = await deps.secrets.codes.issue({ keyId: callerOf(response).key.id });
+    const { secret: code, expiresAtMs } = await deps.secrets.codes.issue({
+      keyId: callerOf(response).key.id,
+    });
     const view: SignInCode = {
       object: "console.code",
       code,

@@ -29,8 +29,7 @@ export function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDe
     const ticket = queryText(request, "ticket");
     if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
     const { tickets } = secrets;
-    const held =
-      request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
+    const held = request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
     if (!held || held.batchId !== request.params.id) {
       failedAuth.note(callerAddress(request));
       throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");

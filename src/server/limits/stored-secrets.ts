@@ -27,7 +27,8 @@ export class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
     this.#options = options;
   }
 
-  async issue({ keyId, batchId = null }: StoredValue & { batchId?: string | null }) {
+  async issue(value: T) {
+    const { keyId, batchId = null }: StoredValue = value;
     const { lifeMs, mostPerKey, prefix = "" } = this.#options;
     const { stores, clock } = this.#deps;
     const secret = prefix + randomBytes(32).toString("base64url");

@@ -33,10 +33,7 @@ export function readiness(deps: ReadinessDeps): RequestHandler {
 }
 
 /** Everything that keeps the service from working, in words that reveal nothing about its machine. */
-async function readinessProblems(
-  deps: ReadinessDeps,
-  probes: readonly Probe[],
-): Promise<string[]> {
+async function readinessProblems(deps: ReadinessDeps, probes: readonly Probe[]): Promise<string[]> {
   if (deps.isStopping()) return ["the service is stopping"];
   const found = await Promise.all([
     ...probes.map((probe) => probe()),

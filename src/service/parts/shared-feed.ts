@@ -75,7 +75,8 @@ export class SharedFeed {
       const { id, images = 0, failed = [], gone } = fieldsOf(each) ?? {};
       if (typeof id !== "string") continue;
       if (gone === true) this.#publish({ type: "batch-gone", batchId: id });
-      else this.#publish({ type: "elsewhere", batchId: id, images: Number(images), failed: failed as string[] });
+      else
+        this.#publish({ type: "elsewhere", batchId: id, images: Number(images), failed: failed as string[] });
     }
     return { isCall: look === true };
   }
@@ -101,7 +102,8 @@ export class SharedFeed {
     if (event.type === "batch-gone") change.isGone = true;
     if (event.type !== "item") return;
     if (event.status === "success") change.images++;
-    if (event.status === "failed" && change.failed.length < FAILURES_PER_BATCH) change.failed.push(event.customId);
+    if (event.status === "failed" && change.failed.length < FAILURES_PER_BATCH)
+      change.failed.push(event.customId);
   }
 
   #beat(): void {

@@ -53,7 +53,8 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
   if (global.config === undefined) findings.push(...(await checkAddresses(config)));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
-  if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
+  if (worstExitCode(findings) === 0)
+    findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
   // Its processes are found by their addresses, which only their callers know.
   if (storage.database.kind === "postgres") return findings;
   const locate = await createServiceLocator(context);
