@@ -61,7 +61,7 @@ async function retriableItems(stores: Stores, batch: BatchRecord): Promise<ItemR
   throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message);
 }
 
-/** What was stored has passed every check, so it is not checked again. */
+/** Stored images have passed every check, so they are not checked again. */
 async function requestFor(
   deps: { stores: Stores; blobs: BlobStore },
   batch: BatchRecord,

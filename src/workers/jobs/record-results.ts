@@ -88,6 +88,7 @@ export async function failRest(
   const { stores, clock, ids, feed } = deps;
   const end = { error, isOfJob, nowMs: clock.nowMs(), leaseToken: ids.leaseToken() };
   const failed = await stores.write(async (tx) => {
+    await tx.lock("batch", batch.id);
     if (names) await tx.upstreamJobs.update(job.id, names);
     return endJob(tx, batch, job, end);
   });
@@ -100,7 +101,10 @@ async function fetchResults(work: JobWork, job: UpstreamJobRecord): Promise<stri
   const { deps, provider, batch, jobId, signal } = work;
   const { stores, ids, log } = deps;
   const leaseToken = ids.leaseToken();
-  const items = await stores.write((tx) => tx.items.leaseJob(jobId, leaseToken));
+  const items = await stores.write(async (tx) => {
+    await tx.lock("batch", batch.id);
+    return tx.items.leaseJob(jobId, leaseToken);
+  });
   const waiting = new Map(items.map((item) => [item.customId, { ...item, leaseToken }]));
   const seen = new Set<string>();
   let short: string | null = null;

@@ -2,7 +2,7 @@ import { failLeased } from "../../domain/batches/finish-item.ts";
 import { FORGOTTEN_MS, isOverloaded, MOST_CREATES, mayBeCreated } from "../../domain/jobs/job-rules.ts";
 import { isPaid } from "../../domain/offers.ts";
 import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
-import type { Repositories } from "../../domain/ports/stores.ts";
+import type { Transaction } from "../../domain/ports/stores.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import { buildImageRequest } from "../image-request.ts";
@@ -79,7 +79,10 @@ async function buildItems(work: JobWork): Promise<JobItem[]> {
     }
   }
   if (others.length > 0) {
-    await deps.stores.write((tx) => tx.items.releaseFromJob(others));
+    await deps.stores.write(async (tx) => {
+      await tx.lock("batch", batch.id);
+      await tx.items.releaseFromJob(others);
+    });
     work.onReleased();
   }
   return items;
@@ -89,6 +92,7 @@ async function failItem({ deps, batch, jobId }: JobWork, item: ItemRecord, error
   const { stores, ids, clock, feed } = deps;
   const leaseToken = ids.leaseToken();
   const { isOurs } = await stores.write(async (tx) => {
+    await tx.lock("batch", batch.id);
     await tx.items.leaseJob(jobId, leaseToken);
     return failLeased(tx, batch, { ...item, leaseToken }, error, clock.nowMs());
   });
@@ -98,7 +102,8 @@ async function failItem({ deps, batch, jobId }: JobWork, item: ItemRecord, error
 
 /**
  * Creates the job of an uploaded input. That the request is sent is stored before. After a lost answer the job is looked
- * for; after an upstream has said that it takes none now, too, before the next request. Rejects with `ProviderError` when the upstream refuses the job.
+ * for; so it is before the next request after the upstream has said that it takes none now. Rejects with `ProviderError`
+ * when the upstream refuses the job.
  */
 export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   const { deps, provider, jobId, model, signal } = work;
@@ -172,7 +177,7 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
   const { stores, clock } = deps;
   await provider.turn(signal);
   return stores.write(async (tx) => {
-    if ((await tx.batches.byId(batch.id))?.status !== "running") return false;
+    if ((await tx.batches.locked(batch.id))?.status !== "running") return false;
     const creates = job.creates + 1;
     await tx.upstreamJobs.update(jobId, { step: "sent", creates, sentAtMs: clock.nowMs() });
     if (creates > 1 && isPaid(provider)) await tx.items.markJob(jobId, "twice");
@@ -181,7 +186,7 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
 }
 
 /** The job may have been found and stopped already, because its batch has ended meanwhile. */
-async function markCreated(tx: Repositories, jobId: string, upstreamName: string, nowMs: number) {
+async function markCreated(tx: Transaction, jobId: string, upstreamName: string, nowMs: number) {
   const job = await tx.upstreamJobs.byId(jobId);
   if (!job || !BEING_CREATED.includes(job.step) || job.endedNames.includes(upstreamName)) return;
   const sentAtMs = job.sentAtMs ?? nowMs;
@@ -189,7 +194,7 @@ async function markCreated(tx: Repositories, jobId: string, upstreamName: string
 }
 
 async function unmarkSent(
-  tx: Repositories,
+  tx: Transaction,
   jobId: string,
   { creates, sentAtMs }: Pick<UpstreamJobRecord, "creates" | "sentAtMs">,
 ): Promise<void> {

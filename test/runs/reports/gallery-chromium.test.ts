@@ -12,7 +12,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 const error = { code: "SAFETY_BLOCKED", message: "refused" };
 const ATTACKS = [...HOSTILE, '</p><iframe srcdoc="<script>parent.document.title=1</script>"></iframe>'];
 
-/** What a page would do that a test cannot click: written into a copy of it, where the policy lets it run. */
+/** Acts of a page that a test cannot click: written into a copy of it, where the policy lets it run. */
 const PROBE = `
   const says = {};
   const pics = document.querySelectorAll(".pic");
