@@ -19,7 +19,7 @@ export type BlobsPlace =
   | {
       kind: "s3";
       bucket: string;
-      /** Empty, or with a slash at its end. */
+      /** Without slashes around it; may be empty. */
       prefix: string;
       /** Null: Amazon's endpoint of the region. */
       endpoint: string | null;
@@ -89,7 +89,7 @@ function databasePlace(
 function blobsPlace({ blobs, s3 }: Config["storage"], { aws }: StorageEnvironment): BlobsPlace {
   if (blobs === "files") return { kind: "files" };
   const { hostname: bucket, pathname } = new URL(blobs);
-  const path = pathname.replace(/^\/+|\/+$/g, "");
+  const prefix = pathname.replace(/^\/+|\/+$/g, "");
   const { accessKeyId, secretAccessKey, sessionToken = null } = aws;
   if (accessKeyId === undefined || secretAccessKey === undefined) {
     const missing = accessKeyId === undefined ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY";
@@ -97,7 +97,6 @@ function blobsPlace({ blobs, s3 }: Config["storage"], { aws }: StorageEnvironmen
       "export AWS_ACCESS_KEY_ID=<id>; export AWS_SECRET_ACCESS_KEY=<secret>, then run the same command again";
     throw invalid("storage.blobs", `${blobs} needs keys, and ${missing} is not set`, advice);
   }
-  const prefix = path === "" ? "" : `${path}/`;
   return { kind: "s3", bucket, prefix, ...s3, accessKeyId, secretAccessKey, sessionToken, name: blobs };
 }
 

@@ -4,7 +4,7 @@ import type { ShownJob } from "../contract/upstream-jobs.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";
-import type { Uploads } from "../domain/files/uploads.ts";
+import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { Thumbnails } from "../domain/images/thumbnails.ts";
@@ -74,7 +74,7 @@ export interface ApiDeps extends CreateBatchDeps {
   /** Returns the jobs of a batch that are at work at an upstream. */
   jobsOf(batch: BatchRecord): Promise<ShownJob[]>;
   requestLimits: RequestLimits;
-  uploads: Uploads;
+  uploads: UploadStore;
   findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
   converter: ImageConverter;

@@ -122,7 +122,8 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     await blobs.removeDrafts();
 
     const random = options.random ?? Math.random;
-    const sources = { config, stores, blobs, clock, ids, random, feed, log, providers: options.providers };
+    const given = { providers: options.providers, isShared };
+    const sources = { config, stores, blobs, clock, ids, random, feed, log, ...given };
     const parts = await sharedParts(sources, teardown);
     const { workerDeps, providers, decoding } = parts;
     const scheduler = new Scheduler(workerDeps);

@@ -36,6 +36,19 @@ export interface TimedSecretsTable {
   expires_at_ms: number;
 }
 
+export interface UploadsTable {
+  id: string;
+  api_key_id: string;
+  /** As JSON. */
+  facts: string;
+  announced_bytes: number | null;
+  received_bytes: number;
+  /** As JSON. */
+  parts: string;
+  file_id: string | null;
+  touched_at_ms: number;
+}
+
 export interface RequestCountsTable {
   api_key_id: string;
   second: number;

@@ -5,6 +5,7 @@ import type {
   RealtimeHoldsTable,
   RequestCountsTable,
   TimedSecretsTable,
+  UploadsTable,
   UsageRecordsTable,
 } from "./realtime-tables.ts";
 
@@ -34,6 +35,7 @@ export interface Database {
   keyed_requests: KeyedRequestsTable;
   linked_images: LinkedImagesTable;
   timed_secrets: TimedSecretsTable;
+  uploads: UploadsTable;
   request_counts: RequestCountsTable;
   schema_migrations: { name: string };
 }

@@ -15,6 +15,7 @@ import { keyedRequestRepository } from "./repositories/realtime/keyed-requests.t
 import { linkedImageRepository } from "./repositories/realtime/linked-images.ts";
 import { requestCountRepository } from "./repositories/realtime/request-counts.ts";
 import { timedSecretRepository } from "./repositories/realtime/timed-secrets.ts";
+import { uploadRepository } from "./repositories/realtime/uploads.ts";
 import { usageRepository } from "./repositories/realtime/usage.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
@@ -66,6 +67,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     files: fileRepository(session),
     linkedImages: linkedImageRepository(session),
     timedSecrets: timedSecretRepository(session),
+    uploads: uploadRepository(session),
     requestCounts: requestCountRepository(session),
     touch: async () => {
       await session.run(session.build.updateTable("database_identity").set((eb) => ({ id: eb.ref("id") })));

@@ -1,5 +1,5 @@
 import type { Feed } from "../domain/feed.ts";
-import type { Uploads } from "../domain/files/uploads.ts";
+import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { TakeInDeps } from "../domain/lines/take-in.ts";
 import type { ModelEntry } from "../domain/models.ts";
@@ -34,5 +34,5 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   /** How long outputs are kept after a batch has ended, in ms; 0 keeps them. */
   outputRetentionMs: number;
   /** Files on their way into the service. */
-  uploads: Uploads;
+  uploads: UploadStore;
 }

@@ -23,7 +23,7 @@ import type {
   UsageFilter,
   UsageRecord,
 } from "./realtime-records.ts";
-import type { RequestCountRepository, TimedSecretRepository } from "./shared-records.ts";
+import type { RequestCountRepository, TimedSecretRepository, UploadRepository } from "./shared-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 
 /**
@@ -64,6 +64,7 @@ export interface Repositories {
   files: FileRepository;
   linkedImages: LinkedImageRepository;
   timedSecrets: TimedSecretRepository;
+  uploads: UploadRepository;
   requestCounts: RequestCountRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;

@@ -28,12 +28,12 @@ export class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
   }
 
   async issue(value: T) {
-    const { keyId, batchId = null }: StoredValue = value;
+    const { keyId, batchId }: StoredValue = value;
     const { lifeMs, mostPerKey, prefix = "" } = this.#options;
     const { stores, clock } = this.#deps;
     const secret = prefix + randomBytes(32).toString("base64url");
     const expiresAtMs = clock.nowMs() + lifeMs;
-    const record = { id: sha256Hex(secret), kind: this.#kind, apiKeyId: keyId, batchId, expiresAtMs };
+    const record = { id: sha256Hex(secret), kind: this.#kind, apiKeyId: keyId, batchId: batchId ?? null, expiresAtMs };
     await stores.write(async (tx) => {
       await tx.lock("key", keyId);
       await tx.timedSecrets.removeExpired(clock.nowMs());

@@ -1,5 +1,6 @@
 import type { Config } from "../../config/schema.ts";
 import type { Feed } from "../../domain/feed.ts";
+import { SharedUploads } from "../../domain/files/shared-uploads.ts";
 import { Uploads } from "../../domain/files/uploads.ts";
 import { ProviderHealth } from "../../domain/health/provider-health.ts";
 import { Offers } from "../../domain/offers.ts";
@@ -44,11 +45,13 @@ export interface PartsOptions {
   feed: Feed;
   log: Log;
   providers?: readonly ImageProvider[] | undefined;
+  /** Whether other processes use the same database. */
+  isShared: boolean;
 }
 
 /** Makes what the API and the workers share: providers with their health, and the processing of images. */
 export async function sharedParts(options: PartsOptions, teardown: Teardown): Promise<SharedParts> {
-  const { config, stores, blobs, clock, ids, random, feed, log } = options;
+  const { config, stores, blobs, clock, ids, random, feed, log, isShared } = options;
   const decoding = new Decoding(poolThreads());
   const providers =
     options.providers ??
@@ -83,7 +86,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
       health,
       outageMs: config.limits.outageHours * HOUR_MS,
-      uploads: new Uploads({ stores, blobs, clock }),
+      uploads: isShared ? new SharedUploads({ stores, blobs, clock }) : new Uploads({ stores, blobs, clock }),
       clock,
       ids,
       random,

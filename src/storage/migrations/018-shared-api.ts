@@ -18,6 +18,17 @@ export const sharedApi: Migration = {
         .addColumn("batch_id", "text")
         .addColumn("expires_at_ms", "bigint", required),
       schema.createIndex("timed_secrets_by_key").on("timed_secrets").columns(["kind", "api_key_id"]),
+      schema
+        .createTable("uploads")
+        .addColumn("id", "text", (c) => c.primaryKey())
+        .addColumn("api_key_id", "text", required)
+        .addColumn("facts", "text", required)
+        .addColumn("announced_bytes", "bigint")
+        .addColumn("received_bytes", "bigint", required)
+        .addColumn("parts", "text", required)
+        .addColumn("file_id", "text")
+        .addColumn("touched_at_ms", "bigint", required),
+      schema.createIndex("uploads_by_key").on("uploads").column("api_key_id"),
       // Not worth a write to the log: after a crash the counts begin anew.
       (dialect === "postgres" ? counts.modifyFront(sql`unlogged`) : counts)
         .addColumn("api_key_id", "text", required)
