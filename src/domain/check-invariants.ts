@@ -35,9 +35,10 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
   for (const output of outputs) {
-    const { batchId, blobKey } = output;
+    const { batchId, itemId, blobKey } = output;
     if ((await intactBytes(blobs, output)) !== null) continue;
     if ((await stores.read.batches.byId(batchId))?.status === "output_deleted") continue;
+    if ((await stores.read.outputs.ofItem(itemId)).length === 0) continue;
     const isMissing = (await blobs.sizeOf(blobKey)) === null;
     report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);
   }
