@@ -2,7 +2,7 @@
 export interface Limits {
   itemsPerBatch: number;
   outputImagesPerBatch: number;
-  /** Of a batch job of a vendor's API. */
+  /** Limits of a batch job of a vendor's API. */
   linesPerJob: number;
   outputCountPerItem: number;
   promptChars: number;
@@ -57,7 +57,7 @@ export const FIXED_LIMITS = {
   referenceTypeChars: 40,
   referencePixels: 64_000_000,
   referencePixelsPerRequest: 400_000_000,
-  /** Of any image that is looked into: pixels of its width and of its height. */
+  /** The limit of any image that is read: pixels of its width and of its height. */
   imageSidePx: 16_384,
   imageFrames: 1000,
   /** Passes of a JPEG over its pixels. Progressive ones of ordinary programs have about 10. */
@@ -67,7 +67,7 @@ export const FIXED_LIMITS = {
   /** Bytes that its decoder may hold at once; what is made of it takes up to 200 MB more. */
   imageDecodeBytes: 280_000_000,
   promptPreviewChars: 120,
-  /** Of each list of a real-time body; the parts of all messages count as one. */
+  /** The entries of each list of a real-time body; the parts of all messages count as one. */
   realtimeEntries: 1000,
   /** Lines of a batch job that come with its request, and the bytes of that request. */
   inlineLines: 100,
@@ -95,9 +95,9 @@ export const FIXED_LIMITS = {
   editImageBytes: 50 * MIB,
   /** How long an image can be fetched by its URL. */
   imageLinkHours: 1,
-  /** Of one uploaded file. */
+  /** The size of one uploaded file. */
   fileBytes: 2048 * MIB,
-  /** Of all uploaded files of a key, with the bytes of unfinished uploads. */
+  /** The size of all uploaded files of a key, with the bytes of unfinished uploads. */
   fileBytesPerKey: 20_480 * MIB,
   openUploadsPerKey: 16,
   /** An uploaded file is deleted after so many hours. */

@@ -6,9 +6,9 @@ export interface ShownJob {
   id: string;
   /** The upstream's own name; null while none is known. */
   name: string | null;
-  /** What is done with it now, or the upstream's own word for its state. */
+  /** The step that it is at, or the upstream's own word for its state. */
   state: string;
-  /** What the upstream said last of it; null before. */
+  /** The last words of the upstream about it; null before. */
   said: string | null;
   createdAtMs: number;
 }

@@ -2,7 +2,7 @@ import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import { moveMoney } from "./billing/ledger.ts";
 import { keyRecord } from "./keys.ts";
-import type { Repositories } from "./ports/stores.ts";
+import type { Transaction } from "./ports/stores.ts";
 import type { AccountRecord, ApiKeyRecord } from "./records.ts";
 
 /** The account of the key for this machine, and of every key that names no other. */
@@ -18,7 +18,7 @@ interface Deps {
 
 /** Opens an account with a first balance, in micro-dollars. Its money is real unless it is said to be play money. */
 export async function openAccount(
-  tx: Repositories,
+  tx: Transaction,
   deps: Deps,
   account: { name: string; balanceMicroUsd: number; isPlay?: boolean },
 ): Promise<AccountRecord> {
@@ -32,10 +32,11 @@ export async function openAccount(
 
 /** Returns the account with the real money of an account: itself, unless it has play money. Makes it when it is missing. */
 export async function openRealAccount(
-  tx: Repositories,
+  tx: Transaction,
   deps: Deps,
   accountId: string,
 ): Promise<AccountRecord> {
+  await tx.lock("account", accountId);
   const account = await tx.accounts.byId(accountId);
   if (!account) throw new Error(`there is no account ${accountId}`);
   if (!account.isPlay) return account;
@@ -50,7 +51,7 @@ export async function openRealAccount(
 
 /** Tops up the account with the real money of an account. */
 export async function topUpReal(
-  tx: Repositories,
+  tx: Transaction,
   deps: Deps,
   accountId: string,
   amountMicroUsd: number,
@@ -61,7 +62,7 @@ export async function topUpReal(
 
 /** Returns the account `default`. Makes it when it is missing, with or without play money as its first balance. */
 export async function ensureDefaultAccount(
-  tx: Repositories,
+  tx: Transaction,
   deps: Deps,
   isPlay: boolean,
 ): Promise<AccountRecord> {
@@ -74,7 +75,7 @@ export async function ensureDefaultAccount(
 
 /** Adds money to an account. */
 export async function topUp(
-  tx: Repositories,
+  tx: Transaction,
   deps: Deps,
   accountId: string,
   amountMicroUsd: number,
@@ -86,7 +87,7 @@ export async function topUp(
 
 /** Makes a key and returns it. Only its hash is stored, so the key itself cannot be shown again. */
 export async function issueKey(
-  tx: Repositories,
+  tx: Transaction,
   deps: Deps,
   facts: { name: string; accountId: string; group: string; expiresAtMs: number | null },
 ): Promise<ApiKeyRecord & { key: string }> {

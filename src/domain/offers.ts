@@ -15,11 +15,11 @@ export interface Offer<P extends ImageProvider = ImageProvider> {
   isBesideUpstreams: boolean;
 }
 
-/** What a request asks of a provider, besides the model. */
+/** The abilities that a request needs from a provider, besides the model. */
 export interface Needs {
   /** The most reference images of one item. */
   references: number;
-  /** Of all items. */
+  /** The ratios of all items, and their tiers. */
   ratios: readonly AspectRatio[];
   tiers: readonly SizeTier[];
 }

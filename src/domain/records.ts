@@ -82,7 +82,7 @@ export interface BatchInput {
   consentMicroUsd: number | null;
   /** How the job ends because a directive in its prompts asks for it; null or left out when it ends by itself. */
   simulatedEnd?: "failed" | "expired" | null;
-  /** What a client of OpenAI's API asked for; left out for others. */
+  /** The request of a client of OpenAI's API; left out for others. */
   openai?: OpenaiJob;
 }
 
@@ -196,7 +196,7 @@ export interface HealthRecord {
   provider: string;
   /** The id that the upstream knows, or `*`. */
   model: string;
-  /** Of the configuration and the credential that the state was found with. */
+  /** The hash of the configuration and the credential that the state was found with. */
   fingerprint: string;
   state: "ok" | "cooling" | "disabled";
   /** When a pause ends; null unless cooling. */
@@ -212,7 +212,7 @@ export interface HealthRecord {
   forbiddenMs: readonly number[];
 }
 
-/** What one provider was asked for one model in a stretch of time, summed up. */
+/** The sums of the requests to one provider for one model in a stretch of time. */
 export interface ProviderCalls {
   provider: string;
   /** The requested model. */

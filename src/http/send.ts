@@ -77,7 +77,7 @@ function answerOf(request: ClientRequest, body: Sending["body"]): Promise<Incomi
     // A service may answer before it has read the whole body, and then close the connection: the answer counts.
     request.on("error", reject);
     request.once("response", (response) => {
-      // What is left of the body would be read as the next request.
+      // The rest of the body would be read as the next request.
       response.once("close", () => {
         if (!request.writableFinished) request.destroy();
       });

@@ -5,7 +5,7 @@ import sharpLibrary from "sharp";
 sharpLibrary.cache(false);
 sharpLibrary.concurrency(1);
 
-// What others send is measured before it is decoded, and the measures are those of these decoders. There are more, also
+// Images of others are measured before they are decoded, and the measures are those of these decoders. There are more, also
 // for the same files: that of JPEGs with a gain map holds the whole picture. SVG is what this program draws.
 sharpLibrary.block({ operation: ["VipsForeignLoad"] });
 sharpLibrary.unblock({

@@ -71,7 +71,7 @@ export interface ErrorStyle {
   body(error: ImgbatchError, request?: Request): object;
   /** The OpenAPI schema of the bodies for these codes. */
   schema(codes: readonly ServiceErrorCode[]): object;
-  /** What stands in the head of the response: by default, the name of the status and no further header. */
+  /** The head of the response: by default, the name of the status and no further header. */
   head?(error: ImgbatchError): { reason: string; headers: Record<string, string> };
 }
 

@@ -6,7 +6,7 @@ import { callerOf } from "./middleware/authenticate.ts";
 import { boundaryOf } from "./request-body/multipart.ts";
 import { streamBody } from "./request-body/stream-body.ts";
 
-/** Of a body: the largest file with everything around it. */
+/** The largest body: the largest file with everything around it. */
 const MOST_BYTES = FIXED_LIMITS.fileBytes + 1024 * 1024;
 
 /** A form with one file. */

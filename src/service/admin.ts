@@ -69,7 +69,7 @@ export interface Admin {
     batchIds?: readonly string[] | undefined;
   }): Promise<LedgerLine[]>;
   /**
-   * What providers were asked, in the order of the keys. Sums are kept for 5 minutes each: those that hold `fromMs` and
+   * The requests to providers, in the order of the keys. Sums are kept for 5 minutes each: those that hold `fromMs` and
    * those that begin before `beforeMs` count whole.
    */
   usage(filter: {
@@ -217,7 +217,11 @@ function mostToAdd({ balanceMicroUsd, heldMicroUsd }: Account): number {
   return Number.MAX_SAFE_INTEGER - balanceMicroUsd - heldMicroUsd;
 }
 
-async function describeKey(now: Repositories, key: ApiKeyRecord, clock: Clock): Promise<Key> {
+async function describeKey(
+  now: Pick<Repositories, "accounts">,
+  key: ApiKeyRecord,
+  clock: Clock,
+): Promise<Key> {
   return { ...key, accountName: await nameOf(now, key.accountId), state: keyState(key, clock.nowMs()) };
 }
 
@@ -233,6 +237,6 @@ async function withBalances(now: Repositories, entries: readonly LedgerEntry[]):
 }
 
 /** The database ensures that every key has an account. */
-async function nameOf(now: Repositories, accountId: string): Promise<string> {
+async function nameOf(now: Pick<Repositories, "accounts">, accountId: string): Promise<string> {
   return (await now.accounts.byId(accountId))?.name ?? accountId;
 }

@@ -8,51 +8,32 @@ import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
 import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
-import { Uploads } from "../domain/files/uploads.ts";
-import { ProviderHealth } from "../domain/health/provider-health.ts";
-import { Offers } from "../domain/offers.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
-import { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
-import { poolThreads, secretOf } from "../environment.ts";
-import { Decoding } from "../imaging/decoding.ts";
 import { toPixels } from "../imaging/pixels.ts";
-import { sharpConverter } from "../imaging/sharp-converter.ts";
-import { sharpInspector } from "../imaging/sharp-inspector.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
 import { type Ids, randomIds, sha256Hex } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
-import { createProviders, identitiesOf } from "../providers/registry.ts";
+import { identitiesOf } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
 import { withPathTargets } from "../server/connections/path-targets.ts";
 import type { ApiDeps } from "../server/deps.ts";
-import { generatedFiles } from "../server/generated-files.ts";
-import { DownloadSlots } from "../server/limits/download-slots.ts";
-import { FailedAuthLimit } from "../server/limits/failed-auth-limit.ts";
-import { RequestLimits } from "../server/limits/request-limits.ts";
-import { lineReaders } from "../server/line-readers.ts";
 import { listen } from "../server/listen.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
-import { BodyBudgets } from "../server/request-body/body-reservation.ts";
-import { JsonParser } from "../server/request-body/parse-json.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
-import type { WorkerDeps } from "../workers/deps.ts";
-import { startRetention } from "../workers/retention-sweep.ts";
 import { Scheduler } from "../workers/scheduler.ts";
-import { shareProviders } from "../workers/shared-concurrency.ts";
-import { consoleParts, signInLinks } from "./console.ts";
+import { signInLinks } from "./console.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
 import { freeBytesOf, makeDataDirectory, openDataDirectory } from "./data-directory.ts";
 import { ensureCredentials } from "./local-credentials.ts";
+import { apiParts } from "./parts/api-part.ts";
+import { sharedParts } from "./parts/shared-parts.ts";
+import { Teardown } from "./parts/teardown.ts";
+import { startWorkers } from "./parts/worker-part.ts";
 import { removeServerFile, writeServerFile } from "./server-file.ts";
-
-const HOUR_MS = 3_600_000;
-const MINUTE_MS = 60_000;
-/** How soon the service learns that another process has changed the state of a provider. */
-const LOOK_AT_HEALTH_MS = 2000;
 
 export interface ServiceOptions {
   config: Config;
@@ -105,67 +86,29 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
   const log = options.log === "feed" ? feedLog(feed, clock) : options.log;
-  const undo: (() => Promise<void> | void)[] = [];
+  const teardown = new Teardown();
   const failing = new AbortController();
   const onBroken = (cause: Error) => {
     const error = storageFailure(dataDirectory, cause);
     log.error("the database cannot be used any more; stopping", { error: error.message });
     failing.abort(error);
   };
-  const unwind = async () => {
-    for (const step of undo.reverse()) await step();
-  };
   try {
     await makeDataDirectory(dataDirectory);
-    undo.push(await acquireDataLockPatiently(dataDirectory, systemClock));
+    teardown.add(await acquireDataLockPatiently(dataDirectory, systemClock));
     await removePartialFiles(dataDirectory);
     const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
-    undo.push(close);
+    teardown.add(close);
     await blobs.removeDrafts();
 
-    const decoding = new Decoding(poolThreads());
-    const providers =
-      options.providers ??
-      (await createProviders(config.providers, {
-        clock,
-        simulate: config.simulate,
-        decoding,
-        secret: (name) => secretOf(name),
-      }));
-    undo.push(async () => {
-      for (const provider of providers) await provider.close();
-    });
-    const shared = shareProviders(providers);
-    const health = await ProviderHealth.load({ stores, clock, log }, providers);
-    const looking = setInterval(() => void health.refresh(), LOOK_AT_HEALTH_MS).unref();
-    undo.push(() => clearInterval(looking));
-    const hasUpstreams = providers.some(({ upstream }) => upstream !== undefined);
-    const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
-    const inspector = sharpInspector(decoding);
-    const workerDeps: WorkerDeps = {
-      stores,
-      blobs,
-      inspector,
-      limits: config.limits,
-      lineReaders: lineReaders({ ...config, stores, blobs, inspector, clock }),
-      models: config.models,
-      providers: shared.forBatches,
-      offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
-      health,
-      outageMs: config.limits.outageHours * HOUR_MS,
-      uploads: new Uploads({ stores, blobs, clock }),
-      clock,
-      ids,
-      random: options.random ?? Math.random,
-      feed,
-      log,
-      outputRetentionMs: config.retention.outputHours * HOUR_MS,
-    };
+    const random = options.random ?? Math.random;
+    const sources = { config, stores, blobs, clock, ids, random, feed, log, providers: options.providers };
+    const parts = await sharedParts(sources, teardown);
+    const { workerDeps, providers, decoding } = parts;
     const scheduler = new Scheduler(workerDeps);
-    const realtimeOffers = new Offers(shared.forRealtime, config.models, rates, health, hasUpstreams);
     const realtime = new Realtime({
       ...workerDeps,
-      offers: realtimeOffers,
+      offers: parts.realtimeOffers,
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
     });
     await releaseDeadHolds(stores, clock.nowMs());
@@ -178,64 +121,34 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     let ownerKeyId: string | null = null;
     let localKeyId: string | null = null;
     const apiDeps: ApiDeps = {
-      ...workerDeps,
-      limits: config.limits,
-      server: { ...config.server, host: options.address.host },
-      storageUriPrefixes: config.storageUriPrefixes,
-      groups: config.groups,
+      ...apiParts(parts, config, options.address.host),
       isLocalKey: (keyId) => keyId === localKeyId,
       isOwnerKey: (keyId) => keyId === ownerKeyId,
-      ...consoleParts({ stores, blobs, clock, decoding, feed }),
       facts: { dataDirectory, startedAtMs: clock.nowMs() },
       queue: () => scheduler.load,
-      features: config.features,
-      keyHeaders: config.vendor.keyHeaders,
-      modelNames: config.openai.models,
-      converter: sharpConverter(decoding),
       realtime,
-      keyedRequests: new KeyedRequests(workerDeps),
-      realtimeOffers,
       waitingOf: (batchId) => scheduler.waitingOf(batchId),
       jobsOf: (batchId) => scheduler.jobsOf(batchId),
       requestLog: options.log === "feed" ? silentLog : log,
-      requestLimits: new RequestLimits(config.limits, clock),
-      slots: new DownloadSlots(config.limits.downloadsPerKey),
-      bodyBudgets: new BodyBudgets(),
-      jsonParser: new JsonParser(),
-      failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
-        countsLoopback: config.server.trustProxy !== false,
-      }),
       workersRunning: () => scheduler.isRunning,
       workersExpected: withWorkers,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       secret,
       cancel: (batchId) => scheduler.cancel(batchId),
       onBatchCreated,
-      findGeneratedFile: generatedFiles({ stores, blobs }),
     };
     const app = buildExpressApp(apiDeps);
     let graceMs = 0;
-    if (withWorkers) {
-      // An image library that does not load is reported now, and not with each image.
-      await import("../imaging/sharp-config.ts");
-      undo.push(() => scheduler.stop(graceMs, failing.signal.aborted));
-      await scheduler.start();
-      const { inputHours, sweepMinutes } = config.retention;
-      undo.push(
-        startRetention(workerDeps, {
-          inputRetentionMs: inputHours * HOUR_MS,
-          everyMs: sweepMinutes * MINUTE_MS,
-        }),
-      );
-    }
+    const stopWork = () => scheduler.stop(graceMs, failing.signal.aborted);
+    if (withWorkers) await startWorkers(scheduler, config, workerDeps, teardown, stopWork);
     const listening = await listen(withPathTargets(app), options.address, { log });
-    undo.push(async () => {
+    teardown.add(async () => {
       const startMs = clock.monotonicMs();
       await listening.close(graceMs, () => realtime.stop());
       // Requests with an idempotency key may be at work whose callers have left.
       await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
     });
-    undo.push(() => apiDeps.events.close());
+    teardown.add(() => apiDeps.events.close());
     const credentials = await ensureCredentials(
       { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
       { stores, clock, ids, log },
@@ -254,7 +167,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       secret,
     };
     await writeServerFile(dataDirectory, facts, clock);
-    undo.push(() => removeServerFile(dataDirectory, secret));
+    teardown.add(() => removeServerFile(dataDirectory, secret));
     return {
       url: listening.url,
       credentialsFile: join(dataDirectory, DATA_FILES.credentials),
@@ -286,11 +199,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       },
       close: async (grace) => {
         graceMs = grace;
-        await unwind();
+        await teardown.run();
       },
     };
   } catch (error) {
-    await unwind();
+    await teardown.run();
     throw withApiCode(storageFailure(dataDirectory, error));
   }
 }

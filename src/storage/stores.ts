@@ -1,4 +1,4 @@
-import type { Repositories, Stores } from "../domain/ports/stores.ts";
+import type { Repositories, Stores, Transaction } from "../domain/ports/stores.ts";
 import type { SqlDatabase, SqlSession } from "./dialects/sql-session.ts";
 import { accountRepository } from "./repositories/accounts.ts";
 import { batchRepository } from "./repositories/batches.ts";
@@ -23,8 +23,25 @@ export function sqlStores(database: SqlDatabase): Stores {
   return {
     read: repositoriesOf(database.reader),
     snapshot: (work) => database.snapshot((session) => work(repositoriesOf(session))),
-    write: (work) => database.transaction((session) => work(repositoriesOf(session))),
+    write: (work) => database.transaction((session) => work(transactionOf(session))),
   };
+}
+
+const LOCKED_TABLES = { key: "api_keys", batch: "batches", account: "accounts" } as const;
+
+function transactionOf(session: SqlSession): Transaction {
+  const repositories = repositoriesOf(session);
+  const lock: Transaction["lock"] = async (row, id) => {
+    // A transaction of SQLite is the only one that writes.
+    if (session.dialect === "sqlite") return;
+    const locked = session.build.selectFrom(LOCKED_TABLES[row]).select("id").where("id", "=", id);
+    await session.first(locked.forNoKeyUpdate());
+  };
+  const locked = async (id: string) => {
+    await lock("batch", id);
+    return repositories.batches.byId(id);
+  };
+  return { ...repositories, lock, batches: { ...repositories.batches, locked } };
 }
 
 function repositoriesOf(session: SqlSession): Repositories {
@@ -47,9 +64,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     files: fileRepository(session),
     linkedImages: linkedImageRepository(session),
     touch: async () => {
-      await session.run(
-        session.build.updateTable("schema_migrations").set((eb) => ({ name: eb.ref("name") })),
-      );
+      await session.run(session.build.updateTable("database_identity").set((eb) => ({ id: eb.ref("id") })));
     },
   };
 }

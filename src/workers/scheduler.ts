@@ -232,7 +232,7 @@ export class Scheduler {
     const facts = { batch: batch.id, from: batch.provider, to: heir?.name };
     if (!heir) return log.warn("the provider of a batch is not configured any more; the batch waits", facts);
     await stores.write(async (tx) => {
-      if (!UNMADE.includes((await tx.batches.byId(batch.id))?.status ?? "completed")) return;
+      if (!UNMADE.includes((await tx.batches.locked(batch.id))?.status ?? "completed")) return;
       await tx.batches.update(batch.id, { provider: heir.name });
     });
     log.warn("the provider of a batch is not configured any more; another one takes over", facts);

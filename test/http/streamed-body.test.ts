@@ -100,7 +100,7 @@ it("[HTTP-32] nothing of a large body stays in memory when it was sent", async (
   let after = Number.POSITIVE_INFINITY;
   const open = async function* () {
     for (let i = 0; i < 64; i++) yield Buffer.alloc(MIB, 32);
-    // What was just sent may be let go of a moment later.
+    // Sent bytes may be let go of a moment later.
     for (let look = 0; look < 50 && after - before >= 16 * MIB; look++) after = await held();
   };
   expect((await createBatch(http, { bytes: 64 * MIB, open }, "k")).batch.id).toBe("imgbatch_1");

@@ -17,7 +17,7 @@ type Mutation = (bytes: Buffer, random: () => number, mimeType: ImageMimeType) =
 const below = (random: () => number, limit: number) => Math.floor(random() * limit);
 const EXTREMES = [0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff];
 
-/** What happens to files on bad disks and lines, and what somebody does who knows the format. */
+/** Damage of files on bad disks and lines, and by somebody who knows the format. */
 const MUTATIONS: Record<string, Mutation> = {
   bitFlips: (bytes, random) => {
     const out = Buffer.from(bytes);

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 
 const SRC = resolve(import.meta.dirname, "../../src");
 
-/** What each layer may import, besides itself. `domain/ports` and `domain/records` are the domain's outer door. */
+/** The layers that each layer may import, besides itself. `domain/ports` and `domain/records` are the domain's outer door. */
 const ALLOWED: Record<string, readonly string[]> = {
   environment: [],
   kernel: [],
@@ -162,7 +162,7 @@ function importsOf(file: string): string[] {
   return specifiers.map((path) => relative(SRC, resolve(SRC, dirname(file), path)));
 }
 
-/** What a file imports when it is loaded: neither types alone, nor what it imports later. */
+/** The imports of a file when it is loaded: neither types alone, nor later imports. */
 function loadedWith(file: string): string[] {
   const text = readFileSync(join(SRC, file), "utf8");
   return [...text.matchAll(/^(?:import|export)\s+(?!type\b)(?:([^;"]*?)\s+from\s+)?"([^"]+)"/gm)]

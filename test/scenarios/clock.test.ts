@@ -20,7 +20,7 @@ const JUMPS = [
   ["ten years back", -TEN_YEARS_MS],
 ] as const;
 
-/** What must be true of an ended batch, whatever the clock did meanwhile. */
+/** Checks what must be true of an ended batch, whatever the clock did meanwhile. */
 async function expectSound(service: TestService, id: string, count: number) {
   const batch = await service.batch(id);
   expect(batch).toMatchObject({ status: "completed", success_count: count, fail_count: 0 });
@@ -157,7 +157,7 @@ describe("a clock that is set", () => {
       const { data, next_cursor } = await page(cursor);
       seen.push(...data);
       cursor = next_cursor === null ? "" : `&cursor=${next_cursor}`;
-      // What is made meanwhile, at any time, moves nothing that is still to come out of its place.
+      // A batch made meanwhile, at any time, moves no later one out of its place.
       clock.byMs += seen.length % 4 === 0 ? TEN_YEARS_MS : HOUR_MS;
       await service.submit({ model: MODEL, items: items(1) });
     } while (cursor !== "");

@@ -17,7 +17,7 @@ import { tempDir } from "../support/temp-dir.ts";
 
 const codeOf = async (answer: Response) => ((await answer.json()) as ErrorBody).error.code;
 
-/** What a disk, or somebody, can do to a stored image. Sizes stay only where the name says so. */
+/** Damage that a disk, or somebody, can do to a stored image. Sizes stay only where the name says so. */
 const DAMAGE: [what: string, hasSameSize: boolean, damage: (path: string, other: string) => Promise<void>][] =
   [
     ["a flipped bit", true, async (path) => flip(path, 20, 1)],
@@ -250,7 +250,7 @@ describe("a stored reference image", () => {
       });
       await expect.poll(() => provider.running).toBe(1);
       const { blobs } = await openBeside(service.data);
-      const [key = ""] = await blobs.list(`inputs/${id}/`);
+      const key = (await blobs.list(`inputs/${id}/`))[0]?.key ?? "";
       await damage(join(service.data, "blobs", key), "");
       first.open();
       expect(await service.until(id)).toMatchObject({ success_count: 2, fail_count: 1, actual_cost: 0.067 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { issueKey } from "../../src/domain/accounts.ts";
 import { expandItems } from "../../src/domain/batches/create-batch.ts";
-import { openBatch } from "../../src/domain/batches/lifecycle.ts";
+import { holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
@@ -44,12 +44,14 @@ async function anotherKey(service: TestService): Promise<Record<string, string>>
 /** Batches of one image each, as an earlier process left them: accepted, and not started. */
 async function leaveQueued(stores: Stores, like: string, count: number): Promise<string[]> {
   return stores.write(async (tx) => {
-    const batch = await tx.batches.byId(like);
+    const batch = await tx.batches.locked(like);
     if (!batch) throw new Error(`${like} is unknown`);
     const ids: string[] = [];
     for (let i = 0; i < count; i++) {
       const id = randomIds.batchId();
-      await openBatch(tx, { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 }, 1);
+      const queued = { ...batch, id, status: "queued", itemCount: 1, successCount: 0, failCount: 0 } as const;
+      await openBatch(tx, queued, 1);
+      await holdFor(tx, queued, 1);
       const item = { customId: "a", prompt: `waiting ${i + 1}`, outputCount: 1, references: [] };
       await tx.items.insertMany(id, expandItems({ items: [item] }));
       ids.push(id);

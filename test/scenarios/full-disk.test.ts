@@ -32,7 +32,7 @@ const WHOLE = [
   "results.jsonl",
 ];
 
-/** What is there when the disk has been full, by the moment at which it was. */
+/** The files that exist after the disk was full, by the moment at which it was. */
 const moments = [
   { when: "before anything is sent", size: "4k", left: ["imgbatch.json"], batches: 0 },
   {

@@ -301,7 +301,7 @@ interface Sent {
   items: { custom_id?: string; output_count?: number }[];
 }
 
-/** What was sent is listed; and where a name is unusual, it is downloadable under a name that leads nowhere else. */
+/** Each sent id is listed; and where a name is unusual, it is downloadable under a name that leads nowhere else. */
 async function expectToBeStored(service: TestService, id: string, sent: Sent): Promise<void> {
   const batch = await service.batch(id);
   if (sent.metadata) expect(batch.metadata).toEqual(sent.metadata);

@@ -63,7 +63,7 @@ function misplaced(key: string, authorization: string): string[] {
   ];
 }
 
-/** What a service can make of a key when it repeats it, as it stands between the quotes of JSON. */
+/** The forms in which a service can repeat a key, as they stand between the quotes of JSON. */
 function otherForms(key: string): string[] {
   const each = (write: (hex: string) => string) =>
     [...key].map((c) => write(c.charCodeAt(0).toString(16).padStart(2, "0"))).join("");

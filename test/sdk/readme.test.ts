@@ -66,7 +66,7 @@ describe("the section about programs in the README", () => {
       const addresses = [...settings.matchAll(/http:\/\/HOST:8787(\S*?)`/g)].map(([, path]) => path ?? "");
       expect(addresses.length).toBeGreaterThan(0);
       for (const path of addresses) {
-        // What the programs add to the address of OpenAI's API, and to that of Google's.
+        // The paths that the programs add to the address of OpenAI's API, and to that of Google's.
         const isOpenai = path.endsWith("/v1");
         const target = isOpenai
           ? `${path}/images/generations`

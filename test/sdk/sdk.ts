@@ -30,7 +30,7 @@ export const NODE_22 = IS_NODE_22 ? process.execPath : join(MODULES, "node", "bi
 /** The outcome of a call, as far as JSON can tell it. */
 export interface SdkAnswer<T> {
   value: T;
-  /** What was thrown instead. */
+  /** The error that was thrown instead. */
   error?: {
     name: string;
     /** The library's own error classes that it is of. */
@@ -40,7 +40,7 @@ export interface SdkAnswer<T> {
     code?: string | null;
     type?: string | null;
     requestID?: string | null;
-    /** What a stream gave before it failed. */
+    /** The parts that a stream gave before it failed. */
     before: T;
   };
 }

@@ -26,7 +26,7 @@ import { readInstant } from "../../src/server/query/query-instant.ts";
 import { MODEL } from "../support/service.ts";
 
 const LENGTH = 100_000;
-/** What makes patterns go back again and again: long runs of what they repeat, and an end that does not fit. */
+/** Texts that make patterns go back again and again: long repeated runs, and an end that does not fit. */
 const RUNS = [
   "a",
   " ",

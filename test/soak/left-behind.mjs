@@ -110,7 +110,7 @@ export class LeftBehind {
     }
   }
 
-  /** What was asked of the quick provider; the real one keeps no such list. */
+  /** The requests to the quick provider; the real one keeps no such list. */
   async #checkGenerations() {
     if (!existsSync(this.generations)) return;
     const lines = (await readFile(this.generations, "utf8")).trim().split("\n").filter(Boolean);

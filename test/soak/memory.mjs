@@ -18,13 +18,13 @@ export function expect(isRight, message) {
 }
 
 /**
- * What a client was told, over all kills: it must stay true. A `want` is a create that was sent under an idempotency
+ * The answers that a client got, over all kills: they must stay true. A `want` is a create that was sent under an idempotency
  * key; its `batch` is filled in when an answer came.
  */
 export class Memory {
   /** Every create that was ever sent, by its key. */
   wants = new Map();
-  /** What was last seen of each batch, by id. */
+  /** The last seen state of each batch, by id. */
   batches = new Map();
 
   want(idempotencyKey, key, body) {
@@ -47,7 +47,7 @@ export class Memory {
     return this.batches.get(batch.id);
   }
 
-  /** What is known of a batch now; compare with it what is answered to a request that is sent now. */
+  /** Returns the known state of a batch now; compare with it the answer to a request that is sent now. */
   known(id) {
     const { view, done } = this.batches.get(id);
     return { view, done: { ...done } };

@@ -14,7 +14,7 @@ const RANDOM_KILLS_A_STORY = 12;
 const FIXED_SHARE = 3;
 
 /**
- * What is told, in an order that the seed decides: the fixed story once for every step and every system call at which
+ * The stories, in an order that the seed decides: the fixed story once for every step and every system call at which
  * it can be killed, up to a third of the kills; and random stories with many kills each, every fifth with the real command.
  */
 export async function plan({ seed, kills, root }) {

@@ -35,7 +35,7 @@ function randomBody(random, name) {
   return { model: MODEL, task_name: name, items };
 }
 
-/** What a client does next, by weight. */
+/** The next acts of a client, by weight. */
 const DEEDS = [
   [6, "create"],
   [2, "again"],

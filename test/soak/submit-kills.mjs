@@ -205,7 +205,7 @@ function isFinished({ dir }) {
   }
 }
 
-/** What must be true of a run after its command has ended by itself. */
+/** Checks what must be true of a run after its command has ended by itself. */
 function check({ dir, name, variant }, { code, stdout, stderr }) {
   const wrong = (what) => problems.push(`${name} (${variant}): ${what}`);
   if (code !== 0) return wrong(`exit ${code}: ${stderr.trim().split("\n").slice(-3).join(" | ")}`);

@@ -25,7 +25,7 @@ export class Tale {
   kills = {};
   #boot = 0;
 
-  /** What to give to `--only` to tell the same again. */
+  /** The value of `--only` that tells the same again. */
   get again() {
     const { number, kind, isReal, plan } = this;
     return { number, kind, isReal, plan: plan.slice(0, this.#boot) };
@@ -58,7 +58,7 @@ export class Tale {
     const { data, generations, isReal, memory } = this;
     const random = seeded(this.seed, this.number, boot);
     const victim = await startVictim({ data, generations, boot, kill, isReal });
-    // What kills at a step that is not reached does not kill.
+    // A kill at a step that is not reached does not happen.
     const life = setTimeout(
       () => victim.end(),
       this.kind === "fixed" ? 8000 : RANDOM_LIFE_MS + (isReal ? 3000 : 0),

@@ -87,7 +87,7 @@ function startReal(data, kill) {
       ? spawn("strace", watched, { env: ENV, stdio, detached: true })
       : spawn(process.execPath, serve, { env: ENV, stdio }),
   );
-  // What strace runs dies with its group.
+  // A program under strace dies with its group.
   const end = (signal = "SIGKILL") => {
     if (!isWatched) started.child.kill(signal);
     else if (started.child.exitCode === null && started.child.signalCode === null) {

@@ -25,7 +25,7 @@ export interface InProcessCli {
   /** Sends the signal to the command that runs. */
   signal(name: "SIGINT" | "SIGTERM"): void;
   path(name: string): string;
-  /** What is in a directory, hidden files too. */
+  /** The names in a directory, hidden files too. */
   list(dir?: string): string[];
 }
 

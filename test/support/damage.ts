@@ -1,6 +1,6 @@
 import fc from "fast-check";
 
-/** What stands where something else should. */
+/** Things that stand where something else should. */
 const WRONG = fc.constantFrom<unknown>(
   null,
   "",

@@ -43,7 +43,7 @@ export class FakeJobProvider implements JobProvider {
     key,
     output: made(await tinyPng()),
   });
-  /** What a job waits for before it is created. */
+  /** A job waits for this before it is created. */
   turn: (signal: AbortSignal) => Promise<void> = async () => {};
   /** Runs before the upstream takes a job. */
   beforeCreate: () => void | Promise<void> = () => {};

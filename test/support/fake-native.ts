@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo, Socket } from "node:net";
 import { FAKE_KEY, png } from "./fake-service.ts";
 
-/** What the fake does with one request. */
+/** The fake's answer to one request. */
 export type NativeAnswer =
   /** A whole answer with these images; `type` is what it says of them. */
   | { images: Buffer[]; type?: string; more?: object }

@@ -7,7 +7,7 @@ import { expandedCustomIds } from "../../src/contract/text-rules.ts";
 
 export const FAKE_KEY = "test-key-of-the-fake-service";
 
-/** What the fake does with one request instead of answering it. */
+/** The fake's act on one request instead of an answer. */
 export type Fault =
   | { status: number; headers?: Record<string, string>; body?: unknown }
   /** The connection breaks; `after`: when the request has had its effect. */
@@ -48,7 +48,7 @@ export interface ZippedFile {
 }
 
 export interface FakeOptions {
-  /** What each batch goes through, look by look. */
+  /** The states of each batch, look by look. */
   statuses?: string[];
   /** Items whose prompt matches end as failed. */
   failing?: RegExp;

@@ -20,7 +20,7 @@ function parentDirectory(): string {
   return bavail * bsize >= ENOUGH_BYTES ? IN_MEMORY : tmpdir();
 }
 
-/** What tests run in processes of their own: the program, and single modules of it. By the script that makes it, one file. */
+/** The files that tests run in processes of their own: the program, and single modules of it. By the script that makes it, one file. */
 const BUILT = { build: "dist/main.js", modules: "build/cli/main.js" };
 
 /** Builds what is missing or older than its sources. */

@@ -32,7 +32,7 @@ export class DocumentChecker {
     this.#ajv.addSchema(this.document, "api");
   }
 
-  /** What is wrong with a value, by the schema at a place of the document (`["paths", "/readyz", …]`). */
+  /** The faults of a value, by the schema at a place of the document (`["paths", "/readyz", …]`). */
   problems(place: readonly string[], value: unknown): string[] {
     const parts = place.map((part) => part.replaceAll("~", "~0").replaceAll("/", "~1"));
     const pointer = parts.map(encodeURIComponent).join("/");

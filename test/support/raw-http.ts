@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
 
-/** What came back over a connection, read to its end. */
+/** The bytes that came back over a connection, read to its end. */
 export interface RawAnswer {
   status: number;
   headers: Map<string, string>;

@@ -58,7 +58,7 @@ export function forgetSecrets(): void {
   for (const names of [known, allowed, keyFiles]) names.clear();
 }
 
-/** What was found since the last call. */
+/** The secrets found since the last call. */
 export function takeFindings(): string[] {
   return findings.splice(0);
 }

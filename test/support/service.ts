@@ -33,7 +33,7 @@ interface TestServiceOptions {
   providers?: readonly ImageProvider[];
   clock?: Clock;
   workers?: boolean;
-  /** What it listens on; default 127.0.0.1. */
+  /** The address that it listens on; default 127.0.0.1. */
   host?: string;
   /** Filled with what the service logs. */
   logLines?: string[];

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect } from "vitest";
 import { forgetSecrets, takeFindings } from "./secrets.ts";
 import "./watched-fetch.ts";
 
-/** What a test file must not leave behind. Sockets and pipes of the test runner itself are no such handles. */
+/** The handles that a test file must not leave behind. Sockets and pipes of the test runner itself are no such handles. */
 const WATCHED = ["TCPServerWrap", "TCPSocketWrap", "Timeout", "ChildProcess", "MessagePort", "Worker"];
 const PATIENCE_MS = 10_000;
 

@@ -1,5 +1,5 @@
 import { issueKey, openAccount } from "../../src/domain/accounts.ts";
-import { openBatch } from "../../src/domain/batches/lifecycle.ts";
+import { hasItems, holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { NEW_BATCH } from "../../src/domain/batches/new-batch.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
@@ -64,6 +64,7 @@ export async function openBatchRecord(
       ...change,
     };
     await openBatch(tx, batch, 1);
+    if (hasItems(batch)) await holdFor(tx, batch, 1);
     return batch;
   });
 }

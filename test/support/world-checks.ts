@@ -4,13 +4,13 @@ import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import type { ItemRecord } from "../../src/domain/records.ts";
 import { itemOf, type World } from "./world.ts";
 
-/** What is true at every moment, whoever is in the middle of what. */
+/** Checks what is true at every moment, whatever is under way. */
 export async function checkMoment(world: World): Promise<void> {
   const { problems } = await checkInvariants(world.stores, world.blobs);
   expect(problems).toEqual([]);
 }
 
-/** What is true when nothing is left to do: of every batch, its money, its items, its files and its upstream job. */
+/** Checks what is true when nothing is left to do: of every batch, its money, its items, its files and its upstream job. */
 export async function checkEnd(world: World): Promise<void> {
   await checkMoment(world);
   const { batches, items, outputs, ledger, upstreamJobs, accounts } = world.stores.read;
@@ -45,7 +45,7 @@ export async function checkEnd(world: World): Promise<void> {
 }
 
 /**
- * What the feed told of a batch: each move once and in order, and of each item its outcome, once. An image was told
+ * Checks the feed's news of a batch: each move once and in order, and of each item its outcome, once. An image was told
  * as made before its file was found damaged.
  */
 export async function checkFeed(world: World, batchId: string): Promise<void> {

@@ -62,7 +62,7 @@ describe("an outage in a batch", () => {
       expect(await chain.batch(id)).toMatchObject({ status: "running", fail_count: 0, waiting: {} });
       await fake.listenAgain();
       expect(await chain.until(id, hasEnded, 300_000)).toMatchObject({ success_count: 200, fail_count: 0 });
-      // What was under way when the connections broke may have been made, and is marked.
+      // Requests that were under way when the connections broke may have been made, and are marked.
       const marked = (await chain.items(id)).filter(isMarked).length;
       expect([made <= fake.billed(), marked <= 4]).toEqual([true, true]);
     },

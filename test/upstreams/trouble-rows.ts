@@ -51,7 +51,7 @@ const INVALID = ["INVALID_ARGUMENT"];
 const BLOCKED = ["SAFETY_BLOCKED"];
 const EMPTY = ["EMPTY_IMAGE_OUTPUT"];
 
-/** What no caller is told. */
+/** Words that no caller is told. */
 const SECRET_WORDS = "tenant-7 of pool-9";
 
 /** The statuses that every service may send, in its own envelope or in none. */

@@ -74,7 +74,7 @@ async function outcome(one: Case) {
   return { batch, item };
 }
 
-/** What a caller may read of an item. */
+/** The parts of an item that a caller may read. */
 const told = (...parts: unknown[]) => JSON.stringify(parts);
 
 describe("an upstream that", () => {

@@ -33,7 +33,7 @@ export const accountSchema = moneySchema.extend({
 });
 export type AccountObject = z.infer<typeof accountSchema>;
 
-/** What a key paid for one model on one day. */
+/** The payments of a key for one model on one day. */
 export const usageSchema = z.object({
   day: z.string().describe("a day of UTC such as 2030-01-31; batches count when they are settled"),
   model: z.string(),

@@ -51,7 +51,7 @@ interface Sums {
 export interface ProviderFacts {
   name: string;
   type: string;
-  /** Of all models, and of some. */
+  /** The trouble of all models, and of some. */
   ofAll: Trouble | undefined;
   ofModels: readonly (Trouble & { model: string })[];
   lastHour: Sums;

@@ -6,7 +6,7 @@ import { type ImageMimeType, sniffImageType } from "./image-types.ts";
 /** The cost of decoding an image. */
 export interface ImageCost {
   mimeType: ImageMimeType;
-  /** Of one frame. */
+  /** The size of one frame. */
   widthPx: number;
   heightPx: number;
   frames: number;

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** What a client says of a file when it begins an upload. Null stands for an absent field; unknown fields are ignored. */
+/** The client's description of a file when it begins an upload. Null stands for an absent field; unknown fields are ignored. */
 export const startUploadSchema = z.object({
   file: z
     .object({

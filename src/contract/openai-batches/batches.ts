@@ -2,7 +2,7 @@ import { z } from "zod";
 import { PATHS } from "../routes.ts";
 import { expiresAfterSchema } from "./files.ts";
 
-/** What the lines of a batch ask for. */
+/** The endpoints that the lines of a batch can ask for. */
 export const BATCH_ENDPOINTS = [PATHS.imageGenerations, PATHS.imageEdits] as const;
 
 const METADATA = { pairs: 16, keyChars: 64, valueChars: 512 };

@@ -13,7 +13,7 @@ import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Repositories, Stores } from "../ports/stores.ts";
 import type { BatchRecord, NewReference } from "../records.ts";
 import type { CheckedRequest } from "./checked-request.ts";
-import { openBatch } from "./lifecycle.ts";
+import { holdFor, openBatch } from "./lifecycle.ts";
 import { generatedTaskName, NEW_BATCH, refuseToRetryJob } from "./new-batch.ts";
 
 export interface CreateBatchDeps {
@@ -97,29 +97,32 @@ export async function createBatch(
   const hasFiles = request.items.some((item) => item.references.some(({ image }) => image !== null));
   try {
     const references = await storeReferences(deps.blobs, id, request);
-    const created = await deps.stores.write(async (tx) => {
-      const winner = await replay(tx, caller, request, idempotencyKey);
-      if (winner) return { batch: winner, replayed: true };
-      await openBatch(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null });
-      await tx.items.insertMany(id, items);
-      await tx.references.insertMany(id, references);
+    await deps.stores.write(async (tx) => {
+      await openBatch(tx, batch, nowMs);
       if (idempotencyKey !== null) {
         const claim = { apiKeyId: caller.key.id, key: idempotencyKey, requestHash: request.hash };
-        await tx.idempotency.insert({ ...claim, batchId: id, createdAtMs: nowMs });
+        // Before the hold: that another request has made the batch counts more than that the balance is too low by now.
+        if (!(await tx.idempotency.insert({ ...claim, batchId: id, createdAtMs: nowMs })).isNew) throw MADE;
       }
-      return { batch, replayed: false };
+      await tx.items.insertMany(id, items);
+      await tx.references.insertMany(id, references);
+      await holdFor(tx, batch, nowMs, { isGranted: payer.consentMicroUsd !== null });
     });
-    if (created.replayed && hasFiles) await discardReferences(deps.blobs, id);
-    return created;
+    return { batch, replayed: false };
   } catch (error) {
     // A commit that returned an error may have happened all the same.
     const known = await deps.stores.read.batches.byId(id);
     if (known) return { batch: known, replayed: false };
     const mayHaveHappened = error instanceof StorageUnavailable && error.reason === "unknown-commit";
     if (hasFiles && !mayHaveHappened) await discardReferences(deps.blobs, id);
+    const winner = error === MADE ? await replay(deps.stores.read, caller, request, idempotencyKey) : null;
+    if (winner) return { batch: winner, replayed: true };
     throw error;
   }
 }
+
+/** Undoes a transaction because another one has made the batch of the same idempotency key. */
+const MADE = new Error("another request has made the batch of this idempotency key");
 
 /** Where the reference images of a batch are kept. */
 export function inputsPrefix(batchId: string): string {

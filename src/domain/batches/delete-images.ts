@@ -5,25 +5,27 @@ import type { Feed } from "../feed.ts";
 import { thumbnailsPrefix } from "../images/thumbnails.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Stores } from "../ports/stores.ts";
-import type { BatchRecord, ItemRecord } from "../records.ts";
+import type { ItemRecord } from "../records.ts";
 
 const ONE_FILE =
   "The results of a batch job of a vendor's API are one file: delete all of its images, or none of them.";
 
 /**
  * Deletes the images of one item of an ended batch; the item, its success and its payment stay, and the number of images that
- * it had. Can be repeated. A file that cannot be removed now goes with the others of the batch. Throws `BATCH_IMAGE_OUTPUT_DELETE_NOT_READY` for a batch that has not
- * ended, and for a batch job of a vendor's API, whose results are one file.
+ * it had. Can be repeated. A file that cannot be removed now goes with the others of the batch.
+ * Throws `BATCH_IMAGE_OUTPUT_DELETE_NOT_READY` for a batch that has not ended, and for a batch job of a vendor's API, whose results
+ * are one file.
  */
 export async function deleteImages(
   { stores, blobs, feed, log }: { stores: Stores; blobs: BlobStore; feed: Feed; log: Log },
-  { id: batchId, status, source }: Pick<BatchRecord, "id" | "status" | "source">,
+  batchId: string,
   { id: itemId, customId }: Pick<ItemRecord, "id" | "customId">,
 ): Promise<void> {
-  // An ended batch never runs again.
-  if (!isTerminal(status)) throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
-  if (source !== "batch") throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", ONE_FILE);
   const outputs = await stores.write(async (tx) => {
+    const batch = await tx.batches.locked(batchId);
+    if (batch && batch.source !== "batch")
+      throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", ONE_FILE);
+    if (!batch || !isTerminal(batch.status)) throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
     const found = await tx.outputs.ofItem(itemId);
     await tx.outputs.removeOfItem(itemId);
     return found;

@@ -15,7 +15,7 @@ import { moveBatch } from "./lifecycle.ts";
  */
 export function deleteOutputs(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
   return stores.write(async (tx) => {
-    const batch = await tx.batches.byId(batchId);
+    const batch = await tx.batches.locked(batchId);
     if (!batch || !isTerminal(batch.status)) {
       throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
     }

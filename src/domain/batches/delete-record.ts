@@ -13,7 +13,7 @@ export async function deleteRecord(
   nowMs: number,
 ): Promise<void> {
   await stores.write(async (tx) => {
-    const now = await tx.batches.byId(batchId);
+    const now = await tx.batches.locked(batchId);
     if (!now || !isTerminal(now.status)) throw new ImgbatchError("BATCH_IMAGE_RECORD_DELETE_NOT_READY");
     if (now.recordDeletedAtMs === null) await tx.batches.update(batchId, { recordDeletedAtMs: nowMs });
   });

@@ -1,7 +1,7 @@
 import type { ItemError } from "../../contract/item-errors.ts";
 import type { BatchStatus } from "../../contract/statuses.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 import { type BatchEnd, moveBatch } from "./lifecycle.ts";
 import { ReadBack } from "./read-back.ts";
@@ -34,7 +34,7 @@ export async function endEarly(
   while (isHere(await stores.read.batches.byId(batchId))) {
     await readBack.read(await stores.read.outputs.ofBatch(batchId));
     const ended = await stores.write(async (tx) => {
-      const batch = await tx.batches.byId(batchId);
+      const batch = await tx.batches.locked(batchId);
       if (!isHere(batch)) return { pending: null };
       const outputs = await tx.outputs.ofBatch(batchId);
       if (!readBack.hasRead(outputs)) return null;
@@ -50,9 +50,12 @@ export async function endEarly(
   return null;
 }
 
-/** Fails every item of a batch that has no outcome, leased or not, and counts them. Returns their custom ids. */
+/**
+ * Fails every item of a batch that has no outcome, leased or not, and counts them. The transaction has locked the batch.
+ * Returns the custom ids of the items.
+ */
 export async function failPending(
-  tx: Repositories,
+  tx: Transaction,
   batch: Pick<BatchRecord, "id" | "itemCount">,
   error: ItemError,
   nowMs: number,

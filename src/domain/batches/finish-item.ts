@@ -3,13 +3,13 @@ import { recordCall } from "../health/record-call.ts";
 import type { MadeImage } from "../images/output-images.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { GeneratedImages, UpstreamUsage } from "../ports/image-provider.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchRecord, ItemRecord, OutputRecord } from "../records.ts";
 
 /** An item that a worker holds a lease on. */
 export type LeasedItem = ItemRecord & { leaseToken: string };
 
-/** What a provider made for an item: images that were decoded, at least one. */
+/** The images that a provider made for an item: at least one, each decoded. */
 export type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
 
 /** The batch of an item, as far as an outcome needs it. */
@@ -38,6 +38,7 @@ export async function finishItem(
   const isOurs = await deps.stores.write(async (tx) => {
     const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
     const outcome = { status: "success" as const, ...facts, finishedAtMs: nowMs() };
+    await tx.lock("batch", item.batchId);
     if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) return false;
     await tx.outputs.insertMany(outputs);
     await tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
@@ -60,13 +61,16 @@ export async function failItem(
   error: ItemError & { modelVersion?: string | null },
   nowMs: number,
 ): Promise<"failed" | null> {
-  const { isOurs } = await stores.write((tx) => failLeased(tx, batch, item, error, nowMs));
+  const { isOurs } = await stores.write(async (tx) => {
+    await tx.lock("batch", item.batchId);
+    return failLeased(tx, batch, item, error, nowMs);
+  });
   return isOurs ? "failed" : null;
 }
 
-/** The same in a transaction. */
+/** The same in a transaction that has locked the batch. */
 export async function failLeased(
-  tx: Repositories,
+  tx: Transaction,
   batch: Priced,
   item: LeasedItem,
   { code, message, source, modelVersion = null }: ItemError & { modelVersion?: string | null },
@@ -83,7 +87,7 @@ export async function failLeased(
 
 /** Adds the last call for an item to the sums of its provider. Only a success is billed. */
 export function recordItemCall(
-  tx: Repositories,
+  tx: Transaction,
   { model, price }: Priced,
   { provider, maybePaid, priceMicroUsd }: LeasedItem,
   images: number,

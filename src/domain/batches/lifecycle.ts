@@ -1,6 +1,6 @@
 import { type BatchStatus, isTerminal } from "../../contract/statuses.ts";
 import { grant, placeHold, settleHold } from "../billing/ledger.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 
 /**
@@ -40,23 +40,16 @@ export interface BatchEnd {
 }
 
 /**
- * Writes a new batch as `queued`, with its hold, granted or not, and the first line of its history. A batch whose items
- * are still to be read gets its hold with them: see `holdFor`.
+ * Writes a new batch as `queued`, with the first line of its history. Its hold comes with its items: see `holdFor`.
  */
-export async function openBatch(
-  tx: Repositories,
-  batch: BatchRecord,
-  nowMs: number,
-  money: { isGranted?: boolean } = {},
-): Promise<void> {
+export async function openBatch(tx: Transaction, batch: BatchRecord, nowMs: number): Promise<void> {
   await tx.batches.insert({ ...batch, status: "queued" });
   await tx.batches.appendEvent({ batchId: batch.id, from: null, to: "queued", atMs: nowMs });
-  if (hasItems(batch)) await holdFor(tx, batch, nowMs, money);
 }
 
 /** Places the hold of a batch, which may be granted. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
 export async function holdFor(
-  tx: Repositories,
+  tx: Transaction,
   batch: BatchRecord,
   nowMs: number,
   { isGranted = false }: { isGranted?: boolean } = {},
@@ -71,13 +64,14 @@ export function hasItems({ input, inputReadAtMs }: Pick<BatchRecord, "input" | "
 }
 
 /**
- * Moves a batch to another status: the only writer of `status` after creation. In the transaction `tx` it checks that
+ * Moves a batch to another status: the only writer of `status` after creation. In the transaction `tx`, which has locked
+ * the batch, it checks that
  * the move is allowed and that the batch still is where the caller saw it, appends to the history, and does what
  * the move does to the money. Returns false, without any change, when the batch has moved on meanwhile.
  * Throws for a move that is not in the table. No move is dated before the batch was made.
  */
 export async function moveBatch(
-  tx: Repositories,
+  tx: Transaction,
   batch: BatchRecord,
   to: BatchStatus,
   nowMs: number,
@@ -110,7 +104,7 @@ export async function moveBatch(
 /** Takes a queued batch to `running`. Returns whether this call did it. */
 export function startBatch(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
   return stores.write(async (tx) => {
-    const batch = await tx.batches.byId(batchId);
+    const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "queued" || !hasItems(batch)) return false;
     return (await moveBatch(tx, batch, "running", nowMs)).isMoved;
   });

@@ -7,7 +7,7 @@ import { ReadBack } from "./read-back.ts";
 /** Takes a running batch whose items all have ended to `processing_results`. */
 export function startProcessing(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
   return stores.write(async (tx) => {
-    const batch = await tx.batches.byId(batchId);
+    const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "running" || (await tx.items.countByStatus(batchId)).pending > 0) return false;
     return (await moveBatch(tx, batch, "processing_results", nowMs)).isMoved;
   });
@@ -27,7 +27,7 @@ export async function processResults(
   const readBack = new ReadBack(deps.blobs);
   await readBack.read(outputs);
   return deps.stores.write(async (tx) => {
-    const batch = await tx.batches.byId(batchId);
+    const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "processing_results") return false;
     const good = await readBack.failDamaged(tx, batch, outputs);
     const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });

@@ -73,7 +73,7 @@ function chosenOf(items: ItemRecord[], customIds: readonly string[] | null): Ite
   throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message, { param: "custom_ids" });
 }
 
-/** What was stored has passed every check, so it is not checked again. */
+/** Stored images have passed every check, so they are not checked again. */
 async function requestFor(
   deps: { stores: Stores; blobs: BlobStore },
   batch: BatchRecord,

@@ -7,7 +7,7 @@ import { type BatchEnd, moveBatch } from "./lifecycle.ts";
  */
 export function settleBatch(stores: Stores, batchId: string, end: BatchEnd): Promise<boolean> {
   return stores.write(async (tx) => {
-    const batch = await tx.batches.byId(batchId);
+    const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "settling") return false;
     return (await moveBatch(tx, batch, "completed", end.nowMs, { outputsExpireAtMs: end.outputsExpireAtMs }))
       .isMoved;

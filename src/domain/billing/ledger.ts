@@ -1,6 +1,6 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { formatUsd } from "../../kernel/money.ts";
-import type { Repositories } from "../ports/stores.ts";
+import type { Transaction } from "../ports/stores.ts";
 import type { BatchRecord, LedgerKind } from "../records.ts";
 
 interface Movement {
@@ -31,7 +31,7 @@ type Refuse = (balanceMicroUsd: number) => Error;
  * below zero; the transaction around it then undoes the entry.
  */
 export async function moveMoney(
-  tx: Repositories,
+  tx: Transaction,
   movement: Movement,
   nowMs: number,
   refuse: Refuse = (balance) => new RangeError(`a balance of ${balance} micro-dollars is too low`),
@@ -43,6 +43,8 @@ export async function moveMoney(
   const effect = EFFECTS[movement.kind];
   const balanceChangeMicroUsd = effect.balance * amountMicroUsd;
   const heldChangeMicroUsd = effect.held * amountMicroUsd;
+  // Entries of an account are numbered in the order in which they change it.
+  await tx.lock("account", accountId);
   const { isNew } = await tx.ledger.append({
     ...movement,
     balanceChangeMicroUsd,
@@ -66,7 +68,7 @@ interface Holder {
  * transaction, before the hold.
  */
 export async function grant(
-  tx: Repositories,
+  tx: Transaction,
   holder: Holder,
   batchId: string | null,
   amountMicroUsd: number,
@@ -80,7 +82,7 @@ export async function grant(
 
 /** Takes back what a hold released, when the hold had been granted. Call it in the same transaction, after the release. */
 export async function takeBack(
-  tx: Repositories,
+  tx: Transaction,
   { id }: Holder,
   amountMicroUsd: number,
   nowMs: number,
@@ -93,7 +95,7 @@ export async function takeBack(
 }
 
 /** Takes the hold of a new batch out of its account's balance. Throws `BATCH_IMAGE_INSUFFICIENT_BALANCE`. */
-export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: number): Promise<void> {
+export async function placeHold(tx: Transaction, batch: BatchRecord, nowMs: number): Promise<void> {
   const amountMicroUsd = batch.holdMicroUsd;
   await moveMoney(tx, { ...movementOf(batch, "hold"), amountMicroUsd }, nowMs, (balance) => {
     const message = `The batch needs ${formatUsd(amountMicroUsd)} on hold, the balance is ${formatUsd(balance)}.`;
@@ -106,7 +108,7 @@ export async function placeHold(tx: Repositories, batch: BatchRecord, nowMs: num
  * there to whoever granted it. Never captures more than was held.
  */
 export async function settleHold(
-  tx: Repositories,
+  tx: Transaction,
   batch: BatchRecord,
   actual: number,
   nowMs: number,

@@ -26,7 +26,7 @@ export interface UploadDeps {
   clock: Clock;
 }
 
-/** What a caller says of a file. */
+/** The caller's description of a file. */
 export interface FileFacts {
   /** Null: the service makes one. */
   id: string | null;
@@ -38,7 +38,7 @@ export interface FileFacts {
   keptMs?: number;
 }
 
-/** What an upload asks of all uploads. */
+/** The ties of one upload to all others. */
 interface Ties {
   limits: UploadLimits;
   /** Bytes of all open uploads of the key. */
@@ -190,6 +190,7 @@ export class Upload {
     const file = { id, apiKeyId, displayName, mimeType, purpose, sizeBytes, sha256, blobKey };
     const record = { ...file, createdAtMs: nowMs, expiresAtMs: nowMs + keptMs };
     await stores.write(async (tx) => {
+      await tx.lock("key", apiKeyId);
       if (await tx.files.find(apiKeyId, id)) throw nameTaken(id);
       const stored = await tx.files.bytesOf(apiKeyId, nowMs);
       if (stored + sizeBytes > this.#ties.limits.fileBytesPerKey) throw this.#quotaError();

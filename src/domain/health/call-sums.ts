@@ -1,6 +1,6 @@
 import type { ProviderCalls } from "../records.ts";
 
-/** What calls of providers add up to. */
+/** The sums of calls of providers. */
 export type CallSums = Omit<ProviderCalls, "provider" | "model">;
 
 /** Returns the sums of calls; zeros and null for none. */

@@ -10,7 +10,7 @@ const HOUR_MS = 3_600_000;
 /** A trouble of a provider that is not over. `model`: the upstream's id, or `EVERY_MODEL`. */
 export type ProviderTrouble = Block & { model: string };
 
-/** What is known of a configured provider. */
+/** The state of a configured provider, for people. */
 export interface ProviderReport {
   name: string;
   /** The type of the configuration. */
@@ -18,7 +18,7 @@ export interface ProviderReport {
   /** Why the configuration or the environment disables it, such as a missing key; null when they do not. Those of the running service count. */
   disabled: string | null;
   troubles: readonly ProviderTrouble[];
-  /** Of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
+  /** The sums of the stretches of 5 minutes that began in the last hour or are cut by its beginning. */
   lastHour: CallSums;
   total: CallSums;
   /** The jobs at the upstream: ours that are at work, and those that no record names. Null without jobs. */

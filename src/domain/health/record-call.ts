@@ -1,5 +1,5 @@
 import type { UpstreamUsage } from "../ports/image-provider.ts";
-import type { Repositories } from "../ports/stores.ts";
+import type { Transaction } from "../ports/stores.ts";
 
 /** Calls are summed up over so long a time. */
 export const CALLS_EVERY_MS = 5 * 60_000;
@@ -18,7 +18,7 @@ export interface Call {
 }
 
 /** Adds a call to the sums of its provider and model. */
-export function recordCall(tx: Repositories, call: Call, nowMs: number): Promise<void> {
+export function recordCall(tx: Transaction, call: Call, nowMs: number): Promise<void> {
   const { provider, model, images, isError, isMaybePaidTwice, billedMicroUsd, usage } = call;
   return tx.providerCalls.add(nowMs - (nowMs % CALLS_EVERY_MS), {
     provider,

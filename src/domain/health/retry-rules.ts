@@ -4,7 +4,7 @@ import type { Trouble } from "../ports/image-provider.ts";
 export const MAX_ATTEMPTS = 3;
 
 /**
- * What a trouble means for the item.
+ * The meaning of a trouble for the item.
  * - `again`: nothing was made, and the item is not at fault. It waits as long as it must.
  * - `counted`: nothing was made. The item has `MAX_ATTEMPTS` tries.
  * - `once-more`: an image may have been made and paid. One more request is sent, and the item is marked.

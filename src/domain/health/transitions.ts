@@ -22,7 +22,7 @@ interface Rule {
 
 const FAILURE: Rule = { scope: "model", baseMs: 30 * SECOND_MS, capMs: 5 * MINUTE_MS, inARow: 5 };
 
-/** What each trouble does to a provider. */
+/** The effect of each trouble on a provider. */
 export const RULES: Readonly<Record<Trouble, Rule>> = {
   credential: { scope: "credential", baseMs: Number.POSITIVE_INFINITY, capMs: Number.POSITIVE_INFINITY },
   billing: { scope: "credential", baseMs: 10 * MINUTE_MS, capMs: 6 * HOUR_MS },

@@ -1,6 +1,6 @@
 import type { ItemError } from "../../contract/item-errors.ts";
 import { failLeased } from "../batches/finish-item.ts";
-import type { Repositories } from "../ports/stores.ts";
+import type { Repositories, Transaction } from "../ports/stores.ts";
 import type { UpstreamJobRecord } from "../ports/upstream-jobs.ts";
 import type { BatchError, BatchRecord } from "../records.ts";
 import { isAtWork } from "./job-rules.ts";
@@ -15,12 +15,12 @@ export interface JobEnd {
 }
 
 /**
- * Ends a job in a transaction: its pending items fail. They stay pending when it is the last job of its batch and none
+ * Ends a job in a transaction that has locked the batch: its pending items fail. They stay pending when it is the last job of its batch and none
  * of them gave a result, because the batch as a whole fails then (`failureOf`). Returns the custom ids of the items that
  * failed.
  */
 export async function endJob(
-  tx: Repositories,
+  tx: Transaction,
   batch: BatchRecord,
   job: UpstreamJobRecord,
   { error, isOfJob, nowMs, leaseToken }: JobEnd,
@@ -36,7 +36,10 @@ export async function endJob(
 }
 
 /** Returns why a batch has failed as a whole: all of its jobs have failed, and none gave a result. Null otherwise. */
-export async function failureOf(read: Repositories, batchId: string): Promise<BatchError | null> {
+export async function failureOf(
+  read: Pick<Repositories, "upstreamJobs" | "items">,
+  batchId: string,
+): Promise<BatchError | null> {
   const jobs = await read.upstreamJobs.ofBatch(batchId);
   const [first] = jobs;
   if (!first || jobs.some((job) => isAtWork(job) || job.results > 0 || job.error === null)) return null;

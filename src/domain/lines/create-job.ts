@@ -73,6 +73,7 @@ export async function createJob(
   else await keepFile(deps, ownKey, input);
   try {
     await deps.stores.write(async (tx) => {
+      await tx.lock("key", caller.key.id);
       if ((await tx.batches.countUnended(caller.key.id, source)) >= FIXED_LIMITS.runningJobsPerKey) {
         throw new ImgbatchError("JOB_LIMIT_REACHED");
       }

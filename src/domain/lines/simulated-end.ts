@@ -3,7 +3,7 @@ import { DRAWINGS } from "../offers.ts";
 import type { NewItem } from "../ports/item-repository.ts";
 import type { BatchError, BatchInput, BatchRecord } from "../records.ts";
 
-/** What the directives in the prompts of a job ask for. */
+/** The end that the directives in the prompts of a job ask for. */
 export interface Simulated {
   end: NonNullable<BatchInput["simulatedEnd"]> | null;
   /** The position of the first line that has no result. */

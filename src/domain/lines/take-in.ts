@@ -25,7 +25,7 @@ export interface TakeInDeps {
   lineReaders: LineReaders;
 }
 
-/** What became of the input of a batch. */
+/** The outcome of reading the input of a batch. */
 export type TakenIn = { items: readonly NewItem[] } | { error: BatchError };
 
 /** The items of a job, as far as its lines were read. */
@@ -231,7 +231,7 @@ async function writeItems(deps: TakeInDeps, batch: BatchRecord, draft: Draft): P
   const consentMicroUsd = batch.input?.consentMicroUsd ?? null;
   const failCount = items.filter(({ failed }) => failed !== undefined).length;
   const isWritten = await deps.stores.write(async (tx) => {
-    const now = await tx.batches.byId(batch.id);
+    const now = await tx.batches.locked(batch.id);
     if (now?.status !== "queued" || hasItems(now)) return false;
     await tx.items.insertMany(batch.id, items);
     await tx.references.insertMany(batch.id, references);

@@ -6,7 +6,7 @@ export interface FileRecord {
   displayName: string | null;
   /** As the caller declared it: any text. */
   mimeType: string;
-  /** What it is for, as OpenAI's clients say it; null when the caller said nothing. */
+  /** Its purpose, in the words of OpenAI's clients; null when the caller said nothing. */
   purpose: string | null;
   sizeBytes: number;
   /** Lower-case hexadecimal. */

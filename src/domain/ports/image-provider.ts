@@ -46,7 +46,7 @@ export interface GeneratedImages {
   modelVersion: string | null;
   /** The seed that made the image, when the upstream used or returned one. */
   seed?: number | null;
-  /** What the upstream reports about its costs. */
+  /** The upstream's report about its costs. */
   usage?: UpstreamUsage | null;
   /** Differences that a person should know, such as a prompt that the upstream has rewritten. */
   notes?: readonly string[];
@@ -59,7 +59,7 @@ export interface UpstreamUsage {
   costMicroUsd: number | null;
 }
 
-/** What an upstream can be asked for. Admission and failover choose providers by it. */
+/** The abilities of an upstream. Admission and failover choose providers by it. */
 export interface Capabilities {
   /** The most reference images of one request; 0: none. */
   maxReferences: number;
@@ -84,7 +84,7 @@ export interface UpstreamFacts {
   takes: Capabilities;
   /** Why it cannot be used, such as a missing key; null when it can. */
   disabled: string | null;
-  /** What its entry is used for. */
+  /** The uses of its entry. */
   uses: readonly ("batches" | "realtime")[];
   /**
    * Returns the model id to send for a requested model, or null when the provider does not serve it. `executed` is the
@@ -143,7 +143,7 @@ export interface UpstreamJob {
 }
 
 /**
- * What a job returned for one key, or a part of its results that cannot be read. `endsEarly`: a file of results ended
+ * The result of a job for one key, or a part of its results that cannot be read. `endsEarly`: a file of results ended
  * although the upstream says that it has more; reading it again may give the rest.
  */
 export type JobResult =
@@ -194,7 +194,7 @@ export interface JobProvider extends ProviderBase {
 export type ImageProvider = ItemProvider | JobProvider;
 
 /**
- * What a failure means for the provider, and with it for the item.
+ * The meaning of a failure for the provider, and with it for the item.
  * - `credential`: the key is not accepted.
  * - `billing`: no money or no quota that waiting brings back.
  * - `forbidden`: not permitted, for another reason than the content.

@@ -14,7 +14,7 @@ export type NewItem = Pick<ItemRecord, "position" | "sourceIndex" | "outputIndex
   notBeforeMs?: number;
 };
 
-/** What the items of a batch cost together, in micro-dollars. */
+/** The cost of all items of a batch, in micro-dollars. */
 export interface ItemSums {
   /** The holds of all items. */
   holdMicroUsd: number;

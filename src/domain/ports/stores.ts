@@ -35,12 +35,13 @@ export interface Stores {
   /** Reads that belong together: all of them see the same moment. `now` rejects after the end. */
   snapshot<T>(work: (now: Repositories) => Promise<T>): Promise<T>;
   /**
-   * Runs the work as one transaction that owns the write lock from its start, and is durable when this resolves.
-   * A throw undoes all of it. Inside, nothing is awaited but calls of `tx`, one at a time: no network, no files, no
-   * `read` or `write` of the stores. Whatever waits for anything else is undone. `tx` rejects after the end.
+   * Runs the work as one transaction, which is durable when this resolves. A throw undoes all of it. Inside, nothing is
+   * awaited but calls of `tx`, one at a time: no network, no files, no `read` or `write` of the stores. Whatever waits
+   * for anything else is undone. `tx` rejects after the end. The work may run again from its start, after all that it did
+   * was undone: it changes nothing outside of `tx`.
    * Rejects with `StorageUnavailable` when the database cannot store anything now.
    */
-  write<T>(work: (tx: Repositories) => Promise<T>): Promise<T>;
+  write<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
 }
 
 export interface Repositories {
@@ -123,6 +124,22 @@ export interface BatchPage {
   offset?: number;
   limit: number;
 }
+
+/**
+ * The repositories inside a transaction. Other transactions may be at work at the same time: whatever a decision rests on
+ * is locked before it is read. Locks are taken in the order of `LockedRow`, else two transactions wait for each other.
+ */
+export interface Transaction extends Omit<Repositories, "batches"> {
+  batches: Omit<BatchRepository, "byId"> & {
+    /** Locks the batch and reads it. */
+    locked(id: string): Promise<BatchRecord | null>;
+  };
+  /** Keeps other transactions from changing the row until this one ends. */
+  lock(row: LockedRow, id: string): Promise<void>;
+}
+
+/** Rows that can be locked, in the order in which to do it. A batch comes before its items. */
+export type LockedRow = "key" | "batch" | "account";
 
 /** In the order in which batches were made, behind the one with this number. */
 export interface SweepPage {
@@ -207,7 +224,11 @@ export interface ReferenceRepository {
 
 export interface IdempotencyRepository {
   find(apiKeyId: string, key: string): Promise<IdempotencyRecord | null>;
-  insert(record: IdempotencyRecord): Promise<void>;
+  /**
+   * `isNew` is false when the key has made another batch already; then nothing changes. Waits for another transaction that
+   * inserts the same key.
+   */
+  insert(record: IdempotencyRecord): Promise<{ isNew: boolean }>;
   /** Removes the keys of batches whose records were deleted before the time. Returns how many. */
   removeOfRecordsDeletedBefore(ms: number): Promise<number>;
 }
@@ -246,7 +267,7 @@ export interface UsageRepository {
   /** In the order in which they were written. */
   list(filter: { accountId?: string }): Promise<UsageRecord[]>;
   /**
-   * What a key paid for, by day (UTC) and model, oldest first: images of batches on the day when they were settled, and of
+   * The images that a key paid for, by day (UTC) and model, oldest first: images of batches on the day when they were settled, and of
    * real-time requests. `accountIds`: those that have paid for the key.
    */
   byDay(filter: UsageFilter): Promise<DayUsage[]>;

@@ -4,11 +4,11 @@ import { grant, moveMoney, takeBack } from "../billing/ledger.ts";
 import { cannotPay, type Payer } from "../billing/payer.ts";
 import { type Call, recordCall } from "../health/record-call.ts";
 import type { RealtimeHoldRecord, UsageRecord } from "../ports/realtime-records.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
 import type { LedgerKind } from "../records.ts";
 
 /** Writes what belongs to a movement of money, in its transaction. */
-type Alongside = (tx: Repositories) => Promise<void>;
+type Alongside = (tx: Transaction) => Promise<void>;
 
 const NOTHING: Alongside = async () => {};
 
@@ -81,7 +81,7 @@ export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number>
 }
 
 async function release(
-  tx: Repositories,
+  tx: Transaction,
   hold: RealtimeHoldRecord,
   amountMicroUsd: number,
   nowMs: number,

@@ -3,7 +3,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Log } from "../../kernel/log.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { KeptError, KeyedAnswerRecord, KeyedRequestRecord } from "../ports/realtime-records.ts";
-import type { Repositories, Stores } from "../ports/stores.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
 import type { RequestRecord } from "./request-record.ts";
 
 /** How long the answer to a request with an idempotency key is kept. */
@@ -26,7 +26,7 @@ interface Deps {
 /** Writes the body of the answer. An `ImgbatchError` that it throws is the answer instead. */
 export type Render<T> = (made: T) => Buffer | Promise<Buffer>;
 
-/** What a run has come to. */
+/** The state of a run. */
 export type RunOutcome = { body: Buffer } | { error: ImgbatchError };
 
 export async function outcomeOf<T>(render: Render<T>, made: T): Promise<RunOutcome> {
@@ -69,7 +69,7 @@ export class KeyedRun<T> implements RequestRecord<T> {
     return this.#kept.outcome;
   }
 
-  async opened(tx: Repositories, { realtimeId, isPaid }: { realtimeId: string; isPaid: boolean }) {
+  async opened(tx: Transaction, { realtimeId, isPaid }: { realtimeId: string; isPaid: boolean }) {
     const paidRuns = (this.#earlier?.paidRuns ?? 0) + (isPaid ? 1 : 0);
     this.#record = { ...this.#request, realtimeId, paidRuns, ...this.#ends(null) };
     await tx.keyedRequests.put(this.#record);
@@ -85,7 +85,7 @@ export class KeyedRun<T> implements RequestRecord<T> {
     this.#kept = { answer, outcome };
   }
 
-  async finished(tx: Repositories): Promise<void> {
+  async finished(tx: Transaction): Promise<void> {
     if (this.#record === null || this.#kept === null) {
       throw new Error("a request has finished before it was kept");
     }
@@ -121,7 +121,7 @@ export class KeyedRun<T> implements RequestRecord<T> {
   }
 
   /** Without this write, a repeat finds a run that was cut short. */
-  async #write(work: (tx: Repositories) => Promise<void>): Promise<void> {
+  async #write(work: (tx: Transaction) => Promise<void>): Promise<void> {
     const { stores, log } = this.#deps;
     await stores.write(work).catch((error) => {
       log.error("the end of a request with an idempotency key could not be recorded", {

@@ -31,12 +31,12 @@ export interface WantedImage {
   id: string;
   /** 0 for the first image of the request. */
   index: number;
-  /** What the image costs when it is made. */
+  /** The cost of the image when it is made. */
   priceMicroUsd: number;
   trail: Trail;
 }
 
-/** What is known of the requests to providers for one image. */
+/** The requests to providers for one image, as far as they are known. */
 export interface Trail {
   calls: Call[];
   /** An upstream may have been paid for an image. */
@@ -45,7 +45,7 @@ export interface Trail {
   mayBePaidTwice: boolean;
 }
 
-/** What came of one wanted image: images, no image, or a refusal of the prompt. */
+/** The outcome of one wanted image: images, no image, or a refusal of the prompt. */
 export interface Made {
   /** The name of the provider that made the images. */
   provider: string;

@@ -1,4 +1,4 @@
-import type { Repositories } from "../ports/stores.ts";
+import type { Transaction } from "../ports/stores.ts";
 
 /**
  * Follows a request, so that its answer can be given again. `T` is what was made. Each write is part of the transaction
@@ -11,11 +11,11 @@ export interface RequestRecord<T> {
    * Called in the transaction that places the hold `realtimeId`, before anything is asked for. `isPaid`: an upstream that
    * costs money may be asked.
    */
-  opened(tx: Repositories, run: { realtimeId: string; isPaid: boolean }): Promise<void>;
+  opened(tx: Transaction, run: { realtimeId: string; isPaid: boolean }): Promise<void>;
   /** Makes the answer durable. Called before the transaction that ends the hold. */
   keep(made: T): Promise<void>;
   /** Called in the transaction that ends the hold after `keep`. */
-  finished(tx: Repositories): Promise<void>;
+  finished(tx: Transaction): Promise<void>;
   /** The request ends with an error, and an upstream may have been paid all the same. */
   lost(): void;
 }

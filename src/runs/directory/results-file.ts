@@ -70,7 +70,7 @@ export async function readResults(dir: string): Promise<ResultLine[]> {
       found.push(rest as ResultLine);
     }
   } catch {
-    // What cannot be read is not known.
+    // A result that cannot be read is not known.
   }
   return found;
 }

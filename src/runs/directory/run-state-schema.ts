@@ -72,7 +72,7 @@ const runStateFields = z.looseObject({
   names: z.enum(NAMINGS).optional(),
   /** The changes of the prompts, in order. `superseded`: images that the batches of earlier rounds do not stand for any more. */
   updates: z.array(z.looseObject({ round: z.int().min(1), superseded: z.array(z.string()) })).optional(),
-  /** Of a run without batches. See `requestKeyOf`. */
+  /** The key of a run without batches. See `requestKeyOf`. */
   request_keys: z
     .looseObject({
       seed: z.string().regex(/^[0-9a-f]{32}$/),

@@ -27,7 +27,7 @@ export interface EventReader {
   isAllowed(): Promise<boolean>;
 }
 
-/** What each reader is told now. */
+/** The news that each reader is told now. */
 type Texts = Map<EventReader, string>;
 
 function add(texts: Texts, reader: EventReader, text: string): void {
@@ -129,7 +129,7 @@ export class EventHub {
     }
   }
 
-  /** What was not told, because a read has failed, stays for the next time. */
+  /** News that were not told, because a read has failed, stay for the next time. */
   async #tell(texts: Texts): Promise<void> {
     for (const id of [...this.#changed.keys()]) {
       const owner = await this.#ownerOf(id);

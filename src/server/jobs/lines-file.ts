@@ -15,7 +15,7 @@ export function linesFile(
   const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
   return {
     sizeBytes,
-    // What has ended does not change.
+    // An ended batch does not change.
     etag: sha256Hex(`${id} ${fileId} ${endedAtMs} ${sizeBytes}`).slice(0, 32),
     mimeType: "application/jsonl",
     createdAtMs: endedAtMs ?? createdAtMs,

@@ -4,7 +4,7 @@ import { sha256Hex } from "../../kernel/ids.ts";
 
 interface Options {
   lifeMs: number;
-  /** Of one key. A further one ends the oldest. */
+  /** The most secrets of one key. A further one ends the oldest. */
   mostPerKey: number;
   /** The beginning of each secret. Default: none. */
   prefix?: string;

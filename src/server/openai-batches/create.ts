@@ -20,7 +20,7 @@ import { Turns } from "./turns.ts";
 
 /** The library asks three times at most, and waits ten minutes for each answer. */
 const REPEATED_WITHIN_MS = 35 * 60_000;
-/** Of the newest batches of a key. */
+/** The newest batches of a key that are looked through. */
 const LOOKED_THROUGH = 100;
 
 /**

@@ -27,7 +27,7 @@ const FORMATS: Readonly<Record<string, ImageMimeType>> = {
 export interface AskedImages {
   content: CheckedContent;
   count: number;
-  /** Of a JPEG or WebP, in percent; null: as the model made it. */
+  /** The quality of a JPEG or WebP, in percent; null: as the model made it. */
   quality: number | null;
   isByUrl: boolean;
   isStream: boolean;

@@ -17,7 +17,7 @@ const KIB = 1024;
 const MOST_PARTS = 100;
 const FIELD_BYTES = 64 * KIB;
 const { editImages, editImageBytes } = FIXED_LIMITS;
-/** Of a body: the images with everything around them. */
+/** The largest body: the images with everything around them. */
 const MOST_BYTES = editImages * editImageBytes + MOST_PARTS * (FIELD_BYTES + KIB);
 /** `image`, `image[]` and `image[0]`. */
 const IMAGE_NAME = /^image(?:\[\d*\])?$/;

@@ -9,7 +9,7 @@ const MOST_HEADER_PAIRS = 20;
 
 /** One part of a multipart body (RFC 2046). */
 export interface Part {
-  /** Of a form field (RFC 7578). */
+  /** The name of a form field (RFC 7578). */
   name: string | undefined;
   /** The name of the file that it is; undefined when it does not say that it is one. */
   fileName: string | undefined;

@@ -5,6 +5,7 @@ import type { Database } from "../schema.ts";
 export interface SqlSession {
   /** Builds queries for this dialect; never executes them itself. */
   readonly build: Kysely<Database>;
+  readonly dialect: "sqlite" | "postgres";
   all<Row>(query: Compilable<Row>): Promise<Row[]>;
   /** The first row, or null. */
   first<Row>(query: Compilable<Row>): Promise<Row | null>;

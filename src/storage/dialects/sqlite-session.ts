@@ -192,6 +192,7 @@ function preparer(connection: Sqlite.Database): Prepare {
 function sessionOf(prepare: Prepare, guarded: <T>(query: () => T) => Promise<T>): SqlSession {
   return {
     build,
+    dialect: "sqlite",
     all: async <Row>(query: Compilable<Row>) => {
       const { sql, parameters } = query.compile();
       return (await guarded(() => prepare(sql).all(...parameters))) as Row[];

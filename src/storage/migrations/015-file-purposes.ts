@@ -1,6 +1,6 @@
 import type { Migration } from "./migration.ts";
 
-/** What files were uploaded for, as OpenAI's clients say it. */
+/** The purposes of uploaded files, in the words of OpenAI's clients. */
 export const filePurposes: Migration = {
   name: "015-file-purposes",
   statements: ({ build: { schema } }) => [schema.alterTable("files").addColumn("purpose", "text")],

@@ -17,7 +17,9 @@ export function idempotencyRepository({ build, first, run }: SqlSession): Idempo
     insert: async ({ apiKeyId, key, requestHash, batchId, createdAtMs }) => {
       const scope = { api_key_id: apiKeyId, key };
       const claim = { request_hash: requestHash, batch_id: batchId, created_at_ms: createdAtMs };
-      await run(build.insertInto("idempotency_keys").values({ ...scope, ...claim }));
+      const insert = build.insertInto("idempotency_keys").values({ ...scope, ...claim });
+      const unlessTaken = insert.onConflict((on) => on.columns(["api_key_id", "key"]).doNothing());
+      return { isNew: (await run(unlessTaken)) === 1 };
     },
   };
 }

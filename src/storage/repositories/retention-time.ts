@@ -12,8 +12,8 @@ export function retentionTimeRepository({ build, first, run }: SqlSession): Rete
     },
     write: async ({ seenMs, aheadMs, jumpedAtMs }) => {
       const time = { seen_ms: seenMs, ahead_ms: aheadMs, jumped_at_ms: jumpedAtMs };
-      if ((await run(build.updateTable("retention_time").set(time).where("id", "=", ONLY))) === 1) return;
-      await run(build.insertInto("retention_time").values({ id: ONLY, ...time }));
+      const insert = build.insertInto("retention_time").values({ id: ONLY, ...time });
+      await run(insert.onConflict((on) => on.column("id").doUpdateSet(time)));
     },
   };
 }

@@ -64,7 +64,7 @@ function claimAll(
       which: ItemClaim["which"],
     ): Promise<LeasedItem | null> {
       // Read inside the transaction: a batch that was just cancelled starts no item.
-      if ((await tx.batches.byId(id))?.status !== "running") return null;
+      if ((await tx.batches.locked(id))?.status !== "running") return null;
       const leaseToken = ids.leaseToken();
       const item = await tx.items.claim(id, {
         token: leaseToken,

@@ -205,6 +205,7 @@ async function giveBack(
   // 0 is due whatever the clock shows: it may have been set back by then.
   const notBeforeMs = delayMs === 0 ? 0 : nowMs + Math.round(delayMs);
   const isOurs = await deps.stores.write(async (tx) => {
+    await tx.lock("batch", batch.id);
     if (!(await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, ...marks })).isOurs) return false;
     if (waitingSinceMs !== batch.waitingSinceMs) await tx.batches.update(batch.id, { waitingSinceMs });
     if (isCall) await recordItemCall(tx, batch, item, 0, null, nowMs);

@@ -43,7 +43,10 @@ export async function waitForProvider(
   if (mayGiveUp && nowMs >= giveUpMs && active.running.size === 0) {
     const message = `The upstream could not be used for too long. ${waiting.message}`;
     const error = { code: "PROVIDER_ITEM_FAILED", message, source: "provider" } as const;
-    await stores.write((tx) => failPending(tx, batch, error, nowMs));
+    await stores.write(async (tx) => {
+      await tx.lock("batch", batch.id);
+      await failPending(tx, batch, error, nowMs);
+    });
     return null;
   }
   if (isNew) {

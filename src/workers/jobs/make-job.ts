@@ -13,7 +13,7 @@ export function makeJob(
   { id: batchId }: BatchRecord,
 ): Promise<string | null> {
   return stores.write(async (tx) => {
-    if ((await tx.batches.byId(batchId))?.status !== "running") return null;
+    if ((await tx.batches.locked(batchId))?.status !== "running") return null;
     const id = `imgbatch-${await tx.upstreamJobs.databaseId()}-${ids.recordId("job")}`;
     const count = await tx.items.assignToJob(batchId, { jobId: id, provider, limit: limits.images });
     if (count === 0) return null;

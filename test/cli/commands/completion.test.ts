@@ -11,7 +11,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 const hasShell = (name: string) => spawnSync(name, ["-c", "exit 0"]).status === 0;
 const NAMES = COMMANDS.map(({ name }) => name);
 
-/** What is offered for each line; the last word of a line is the one that is being typed. */
+/** The words offered for each line; the last word of a line is the one that is being typed. */
 const CASES: [string, string[]][] = [
   ["imgbatch comp", ["completion"]],
   ["imgbatch submit --ju", ["--junit"]],

@@ -22,7 +22,7 @@ if (job.prompt.includes("bad") && fs.existsSync(join(home, "refusing"))) process
 fs.writeFileSync(join(job.output_dir, "a.png"), Buffer.from("${PNG.toString("base64")}", "base64"));
 `;
 
-/** Of one image: the price of a batch, with its hold, and of real time. */
+/** The price of one image: in a batch, with its hold, and in real time. */
 const [PRICE, HOLD] = [100_000, 120_000];
 const PLAY = 1_000_000_000;
 const SUBMIT = ["submit", "p.jsonl", "-o", "out"];

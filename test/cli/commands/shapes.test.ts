@@ -14,7 +14,7 @@ async function bench(lines: readonly string[] = MIXED): Promise<InProcessCli> {
   return cli;
 }
 
-/** What each request asked for, by its prompt. */
+/** The shape that each request asked for, by its prompt. */
 const asked = ({ fake }: InProcessCli) =>
   Object.fromEntries(fake.requests.map(({ prompt, json }) => [prompt, json.generationConfig.imageConfig]));
 

@@ -8,8 +8,8 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 it("[DELETE-4] of one item of a vendor's batch job is refused: its results are one file", async () => {
   const deps = { ...(await openBeside(await tempDir())), feed: new Feed(), log: silentLog };
-  const job = await openBatchRecord(deps.stores, 1, { status: "completed", source: "native" });
-  await expect(deleteImages(deps, job, { id: 1, customId: "fox" })).rejects.toMatchObject({
+  const job = await openBatchRecord(deps.stores, 1, { source: "native" });
+  await expect(deleteImages(deps, job.id, { id: 1, customId: "fox" })).rejects.toMatchObject({
     code: "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY",
     message: expect.stringContaining("one file"),
   });

@@ -13,7 +13,7 @@ import { answerOf, content, errorOf, generate } from "../../support/realtime.ts"
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
 
 const PLAY = 1_000_000_000;
-/** Of one image of a batch, and of one image in real time. */
+/** The price of one image of a batch, and of one image in real time. */
 const [PRICE, HOLD, REALTIME] = [33_500, 40_200, 67_000];
 const DEPS = { clock: systemClock, ids: randomIds };
 const consent = (usd: string) => ({ "x-imgbatch-max-cost": usd });

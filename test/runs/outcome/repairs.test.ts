@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { type Repair, repairsOf } from "../../../src/runs/outcome/repairs.ts";
 
-/** What can become of an image, and what makes it come. */
+/** Each outcome of an image, with the step that makes the image come. */
 const FATES = {
   here: { status: "success" },
   failed: { status: "failed", code: "PROVIDER_ITEM_FAILED" },

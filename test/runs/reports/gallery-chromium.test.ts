@@ -12,7 +12,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 const error = { code: "SAFETY_BLOCKED", message: "refused" };
 const ATTACKS = [...HOSTILE, '</p><iframe srcdoc="<script>parent.document.title=1</script>"></iframe>'];
 
-/** What a page would do that a test cannot click: written into a copy of it, where the policy lets it run. */
+/** Acts of a page that a test cannot click: written into a copy of it, where the policy lets it run. */
 const PROBE = `
   const says = {};
   const pics = document.querySelectorAll(".pic");
@@ -31,8 +31,8 @@ const PROBE = `
   key("End");
   says.last = dialog.querySelector(".stage").textContent;
   key("Home");
-  dialog.close();
-  setTimeout(() => {
+  // The page hears of it first: its own listener gives the focus back.
+  dialog.addEventListener("close", () => {
     says.focus = document.activeElement === pics[0];
     const search = document.querySelector("input");
     const find = (words) => {
@@ -49,7 +49,8 @@ const PROBE = `
       says.broken = [...document.images].filter((each) => each.complete && each.naturalWidth === 0).length;
       document.title = JSON.stringify(says);
     })();
-  }, 100);
+  });
+  dialog.close();
 `;
 
 /** Says what is in a page of very many images while somebody goes through it. */

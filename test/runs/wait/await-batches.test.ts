@@ -18,7 +18,7 @@ interface Look {
   atS: number;
 }
 
-/** What a look at a batch finds, so many seconds after the beginning. */
+/** The state that a look at a batch finds, so many seconds after the beginning. */
 type Life = (
   atS: number,
   looks: number,

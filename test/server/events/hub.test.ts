@@ -26,7 +26,7 @@ class FakeReader implements EventReader {
     return this.isActive;
   }
 
-  /** What was told since the last call. */
+  /** The news since the last call. */
   take(): string[] {
     return this.texts.splice(0).map((text) => text.replaceAll("\n", " ").trim());
   }

@@ -8,7 +8,7 @@ beforeEach(async () => {
   service = await startTestService({ workers: false });
 });
 
-/** What the program takes out of the answer: the images, with the type that it believes in. */
+/** The parts that the program takes out of the answer: the images, with the type that it believes in. */
 async function expectImages(answer: Response, count: number, format = "png", tokens = 1120): Promise<void> {
   expect(answer.headers.get("content-type")).toContain("application/json");
   const { bytes, created, usage } = await imagesOf(answer);

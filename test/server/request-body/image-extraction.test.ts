@@ -13,7 +13,7 @@ import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const MAX_BYTES = 60_000;
-/** Of larger bodies the images go to the disk. */
+/** The images of larger bodies go to the disk. */
 const WHOLE_BYTES = 25_000;
 /** Base64 of bytes of every value. */
 const base64 = (size: number, seed = 1) =>
@@ -39,7 +39,7 @@ async function send(intake: ImageExtraction, body: Buffer, cuts: readonly number
   return { value: await new JsonParser().parse(pieces, problem), sent };
 }
 
-/** What the domain makes of the images of a body: their hashes, or what is wrong with each. */
+/** The domain's view of the images of a body: their hashes, or what is wrong with each. */
 function judge({ value, sent }: { value: unknown; sent: SentTexts }, rules: Base64Rules) {
   const { images } = value as { images: unknown[] };
   return images.map((data) => {

@@ -6,7 +6,7 @@ const PLACE: StringPath = [["items"], "*", ["images", "image_list"], "*", ["data
 const MIN_BYTES = 12;
 const MARK = "«taken»";
 
-/** What stays of a body that comes in these chunks, and the texts that were taken out, as they were written. */
+/** The rest of a body that comes in these chunks, and the texts that were taken out, as they were written. */
 function find(chunks: readonly Buffer[], place = PLACE): { rest: string; texts: string[] } {
   const finder = new StringFinder(place, MIN_BYTES);
   const rest: Buffer[] = [];

@@ -243,7 +243,7 @@ class BitWriter {
     }
   }
 
-  /** Of codes, the highest bit comes first. */
+  /** The highest bit of a code comes first. */
   code(value, count) {
     for (let i = count - 1; i >= 0; i--) this.write(value >> i, 1);
   }

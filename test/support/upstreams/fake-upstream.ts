@@ -64,7 +64,7 @@ export interface Twist {
   images?: number;
   /** The type of the bytes; default png, or what the request asks for. */
   type?: ImageType;
-  /** What the answer says of the bytes' type. */
+  /** The type of the bytes that the answer names. */
   label?: string;
   size?: { width: number; height: number };
   /** Sent in place of an image. */
@@ -77,7 +77,7 @@ export interface Twist {
   url?: true | string;
 }
 
-/** What is special about one service. */
+/** The special traits of one service. */
 export interface ImageService {
   kindOf(method: string, path: string): RequestKind;
   promptOf(body: unknown): string | null;

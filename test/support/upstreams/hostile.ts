@@ -1,6 +1,6 @@
 import type { Answer, Behaviour, Exchange, Twist } from "./fake-upstream.ts";
 
-/** What upstreams do to their callers. Each works with every fake; `setBehaviour` takes it. */
+/** Things that upstreams do to their callers. Each works with every fake; `setBehaviour` takes it. */
 
 /** This answer, and nothing is made. */
 export function answers(answer: Answer): Behaviour {

@@ -30,7 +30,7 @@ const UNPAID: readonly LineFault[] = ["error", "statusError", "refused", "noImag
 export type JobEnd = "succeeded" | "failed" | "expired" | "cancelled";
 export type JobPhase = "pending" | "running" | "cancelling" | JobEnd;
 
-/** What becomes of a job. All of it may be changed while the job runs. */
+/** The future of a job. All of it may be changed while the job runs. */
 export interface JobPlan {
   /** How long it waits. `Infinity`: it is stuck. Default 0. */
   pendingMs?: number;
@@ -53,7 +53,7 @@ export interface JobPlan {
 
 export interface Job {
   name: string;
-  /** What the caller named it, or sent with it. */
+  /** The caller's name for it, or the label sent with it. */
   label: string;
   metadata: Record<string, string>;
   model: string;
@@ -97,12 +97,12 @@ export interface BookOptions {
   keptMs: number;
 }
 
-/** What a service of batch jobs knows: its files, its jobs and the bill. All states follow from the clock and the plans. */
+/** The knowledge of a service of batch jobs: its files, its jobs and the bill. All states follow from the clock and the plans. */
 export class JobBook {
   readonly files = new Map<string, StoredFile>();
   /** In the order of their creation. */
   readonly jobs: Job[] = [];
-  /** What becomes of each job that is created from now on; `at` counts from 0. */
+  /** The future of each job that is created from now on; `at` counts from 0. */
   plan: (job: Job, at: number) => JobPlan = () => ({});
   readonly #options: BookOptions;
   #lists = 0;

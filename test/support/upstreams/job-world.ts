@@ -32,7 +32,7 @@ export type JobUpstreamType = keyof typeof UPSTREAMS;
 export const JOB_UPSTREAMS: JobUpstreamType[] = ["native-batch", "openai-batch"];
 export const MINUTE_MS = 60_000;
 export const FOREVER = Number.POSITIVE_INFINITY;
-/** Of an image in a batch, in USD: half of what the model costs in real time. */
+/** The price of an image in a batch, in USD: half of the price in real time. */
 const PRICE = 0.05;
 /** A busy machine runs dozens of batches with one service. */
 const PATIENCE_MS = 200_000;

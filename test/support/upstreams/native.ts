@@ -93,7 +93,7 @@ export function listed(rest: string, models: readonly string[], version: string)
   return found ? json(200, found) : nativeErrors.noModel(rest.replace("models/", ""), version);
 }
 
-/** What is wrong with the values of a request whose fields are known. */
+/** The faults of the values of a request whose fields are known. */
 async function valueProblem(body: unknown): Promise<Answer | null> {
   const { invalid } = nativeErrors;
   const contents = fieldOf(body, "contents");

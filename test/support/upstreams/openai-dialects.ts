@@ -2,7 +2,7 @@ import { type Answer, isForm, type UpstreamRequest } from "./fake-upstream.ts";
 import { type ImageType, lookAt } from "./images.ts";
 import { openaiErrors } from "./openai-errors.ts";
 
-/** What a request asks for. */
+/** The content of a request. */
 export interface Wish {
   prompt: string;
   width: number;

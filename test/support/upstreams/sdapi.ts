@@ -106,7 +106,7 @@ const BASIC = { "www-authenticate": "Basic" };
 const invalid = (field: string, msg: string) =>
   json(422, { detail: [{ loc: ["body", field], msg, type: "type_error.integer" }] });
 
-/** What the server says when its graphics card has no memory left. */
+/** The server's words when its graphics card has no memory left. */
 export const sdapiErrors = {
   noMemory: () =>
     json(500, {

@@ -200,7 +200,7 @@ function nextStep(made: Made, exitCode: number, stop: ImgbatchError | null, wher
   return hasToChange.some((code) => code === exitCode) ? `fix that, then ${again}` : again;
 }
 
-/** What the images of a run were made with, and its directory. */
+/** The model and upstream that made the images of a run, and its directory. */
 interface Made {
   dir: string;
   model: string;

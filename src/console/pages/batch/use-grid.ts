@@ -8,7 +8,7 @@ export interface Grid {
   /** The tiles from `first` up to but not including `end` are near the window. */
   first: number;
   end: number;
-  /** Of all rows. */
+  /** The height of all rows. */
   height: number;
 }
 

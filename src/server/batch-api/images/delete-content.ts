@@ -9,7 +9,7 @@ export function deleteContent(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
     const item = await findItem(deps.stores, batch, request.params.custom_id);
-    await deleteImages(deps, batch, item);
+    await deleteImages(deps, batch.id, item);
     response.status(204).end();
   };
 }

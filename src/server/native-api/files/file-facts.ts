@@ -12,7 +12,7 @@ import { camelKeys } from "../request/camel-keys.ts";
 
 /** The most bytes of the JSON that describes a file. */
 export const METADATA_BYTES = 64 * 1024;
-/** Of a file whose type nobody declares. */
+/** The type of a file for which nobody declares one. */
 export const DEFAULT_TYPE = "application/octet-stream";
 const ID = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
 

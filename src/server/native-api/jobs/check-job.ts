@@ -7,7 +7,7 @@ import { hasUnstorableText, truncateCodePoints } from "../../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../../request-problems.ts";
 import { camelKeys } from "../request/camel-keys.ts";
 
-/** What a body asks for: the lines of a file, or those that came with it, one JSON text each. */
+/** The request in a body: the lines of a file, or those that came with it, one JSON text each. */
 export interface JobBody {
   name: string | null;
   input: { fileName: string } | { lines: string[] };

@@ -20,7 +20,7 @@ export function contentView(content: GeneratedContent): GenerateContentResponse 
   return contentBody({ id, prompt, earlier, size, inputImages, executed, modelVersion, images, refusal });
 }
 
-/** What a response tells. */
+/** The content of a response. */
 export interface ContentFacts {
   id: string;
   prompt: string;

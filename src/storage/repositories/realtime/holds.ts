@@ -18,8 +18,7 @@ export function realtimeHoldRepository({ build, all, first, run }: SqlSession): 
       await run(build.insertInto("realtime_holds").values(values));
     },
     remove: async (id) => {
-      const row = await first(holds().where("id", "=", id));
-      if (row) await run(build.deleteFrom("realtime_holds").where("id", "=", id));
+      const row = await first(build.deleteFrom("realtime_holds").where("id", "=", id).returningAll());
       return row && toRecord(row);
     },
     list: async () => (await all(holds().orderBy("created_at_ms").orderBy("id"))).map(toRecord),

@@ -1,0 +1,62 @@
+import type { Config } from "../../config/schema.ts";
+import { KeyedRequests } from "../../domain/realtime/keyed-requests.ts";
+import { sharpConverter } from "../../imaging/sharp-converter.ts";
+import type { ApiDeps } from "../../server/deps.ts";
+import { generatedFiles } from "../../server/generated-files.ts";
+import { DownloadSlots } from "../../server/limits/download-slots.ts";
+import { FailedAuthLimit } from "../../server/limits/failed-auth-limit.ts";
+import { RequestLimits } from "../../server/limits/request-limits.ts";
+import { BodyBudgets } from "../../server/request-body/body-reservation.ts";
+import { JsonParser } from "../../server/request-body/parse-json.ts";
+import { consoleParts } from "../console.ts";
+import type { SharedParts } from "./shared-parts.ts";
+
+/** The parts of the API that follow from the configuration and what the process shares. */
+type Derived = Omit<
+  ApiDeps,
+  | "isLocalKey"
+  | "isOwnerKey"
+  | "facts"
+  | "queue"
+  | "realtime"
+  | "waitingOf"
+  | "jobsOf"
+  | "requestLog"
+  | "workersRunning"
+  | "workersExpected"
+  | "freeDiskBytes"
+  | "secret"
+  | "cancel"
+  | "onBatchCreated"
+>;
+
+/** Makes the parts of the API for a service that listens on `host`. */
+export function apiParts(
+  { workerDeps, realtimeOffers, decoding }: SharedParts,
+  config: Config,
+  host: string,
+): Derived {
+  const { stores, blobs, clock, feed } = workerDeps;
+  return {
+    ...workerDeps,
+    ...consoleParts({ stores, blobs, clock, decoding, feed }),
+    server: { ...config.server, host },
+    storageUriPrefixes: config.storageUriPrefixes,
+    groups: config.groups,
+    limits: config.limits,
+    features: config.features,
+    keyHeaders: config.vendor.keyHeaders,
+    modelNames: config.openai.models,
+    converter: sharpConverter(decoding),
+    keyedRequests: new KeyedRequests(workerDeps),
+    realtimeOffers,
+    requestLimits: new RequestLimits(config.limits, clock),
+    slots: new DownloadSlots(config.limits.downloadsPerKey),
+    bodyBudgets: new BodyBudgets(),
+    jsonParser: new JsonParser(),
+    failedAuth: new FailedAuthLimit(config.limits.failedAuthPerMinute, clock, {
+      countsLoopback: config.server.trustProxy !== false,
+    }),
+    findGeneratedFile: generatedFiles({ stores, blobs }),
+  };
+}
