@@ -12,6 +12,8 @@ export type ServiceEvent =
    * failed, by custom id.
    */
   | { type: "elsewhere"; batchId: string; images: number; failed: readonly string[] }
+  /** The images of an item were deleted; the item stays. */
+  | { type: "images-gone"; batchId: string; customId: string }
   | { type: "request"; line: RequestLine }
   | { type: "log"; line: LogLine };
 
