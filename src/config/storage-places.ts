@@ -21,12 +21,12 @@ export type BlobsPlace =
       bucket: string;
       /** Without slashes around it; may be empty. */
       prefix: string;
-      /** Null: Amazon's endpoint of the region. */
-      endpoint: string | null;
+      /** Default: Amazon's endpoint of the region. */
+      endpoint?: string;
       region: string;
       accessKeyId: string;
       secretAccessKey: string;
-      sessionToken: string | null;
+      sessionToken?: string;
       /** `s3://bucket/prefix`, for people. */
       name: string;
     };
@@ -90,14 +90,24 @@ function blobsPlace({ blobs, s3 }: Config["storage"], { aws }: StorageEnvironmen
   if (blobs === "files") return { kind: "files" };
   const { hostname: bucket, pathname } = new URL(blobs);
   const prefix = pathname.replace(/^\/+|\/+$/g, "");
-  const { accessKeyId, secretAccessKey, sessionToken = null } = aws;
+  const { accessKeyId, secretAccessKey, sessionToken } = aws;
   if (accessKeyId === undefined || secretAccessKey === undefined) {
     const missing = accessKeyId === undefined ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY";
     const advice =
       "export AWS_ACCESS_KEY_ID=<id>; export AWS_SECRET_ACCESS_KEY=<secret>, then run the same command again";
     throw invalid("storage.blobs", `${blobs} needs keys, and ${missing} is not set`, advice);
   }
-  return { kind: "s3", bucket, prefix, ...s3, accessKeyId, secretAccessKey, sessionToken, name: blobs };
+  return {
+    kind: "s3",
+    bucket,
+    prefix,
+    region: s3.region,
+    accessKeyId,
+    secretAccessKey,
+    name: blobs,
+    ...(s3.endpoint === null ? {} : { endpoint: s3.endpoint }),
+    ...(sessionToken === undefined ? {} : { sessionToken }),
+  };
 }
 
 function checked(flag: string, text: string | undefined, schema: z.ZodType<string>): string | undefined {

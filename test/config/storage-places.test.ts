@@ -41,11 +41,9 @@ describe("the places of the data", () => {
     expect(blobs).toMatchObject({
       bucket: "b.c",
       prefix: "d/e",
-      endpoint: null,
       region: "us-east-1",
       accessKeyId: AWS.AWS_ACCESS_KEY_ID,
       secretAccessKey: AWS.AWS_SECRET_ACCESS_KEY,
-      sessionToken: null,
     });
     const named = places({ database: "postgres://you@h/d" }, {}, { PGUSER: "me" }).database;
     expect(named).toMatchObject({ url: "postgres://you@h/d", name: "postgres://h/d" });

@@ -25,7 +25,7 @@ export function storageOf(
   const isOfFile = flags.database === undefined && databaseUrl === undefined;
   if (database.kind === "postgres" && isOfFile && databasePassword !== undefined)
     requireLoopback(database.url, database.name);
-  if (blobs.kind === "s3" && blobs.endpoint !== null) requireLoopback(blobs.endpoint, blobs.endpoint);
+  if (blobs.kind === "s3" && blobs.endpoint !== undefined) requireLoopback(blobs.endpoint, blobs.endpoint);
   return places;
 }
 
