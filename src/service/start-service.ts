@@ -10,7 +10,6 @@ import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
-import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import { toPixels } from "../imaging/pixels.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
@@ -31,6 +30,7 @@ import type { DashboardSourceDeps } from "./dashboard-source.ts";
 import { apiParts } from "./parts/api-part.ts";
 import { type LocalAccess, openLocalAccess } from "./parts/local-access.ts";
 import { sharedParts } from "./parts/shared-parts.ts";
+import { shareChanges } from "./parts/sharing.ts";
 import { Teardown } from "./parts/teardown.ts";
 import { workOfAll } from "./parts/work-of-all.ts";
 import { startWorkers } from "./parts/worker-part.ts";
@@ -67,6 +67,8 @@ export interface ServiceOptions extends LocalServiceOptions {
   storage: StoragePlaces;
   /** The part that this process takes. Others than `all` need a database and a bucket that others share. */
   role: Role;
+  /** For tests. False: what other processes do is found by looking alone. Default: true. */
+  usesNotices?: boolean;
 }
 
 export interface Service {
@@ -122,9 +124,10 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
     await blobs.removeDrafts();
 
     const random = options.random ?? Math.random;
-    const given = { providers: options.providers, isShared };
-    const sources = { config, stores, blobs, clock, ids, random, feed, log, ...given };
-    const parts = await sharedParts(sources, teardown);
+    const withWorkers = role !== "api" && options.workers && config.features.workers;
+    const presence = { role: withWorkers ? role : "api", isAlone: !isShared } as const;
+    const sources = { config, stores, blobs, clock, ids, random, feed, log, presence };
+    const parts = await sharedParts({ ...sources, providers: options.providers }, teardown);
     const { workerDeps, providers, decoding } = parts;
     const scheduler = new Scheduler(workerDeps);
     const realtime = new Realtime({
@@ -133,13 +136,17 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
       rate: isShared ? config.limits : null,
     });
-    await releaseDeadHolds(stores, clock.nowMs());
-    const withWorkers = role !== "api" && options.workers && config.features.workers;
+    const { usesNotices = true } = options;
+    const callWorkers = isShared
+      ? shareChanges(opened, workerDeps, scheduler, { usesNotices, teardown })
+      : () => {};
     const secret = randomBytes(32).toString("base64url");
     const onBatchCreated = (batchId: string) => {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
+      callWorkers();
     };
+    const cancel = (batchId: string) => scheduler.cancel(batchId).finally(callWorkers);
     let access: LocalAccess | null = null;
     let isStopping = false;
     const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {
@@ -155,13 +162,13 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       facts: { dataDirectory, startedAtMs: clock.nowMs() },
       realtime,
       requestLog: options.log === "feed" ? silentLog : log,
-      workersRunning: () => scheduler.isRunning,
+      workersRunning: () => scheduler.isRunning || workerDeps.presence.hasWorkers,
       workersExpected: withWorkers || isShared,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
       isStopping: () => isStopping,
       secret,
-      cancel: (batchId) => scheduler.cancel(batchId),
+      cancel,
       onBatchCreated,
     };
     const app = buildExpressApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);

@@ -37,7 +37,19 @@ export interface Database {
   timed_secrets: TimedSecretsTable;
   uploads: UploadsTable;
   request_counts: RequestCountsTable;
+  workers: WorkersTable;
   schema_migrations: { name: string };
+}
+
+interface WorkersTable {
+  id: string;
+  role: string;
+  version: string;
+  /** A list, as JSON. */
+  providers: string;
+  /** 0 or 1. */
+  is_paused: number;
+  seen_at_ms: number;
 }
 
 interface AccountsTable {
@@ -112,6 +124,7 @@ export interface BatchesTable {
   source: Generated<string>;
   input: Generated<string | null>;
   input_read_at_ms: Generated<number | null>;
+  tender: Generated<string | null>;
 }
 
 interface BatchEventsTable {
@@ -134,6 +147,7 @@ export interface ItemsTable {
   attempts: Generated<number>;
   not_before_ms: Generated<number>;
   lease_token: string | null;
+  lease_worker: Generated<string | null>;
   mime_type: string | null;
   image_count: Generated<number>;
   error: string | null;

@@ -104,7 +104,9 @@ export class SharedUploads implements UploadStore {
         const key = keyOf();
         await draft.keepAs(key);
         const change = { receivedBytes: to, parts: [...keys, key], touchedAtMs: clock.nowMs() };
-        const { isChanged } = await stores.write((tx) => tx.uploads.change({ id, receivedBytes: from }, change));
+        const { isChanged } = await stores.write((tx) =>
+          tx.uploads.change({ id, receivedBytes: from }, change),
+        );
         if (!isChanged) {
           await blobs.delete(key);
           throw takenOver();

@@ -27,6 +27,8 @@ export interface RealtimeDeps extends MakeImageDeps {
   timeoutMs: number;
   /** The limits of a key over all processes that take requests; null where this is the only one, whose API counts. */
   rate: RequestRate | null;
+  /** The worker that the holds belong to: they are released when it dies. */
+  presence: { readonly id: string };
 }
 
 /** The outcome of a request: images, no image, or a refusal of the prompt. */
@@ -122,6 +124,7 @@ export class Realtime {
       accountId: payer.account.id,
       amountMicroUsd: priceMicroUsd * count,
       createdAtMs: clock.nowMs(),
+      worker: this.#deps.presence.id,
     };
     const opening = { realtimeId: hold.id, isPaid: offers.some(({ provider }) => isPaid(provider)) };
     const { rate } = this.#deps;

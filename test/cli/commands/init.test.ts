@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { readVersion } from "../../../src/cli/version.ts";
+import { readVersion } from "../../../src/kernel/version.ts";
 import { loadConfig, parseConfig } from "../../../src/config/load.ts";
 import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../../src/config/presets.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
