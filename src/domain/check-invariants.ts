@@ -1,5 +1,6 @@
 import { isTerminal } from "../contract/statuses.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
+import { readAhead } from "./downloads/read-ahead.ts";
 import { intactBytes } from "./downloads/read-intact.ts";
 import { fileProblems } from "./files/check-files.ts";
 import { linkProblems } from "./links/linked-images.ts";
@@ -34,9 +35,14 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     }
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
-  for (const output of outputs) {
+  const read = async (output: OutputRecord) => ({
+    output,
+    isIntact: (await intactBytes(blobs, output)) !== null,
+  });
+  const images = readAhead(outputs, { sizeOf: ({ sizeBytes }) => sizeBytes, read });
+  for await (const { output, isIntact } of images) {
     const { batchId, blobKey } = output;
-    if ((await intactBytes(blobs, output)) !== null) continue;
+    if (isIntact) continue;
     if ((await stores.read.batches.byId(batchId))?.status === "output_deleted") continue;
     const isMissing = (await blobs.sizeOf(blobKey)) === null;
     report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);

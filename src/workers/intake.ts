@@ -78,7 +78,8 @@ export class Intake {
 
   async #dropRead({ id, input }: BatchRecord): Promise<void> {
     const { blobs } = this.#deps;
-    for (const key of await blobs.list(inputsPrefix(id))) if (key !== input?.blobKey) await blobs.delete(key);
+    for (const { key } of await blobs.list(inputsPrefix(id)))
+      if (key !== input?.blobKey) await blobs.delete(key);
   }
 
   async #take(batch: BatchRecord, isOver: () => boolean): Promise<BatchStatus | null> {

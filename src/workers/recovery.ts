@@ -25,7 +25,7 @@ export async function recover(deps: WorkerDeps): Promise<void> {
   let orphans = 0;
   for (const { id } of [...begun, ...stopped]) {
     const known = new Set((await deps.stores.read.outputs.ofBatch(id)).map((output) => output.blobKey));
-    for (const key of await deps.blobs.list(outputsPrefix(id))) {
+    for (const { key } of await deps.blobs.list(outputsPrefix(id))) {
       if (known.has(key)) continue;
       await deps.blobs.delete(key);
       orphans++;
@@ -66,7 +66,7 @@ async function dropLeases({ stores, providers, clock }: WorkerDeps): Promise<num
 
 /** Reference images of requests that were never accepted: stored, then the process died before the commit. */
 async function removeUnknownInputs(deps: WorkerDeps): Promise<void> {
-  const ids = new Set((await deps.blobs.list("inputs/")).map((key) => key.split("/")[1] ?? ""));
+  const ids = new Set((await deps.blobs.list("inputs/")).map(({ key }) => key.split("/")[1] ?? ""));
   for (const id of ids) {
     if ((await deps.stores.read.batches.byId(id)) === null) await deps.blobs.deleteAll(`inputs/${id}/`);
   }

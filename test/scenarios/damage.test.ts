@@ -250,7 +250,7 @@ describe("a stored reference image", () => {
       });
       await expect.poll(() => provider.running).toBe(1);
       const { blobs } = await openBeside(service.data);
-      const [key = ""] = await blobs.list(`inputs/${id}/`);
+      const key = (await blobs.list(`inputs/${id}/`))[0]?.key ?? "";
       await damage(join(service.data, "blobs", key), "");
       first.open();
       expect(await service.until(id)).toMatchObject({ success_count: 2, fail_count: 1, actual_cost: 0.067 });

@@ -79,7 +79,7 @@ describe("many requests at once", () => {
     expect(others).toEqual([]);
     const { blobs } = await books(service);
     const files = await blobs.list("inputs/");
-    expect(files.filter((file) => file.startsWith(inputsPrefix(id)))).toHaveLength(2);
+    expect(files.filter((file) => file.key.startsWith(inputsPrefix(id)))).toHaveLength(2);
     expect(files).toHaveLength(2);
     mayGo.open();
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 1 });

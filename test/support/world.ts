@@ -243,9 +243,10 @@ export class World {
         files.set(key, isDamaged ? bytes.subarray(1) : bytes);
         return { sizeBytes: bytes.length, sha256: sha256Hex(bytes), crc32: crc32(bytes) };
       },
-      read: async (key) => {
+      read: async (key, sizeBytes) => {
         await turn();
-        return files.get(key) ?? null;
+        const bytes = files.get(key) ?? null;
+        return sizeBytes === undefined || bytes?.length === sizeBytes ? bytes : null;
       },
       lend: async (key, work) => {
         await turn();
@@ -268,7 +269,7 @@ export class World {
       sizeOf: async (key) => files.get(key)?.length ?? null,
       list: async (prefix) => {
         await turn();
-        return below(prefix);
+        return below(prefix).map((key) => ({ key, sizeBytes: files.get(key)?.length ?? 0, ageMs: 0 }));
       },
       delete: async (key) => {
         await turn();

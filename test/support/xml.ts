@@ -22,7 +22,7 @@ export function readXml(document: string): XmlElement {
       continue;
     }
     const [, slash, name = "", rest = "", empty] =
-      /^<(\/?)([a-z-]+)((?:\s+[a-z]+="[^"<]*")*)\s*(\/?)>$/.exec(token) ?? [];
+      /^<(\/?)([A-Za-z-]+)((?:\s+[a-z]+="[^"<]*")*)\s*(\/?)>$/.exec(token) ?? [];
     if (name === "") throw new Error(`not well formed: ${token.slice(0, 80)}`);
     if (slash === "/") {
       if (open.pop()?.name !== name) throw new Error(`${name} is closed, but not open`);

@@ -1,4 +1,5 @@
 import type { ItemError } from "../../contract/item-errors.ts";
+import { readAhead } from "../downloads/read-ahead.ts";
 import { intactBytes } from "../downloads/read-intact.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
@@ -22,11 +23,13 @@ export class ReadBack {
 
   /** Reads those that were not read yet. Slow: not for a transaction. */
   async read(outputs: readonly OutputRecord[]): Promise<void> {
-    for (const output of outputs) {
-      const { blobKey } = output;
-      if (this.#isIntact.has(blobKey)) continue;
-      this.#isIntact.set(blobKey, (await intactBytes(this.#blobs, output)) !== null);
-    }
+    const isIntact = async (output: OutputRecord) => {
+      const bytes = await intactBytes(this.#blobs, output);
+      return [output.blobKey, bytes !== null] as const;
+    };
+    const unread = outputs.filter(({ blobKey }) => !this.#isIntact.has(blobKey));
+    const all = readAhead(unread, { sizeOf: ({ sizeBytes }) => sizeBytes, read: isIntact });
+    for await (const [blobKey, isGood] of all) this.#isIntact.set(blobKey, isGood);
   }
 
   hasRead(outputs: readonly OutputRecord[]): boolean {

@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { BlobReader, BlobStore } from "../ports/blob-store.ts";
+import type { BlobReader } from "../ports/blob-store.ts";
 import type { OutputRecord } from "../records.ts";
 
 export type CheckedImage = Pick<OutputRecord, "blobKey" | "sizeBytes" | "crc32">;
@@ -9,14 +9,14 @@ export type CheckedImage = Pick<OutputRecord, "blobKey" | "sizeBytes" | "crc32">
  * Yields bytes `from` to `to` (exclusive) of a stored image in pieces of the size of `memory`, where each stays only until
  * the next one is asked for. All of the image is compared with its CRC-32, however few bytes are asked for: before the
  * first one when they are a part of it, which may be the rest of a broken download; else before the last piece, so that
- * nobody receives a damaged image to its end. Throws `BATCH_IMAGE_RESULT_MISSING` when it is missing or damaged.
+ * nobody receives a damaged image to its end. Closes the reader. Throws `BATCH_IMAGE_RESULT_MISSING` when the image is
+ * missing (null) or damaged.
  */
 export async function* checkedBytes(
-  blobs: Pick<BlobStore, "reader">,
+  file: BlobReader | null,
   image: CheckedImage,
   { from, to, memory }: { from: number; to: number; memory: Buffer },
 ): AsyncGenerator<Buffer> {
-  const file = await blobs.reader(image.blobKey);
   if (file === null) throw missing();
   try {
     let before = 0;

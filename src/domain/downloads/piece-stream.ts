@@ -1,5 +1,6 @@
-import type { BlobStore } from "../ports/blob-store.ts";
+import type { BlobReader, BlobStore } from "../ports/blob-store.ts";
 import { type CheckedImage, checkedBytes } from "./checked-bytes.ts";
+import { readAhead } from "./read-ahead.ts";
 
 /** A part of a document whose size is known before: text, bytes, or a stored image, as it is or as Base64. */
 export type Piece = string | Buffer | (CheckedImage & { isBase64: boolean });
@@ -20,31 +21,53 @@ export function pieceBytes(piece: Piece): number {
  */
 export async function* pieceStream(
   blobs: Pick<BlobStore, "reader">,
-  pieces: Iterable<Piece>,
+  pieces: readonly Piece[],
   range: { start: number; end: number },
 ): AsyncGenerator<Buffer> {
+  const readers = readAhead(imagesOf(pieces, range), {
+    sizeOf: (image) => image.sizeBytes,
+    read: (image) => blobs.reader(image.blobKey),
+    drop: (reader) => reader?.close(),
+  });
   let memory: Buffer | undefined;
+  try {
+    for (const { piece, from, to } of partsOf(pieces, range)) {
+      if (typeof piece === "string") yield Buffer.from(piece).subarray(from, to);
+      else if (Buffer.isBuffer(piece)) yield piece.subarray(from, to);
+      else {
+        memory ??= Buffer.allocUnsafeSlow(MEMORY_BYTES);
+        const { value: reader = null } = await readers.next();
+        const encode = piece.isBase64 ? base64Bytes : checkedBytes;
+        yield* encode(reader, piece, { from, to, memory });
+      }
+    }
+  } finally {
+    await readers.return(null);
+  }
+}
+
+/** Yields the pieces of which bytes `start` to `end` of the document are made, and the part of each (`to` is exclusive). */
+function* partsOf(pieces: readonly Piece[], { start, end }: { start: number; end: number }) {
   let position = 0;
   for (const piece of pieces) {
-    if (position > range.end) return;
+    if (position > end) return;
     const size = pieceBytes(piece);
-    const from = Math.max(0, range.start - position);
-    const to = Math.min(size, range.end + 1 - position);
+    const from = Math.max(0, start - position);
+    const to = Math.min(size, end + 1 - position);
     position += size;
-    if (from >= to) continue;
-    if (typeof piece === "string") yield Buffer.from(piece).subarray(from, to);
-    else if (Buffer.isBuffer(piece)) yield piece.subarray(from, to);
-    else {
-      memory ??= Buffer.allocUnsafeSlow(MEMORY_BYTES);
-      const encode = piece.isBase64 ? base64Bytes : checkedBytes;
-      yield* encode(blobs, piece, { from, to, memory });
-    }
+    if (from < to) yield { piece, from, to };
+  }
+}
+
+function* imagesOf(pieces: readonly Piece[], range: { start: number; end: number }): Generator<CheckedImage> {
+  for (const { piece } of partsOf(pieces, range)) {
+    if (typeof piece !== "string" && !Buffer.isBuffer(piece)) yield piece;
   }
 }
 
 /** Yields characters `from` to `to` (exclusive) of the Base64 of a stored image. */
 async function* base64Bytes(
-  blobs: Pick<BlobStore, "reader">,
+  file: BlobReader | null,
   image: CheckedImage,
   { from, to, memory }: { from: number; to: number; memory: Buffer },
 ): AsyncGenerator<Buffer> {
@@ -60,7 +83,7 @@ async function* base64Bytes(
     left -= text.length;
     return text;
   };
-  for await (const chunk of checkedBytes(blobs, image, { from: start, to: end, memory })) {
+  for await (const chunk of checkedBytes(file, image, { from: start, to: end, memory })) {
     const bytes = Buffer.concat([rest, chunk]);
     const whole = bytes.length - (bytes.length % 3);
     rest = bytes.subarray(whole);

@@ -7,7 +7,7 @@ import type { OutputRecord } from "../records.ts";
  * The bytes of a stored image, compared with their hash. Throws `BATCH_IMAGE_RESULT_MISSING` when they are not those.
  */
 export async function readIntact(
-  blobs: Pick<BlobStore, "read" | "sizeOf">,
+  blobs: Pick<BlobStore, "read">,
   output: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,
 ): Promise<Buffer> {
   const bytes = await intactBytes(blobs, output);
@@ -15,15 +15,11 @@ export async function readIntact(
   return bytes;
 }
 
-/**
- * The same, or null when the image is missing or damaged. A file of another size is not read: it may be too large for
- * the memory, or no file that ends.
- */
+/** The same, or null when the image is missing or damaged. */
 export async function intactBytes(
-  blobs: Pick<BlobStore, "read" | "sizeOf">,
+  blobs: Pick<BlobStore, "read">,
   { blobKey, sizeBytes, sha256 }: Pick<OutputRecord, "blobKey" | "sizeBytes" | "sha256">,
 ): Promise<Buffer | null> {
-  if ((await blobs.sizeOf(blobKey)) !== sizeBytes) return null;
-  const bytes = await blobs.read(blobKey);
+  const bytes = await blobs.read(blobKey, sizeBytes);
   return bytes?.length === sizeBytes && sha256Hex(bytes) === sha256 ? bytes : null;
 }

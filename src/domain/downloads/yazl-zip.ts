@@ -13,7 +13,7 @@ const ENTRY_OPTIONS = { mtime: ENTRY_TIME, forceDosTimestamp: true, compress: fa
  * A ZIP of any size, written from its beginning. One image is in memory at a time, compared with its hash before any of its
  * bytes leave. Errors destroy the stream before its end.
  */
-export function openYazlZip(blobs: Pick<BlobStore, "read" | "sizeOf">, entries: ZipEntries): Readable {
+export function openYazlZip(blobs: Pick<BlobStore, "read">, entries: ZipEntries): Readable {
   const zip = newZip(entries, (output) => {
     const image = Readable.from(readLazily(blobs, output), { objectMode: false });
     return image.on("error", (error) => stream.destroy(error));
@@ -42,9 +42,6 @@ function newZip({ images, texts }: ZipEntries, open: (output: OutputRecord) => R
   return zip;
 }
 
-async function* readLazily(
-  blobs: Pick<BlobStore, "read" | "sizeOf">,
-  output: OutputRecord,
-): AsyncGenerator<Buffer> {
+async function* readLazily(blobs: Pick<BlobStore, "read">, output: OutputRecord): AsyncGenerator<Buffer> {
   yield await readIntact(blobs, output);
 }

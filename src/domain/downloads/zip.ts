@@ -1,7 +1,7 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
-import type { ZipEntries } from "./entry-names.ts";
+import type { ZipEntries, ZipImage } from "./entry-names.ts";
 import { pieceBytes, pieceStream } from "./piece-stream.ts";
 import { sliceOfStream } from "./slice-of-stream.ts";
 import { openYazlZip, yazlZipBytes } from "./yazl-zip.ts";
@@ -34,8 +34,8 @@ export async function planBatchZip(
   blobs: BlobStore,
   { images, texts, variant }: ZipContent,
 ): Promise<BatchZip> {
-  const sizes = await Promise.all(images.map(({ output }) => blobs.sizeOf(output.blobKey)));
-  const damaged = images.find(({ output }, i) => sizes[i] !== output.sizeBytes);
+  const sizes = await storedSizes(blobs, images);
+  const damaged = images.find(({ output }) => sizes.get(output.blobKey) !== output.sizeBytes);
   if (damaged) {
     const message = `The stored image of item ${damaged.customId} is missing or damaged.`;
     throw new ImgbatchError("BATCH_IMAGE_RESULT_MISSING", message);
@@ -54,4 +54,14 @@ export async function planBatchZip(
     etag,
     open: (range) => pieceStream(blobs, pieces, range),
   };
+}
+
+/** The sizes by key. One list of a batch costs less than a question for each image when the store is behind a network. */
+async function storedSizes(
+  blobs: Pick<BlobStore, "list">,
+  images: readonly ZipImage[],
+): Promise<Map<string, number>> {
+  const directories = new Set(images.map(({ output }) => output.blobKey.replace(/[^/]*$/, "")));
+  const listed = await Promise.all([...directories].map((directory) => blobs.list(directory)));
+  return new Map(listed.flat().map(({ key, sizeBytes }) => [key, sizeBytes]));
 }

@@ -27,7 +27,7 @@ export async function sweepFiles(deps: Deps, dueMs: number): Promise<unknown[]> 
 /** Removes bytes of uploads that an earlier process has stored but not recorded. Only for a start, before any request. */
 export async function removeUnknownFiles({ stores, blobs }: Deps): Promise<void> {
   const known = new Set(await stores.read.files.blobKeys());
-  for (const key of await blobs.list(FILES_PREFIX)) {
+  for (const { key } of await blobs.list(FILES_PREFIX)) {
     if (!known.has(key)) await blobs.delete(key);
   }
 }

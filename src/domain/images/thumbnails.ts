@@ -103,7 +103,7 @@ export class Thumbnails {
   async #readIndex(): Promise<Map<string, number>> {
     const { blobs } = this.#deps;
     const found = new Map<string, number>();
-    for (const name of await blobs.list(ROOT)) found.set(name, (await blobs.sizeOf(name)) ?? 0);
+    for (const { key, sizeBytes } of await blobs.list(ROOT)) found.set(key, sizeBytes);
     return found;
   }
 }

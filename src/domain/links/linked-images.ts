@@ -73,7 +73,7 @@ export async function linkProblems({ stores, blobs }: Deps): Promise<string[]> {
 
 /** Removes images that an earlier process has stored but not recorded. Only for a start, before any request. */
 export async function removeUnlinkedImages({ stores, blobs }: Deps): Promise<void> {
-  for (const key of await blobs.list(PREFIX)) {
+  for (const { key } of await blobs.list(PREFIX)) {
     if ((await stores.read.linkedImages.find(key.slice(PREFIX.length))) === null) await blobs.delete(key);
   }
 }

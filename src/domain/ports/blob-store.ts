@@ -28,6 +28,14 @@ export interface BlobDraft {
 /** A draft that takes no more bytes. */
 export type LentDraft = Omit<BlobDraft, "write" | "finish">;
 
+/** A blob as a list of the store shows it. */
+export interface ListedBlob {
+  key: string;
+  sizeBytes: number;
+  /** How long ago it was stored, by the clock of the store. */
+  ageMs: number;
+}
+
 /** A blob that is read in any order. It stays readable when the blob is deleted meanwhile. */
 export interface BlobReader {
   /** Reads the bytes from `at` on into `memory`. Returns how many: fewer than it holds only at the end, or where the file cannot be read. */
@@ -51,8 +59,11 @@ export interface BlobStore {
   borrow(key: string): Promise<LentDraft | null>;
   /** Removes the drafts of an earlier process. */
   removeDrafts(): Promise<void>;
-  /** Null when there is no such blob, or when its file cannot be read (a bad sector, say). */
-  read(key: string): Promise<Buffer | null>;
+  /**
+   * Null when there is no such blob, or when its file cannot be read (a bad sector, say). With `sizeBytes`, also when it has
+   * another size: then none of it is read, since it may be too large for the memory.
+   */
+  read(key: string, sizeBytes?: number): Promise<Buffer | null>;
   /** Returns the result of the work, or null as with `read`. See `BlobDraft.lend`. */
   lend<T>(key: string, work: (bytes: Buffer) => Promise<T>): Promise<T | null>;
   /** Bytes `start` to `end`, inclusive; all of them by default. Null as with `read`. The caller reads or destroys the stream. */
@@ -61,8 +72,8 @@ export interface BlobStore {
   reader(key: string): Promise<BlobReader | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
-  /** Returns the keys below a prefix that ends with `/`, including files that a killed process left half written. */
-  list(prefix: string): Promise<string[]>;
+  /** Returns the blobs below a prefix that ends with `/`, including files that a killed process left half written. */
+  list(prefix: string): Promise<ListedBlob[]>;
   /** Does nothing when the blob is missing. */
   delete(key: string): Promise<void>;
   /** Removes everything below a prefix that ends with `/`. */

@@ -34,7 +34,7 @@ export async function removeUnknownAnswers({ stores, blobs }: Deps): Promise<voi
   const known = new Set(
     (await stores.read.keyedRequests.answered()).map(({ realtimeId }) => answerKey(realtimeId)),
   );
-  for (const key of await blobs.list(ANSWERS_PREFIX)) {
+  for (const { key } of await blobs.list(ANSWERS_PREFIX)) {
     if (!known.has(key)) await blobs.delete(key);
   }
 }

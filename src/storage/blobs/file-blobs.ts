@@ -1,8 +1,10 @@
 import { randomBytes } from "node:crypto";
+import type { Stats } from "node:fs";
 import { constants, copyFile, link, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import { systemClock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { syncDirectory, writeFileDurably } from "../../kernel/files/durable-file.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
@@ -70,7 +72,10 @@ export function fileBlobs(root: string): BlobStore {
       return fileDraft({ ...draft, isThere: true });
     },
     removeDrafts: () => rm(path(DRAFTS), { recursive: true, force: true }),
-    read: (key) => orNull(readFile(path(key)), [...ABSENT, ...UNREADABLE]),
+    read: async (key, sizeBytes) => {
+      const isExpected = sizeBytes === undefined || (await sizeOf(path(key))) === sizeBytes;
+      return isExpected ? orNull(readFile(path(key)), [...ABSENT, ...UNREADABLE]) : null;
+    },
     lend: async (key, work) => {
       // Failures of the work itself must not be taken for those of the file.
       let outcome: { error: unknown } | null = null;
@@ -99,14 +104,19 @@ export function fileBlobs(root: string): BlobStore {
         }
       );
     },
-    sizeOf: async (key) => {
-      const facts = await orNull(stat(path(key)), [...ABSENT, ...UNREADABLE]);
-      return facts?.isFile() ? facts.size : null;
-    },
+    sizeOf: (key) => sizeOf(path(key)),
     list: async (prefix) => {
-      const entries = await orNull(readdir(path(prefix), { recursive: true, withFileTypes: true }));
+      const all = readdir(path(prefix), { recursive: true, withFileTypes: true });
+      const entries = await orNull(all, [...ABSENT, ...UNREADABLE]);
       const files = (entries ?? []).filter((entry) => entry.isFile());
-      return files.map((file) => relative(root, join(file.parentPath, file.name)).split(sep).join("/"));
+      const listed = await Promise.all(
+        files.map(async (file) => {
+          const facts = await factsOf(join(file.parentPath, file.name));
+          const key = relative(root, join(file.parentPath, file.name)).split(sep).join("/");
+          return facts && { key, sizeBytes: facts.size, ageMs: systemClock.nowMs() - facts.mtimeMs };
+        }),
+      );
+      return listed.filter((blob) => blob !== null);
     },
     delete: (key) => rm(path(key), { force: true }),
     deleteAll: async (prefix) => {
@@ -129,6 +139,16 @@ async function linkOrCopy(from: string, to: string): Promise<void> {
     if (ABSENT.includes(systemCodeOf(error))) throw error;
     await copyFile(from, to, constants.COPYFILE_FICLONE);
   }
+}
+
+/** Null when there is no such file. */
+async function factsOf(path: string): Promise<Stats | null> {
+  const facts = await orNull(stat(path), [...ABSENT, ...UNREADABLE]);
+  return facts?.isFile() ? facts : null;
+}
+
+async function sizeOf(path: string): Promise<number | null> {
+  return (await factsOf(path))?.size ?? null;
 }
 
 async function orNull<T>(result: Promise<T>, codes = ABSENT): Promise<T | null> {

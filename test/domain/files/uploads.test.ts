@@ -23,7 +23,8 @@ async function open(
   const deps = { stores: changes.stores?.(stores) ?? stores, blobs: changes.blobs?.(blobs) ?? blobs, clock };
   const uploads = new Uploads(deps, limits);
   const begin = (bytes: number | null = null) => uploads.begin(apiKeyId, FACTS, bytes);
-  const left = async () => [...(await blobs.list("files/")), ...(await blobs.list("drafts/"))];
+  const left = async () =>
+    [...(await blobs.list("files/")), ...(await blobs.list("drafts/"))].map(({ key }) => key);
   return { stores, blobs, clock, uploads, begin, left, apiKeyId };
 }
 

@@ -1,0 +1,131 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chownSync, existsSync, mkdtempSync, readdirSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** Where Debian, Ubuntu and the images made of them keep a folder for each major version. */
+const VERSIONS = "/usr/lib/postgresql";
+const OLDEST_VERSION = 15;
+
+export interface PostgresServer {
+  port: number;
+  /** Without a password: the server trusts whoever reaches it. */
+  url(database?: string): string;
+  /** Runs statements, each by itself, and returns the values: one row a line, with `|` between the columns. */
+  sql(statements: string, database?: string): Promise<string>;
+  /** Stops the server and starts it again on the same port. `immediate` is as good as a crash: it then recovers. */
+  restart(how: "fast" | "immediate"): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** The folder of the newest PostgreSQL's programs, or null when this machine has none that is new enough. */
+export function postgresBin(): string | null {
+  const named = process.env.IMGBATCH_TEST_POSTGRES_BIN;
+  if (named) return named;
+  const versions = existsSync(VERSIONS) ? readdirSync(VERSIONS).map(Number) : [];
+  const newest = Math.max(0, ...versions.filter((version) => version >= OLDEST_VERSION));
+  const folder = join(VERSIONS, String(newest), "bin");
+  return existsSync(join(folder, "postgres")) ? folder : null;
+}
+
+/**
+ * Starts a new PostgreSQL server on a free loopback port, in a directory of its own below `parent` that `stop`
+ * removes. Without `fsync` it is quick, and a crash of the machine (not one of the server) could cost data.
+ */
+export async function startPostgresServer(
+  options: { fsync?: boolean; parent?: string; settings?: Record<string, string> } = {},
+): Promise<PostgresServer> {
+  const bin = postgresBin();
+  if (bin === null) throw new Error(`there is no PostgreSQL ${OLDEST_VERSION} or later here`);
+  const user = await unprivilegedUser();
+  const directory = mkdtempSync(join(options.parent ?? tmpdir(), "imgbatch-postgres-"));
+  if (user.uid !== undefined && user.gid !== undefined) chownSync(directory, user.uid, user.gid);
+  const initial = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync"];
+  await run(join(bin, "initdb"), ["-D", directory, ...initial], { ...user, cwd: directory });
+
+  const port = await freePort();
+  const settings = {
+    port: String(port),
+    listen_addresses: "127.0.0.1",
+    unix_socket_directories: "",
+    fsync: options.fsync === true ? "on" : "off",
+    ...options.settings,
+  };
+  const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  const start = async () => {
+    const child = spawn(join(bin, "postgres"), ["-D", directory, ...args], {
+      ...user,
+      cwd: directory,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    await ready(child);
+    return child;
+  };
+  let postmaster = await start();
+  const end = async (signal: "SIGINT" | "SIGQUIT") => {
+    const exited = once(postmaster, "exit");
+    if (postmaster.kill(signal)) await exited;
+  };
+  const url = (database = "postgres") => `postgres://postgres@127.0.0.1:${port}/${database}`;
+  return {
+    port,
+    url,
+    sql: async (statements, database) => {
+      const { stdout } = await run(join(bin, "psql"), [
+        url(database),
+        "-X",
+        "-q",
+        "-A",
+        "-t",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-c",
+        statements,
+      ]);
+      return stdout.trim();
+    },
+    restart: async (how) => {
+      await end(how === "fast" ? "SIGINT" : "SIGQUIT");
+      postmaster = await start();
+    },
+    stop: async () => {
+      await end("SIGQUIT");
+      await rm(directory, { recursive: true, force: true, maxRetries: 3 });
+    },
+  };
+}
+
+/** PostgreSQL refuses to run as root. */
+async function unprivilegedUser(): Promise<{ uid?: number; gid?: number }> {
+  if (userInfo().uid !== 0) return {};
+  const ids = await Promise.all(["-u", "-g"].map((which) => run("id", [which, "postgres"])));
+  const [uid, gid] = ids.map(({ stdout }) => Number(stdout));
+  return { uid, gid } as { uid: number; gid: number };
+}
+
+/** Resolves when the server takes connections; its words stay in memory, for the error. */
+async function ready(child: ChildProcess): Promise<void> {
+  let words = "";
+  await new Promise<void>((resolve, reject) => {
+    child.once("exit", () => reject(new Error(`PostgreSQL did not start:\n${words}`)));
+    child.once("error", reject);
+    child.stderr?.on("data", (chunk) => {
+      if (words.length < 10_000) words += chunk;
+      if (String(chunk).includes("ready to accept connections")) resolve();
+    });
+  });
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
