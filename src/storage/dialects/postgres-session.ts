@@ -63,5 +63,6 @@ export function postgresSession(ask: Ask): SqlSession {
 
 /** PostgreSQL stores and compares no NUL: a text with one is stored with U+FFFD in its place, and found by both. */
 function storable(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(storable);
   return typeof value === "string" && value.includes("\0") ? value.replaceAll("\0", "\uFFFD") : value;
 }
