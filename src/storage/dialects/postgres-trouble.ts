@@ -11,8 +11,19 @@ const LOST =
 /** Errors of the client have no codes. */
 const LOST_MESSAGE = /^(Connection terminated|Client has encountered a connection error|timeout expired)/;
 
-/** Whether the connection is gone, or could not be made: another one may work. */
-export function isConnectionLost(error: unknown): boolean {
+/** No connection could be made, or none was free. */
+export class CannotConnect extends Error {
+  constructor(cause: unknown) {
+    super("no connection to the database", { cause });
+    this.name = "CannotConnect";
+  }
+}
+
+const reasonOf = (error: unknown) => (error instanceof CannotConnect ? error.cause : error);
+
+/** Whether the connection is gone, or could not be made for now: another one may work. */
+export function isConnectionLost(failure: unknown): boolean {
+  const error = reasonOf(failure);
   return LOST.test(systemCodeOf(error)) || (error instanceof Error && LOST_MESSAGE.test(error.message));
 }
 
@@ -36,17 +47,18 @@ const [DISK_FULL, BUSY] = ["53100", /^(55P03|57014|40001|40P01)$/];
 const NONE_FREE = /^timeout exceeded when trying to connect/;
 
 /** Returns the error to throw in place of one after which nothing was stored; any other error as it is. */
-export function notStoredInPostgres(error: unknown): unknown {
+export function notStoredInPostgres(failure: unknown): unknown {
+  const error = reasonOf(failure);
   const code = systemCodeOf(error);
-  if (isConnectionLost(error)) {
-    const message = `The service cannot use its database now (${code}).`;
-    return new StorageUnavailable("broken", message, error);
-  }
   if (code === DISK_FULL) {
     return new StorageUnavailable("full", "The disk of the service's database is full.", error);
   }
   if (BUSY.test(code) || (error instanceof Error && NONE_FREE.test(error.message))) {
     return new StorageUnavailable("busy", "The service's database is busy; try again.", error);
+  }
+  if (isConnectionLost(failure) || failure instanceof CannotConnect) {
+    const message = `The service cannot use its database now (${code}).`;
+    return new StorageUnavailable("broken", message, error);
   }
   return error;
 }

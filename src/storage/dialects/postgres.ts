@@ -1,17 +1,18 @@
 import { sql } from "kysely";
-import type { CustomTypesConfig, Pool, PoolClient } from "pg";
+import type { CustomTypesConfig, Pool, PoolClient, QueryResultRow } from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { postgresSession } from "./postgres-session.ts";
 import { beginReading, beginWriting, commit, runInTransaction } from "./postgres-transaction.ts";
 import {
+  CannotConnect,
   isConnectionLost,
   notStoredInPostgres,
   perhapsStoredInPostgres,
   repeatsAfter,
 } from "./postgres-trouble.ts";
-import type { SqlDatabase } from "./sql-session.ts";
+import { type SqlDatabase, written } from "./sql-session.ts";
 
 /** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
 const MOST_CONNECTIONS = 10;
@@ -37,7 +38,7 @@ export async function openPostgres({ url }: { url: string }, clock: Clock): Prom
   const pool = await openPool(url);
   const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt);
   const database: SqlDatabase = {
-    reader: postgresSession((text, values) => again(() => pool.query(text, values))),
+    reader: postgresSession((text, values) => again(() => query(pool, text, values))),
     transaction: (work) => again(() => repeated(() => write(pool, clock, work))),
     snapshot: (work) =>
       again(() =>
@@ -48,11 +49,9 @@ export async function openPostgres({ url }: { url: string }, clock: Clock): Prom
           return result;
         }),
       ),
-    clockMs: async ({ first }) => {
-      const now = sql<{
-        now_ms: number;
-      }>`select (extract(epoch from clock_timestamp()) * 1000)::bigint as now_ms`;
-      return (await first({ compile: () => now.compile(database.reader.build) }))?.now_ms ?? 0;
+    clockMs: async (session) => {
+      const now = sql<{ ms: number }>`select (extract(epoch from clock_timestamp()) * 1000)::bigint as ms`;
+      return (await session.first(written(session, now)))?.ms ?? 0;
     },
     // The server checks its own files.
     integrityProblems: async () => [],
@@ -95,7 +94,7 @@ function toSafeInteger(text: string): number {
 
 async function refuseUnfit(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
   const facts = "select current_setting('server_version') as version, getdatabaseencoding() as encoding";
-  const { rows } = await again(() => pool.query<{ version: string; encoding: string }>(facts));
+  const { rows } = await again(() => query<{ version: string; encoding: string }>(pool, facts, []));
   const { version = "", encoding = "" } = rows[0] ?? {};
   const refuse = (message: string) => new ImgbatchError("INVALID_CONFIG", message);
   if (Number.parseInt(version, 10) < OLDEST_VERSION) {
@@ -138,9 +137,28 @@ async function repeated<T>(attempt: () => Promise<T>): Promise<T> {
   }
 }
 
+async function connect(pool: Pool): Promise<PoolClient> {
+  try {
+    return await pool.connect();
+  } catch (error) {
+    throw new CannotConnect(error);
+  }
+}
+
+/** Asks one statement that belongs to no transaction. */
+async function query<Row extends QueryResultRow>(pool: Pool, text: string, values: unknown[]) {
+  const client = await connect(pool);
+  try {
+    return await client.query<Row>(text, values);
+  } finally {
+    // The pool closes it when it is broken.
+    client.release();
+  }
+}
+
 /** Lends a connection. It is closed when it is broken, or when what was begun on it cannot be undone. */
 async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect();
+  const client = await connect(pool);
   let isUsable = true;
   try {
     return await use(client);
@@ -171,12 +189,18 @@ function write<T>(pool: Pool, clock: Clock, work: Parameters<typeof runInTransac
   });
 }
 
+const ASK_END = "select pg_xact_status($1::xid8) as status";
+
 /** Asks what has become of a transaction. Null when that cannot be found out. */
 async function endOf(pool: Pool, clock: Clock, id: string): Promise<"committed" | "aborted" | null> {
   const startMs = clock.monotonicMs();
   while (clock.monotonicMs() - startMs < ASK_COMMIT_MS) {
     try {
-      const { rows } = await pool.query("select pg_xact_status($1::xid8) as status", [id]);
+      const { rows } = await query<{ status: "committed" | "aborted" | "in progress" | null }>(
+        pool,
+        ASK_END,
+        [id],
+      );
       const status = rows[0]?.status;
       if (status !== "in progress") return status ?? null;
     } catch (error) {

@@ -1,4 +1,4 @@
-import type { Compilable, Kysely } from "kysely";
+import type { Compilable, Kysely, RawBuilder } from "kysely";
 import type { Database } from "../schema.ts";
 
 /** Runs queries built with Kysely on one connection. Statements are prepared once and kept. */
@@ -16,6 +16,11 @@ export interface SqlSession {
    * as to run it.
    */
   runEach(query: Compilable<unknown>, parameters: readonly (readonly unknown[])[]): Promise<void>;
+}
+
+/** Makes a query of hand-written SQL. */
+export function written<Row>({ build }: SqlSession, sql: RawBuilder<Row>): Compilable<Row> {
+  return { compile: () => sql.compile(build) };
 }
 
 /** A database of some dialect. */
