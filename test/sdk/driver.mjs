@@ -20,9 +20,20 @@ for await (const line of createInterface({ input: process.stdin })) {
 async function clientOf() {
   const create = Object.entries(module).find(([name]) => /^create(OpenAI|Google)/.test(name))?.[1];
   if (create === undefined) return new (module.GoogleGenAI ?? module.OpenAI)(options);
-  const { generateImage } = await import("ai");
+  const ai = await import("ai");
+  const { generateImage } = ai;
   const provider = create(options);
   return {
+    batches: {
+      start: (requests) => ai.experimental_startBatch({ provider, requests }),
+      status: (batch) => ai.experimental_getBatchStatus({ provider, batch }),
+      list: (page) => ai.experimental_listBatches({ provider, ...page }),
+      cancel: (batch) => ai.experimental_cancelBatch({ provider, batch }),
+      async *results(batch) {
+        for await (const { images = [], ...result } of ai.experimental_getBatchResults({ provider, batch }))
+          yield { ...result, images: images.map(({ base64, mediaType }) => ({ base64, mediaType })) };
+      },
+    },
     generateImage: async ({ model, ...wanted }) => {
       const { images } = await generateImage({
         ...wanted,

@@ -99,6 +99,15 @@ describe("transactions of SQLite", () => {
         .filter((_, i) => i % 3 !== 1)
         .sort(),
     );
+    const alone = stores.write(async (tx) => {
+      await tx.accounts.insert(account("alone"));
+      throw new Error("on purpose, alone");
+    });
+    await expect(alone).rejects.toThrow("on purpose, alone");
+    await stores.write((tx) => tx.accounts.insert(account("next")));
+    const later = (await stores.read.accounts.list()).map(({ name }) => name);
+    expect(later).toHaveLength(names.length + 1);
+    expect(later).not.toContain("alone");
   });
 });
 

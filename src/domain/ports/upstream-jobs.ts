@@ -30,7 +30,7 @@ export interface UpstreamJobRecord {
   endedNames: readonly string[];
   /** Requests to create it that may have made a job. */
   creates: number;
-  /** When the last of them left; null also in `sent` after the upstream has said that it takes nothing. */
+  /** When the last of them left; null when the upstream has said to each that it takes nothing now. */
   sentAtMs: number | null;
   state: JobState | null;
   /** The last words of the upstream about the job. */

@@ -1,5 +1,6 @@
 import type { JobState, UpstreamJob } from "../../domain/ports/image-provider.ts";
-import { textAt, valueAt } from "../upstream/read-json.ts";
+import type { ResultFile } from "../upstream/jobs/job-provider.ts";
+import { countAt, textAt, valueAt } from "../upstream/read-json.ts";
 import { oneLine, upstreamWords } from "../upstream/words.ts";
 
 const NAME = /^[\w.-]+\/[\w.:-]{1,200}$/;
@@ -29,9 +30,9 @@ export function readOperation(provider: string, operation: unknown): UpstreamJob
   const metadata = valueAt(operation, "metadata");
   const at = (camel: string, snake: string) => textAt(metadata, camel) ?? textAt(metadata, snake);
   const config = valueAt(metadata, "inputConfig") ?? valueAt(metadata, "input_config");
-  const word = (at("state", "state") ?? "").replace(/^(?:BATCH|JOB)_STATE_/, "");
+  const word = wordOf(metadata);
   const reason = upstreamWords(textAt(operation, "error", "message") ?? "");
-  const state = ENDS[word] ?? (valueAt(operation, "done") === true ? doneState(operation) : "running");
+  const state = stateOf(operation);
   const createdAtMs = Date.parse(at("createTime", "create_time") ?? "");
   const jobId = at("displayName", "display_name");
   return {
@@ -46,16 +47,37 @@ export function readOperation(provider: string, operation: unknown): UpstreamJob
   };
 }
 
-function doneState(operation: unknown): JobState {
+const wordOf = (metadata: unknown) => (textAt(metadata, "state") ?? "").replace(/^(?:BATCH|JOB)_STATE_/, "");
+
+function stateOf(operation: unknown): JobState {
+  const end = ENDS[wordOf(valueAt(operation, "metadata"))];
+  if (end || valueAt(operation, "done") !== true) return end ?? "running";
   return valueAt(operation, "error") === undefined ? "succeeded" : "failed";
 }
 
-/** Returns the name of the file with the results; null when there is none. */
-export function outputFileOf(operation: unknown): string | null {
+/** Returns the file with the results; none when there is none. */
+export function outputFilesOf(operation: unknown): ResultFile[] {
   const outputs = [valueAt(operation, "metadata", "output"), valueAt(operation, "response")];
   const names = outputs.flatMap((output) => [
     textAt(output, "responsesFile"),
     textAt(output, "responses_file"),
   ]);
-  return names.find((name) => name !== null && NAME.test(name)) ?? null;
+  const name = names.find((name) => name !== null && NAME.test(name));
+  return name ? [{ name, results: resultsOf(operation) }] : [];
+}
+
+/** How many lines the file has at least; null when nothing is said. A job that was stopped may count requests as failed that were never run. */
+function resultsOf(operation: unknown): number | null {
+  const metadata = valueAt(operation, "metadata");
+  const stats = valueAt(metadata, "batchStats") ?? valueAt(metadata, "batch_stats");
+  const made = wholeAt(stats, "successfulRequestCount") ?? wholeAt(stats, "successful_request_count");
+  const failed = wholeAt(stats, "failedRequestCount") ?? wholeAt(stats, "failed_request_count");
+  if (made === null && failed === null) return null;
+  return (made ?? 0) + (stateOf(operation) === "succeeded" ? (failed ?? 0) : 0);
+}
+
+/** The vendor writes 64-bit numbers as text (the JSON mapping of Protocol Buffers). */
+function wholeAt(stats: unknown, name: string): number | null {
+  const text = textAt(stats, name);
+  return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : countAt(stats, name);
 }

@@ -10,7 +10,7 @@ import { resultLines } from "../upstream/jobs/result-lines.ts";
 import { listAt, textAt } from "../upstream/read-json.ts";
 import { jsonBody, jsonLinesBody } from "../upstream/request-body.ts";
 import { refuseStoredReferences } from "../upstream/stored-references.ts";
-import { outputFileOf, readOperation } from "./operation.ts";
+import { outputFilesOf, readOperation } from "./operation.ts";
 import { readResult } from "./result.ts";
 import { uploadFile } from "./upload.ts";
 
@@ -60,14 +60,11 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
       if (job === null) throw ambiguous(name, "HTTP 200 that shows no job", 200);
       return job;
     },
-    async outputs(resource, signal) {
-      const file = outputFileOf(await operation(resource, signal));
-      return file === null ? [] : [{ name: file, results: null }];
-    },
+    outputs: async (resource, signal) => outputFilesOf(await operation(resource, signal)),
     async *read(file, signal) {
       const path = `${at(file)}:download?alt=media`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))
-        yield "unreadable" in line ? line : readResult(name, line, deps.clock.nowMs());
+        yield "value" in line ? readResult(name, line, deps.clock.nowMs()) : line;
     },
     async cancel(resource, signal) {
       const request = { method: "POST", path: `${at(resource)}:cancel`, headers } as const;

@@ -86,7 +86,7 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
     async *read(file, signal) {
       const path = `${at("files", file)}/content`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))
-        yield "unreadable" in line ? line : await readResult(http, line, signal, deps.clock.nowMs());
+        yield "value" in line ? await readResult(http, line, signal, deps.clock.nowMs()) : line;
     },
     async cancel(id, signal) {
       const request = { method: "POST", path: `${at("batches", id)}/cancel`, headers } as const;

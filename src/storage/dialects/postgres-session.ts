@@ -1,5 +1,6 @@
 import {
   type Compilable,
+  type CompiledQuery,
   type DataTypeNode,
   DummyDriver,
   HandleEmptyInListsPlugin,
@@ -10,6 +11,7 @@ import {
   replaceWithNoncontingentExpression,
 } from "kysely";
 import type { Database } from "../schema.ts";
+import type { NamedQuery } from "./kept-query.ts";
 import type { SqlSession } from "./sql-session.ts";
 
 /**
@@ -39,14 +41,21 @@ const build = new Kysely<Database>({
   plugins: [new HandleEmptyInListsPlugin({ strategy: replaceWithNoncontingentExpression })],
 });
 
-/** Sends one statement, with its values for `$1`, `$2` and so on. */
-export type Ask = (text: string, values: unknown[]) => Promise<{ rows: unknown[]; rowCount: number | null }>;
+/**
+ * Sends one statement, with its values for `$1`, `$2` and so on. A connection parses and plans one with a name once: that
+ * takes longer than to run it.
+ */
+export type Ask = (query: {
+  text: string;
+  values: unknown[];
+  name?: string;
+}) => Promise<{ rows: unknown[]; rowCount: number | null }>;
 
 /** Runs queries with `ask`. */
 export function postgresSession(ask: Ask): SqlSession {
   const askFor = (query: Compilable<unknown>) => {
-    const { sql, parameters } = query.compile();
-    return ask(sql, parameters.map(storable));
+    const { sql: text, parameters, name } = query.compile() as Partial<NamedQuery<unknown>> & CompiledQuery;
+    return ask({ text, values: parameters.map(storable), ...(name && { name }) });
   };
   return {
     build,
@@ -55,8 +64,8 @@ export function postgresSession(ask: Ask): SqlSession {
     first: async <Row>(query: Compilable<Row>) => ((await askFor(query)).rows[0] as Row | undefined) ?? null,
     run: async (query) => (await askFor(query)).rowCount ?? 0,
     runEach: async (query, parameters) => {
-      const { sql } = query.compile();
-      for (const each of parameters) await ask(sql, each.map(storable));
+      const { sql: text, name } = query.compile() as Partial<NamedQuery<unknown>> & CompiledQuery;
+      for (const each of parameters) await ask({ text, values: each.map(storable), ...(name && { name }) });
     },
   };
 }

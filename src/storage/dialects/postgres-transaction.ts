@@ -49,13 +49,13 @@ export function runInTransaction<T>(
         end(() => reject(new Error(message)));
       });
     };
-    const ask: Ask = async (text, values) => {
+    const ask: Ask = async (query) => {
       if (state === "ended") throw new Error("a query came after the end of its transaction");
       if (state === "asking") throw new Error("two queries of a transaction came at the same time");
       clearImmediate(turned);
       state = "asking";
       try {
-        return await client.query(text, values);
+        return await client.query(query);
       } catch (error) {
         failure ??= error;
         throw error;

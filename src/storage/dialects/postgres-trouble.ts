@@ -8,8 +8,12 @@ import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 const LOST =
   /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ENOENT|08\w{3}|57P0[1-4]|25P03|25006|53300)$/;
 
-/** Errors of the client have no codes. */
-const LOST_MESSAGE = /^(Connection terminated|Client has encountered a connection error|timeout expired)/;
+/**
+ * Errors of the client have no codes. The first is of a connection that keeps a statement which does not fit the tables
+ * any more, since another process has migrated them.
+ */
+const LOST_MESSAGE =
+  /^(cached plan must not change|Connection terminated|Client has encountered a connection error|timeout expired)/;
 
 /** No connection could be made, or none was free. */
 export class CannotConnect extends Error {

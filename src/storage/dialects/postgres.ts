@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { CustomTypesConfig, Pool, PoolClient, QueryResultRow } from "pg";
+import type { CustomTypesConfig, Pool, PoolClient, QueryConfig, QueryResultRow } from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
@@ -38,7 +38,7 @@ export async function openPostgres({ url }: { url: string }, clock: Clock): Prom
   const pool = await openPool(url);
   const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt);
   const database: SqlDatabase = {
-    reader: postgresSession((text, values) => again(() => query(pool, text, values))),
+    reader: postgresSession((statement) => again(() => query(pool, statement))),
     transaction: (work) => again(() => repeated(() => write(pool, clock, work))),
     snapshot: (work) =>
       again(() =>
@@ -94,7 +94,7 @@ function toSafeInteger(text: string): number {
 
 async function refuseUnfit(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
   const facts = "select current_setting('server_version') as version, getdatabaseencoding() as encoding";
-  const { rows } = await again(() => query<{ version: string; encoding: string }>(pool, facts, []));
+  const { rows } = await again(() => query<{ version: string; encoding: string }>(pool, { text: facts }));
   const { version = "", encoding = "" } = rows[0] ?? {};
   const refuse = (message: string) => new ImgbatchError("INVALID_CONFIG", message);
   if (Number.parseInt(version, 10) < OLDEST_VERSION) {
@@ -146,13 +146,16 @@ async function connect(pool: Pool): Promise<PoolClient> {
 }
 
 /** Asks one statement that belongs to no transaction. */
-async function query<Row extends QueryResultRow>(pool: Pool, text: string, values: unknown[]) {
+async function query<Row extends QueryResultRow>(pool: Pool, statement: QueryConfig) {
   const client = await connect(pool);
+  let failure: unknown = null;
   try {
-    return await client.query<Row>(text, values);
+    return await client.query<Row>(statement);
+  } catch (error) {
+    failure = error;
+    throw error;
   } finally {
-    // The pool closes it when it is broken.
-    client.release();
+    client.release(isConnectionLost(failure));
   }
 }
 
@@ -163,10 +166,11 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
   try {
     return await use(client);
   } catch (error) {
-    isUsable = await client.query("ROLLBACK").then(
+    const isUndone = await client.query("ROLLBACK").then(
       () => true,
       () => false,
     );
+    isUsable = isUndone && !isConnectionLost(error);
     throw error;
   } finally {
     client.release(!isUsable);
@@ -196,11 +200,10 @@ async function endOf(pool: Pool, clock: Clock, id: string): Promise<"committed" 
   const startMs = clock.monotonicMs();
   while (clock.monotonicMs() - startMs < ASK_COMMIT_MS) {
     try {
-      const { rows } = await query<{ status: "committed" | "aborted" | "in progress" | null }>(
-        pool,
-        ASK_END,
-        [id],
-      );
+      const { rows } = await query<{ status: "committed" | "aborted" | "in progress" | null }>(pool, {
+        text: ASK_END,
+        values: [id],
+      });
       const status = rows[0]?.status;
       if (status !== "in progress") return status ?? null;
     } catch (error) {

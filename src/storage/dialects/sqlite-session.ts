@@ -45,8 +45,11 @@ export function sqliteSession(
 }
 
 interface Waiting {
-  /** Runs the work inside the open transaction. Rejects with its error; its changes are undone then. */
-  run(): Promise<void>;
+  /**
+   * Runs the work inside the open transaction. Rejects with its error; its changes are undone then, unless it is alone
+   * in the transaction.
+   */
+  run(isAlone: boolean): Promise<void>;
   /** The transaction is durable. */
   commit(): void;
   fail(error: unknown): void;
@@ -78,22 +81,22 @@ export function inTransactions(
   let waiting: Waiting[] = [];
   let isRunning = false;
 
-  async function runWork<T>(work: (session: SqlSession) => Promise<T>): Promise<T> {
+  async function runWork<T>(work: (session: SqlSession) => Promise<T>, isAlone: boolean): Promise<T> {
     let hasEnded = false;
     const session = sessionOf(prepare, async (query) => {
       if (hasEnded) throw new Error("a query came after the end of its transaction");
       return query();
     });
-    statements.mark.run();
+    if (!isAlone) statements.mark.run();
     try {
       const result = await beforeNextTurn(work(session));
       hasEnded = true;
-      statements.keep.run();
+      if (!isAlone) statements.keep.run();
       return result;
     } catch (error) {
       hasEnded = true;
       // After some errors, such as a full disk, the database has undone the whole transaction by itself.
-      if (connection.inTransaction) {
+      if (!isAlone && connection.inTransaction) {
         statements.undo.run();
         statements.keep.run();
       }
@@ -104,13 +107,15 @@ export function inTransactions(
   /** Runs the works that wait as one transaction. */
   async function runTogether(works: readonly Waiting[]): Promise<void> {
     const made: Waiting[] = [];
+    const isAlone = works.length === 1;
     try {
       statements.begin.run();
       for (const work of works) {
         try {
-          await work.run();
+          await work.run(isAlone);
           made.push(work);
         } catch (error) {
+          if (isAlone) throw error;
           work.fail(watch(error));
           if (!connection.inTransaction) throw error;
         }
@@ -151,9 +156,9 @@ export function inTransactions(
     new Promise<T>((resolve, reject) => {
       let commit = () => {};
       waiting.push({
-        run: async () => {
+        run: async (isAlone) => {
           mayBegin();
-          const result = await runWork(work);
+          const result = await runWork(work, isAlone);
           commit = () => resolve(result);
         },
         commit: () => commit(),

@@ -1,8 +1,32 @@
 import type { Selectable } from "kysely";
 import type { AccountRepository } from "../../domain/ports/stores.ts";
 import type { AccountRecord } from "../../domain/records.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
+
+const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
+  build.selectFrom("accounts").selectAll().where("id", "=", id),
+);
+
+const CHANGE = kept((build, { id, balance, held, least }: Values<Change>) =>
+  build
+    .updateTable("accounts")
+    .set((eb) => ({
+      balance_micro_usd: eb("balance_micro_usd", "+", balance),
+      held_micro_usd: eb("held_micro_usd", "+", held),
+    }))
+    .where("id", "=", id)
+    .where("balance_micro_usd", ">=", least),
+);
+
+interface Change {
+  id: string;
+  balance: number;
+  held: number;
+  /** The smallest balance that is enough. */
+  least: number;
+}
 
 export function accountRepository({ build, first, all, run }: SqlSession): AccountRepository {
   const accounts = () => build.selectFrom("accounts").selectAll();
@@ -14,18 +38,16 @@ export function accountRepository({ build, first, all, run }: SqlSession): Accou
     setRealAccount: async (id, realAccountId) => {
       await run(build.updateTable("accounts").set({ real_account_id: realAccountId }).where("id", "=", id));
     },
-    byId: async (id) => toRecordOrNull(await first(accounts().where("id", "=", id))),
+    byId: async (id) => toRecordOrNull(await first(BY_ID(build, { id }))),
     byName: async (name) => toRecordOrNull(await first(accounts().where("name", "=", name))),
     list: async () => (await all(accounts().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
     change: async (id, { balanceMicroUsd, heldMicroUsd }) => {
-      const update = build
-        .updateTable("accounts")
-        .set((eb) => ({
-          balance_micro_usd: eb("balance_micro_usd", "+", balanceMicroUsd),
-          held_micro_usd: eb("held_micro_usd", "+", heldMicroUsd),
-        }))
-        .where("id", "=", id)
-        .where("balance_micro_usd", ">=", -balanceMicroUsd);
+      const update = CHANGE(build, {
+        id,
+        balance: balanceMicroUsd,
+        held: heldMicroUsd,
+        least: -balanceMicroUsd,
+      });
       return { isEnough: (await run(update)) === 1 };
     },
   };

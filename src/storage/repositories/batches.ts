@@ -6,19 +6,41 @@ import {
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
 import type { BatchRepository } from "../../domain/ports/stores.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { batchPage } from "./batch-page.ts";
 import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
+import { insertRows } from "./rows.ts";
+
+const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
+  build.selectFrom("batches").selectAll().where("id", "=", id),
+);
+
+const CHANGE_STATUS = kept(
+  (build, { id, from, to }: Values<{ id: string; from: BatchStatus; to: BatchStatus }>) =>
+    build.updateTable("batches").set({ status: to }).where("id", "=", id).where("status", "=", from),
+);
+
+const ADD_COUNTS = kept(
+  (build, { id, success, fail }: Values<{ id: string; success: number; fail: number }>) =>
+    build
+      .updateTable("batches")
+      .set((eb) => ({
+        success_count: eb("success_count", "+", success),
+        fail_count: eb("fail_count", "+", fail),
+      }))
+      .where("id", "=", id),
+);
 
 export function batchRepository(session: SqlSession): BatchRepository {
   const { build, first, all, run } = session;
   const batches = () => build.selectFrom("batches").selectAll();
   return {
     insert: async (batch) => {
-      await run(build.insertInto("batches").values(toBatchRow(batch)));
+      await insertRows(session, "batches", [toBatchRow(batch)]);
     },
     byId: async (id) => {
-      const row = await first(batches().where("id", "=", id));
+      const row = await first(BY_ID(build, { id }));
       return row && toBatchRecord(row);
     },
     placeOf: async (id) => {
@@ -126,22 +148,17 @@ export function batchRepository(session: SqlSession): BatchRepository {
       return Object.fromEntries((await all(query)).map(({ status, count }) => [status, count]));
     },
     changeStatus: async (id, from, to) => {
-      const update = build.updateTable("batches").set({ status: to });
-      return { isChanged: (await run(update.where("id", "=", id).where("status", "=", from))) === 1 };
+      return { isChanged: (await run(CHANGE_STATUS(build, { id, from, to }))) === 1 };
     },
     update: async (id, change) => {
       await run(build.updateTable("batches").set(toBatchColumns(change)).where("id", "=", id));
     },
     addCounts: async (id, { success, fail }) => {
-      const update = build.updateTable("batches").set((eb) => ({
-        success_count: eb("success_count", "+", success),
-        fail_count: eb("fail_count", "+", fail),
-      }));
-      await run(update.where("id", "=", id));
+      await run(ADD_COUNTS(build, { id, success, fail }));
     },
     appendEvent: async ({ batchId, from, to, atMs }) => {
       const event = { batch_id: batchId, from_status: from, to_status: to, at_ms: atMs };
-      await run(build.insertInto("batch_events").values(event));
+      await insertRows(session, "batch_events", [event]);
     },
     events: async (id) => {
       const query = build.selectFrom("batch_events").selectAll().where("batch_id", "=", id).orderBy("seq");

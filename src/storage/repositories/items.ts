@@ -7,18 +7,12 @@ import { BATCH_TERMS, type ItemTerms } from "../../domain/ports/item-terms.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
+import { COUNTS, FINISH, GIVE_BACK, NEXT_DUE, PAGE } from "./item-queries.ts";
 import { insertRows } from "./rows.ts";
 
 export function itemRepository(session: SqlSession): ItemRepository {
   const { build, first, all, run } = session;
   const items = () => build.selectFrom("items").selectAll();
-  /** Only who holds the lease may change a pending item. */
-  const held = (id: number, leaseToken: string) =>
-    build
-      .updateTable("items")
-      .where("id", "=", id)
-      .where("status", "=", "pending")
-      .where("lease_token", "=", leaseToken);
   const pendingOfJob = (jobId: string) =>
     items().where("job_id", "=", jobId).where("status", "=", "pending").orderBy("position");
   return {
@@ -29,18 +23,17 @@ export function itemRepository(session: SqlSession): ItemRepository {
     byCustomId: async (batchId, customId) =>
       toRecordOrNull(await first(items().where("batch_id", "=", batchId).where("custom_id", "=", customId))),
     page: async (batchId, { status, afterPosition, offset = 0, limit }) => {
-      let query = items().where("batch_id", "=", batchId).where("position", ">", afterPosition);
-      if (status !== undefined) query = query.where("status", "=", status);
-      return (await all(query.orderBy("position").limit(limit).offset(offset))).map(toRecord);
+      if (status === undefined) {
+        return (await all(PAGE(build, { batchId, after: afterPosition, limit, offset }))).map(toRecord);
+      }
+      const query = items().where("batch_id", "=", batchId).where("position", ">", afterPosition);
+      const some = query.where("status", "=", status).orderBy("position").limit(limit).offset(offset);
+      return (await all(some)).map(toRecord);
     },
     countByStatus: async (batchId) => {
-      const query = build
-        .selectFrom("items")
-        .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
-        .where("batch_id", "=", batchId)
-        .groupBy("status");
       const counts = { pending: 0, success: 0, failed: 0 };
-      for (const { status, count } of await all(query)) counts[status as ItemStatus] = count;
+      for (const { status, count } of await all(COUNTS(build, { batchId })))
+        counts[status as ItemStatus] = count;
       return counts;
     },
     sums: async (batchId, { imageMicroUsd, holdMicroUsd }) => {
@@ -110,34 +103,22 @@ export function itemRepository(session: SqlSession): ItemRepository {
       return toRecord({ ...row, ...lease });
     },
     leased: async () => (await all(items().where("lease_token", "is not", null).orderBy("id"))).map(toRecord),
-    nextDueMs: async (batchId) => {
-      const query = build
-        .selectFrom("items")
-        .select((eb) => eb.fn.min<number | null>("not_before_ms").as("due"))
-        .where("batch_id", "=", batchId)
-        .where("status", "=", "pending")
-        .where("lease_token", "is", null);
-      return (await first(query))?.due ?? null;
+    nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
+    finish: async (id, leaseToken, outcome) => {
+      const { notes, usage, error } = outcome;
+      const finish = FINISH(build, {
+        ...outcome,
+        id,
+        leaseToken,
+        notes: notes.length === 0 ? null : JSON.stringify(notes),
+        usage: usage && JSON.stringify(usage),
+        error: error && JSON.stringify(error),
+      });
+      return { isOurs: (await run(finish)) === 1 };
     },
-    finish: async (id, leaseToken, { status, mimeType, imageCount, error, finishedAtMs, ...facts }) => {
-      const made = {
-        mime_type: mimeType,
-        image_count: imageCount,
-        model_version: facts.modelVersion,
-        seed: facts.seed,
-        notes: facts.notes.length === 0 ? null : JSON.stringify(facts.notes),
-        usage: facts.usage && JSON.stringify(facts.usage),
-      };
-      const outcome = { status, ...made, finished_at_ms: finishedAtMs };
-      const noLease = { lease_token: null };
-      const text = error && JSON.stringify(error);
-      return { isOurs: (await run(held(id, leaseToken).set({ ...outcome, ...noLease, error: text }))) === 1 };
-    },
-    giveBack: async (id, leaseToken, { notBeforeMs, attempts, failedAt, maybePaid }) => {
-      const change = { lease_token: null, not_before_ms: notBeforeMs, attempts };
-      const marks = { failed_at: failedAt, maybe_paid: maybePaid };
-      return { isOurs: (await run(held(id, leaseToken).set({ ...change, ...marks }))) === 1 };
-    },
+    giveBack: async (id, leaseToken, change) => ({
+      isOurs: (await run(GIVE_BACK(build, { ...change, id, leaseToken }))) === 1,
+    }),
     assignToJob: async (batchId, { jobId, provider, limit }) => {
       const free = build
         .selectFrom("items")

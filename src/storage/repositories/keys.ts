@@ -1,8 +1,13 @@
 import type { Selectable } from "kysely";
 import type { KeyRepository } from "../../domain/ports/stores.ts";
 import type { ApiKeyRecord } from "../../domain/records.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
+
+const BY_SHA256 = kept((build, { sha256 }: Values<{ sha256: string }>) =>
+  build.selectFrom("api_keys").selectAll().where("sha256", "=", sha256),
+);
 
 export function keyRepository({ build, first, all, run }: SqlSession): KeyRepository {
   const keys = () => build.selectFrom("api_keys").selectAll();
@@ -22,7 +27,7 @@ export function keyRepository({ build, first, all, run }: SqlSession): KeyReposi
         }),
       );
     },
-    bySha256: async (sha256) => toRecordOrNull(await first(keys().where("sha256", "=", sha256))),
+    bySha256: async (sha256) => toRecordOrNull(await first(BY_SHA256(build, { sha256 }))),
     byId: async (id) => toRecordOrNull(await first(keys().where("id", "=", id))),
     list: async () => (await all(keys().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
     setDisabled: async (id, atMs) => {

@@ -1,28 +1,30 @@
 import type { Selectable } from "kysely";
 import type { LedgerRepository } from "../../domain/ports/stores.ts";
 import type { LedgerEntry, LedgerKind } from "../../domain/records.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
+
+const APPEND = kept((build, entry: Values<Omit<LedgerEntry, "seq">>) =>
+  build
+    .insertInto("ledger_entries")
+    .values({
+      request_id: entry.requestId,
+      account_id: entry.accountId,
+      batch_id: entry.batchId,
+      kind: entry.kind,
+      amount_micro_usd: entry.amountMicroUsd,
+      balance_change_micro_usd: entry.balanceChangeMicroUsd,
+      held_change_micro_usd: entry.heldChangeMicroUsd,
+      created_at_ms: entry.createdAtMs,
+    })
+    .onConflict((conflict) => conflict.column("request_id").doNothing()),
+);
 
 export function ledgerRepository({ build, first, all, run }: SqlSession): LedgerRepository {
   const entries = () => build.selectFrom("ledger_entries").selectAll();
   return {
-    append: async (entry) => {
-      const insert = build
-        .insertInto("ledger_entries")
-        .values({
-          request_id: entry.requestId,
-          account_id: entry.accountId,
-          batch_id: entry.batchId,
-          kind: entry.kind,
-          amount_micro_usd: entry.amountMicroUsd,
-          balance_change_micro_usd: entry.balanceChangeMicroUsd,
-          held_change_micro_usd: entry.heldChangeMicroUsd,
-          created_at_ms: entry.createdAtMs,
-        })
-        .onConflict((conflict) => conflict.column("request_id").doNothing());
-      return { isNew: (await run(insert)) === 1 };
-    },
+    append: async (entry) => ({ isNew: (await run(APPEND(build, entry))) === 1 }),
     byRequestId: async (requestId) => {
       const row = await first(entries().where("request_id", "=", requestId));
       return row && toRecord(row);

@@ -2,9 +2,14 @@ import { type Selectable, sql } from "kysely";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { OutputRepository } from "../../domain/ports/stores.ts";
 import type { OutputRecord } from "../../domain/records.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { OutputsTable } from "../schema.ts";
 import { insertRows } from "./rows.ts";
+
+const OF_ITEM = kept((build, { itemId }: Values<{ itemId: number }>) =>
+  build.selectFrom("outputs").selectAll().where("item_id", "=", itemId).orderBy("image_index"),
+);
 
 export function outputRepository(session: SqlSession): OutputRepository {
   const { build, dialect, all, run, runEach } = session;
@@ -35,10 +40,7 @@ export function outputRepository(session: SqlSession): OutputRepository {
         .orderBy("outputs.image_index");
       return (await all(query)).map(toRecord);
     },
-    ofItem: async (itemId) => {
-      const query = build.selectFrom("outputs").selectAll().where("item_id", "=", itemId);
-      return (await all(query.orderBy("image_index"))).map(toRecord);
-    },
+    ofItem: async (itemId) => (await all(OF_ITEM(build, { itemId }))).map(toRecord),
     ofItems: async (itemIds) => {
       const query = build.selectFrom("outputs").selectAll().where("item_id", "in", itemIds);
       return (await all(query.orderBy("image_index"))).map(toRecord);

@@ -1,8 +1,20 @@
+import type { Selectable } from "kysely";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ReferenceRepository } from "../../domain/ports/stores.ts";
 import type { NewReference, ReferenceRecord } from "../../domain/records.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+import type { Database } from "../schema.ts";
 import { insertRows } from "./rows.ts";
+
+const OF_SOURCE = kept((build, { batchId, sourceIndex }: Values<{ batchId: string; sourceIndex: number }>) =>
+  build
+    .selectFrom("reference_images")
+    .selectAll()
+    .where("batch_id", "=", batchId)
+    .where("source_index", "=", sourceIndex)
+    .orderBy("ordinal"),
+);
 
 export function referenceRepository(session: SqlSession): ReferenceRepository {
   const { build, all, first } = session;
@@ -14,16 +26,7 @@ export function referenceRepository(session: SqlSession): ReferenceRepository {
       .where("source_index", "in", sourceIndexes)
       .orderBy("source_index")
       .orderBy("ordinal");
-    return (await all(query)).map((row) => ({
-      sourceIndex: row.source_index,
-      ordinal: row.ordinal,
-      referenceId: row.reference_id,
-      type: row.type,
-      mimeType: row.mime_type as ImageMimeType,
-      blobKey: row.blob_key,
-      sha256: row.sha256,
-      storageUri: row.storage_uri,
-    }));
+    return (await all(query)).map(toRecord);
   };
   return {
     insertMany: async (batchId, references) => {
@@ -56,8 +59,22 @@ export function referenceRepository(session: SqlSession): ReferenceRepository {
         .groupBy("source_index");
       return new Map((await all(counts)).map(({ source_index, count }) => [source_index, count]));
     },
-    ofSource: async (batchId, sourceIndex) => (await ofSources(batchId, [sourceIndex])).map(withoutSource),
+    ofSource: async (batchId, sourceIndex) =>
+      (await all(OF_SOURCE(build, { batchId, sourceIndex }))).map(toRecord).map(withoutSource),
     ofSources,
+  };
+}
+
+function toRecord(row: Selectable<Database["reference_images"]>): NewReference {
+  return {
+    sourceIndex: row.source_index,
+    ordinal: row.ordinal,
+    referenceId: row.reference_id,
+    type: row.type,
+    mimeType: row.mime_type as ImageMimeType,
+    blobKey: row.blob_key,
+    sha256: row.sha256,
+    storageUri: row.storage_uri,
   };
 }
 

@@ -1,4 +1,5 @@
 import type { Insertable } from "kysely";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
 
@@ -11,7 +12,7 @@ export async function insertRows<Table extends keyof Database>(
   table: Table,
   rows: readonly Insertable<Database[Table]>[],
 ): Promise<void> {
-  if (dialect === "postgres") {
+  if (dialect === "postgres" && rows.length > 1) {
     for (let at = 0; at < rows.length; at += ROWS_A_STATEMENT) {
       await run(build.insertInto(table).values(rows.slice(at, at + ROWS_A_STATEMENT) as never));
     }
@@ -21,5 +22,24 @@ export async function insertRows<Table extends keyof Database>(
   if (first === undefined) return;
   const columns = Object.keys(first) as (keyof typeof first)[];
   const parameters = rows.map((row) => columns.map((column) => row[column]));
-  await runEach(build.insertInto(table).values(first as never), parameters);
+  await runEach(insertInto(table, columns as string[])(build, first), parameters);
+}
+
+const known = new Map<string, ReturnType<typeof newInsert>>();
+
+function insertInto(table: keyof Database, columns: readonly string[]): ReturnType<typeof newInsert> {
+  const name = `${table} ${columns.join(" ")}`;
+  let insert = known.get(name);
+  if (insert === undefined) {
+    insert = newInsert(table, columns);
+    known.set(name, insert);
+  }
+  return insert;
+}
+
+function newInsert(table: keyof Database, columns: readonly string[]) {
+  return kept((build, values: Values<Record<string, unknown>>) => {
+    const row = Object.fromEntries(columns.map((column) => [column, values[column]]));
+    return build.insertInto(table).values(row as never);
+  });
 }

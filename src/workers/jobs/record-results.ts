@@ -6,36 +6,38 @@ import { endJob } from "../../domain/jobs/end-job.ts";
 import { FORGOTTEN_MS, unnamedJobs } from "../../domain/jobs/job-rules.ts";
 import { type JobResult, ProviderError, type UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
-import { findJob } from "./find-job.ts";
+import { findJobInTime } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { waitAfter } from "./wait-for-upstream.ts";
 
 /** The try from which on a refusal counts: after about ten minutes, because gateways err, too. */
 const MOST_REFUSED = 8;
+/** So often are results fetched that end early, each time after twice the pause: for a quarter of an hour. */
+const MOST_SHORT = 6;
 
 /**
  * Fetches the results of an ended job and records each; a job that has failed may have some. Then the rest of its items
  * fails. After a restart it goes on with the items that have no outcome.
  */
 export async function recordResults(work: JobWork, job: UpstreamJobRecord): Promise<void> {
-  const { deps, downloads, jobId } = work;
+  const { deps, provider, downloads, jobId } = work;
   const { stores, clock } = deps;
   const name = job.upstreamName ?? "";
+  const isTooLate = () => clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS;
   let gone: string | null = null;
-  for (let tries = 1; ; tries++) {
+  for (let tries = 1, short = 0; ; tries++) {
     try {
-      const short = await downloads.add(() => fetchResults(work, job));
-      const isTooLate = clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS;
-      if (short === null || tries >= MOST_REFUSED || isTooLate) break;
-      deps.log.warn("the results of a job are not whole; fetching them again", { job: jobId, why: short });
-      const error = new ProviderError("RESULT_MISSING", short, { trouble: "failing" });
+      gone = await downloads.add(() => fetchResults(work, job));
+      if (gone === null || ++short >= MOST_SHORT || isTooLate()) break;
+      deps.log.warn("the results of a job are not whole; fetching them again", { job: jobId, why: gone });
+      const retryAfterMs = provider.times.pollMs * 2 ** (short - 1);
+      const error = new ProviderError("RESULT_MISSING", gone, { trouble: "failing", retryAfterMs });
       await waitAfter(work, error, tries, { mayGiveUp: false });
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;
       deps.log.warn("the results of a job could not be fetched", { job: jobId, error: error.message });
       gone = error.message;
-      if (isFinal(error, tries) || clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS) break;
-      gone = null;
+      if (isFinal(error, tries) || isTooLate()) break;
       await waitAfter(work, error, tries, { mayGiveUp: false });
     }
   }
@@ -56,35 +58,24 @@ function isFinal({ upstreamStatus, trouble }: ProviderError, tries: number): boo
 }
 
 /**
- * Looks for the second job that may exist after a lost answer: it may have results that this one did not return. A list
- * that cannot be read is read again later.
+ * Looks for the second job that may exist after a lost answer: it may have results that this one did not return.
  */
 async function findAnother(work: JobWork, job: UpstreamJobRecord): Promise<UpstreamJob | null> {
-  const { deps, provider, jobId, signal } = work;
-  const { stores, clock } = deps;
-  if (unnamedJobs(job) === 0 || (await stores.read.items.ofJob(jobId)).length === 0) return null;
-  for (let tries = 1; ; tries++) {
-    try {
-      return await findJob(provider, job, signal);
-    } catch (error) {
-      if (!(error instanceof ProviderError)) throw error;
-      if (clock.nowMs() - (job.sentAtMs ?? job.createdAtMs) > FORGOTTEN_MS) return null;
-      await waitAfter(work, error, tries, { mayGiveUp: false });
-    }
-  }
+  const isWhole = async () => (await work.deps.stores.read.items.ofJob(job.id)).length === 0;
+  return unnamedJobs(job) === 0 || (await isWhole()) ? null : findJobInTime(work, job);
 }
 
 function restError(job: UpstreamJobRecord, gone: string | null): ItemError & { isOfJob: boolean } {
   const source = "provider";
-  if (job.state !== "succeeded") {
-    const message = job.said ?? "The upstream ended the job.";
-    return { code: "PROVIDER_ITEM_FAILED", message, source, isOfJob: true };
+  const isOfJob = job.state !== "succeeded";
+  const lost =
+    gone && `The results of the upstream's job could not be fetched, and may have been billed: ${gone}`;
+  if (!isOfJob) {
+    const message = lost ?? "The upstream's job ended without a result for this item.";
+    return { code: "RESULT_MISSING", message, source, isOfJob };
   }
-  const message =
-    gone === null
-      ? "The upstream's job ended without a result for this item."
-      : `The results of the upstream's job could not be fetched, and may have been billed: ${gone}`;
-  return { code: "RESULT_MISSING", message, source, isOfJob: false };
+  const message = [job.said ?? "The upstream ended the job.", ...(lost ? [lost] : [])].join(" ");
+  return { code: "PROVIDER_ITEM_FAILED", message, source, isOfJob };
 }
 
 /** Ends a job: its items without a result fail. `names` change in the same transaction. */

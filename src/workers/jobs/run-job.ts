@@ -42,7 +42,11 @@ export async function runJob(work: JobWork): Promise<void> {
 async function giveUp(work: JobWork, { code, message, source }: ProviderError): Promise<void> {
   const job = await work.deps.stores.read.upstreamJobs.byId(work.jobId);
   if (!job) return;
-  const isMade = unnamedJobs(job) > 0 && !message.includes("may have been billed");
-  const billed = isMade ? " Another request was sent, and the images may have been billed." : "";
+  // After requests that were all refused, nothing has a time.
+  const isSent = unnamedJobs(job) > 0 && job.sentAtMs !== null;
+  const billed =
+    isSent && !message.includes("may have been billed")
+      ? " Another request was sent, and the images may have been billed."
+      : "";
   await failRest(work, job, { code, message: message + billed, source, isOfJob: true });
 }

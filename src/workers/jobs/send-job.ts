@@ -3,12 +3,14 @@ import { FORGOTTEN_MS, isOverloaded, MOST_CREATES, mayBeCreated } from "../../do
 import { isPaid } from "../../domain/offers.ts";
 import { type JobItem, ProviderError } from "../../domain/ports/image-provider.ts";
 import type { Transaction } from "../../domain/ports/stores.ts";
-import type { UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
+import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import { buildImageRequest } from "../image-request.ts";
-import { findJob } from "./find-job.ts";
+import { findJob, findJobInTime } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { endWaiting, ticketFor, waitAfter } from "./wait-for-upstream.ts";
+
+const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
 
 /** Why the items of a job fail of which nobody knows whether it exists. */
 const LOST =
@@ -100,7 +102,8 @@ async function failItem({ deps, batch, jobId }: JobWork, item: ItemRecord, error
 
 /**
  * Creates the job of an uploaded input. That the request is sent is stored before. After a lost answer the job is looked
- * for. Rejects with `ProviderError` when the upstream refuses the job.
+ * for; so it is before the next request after the upstream has said that it takes none now. Rejects with `ProviderError`
+ * when the upstream refuses the job.
  */
 export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   const { deps, provider, jobId, model, signal } = work;
@@ -109,6 +112,7 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     await stores.write((tx) => tx.upstreamJobs.update(jobId, { step: "new" }));
     return;
   }
+  if (await isMadeAlready(work, job)) return;
   const ticket = await ticketFor(work);
   const isSent = await markSent(work, job).catch((error) => {
     ticket.dropped();
@@ -119,13 +123,15 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
     signal.throwIfAborted();
     return;
   }
+  let refusal: ProviderError;
   work.isCreating = true;
   try {
     const { input, hasReferences } = job;
     const name = await provider.create({ jobId, model, input, hasReferences }, work.abandoned);
-    await stores.write((tx) => markCreated(tx, jobId, name));
+    await stores.write((tx) => markCreated(tx, jobId, name, clock.nowMs()));
     await ticket.succeeded();
     await endWaiting(work);
+    return;
   } catch (error) {
     if (!(error instanceof ProviderError)) {
       ticket.dropped();
@@ -133,19 +139,28 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
       return;
     }
     await ticket.failed(error, jobId);
-    if (isOverloaded(error)) {
-      await stores.write((tx) => tx.upstreamJobs.update(jobId, { sentAtMs: null }));
-    } else if (mayBeCreated(error)) {
-      warnOfLostAnswer(work, error.message);
-      return;
-    } else {
-      await stores.write((tx) => unmarkSent(tx, jobId, job));
-      if (!error.retryable) throw error;
-    }
-    await waitAfter(work, error, 1);
+    refusal = error;
   } finally {
     work.isCreating = false;
   }
+  if (mayBeCreated(refusal) && !isOverloaded(refusal)) {
+    warnOfLostAnswer(work, refusal.message);
+    return;
+  }
+  const creates = isOverloaded(refusal) ? Math.max(1, job.creates) : job.creates;
+  await stores.write((tx) => unmarkSent(tx, jobId, { ...job, creates }));
+  if (!refusal.retryable) throw refusal;
+  await waitAfter(work, refusal, 1);
+}
+
+/** Looks for a job that an earlier request may have made although the upstream said that it takes none. */
+async function isMadeAlready(work: JobWork, job: UpstreamJobRecord): Promise<boolean> {
+  const { stores, clock } = work.deps;
+  const found = job.creates > 0 ? await findJobInTime(work, job, { mayGiveUp: true }) : null;
+  if (found === null) return false;
+  await stores.write((tx) => markCreated(tx, job.id, found.name, clock.nowMs()));
+  await endWaiting(work);
+  return true;
 }
 
 /** The next step looks for the job. */
@@ -171,10 +186,11 @@ async function markSent(work: JobWork, job: UpstreamJobRecord): Promise<boolean>
 }
 
 /** The job may have been found and stopped already, because its batch has ended meanwhile. */
-async function markCreated(tx: Transaction, jobId: string, upstreamName: string): Promise<void> {
+async function markCreated(tx: Transaction, jobId: string, upstreamName: string, nowMs: number) {
   const job = await tx.upstreamJobs.byId(jobId);
-  if (job?.step !== "sent" || job.endedNames.includes(upstreamName)) return;
-  await tx.upstreamJobs.update(jobId, { step: "running", upstreamName, polledAtMs: null });
+  if (!job || !BEING_CREATED.includes(job.step) || job.endedNames.includes(upstreamName)) return;
+  const sentAtMs = job.sentAtMs ?? nowMs;
+  await tx.upstreamJobs.update(jobId, { step: "running", upstreamName, sentAtMs, polledAtMs: null });
 }
 
 async function unmarkSent(
@@ -188,8 +204,7 @@ async function unmarkSent(
 
 /**
  * Looks for a job whose creation has no known answer. It is created once more only when a whole list, read long enough
- * after the request, does not have it. After an upstream has said that it takes nothing, one list is enough, and the request
- * does not count. Rejects with `ProviderError` when it is given up.
+ * after the request, does not have it. Rejects with `ProviderError` when it is given up.
  */
 export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promise<void> {
   const { deps, provider, jobId, signal } = work;
@@ -200,16 +215,8 @@ export async function findLostJob(work: JobWork, job: UpstreamJobRecord): Promis
     try {
       const found = await findJob(provider, job, signal);
       if (found) {
-        const sentOrSeenMs = job.sentAtMs ?? nowMs;
-        await stores.write(async (tx) => {
-          await tx.upstreamJobs.update(jobId, { sentAtMs: sentOrSeenMs });
-          await markCreated(tx, jobId, found.name);
-        });
+        await stores.write((tx) => markCreated(tx, jobId, found.name, nowMs));
         return endWaiting(work);
-      }
-      if (job.sentAtMs === null) {
-        const creates = job.creates - 1;
-        return await stores.write((tx) => unmarkSent(tx, jobId, { creates, sentAtMs: null }));
       }
       if (nowMs - sentAtMs >= provider.times.lostMs) break;
       tries = 0;

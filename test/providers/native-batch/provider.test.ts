@@ -397,6 +397,31 @@ describe("the results of the vendor's batch jobs", () => {
     expect(server.seen).toHaveLength(5);
   });
 
+  it.each([
+    ["SUCCEEDED", { successfulRequestCount: "1" }, false],
+    ["SUCCEEDED", { successfulRequestCount: "1", failedRequestCount: "1" }, true],
+    ["SUCCEEDED", { successful_request_count: 2 }, true],
+    ["SUCCEEDED", { successfulRequestCount: "many" }, false],
+    // Requests that were never run may count as failed.
+    ["CANCELLED", { successfulRequestCount: "1", failedRequestCount: "3" }, false],
+    ["EXPIRED", { successfulRequestCount: "2", failedRequestCount: "3" }, true],
+  ])("[UPSTREAM-19] are as many as the job counts: %s, %o", async (state, batchStats, isShort) => {
+    const server = await scriptedServer();
+    const job = operation(`BATCH_STATE_${state}`, {
+      output: { responsesFile: "files/batch-b1" },
+      batchStats,
+    });
+    server.reply = byPath([
+      [file, bytes(line({ key: "a", response: response(PNG) }))],
+      ["GET /v1beta/batches/b1", json(job)],
+    ]);
+    const results = await collected(connect(server.url).results("batches/b1", never));
+    expect(results.map((result) => Object.keys(result)[0])).toEqual([
+      "key",
+      ...(isShort ? ["endsEarly"] : []),
+    ]);
+  });
+
   it("[UPSTREAM-18] do not exist for a job without an output", async () => {
     const server = await scriptedServer(json({ ...operation("BATCH_STATE_FAILED"), error: { code: 1 } }));
     expect(await collected(connect(server.url).results("batches/b1", never))).toEqual([]);

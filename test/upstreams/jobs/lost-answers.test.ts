@@ -53,10 +53,8 @@ const first = (count: number, behaviour: Behaviour, kind: RequestKind): JobCase[
 for (const type of JOB_UPSTREAMS) {
   const isNative = type === "native-batch";
   describe(`answers of ${type}`, () => {
-    // OpenAI takes a file in one request, and says how many results a file has.
-    const ofOne = (kind: RequestKind, name: string) =>
-      kind === "chunk" ? "native-batch" : name.includes("half a file") ? "openai-batch" : type;
-    const troubles = TROUBLES.filter(([kind, name]) => ofOne(kind, name) === type);
+    // OpenAI takes a file in one request.
+    const troubles = TROUBLES.filter(([kind]) => kind !== "chunk" || isNative);
     const limited = isNative
       ? nativeErrors.limited({ retryDelay: "1s" })
       : openaiErrors.limited({ "retry-after": "1" });

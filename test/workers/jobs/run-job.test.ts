@@ -440,7 +440,7 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.inputs.size]).toEqual([1, 0]);
   });
 
-  it("[JOB-6] lets a batch wait whose job it says that it cannot take now, and creates one job without a mark", async () => {
+  it("[JOB-6] lets a batch wait whose job it says that it cannot take now, and creates one, marked", async () => {
     const clock = new FakeClock();
     const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
     let refusals = 3;
@@ -455,8 +455,8 @@ describe("an upstream of jobs with a trouble", () => {
     await passUntil(clock, MINUTE_MS, hasEnded(service, id));
     expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
     expect([upstream.jobs.size, refusals]).toEqual([1, -1]);
-    expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
-    for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
+    expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([2]);
+    for (const item of await itemsOf(service, id)) expect(item.notes.join()).toContain(MARK);
   });
 
   it("[JOB-6] is looked through once for a job that exists although it said that it takes none", async () => {
@@ -473,6 +473,62 @@ describe("an upstream of jobs with a trouble", () => {
     expect([upstream.jobs.size, upstream.cancelled]).toEqual([1, []]);
     expect((await jobsOf(service, id)).map(({ creates }) => creates)).toEqual([1]);
     for (const item of await itemsOf(service, id)) expect(JSON.stringify(item)).not.toContain(MARK);
+  });
+
+  it("[JOB-6] is looked through for such a job also after a restart", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    upstream.afterCreate = () => {
+      throw answerError("vendor", overloaded(503), clock.nowMs());
+    };
+    const first = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await first.submit({ model: MODEL, items: items(2) });
+    await expect
+      .poll(async () => (await first.batch(id)).waiting)
+      .toMatchObject({ code: "PROVIDER_FAILING" });
+    await first.close(0);
+    const second = await startTestService({ data: first.data, providers: [upstream], clock, config: FREE });
+    await passUntil(clock, MINUTE_MS, hasEnded(second, id));
+    expect(await second.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(upstream.jobs.size).toBe(1);
+  });
+
+  it("[JOB-6] and lists such a job late has it stopped", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    upstream.afterCreate = () => {
+      upstream.afterCreate = () => {};
+      upstream.unlisted.add("upstream/1");
+      throw answerError("vendor", overloaded(503), clock.nowMs());
+    };
+    upstream.status = (name) => ({ state: name === "upstream/1" ? "running" : "succeeded" });
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(2) });
+    await passUntil(clock, 5000, hasEnded(service, id));
+    expect(await service.until(id)).toMatchObject({ status: "completed", success_count: 2 });
+    for (const { notes } of await itemsOf(service, id)) expect(notes.join()).toContain(MARK);
+    upstream.unlisted.clear();
+    await passUntil(clock, MINUTE_MS, () => upstream.cancelled.length > 0);
+    expect([upstream.jobs.size, upstream.cancelled]).toEqual([2, ["upstream/1"]]);
+  });
+
+  it("[JOB-6] that takes none for a whole day has billed nothing", async () => {
+    const clock = new FakeClock();
+    const upstream = new FakeJobProvider({ name: "vendor", isPaid: true });
+    let creates = 0;
+    upstream.beforeCreate = () => {
+      creates++;
+      throw answerError("vendor", overloaded(503), clock.nowMs());
+    };
+    const service = await startTestService({ providers: [upstream], clock, config: FREE });
+    const { id } = await service.submit({ model: MODEL, items: items(1) });
+    await passUntil(clock, HOUR_MS, hasEnded(service, id));
+    const ended = await service.until(id);
+    expect(ended).toMatchObject({ status: "failed", actual_cost: 0 });
+    expect(creates).toBeGreaterThan(2);
+    expect(ended.error?.message).toContain("could not be used for too long");
+    expect(ended.error?.message).not.toContain("billed");
+    await expectBooks(service);
   });
 
   it("[JOB-6] that said so before a cancellation has such a job stopped", async () => {
@@ -641,7 +697,8 @@ describe("results that end early", () => {
     const { id } = await service.submit({ model: MODEL, items: items(2) });
     await passUntil(clock, 10_000, hasEnded(service, id));
     await expectBooks(service);
-    return { ended: await service.until(id), reads: () => reads };
+    const failed = (await itemsOf(service, id)).flatMap(({ error }) => error ?? []);
+    return { ended: await service.until(id), reads: () => reads, failed };
   };
 
   it("[JOB-3] are fetched again, and none is lost", async () => {
@@ -650,10 +707,11 @@ describe("results that end early", () => {
     expect(reads()).toBe(4);
   });
 
-  it("[JOB-3] are taken as they are after ten minutes, when the upstream has miscounted", async () => {
-    const { ended, reads } = await start(() => true);
+  it("[JOB-3] are taken as they are in the end, and the rest says so, when the upstream has miscounted", async () => {
+    const { ended, reads, failed } = await start(() => true);
     expect(ended).toMatchObject({ status: "completed", success_count: 1, fail_count: 1 });
-    expect(reads()).toBe(8);
+    expect(reads()).toBe(6);
+    expect(failed).toMatchObject([{ code: "RESULT_MISSING", message: expect.stringContaining("1 of 2") }]);
   });
 });
 

@@ -137,7 +137,7 @@ async function* counted(
 ): AsyncGenerator<JobResult> {
   let read = 0;
   for await (const result of results) {
-    read++;
+    if (!("endsEarly" in result)) read++;
     yield result;
   }
   if (announced === null || read >= announced) return;

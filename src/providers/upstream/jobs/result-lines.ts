@@ -15,13 +15,13 @@ const MOST_MS = 6 * 3_600_000;
 const MOST_BREAKS = 3;
 const AGAIN_MS = 1000;
 
-/** A line of JSON, or why it is none. */
-export type ResultLine = LongJson | { unreadable: string };
+/** A line of JSON, or why it is none. `endsEarly`: the file ended within it. */
+export type ResultLine = LongJson | { unreadable: string } | { endsEarly: string };
 
 /**
- * Downloads a file and yields its lines as JSON. One line is in memory at a time: it is valid until the next. After a broken connection it goes on
- * where it was, with `Range` (RFC 9110, section 14) if the upstream takes it. Rejects with `ProviderError` when it cannot
- * be had now.
+ * Downloads a file and yields its lines as JSON. One line is in memory at a time: it is valid until the next. After a
+ * broken connection, or an end within a line, it goes on where it was, with `Range` (RFC 9110, section 14) if the upstream
+ * takes it. Rejects with `ProviderError` when it cannot be had now.
  */
 export async function* resultLines(
   http: UpstreamHttp,
@@ -49,7 +49,11 @@ export async function* resultLines(
         line.add(bytes.subarray(from));
       }
       if (clock.monotonicMs() > endMs) continue;
-      const last = line.take();
+      const last = line.end();
+      if (last && "endsEarly" in last && ++breaks <= MOST_BREAKS) {
+        await clock.sleep(AGAIN_MS * 2 ** (breaks - 1), signal);
+        continue;
+      }
       if (last) yield last;
       return;
     } catch (error) {
@@ -74,7 +78,7 @@ async function* bytesFrom(
     throw error;
   });
   if (answer === null) return;
-  const [, start] = /^bytes (\d+)-/.exec(answer.headers.get("content-range") ?? "") ?? [];
+  const [, start, size] = /^bytes (\d+)-\d+\/(\d+)?/.exec(answer.headers.get("content-range") ?? "") ?? [];
   let position = answer.status === 206 ? Number(start ?? 0) : 0;
   const isBehind = position > received;
   for await (const bytes of answer.body) {
@@ -84,6 +88,9 @@ async function* bytesFrom(
     if (known < bytes.length) yield bytes.subarray(known);
   }
   if (isBehind) throw ambiguous(http.name, "a part of a file behind the one asked for", 206);
+  // An upstream may send less than it was asked for.
+  if (answer.status === 206 && position < Number(size ?? 0))
+    throw ambiguous(http.name, "a shorter part of a file than the one asked for", 206);
 }
 
 /** Appends to a line. Nothing is kept of one that is too long. */
@@ -102,6 +109,14 @@ class Line {
     this.#memory.clear();
     this.#bytes = 0;
     return read;
+  }
+
+  /** Reads what stands behind the last line break. More of it can still be added. Null when it is empty. */
+  end(): ResultLine | null {
+    const read = this.#read();
+    return read && "unreadable" in read
+      ? { endsEarly: `a file of results ends within ${read.unreadable}` }
+      : read;
   }
 
   #read(): ResultLine | null {

@@ -43,19 +43,25 @@ async function viewOf({ stores }: ApiDeps, batch: BatchRecord, inlined: JobOutpu
   return jobView(batch, await endedAs(stores, batch), file ?? inlined);
 }
 
-/** `GET …/batches/{id}`: the job as it is now, with the results of one that came inline. */
+/** `GET …/batches/{id}`: the job as it is now, with the results of one that came inline, which is a download. */
 export function getJob(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
-    const batch = await findJob(deps.stores, callerOf(response).key.id, request.params.id);
+    const { key } = callerOf(response);
+    const batch = await findJob(deps.stores, key.id, request.params.id);
     if (batch.input?.fileName != null || !hasResults(batch)) {
       response.json(await viewOf(deps, batch));
       return;
     }
-    const pieces = await withResults(deps, batch);
-    const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
-    response.setHeader("Content-Type", "application/json; charset=utf-8");
-    response.setHeader("Content-Length", sizeBytes);
-    await sendBytes(response, pieceStream(deps.blobs, pieces, { start: 0, end: sizeBytes - 1 }));
+    const leaveSlot = deps.slots.take(key.id);
+    try {
+      const pieces = await withResults(deps, batch);
+      const sizeBytes = pieces.reduce((sum, piece) => sum + pieceBytes(piece), 0);
+      response.setHeader("Content-Type", "application/json; charset=utf-8");
+      response.setHeader("Content-Length", sizeBytes);
+      await sendBytes(response, pieceStream(deps.blobs, pieces, { start: 0, end: sizeBytes - 1 }));
+    } finally {
+      leaveSlot();
+    }
   };
 }
 

@@ -67,7 +67,7 @@ export const jobOperations: readonly Operation[] = [
     answers: {
       200: { description: "The job; with its results when its requests came inline.", schema: "Job" },
     },
-    errors: [...groupErrors, "JOB_NOT_FOUND"],
+    errors: [...groupErrors, "JOB_NOT_FOUND", "BATCH_IMAGE_DOWNLOAD_LIMITED"],
     guards,
     handler: getJob,
   },

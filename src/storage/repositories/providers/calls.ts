@@ -1,7 +1,8 @@
-import { type ExpressionBuilder, sql } from "kysely";
+import { sql } from "kysely";
 import type { ProviderCallsRepository } from "../../../domain/ports/stores.ts";
+import type { ProviderCalls } from "../../../domain/records.ts";
+import { kept, type Values } from "../../dialects/kept-query.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";
-import type { Database } from "../../schema.ts";
 
 const SUMS = {
   requests: "requests",
@@ -16,31 +17,30 @@ const SUMS = {
 type Sum = keyof typeof SUMS;
 const NAMES = Object.keys(SUMS) as Sum[];
 
+/** Adds to the sums of a row, which is made when there is none. */
+const ADD = kept((build, call: Values<ProviderCalls & { fromMs: number }>) => {
+  const added = Object.fromEntries(NAMES.map((name) => [SUMS[name], call[name]]));
+  const { fromMs, provider, model, lastSuccessMs } = call;
+  return build
+    .insertInto("provider_calls")
+    .values({ from_ms: fromMs, provider, model, last_success_ms: lastSuccessMs, ...added })
+    .onConflict((on) =>
+      on.columns(["from_ms", "provider", "model"]).doUpdateSet((eb) => ({
+        ...Object.fromEntries(
+          NAMES.map((name) => [
+            SUMS[name],
+            eb(`provider_calls.${SUMS[name]}`, "+", eb.ref(`excluded.${SUMS[name]}`)),
+          ]),
+        ),
+        last_success_ms: eb.fn.coalesce("excluded.last_success_ms", "provider_calls.last_success_ms"),
+      })),
+    );
+});
+
 export function providerCallsRepository({ build, all, run }: SqlSession): ProviderCallsRepository {
   return {
-    add: async (fromMs, { provider, model, lastSuccessMs, ...sums }) => {
-      const row = Object.fromEntries(NAMES.map((name) => [SUMS[name], sums[name]]));
-      const last = lastSuccessMs === null ? {} : { last_success_ms: lastSuccessMs };
-      const insert = build
-        .insertInto("provider_calls")
-        .values({ from_ms: fromMs, provider, model, ...row, ...last });
-      const added = (eb: ExpressionBuilder<Database, "provider_calls">) =>
-        Object.fromEntries(
-          NAMES.filter((name) => sums[name] !== 0).map((name) => [
-            SUMS[name],
-            eb(`provider_calls.${SUMS[name]}`, "+", sums[name]),
-          ]),
-        );
-      await run(
-        insert.onConflict((on) =>
-          on.columns(["from_ms", "provider", "model"]).doUpdateSet((eb) => ({
-            // A row is never left without an assignment.
-            provider: eb.ref("provider_calls.provider"),
-            ...added(eb),
-            ...last,
-          })),
-        ),
-      );
+    add: async (fromMs, calls) => {
+      await run(ADD(build, { ...calls, fromMs }));
     },
     list: async ({ fromMs = 0, beforeMs = Number.MAX_SAFE_INTEGER }) => {
       const query = build

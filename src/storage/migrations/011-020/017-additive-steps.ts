@@ -1,4 +1,4 @@
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 /** Which steps leave the database usable for a program that does not know them. */
 export const additiveSteps: Migration = {

@@ -1,0 +1,34 @@
+import type { Request, Response } from "express";
+import { expect, it } from "vitest";
+import type { ApiDeps } from "../../../../src/server/deps.ts";
+import { DownloadSlots } from "../../../../src/server/limits/download-slots.ts";
+import { getJob } from "../../../../src/server/native-api/jobs/jobs.ts";
+
+it("[LIMIT-7] a job with its results in it is a download; a job that runs is not", async () => {
+  const slots = new DownloadSlots(1);
+  let status = "completed";
+  let reads = 0;
+  const batch = {
+    id: "imgbatch_x",
+    apiKeyId: "key",
+    source: "native",
+    itemCount: 1,
+    recordDeletedAtMs: null,
+  };
+  const outputs = { ofBatch: async () => Promise.reject(new Error(`read ${++reads}`)) };
+  const batches = { byId: async () => ({ ...batch, status, input: {}, createdAtMs: 0, endedAtMs: null }) };
+  const deps = { stores: { read: { batches, outputs } }, slots } as unknown as ApiDeps;
+  const request = { params: { id: "x" } } as unknown as Request;
+  const shown: unknown[] = [];
+  const response = { locals: { key: { id: "key" }, group: {} }, json: (job: unknown) => shown.push(job) };
+  const get = async () => getJob(deps)(request, response as unknown as Response);
+  const leave = slots.take("key");
+  await expect(get()).rejects.toMatchObject({ code: "BATCH_IMAGE_DOWNLOAD_LIMITED" });
+  expect(reads).toBe(0);
+  status = "running";
+  await get();
+  expect(shown).toMatchObject([{ metadata: { state: "BATCH_STATE_RUNNING" } }]);
+  leave();
+  status = "completed";
+  for (const nth of [1, 2]) await expect(get()).rejects.toThrow(`read ${nth}`);
+});
