@@ -1,12 +1,14 @@
 import { sql } from "kysely";
 import pg from "pg";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../src/kernel/clock.ts";
+import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import { type SqlSession, written } from "../../src/storage/dialects/sql-session.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
 import { gate } from "../support/gate.ts";
 import { InstantClock } from "../support/instant-clock.ts";
-import { hasPostgres, openTestPostgres } from "../support/postgres.ts";
+import { startPgProxy } from "../support/pg-proxy.ts";
+import { hasPostgres, newDatabase, openTestPostgres } from "../support/postgres.ts";
 
 const account = (id: string, name = id) => ({ id, name, createdAtMs: 1 });
 
@@ -16,6 +18,17 @@ async function beside(url: string): Promise<pg.Client> {
   await client.connect();
   onTestFinished(() => client.end());
   return client;
+}
+
+/** A test database whose connections can be cut. */
+async function behindProxy(clock: Clock = systemClock) {
+  const url = new URL(await newDatabase());
+  const proxy = await startPgProxy({ port: Number(url.port) });
+  onTestFinished(() => proxy.close());
+  url.port = String(proxy.port);
+  const database = await openPostgres({ url: url.href }, clock);
+  onTestFinished(() => database.close());
+  return { proxy, stores: sqlStores(database) };
 }
 
 /** Ends every other connection to the database, as a restart of the server does. */
@@ -74,6 +87,36 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
       expect(read.length).toBeGreaterThanOrEqual(i);
     }
     expect(await stores.read.accounts.list()).toHaveLength(3);
+  });
+
+  it.each(["before", "answer", "late"] as const)(
+    "[PG-9] a write whose commit is cut (%s) happens once: the database is asked what became of it",
+    async (how) => {
+      const { stores, proxy } = await behindProxy();
+      let runs = 0;
+      for (const id of ["a", "b", "c"]) {
+        proxy.cut(how);
+        await stores.write(async (tx) => {
+          runs++;
+          await tx.accounts.insert(account(id));
+        });
+      }
+      expect(proxy.cuts).toBe(3);
+      expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["a", "b", "c"]);
+      expect(runs).toBe(how === "before" ? 6 : 3);
+    },
+  );
+
+  it("[PG-9] a write whose commit is cut by a database that does not come back may have happened", async () => {
+    const { stores, proxy } = await behindProxy(new InstantClock());
+    proxy.cut("answer");
+    const writing = stores.write(async (tx) => {
+      await tx.accounts.insert(account("a"));
+      proxy.isRefusing = true;
+    });
+    await expect(writing).rejects.toMatchObject({ name: "StorageUnavailable", reason: "unknown-commit" });
+    proxy.heal();
+    expect(await stores.read.accounts.list()).toHaveLength(1);
   });
 
   it("[PG-4] of two transactions that wait for each other, both happen in the end", async () => {
