@@ -38,7 +38,7 @@ export interface Database {
   uploads: UploadsTable;
   request_counts: RequestCountsTable;
   workers: WorkersTable;
-  schema_migrations: { name: string };
+  schema_migrations: { name: string /** 0 or 1. */; is_additive: Generated<number> };
 }
 
 interface WorkersTable {
