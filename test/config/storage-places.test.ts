@@ -82,14 +82,20 @@ describe("the places of the data", () => {
     const typed = await run("admin", "keys", "list", "--database", `postgres://me:${secret}@127.0.0.1/d`);
     expect(typed).toMatchObject({ code: 2, stderr: expect.stringContaining("set PGPASSWORD") });
     const keyless = await run("serve", "--blobs", "s3://bucket");
-    expect(keyless).toMatchObject({ code: 2, stderr: expect.stringContaining("AWS_ACCESS_KEY_ID is not set") });
+    expect(keyless).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("AWS_ACCESS_KEY_ID is not set"),
+    });
     const alone = await run("serve", "--role", "worker");
     expect(alone).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("add --database postgres://host/database --blobs s3://bucket/prefix"),
     });
     const split = await run("serve", "--database", "postgres://127.0.0.1/d");
-    expect(split).toMatchObject({ code: 2, stderr: expect.stringContaining("add --blobs s3://bucket/prefix") });
+    expect(split).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("add --blobs s3://bucket/prefix"),
+    });
     writeFileSync(join(cwd, "imgbatch.config.json"), '{"storage": {"database": "postgres://db.example/d"}}');
     const embedded = await run("list");
     expect(embedded).toMatchObject({ code: 2, stderr: expect.stringContaining("set IMGBATCH_BASE_URL") });
@@ -108,7 +114,7 @@ describe("the places of the data", () => {
       code: 3,
       stderr: expect.stringContaining("No secret is sent to postgres://db.invalid/d"),
     });
-    writeFileSync(file, '{"storage": {"blobs": "s3://b", "s3": {"endpoint": "https://s3.invalid"}}}');
+    writeFileSync(file, '{"storage": {"blobs": "s3://bucket", "s3": {"endpoint": "https://s3.invalid"}}}');
     const ofBucket = await list();
     expect(ofBucket).toMatchObject({
       code: 3,

@@ -26,7 +26,11 @@ export function shareChanges(
     if (feed.read(text).isCall) look();
   });
   feed.use(notices);
-  teardown.add(() => notices.close());
+  teardown.add(() => {
+    // What this process gave back is taken up at once.
+    feed.callWorkers();
+    return notices.close();
+  });
   return () => feed.callWorkers();
 }
 
