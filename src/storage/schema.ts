@@ -31,7 +31,7 @@ export interface Database {
   files: FilesTable;
   keyed_requests: KeyedRequestsTable;
   linked_images: LinkedImagesTable;
-  schema_migrations: { name: string };
+  schema_migrations: { name: string /** 0 or 1. */; is_additive: Generated<number> };
 }
 
 interface AccountsTable {
