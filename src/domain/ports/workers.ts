@@ -1,4 +1,5 @@
-import type { Role } from "../../contract/roles.ts";
+/** `api`: takes requests. `worker`: makes images. `all`: both. */
+export type WorkerRole = "all" | "api" | "worker";
 
 /**
  * A process that takes part in the work on a database. It counts as alive as long as its record exists: whatever names a
@@ -6,7 +7,7 @@ import type { Role } from "../../contract/roles.ts";
  */
 export interface WorkerRecord {
   id: string;
-  role: Role;
+  role: WorkerRole;
   /** The version of the program. */
   version: string;
   /** The names of the providers with which it makes the images of batches. */

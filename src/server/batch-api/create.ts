@@ -7,7 +7,7 @@ import { idempotencyKeyOf } from "../idempotency-key.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { checkRequest } from "./request/check-request.ts";
-import { showBatch } from "./show-batch.ts";
+import { showBatch } from "./batch-view.ts";
 
 const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
   path: [["items"], "*", ["reference_images"], "*", ["data"]],

@@ -3,7 +3,7 @@ import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { findBatch } from "./find-batch.ts";
-import { showBatch } from "./show-batch.ts";
+import { showBatch } from "./batch-view.ts";
 
 /** `DELETE …/{id}/outputs`: deletes the image files and keeps the record. */
 export function deleteOutputs(deps: ApiDeps) {

@@ -7,7 +7,7 @@ import { callerOf } from "../middleware/authenticate.ts";
 import { pagingBy } from "../query/cursor.ts";
 import { invalidQuery, queryChoice, queryInteger, queryText } from "../query/query.ts";
 import { readInstant } from "../query/query-instant.ts";
-import { showBatch } from "./show-batch.ts";
+import { showBatch } from "./batch-view.ts";
 
 const paging = pagingBy("b", ["createdAtMs", "seq"]);
 

@@ -1,5 +1,4 @@
-import type { Role } from "../../contract/roles.ts";
-import type { WorkerRepository } from "../../domain/ports/workers.ts";
+import type { WorkerRepository, WorkerRole } from "../../domain/ports/workers.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 
 /** `clockMs` returns the time of the database. */
@@ -19,7 +18,7 @@ export function workerRepository(
     list: async () =>
       (await all(build.selectFrom("workers").selectAll().orderBy("id"))).map((row) => ({
         id: row.id,
-        role: row.role as Role,
+        role: row.role as WorkerRole,
         version: row.version,
         providers: JSON.parse(row.providers),
         isPaused: row.is_paused === 1,

@@ -6,7 +6,7 @@ import { UPSTREAM_NAMES } from "../../../config/presets.ts";
 import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import type { ReadyFile } from "../../../contract/data-directory.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
-import { ROLES } from "../../../contract/roles.ts";
+import { ROLES } from "../../../config/roles.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { formatDuration } from "../../../kernel/durations.ts";
 import { systemCodeOf } from "../../../kernel/files/disk-full.ts";

@@ -1,4 +1,4 @@
-import { ROLES } from "../../../contract/roles.ts";
+import { ROLES } from "../../../config/roles.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import { storageOptions, upstreamOption, vendorOption } from "../shared-options.ts";
 
