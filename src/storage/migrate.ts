@@ -1,20 +1,21 @@
 import { ImgbatchError } from "../contract/errors.ts";
 import type { SqlDatabase } from "./dialects/sql-session.ts";
-import { foundation } from "./migrations/001-foundation.ts";
-import { waitingAndOpenJobs } from "./migrations/002-waiting-and-open-jobs.ts";
-import { realtime } from "./migrations/003-realtime.ts";
-import { retentionTime } from "./migrations/004-retention-time.ts";
-import { modelVersion } from "./migrations/005-model-version.ts";
-import { upstreams } from "./migrations/006-upstreams.ts";
-import { files } from "./migrations/007-files.ts";
-import { lines } from "./migrations/008-lines.ts";
-import { jobs } from "./migrations/009-jobs.ts";
-import { keyedRequests } from "./migrations/010-keyed-requests.ts";
-import { stopAsked } from "./migrations/011-stop-asked.ts";
-import { itemPrices } from "./migrations/012-item-prices.ts";
-import { linkedImages } from "./migrations/013-linked-images.ts";
-import { downloads } from "./migrations/014-downloads.ts";
-import { filePurposes } from "./migrations/015-file-purposes.ts";
+import { foundation } from "./migrations/001-010/001-foundation.ts";
+import { waitingAndOpenJobs } from "./migrations/001-010/002-waiting-and-open-jobs.ts";
+import { realtime } from "./migrations/001-010/003-realtime.ts";
+import { retentionTime } from "./migrations/001-010/004-retention-time.ts";
+import { modelVersion } from "./migrations/001-010/005-model-version.ts";
+import { upstreams } from "./migrations/001-010/006-upstreams.ts";
+import { files } from "./migrations/001-010/007-files.ts";
+import { lines } from "./migrations/001-010/008-lines.ts";
+import { jobs } from "./migrations/001-010/009-jobs.ts";
+import { keyedRequests } from "./migrations/001-010/010-keyed-requests.ts";
+import { stopAsked } from "./migrations/011-020/011-stop-asked.ts";
+import { itemPrices } from "./migrations/011-020/012-item-prices.ts";
+import { linkedImages } from "./migrations/011-020/013-linked-images.ts";
+import { downloads } from "./migrations/011-020/014-downloads.ts";
+import { filePurposes } from "./migrations/011-020/015-file-purposes.ts";
+import { workers } from "./migrations/011-020/016-workers.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -33,6 +34,7 @@ const MIGRATIONS: readonly Migration[] = [
   linkedImages,
   downloads,
   filePurposes,
+  workers,
 ];
 
 /** Brings the database to the schema of this version, in one transaction. A newer database is refused. */

@@ -26,6 +26,8 @@ export interface SqlDatabase {
   transaction<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
   /** See `Stores.snapshot`. The session belongs to this snapshot: after its end every query rejects. */
   snapshot<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
+  /** Returns the time of the database, in ms since 1970: the same for all processes that use it. */
+  clockMs(session: SqlSession): Promise<number>;
   /** Verifies the files of the database itself. Returns a line for each problem. */
   integrityProblems(): string[];
   close(): void;

@@ -109,6 +109,7 @@ export function openSqlite(
       snapshots ??= openSnapshots();
       return snapshots.read(work);
     },
+    clockMs: async () => clock.nowMs(),
     integrityProblems: () => {
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");

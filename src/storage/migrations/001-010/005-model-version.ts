@@ -1,4 +1,4 @@
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 /** Which version of the model an item was made with. */
 export const modelVersion: Migration = {

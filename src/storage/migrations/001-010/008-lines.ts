@@ -1,4 +1,4 @@
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 /** Items that differ from the rest of their batch. */
 export const lines: Migration = {

@@ -1,5 +1,5 @@
 import { type ColumnDefinitionBuilder, sql } from "kysely";
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 const required = (c: ColumnDefinitionBuilder) => c.notNull();
 const keyOf = (c: ColumnDefinitionBuilder) => required(c).references("api_keys.id");

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
-import { TERMINAL_BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { Migration } from "./migration.ts";
+import { TERMINAL_BATCH_STATUSES } from "../../../contract/statuses.ts";
+import type { Migration } from "../migration.ts";
 
 /** Which upstream jobs may still run, and a way to find the batches of a key that wait for a provider. */
 export const waitingAndOpenJobs: Migration = {

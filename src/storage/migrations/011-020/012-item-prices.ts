@@ -1,4 +1,4 @@
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 /** The sums over the items of a batch are read from this index alone, without the prompts. */
 export const itemPrices: Migration = {

@@ -1,5 +1,5 @@
 import type { ColumnDefinitionBuilder } from "kysely";
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 const required = (c: ColumnDefinitionBuilder) => c.notNull();
 

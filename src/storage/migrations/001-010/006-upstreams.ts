@@ -1,6 +1,6 @@
 import type { ColumnDefinitionBuilder } from "kysely";
-import type { SqlSession } from "../dialects/sql-session.ts";
-import type { Migration } from "./migration.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
+import type { Migration } from "../migration.ts";
 
 const required = (c: ColumnDefinitionBuilder) => c.notNull();
 const count = (c: ColumnDefinitionBuilder) => c.notNull().defaultTo(0);

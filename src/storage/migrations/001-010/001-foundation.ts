@@ -1,5 +1,5 @@
 import { type ColumnDefinitionBuilder, sql } from "kysely";
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 const required = (c: ColumnDefinitionBuilder) => c.notNull();
 const zero = (c: ColumnDefinitionBuilder) => c.notNull().defaultTo(0);

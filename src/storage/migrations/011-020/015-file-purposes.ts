@@ -1,4 +1,4 @@
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 /** The purposes of uploaded files, in the words of OpenAI's clients. */
 export const filePurposes: Migration = {

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { ColumnDefinitionBuilder } from "kysely";
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 const required = (c: ColumnDefinitionBuilder) => c.notNull();
 

@@ -1,4 +1,4 @@
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 /** Since when the upstream is asked to stop a job. */
 export const stopAsked: Migration = {

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { Migration } from "./migration.ts";
+import type { Migration } from "../migration.ts";
 
 /** The batches of a key that were downloaded, and those that were not, in the order of the list. */
 export const downloads: Migration = {
