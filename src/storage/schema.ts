@@ -32,7 +32,7 @@ export interface Database {
   keyed_requests: KeyedRequestsTable;
   linked_images: LinkedImagesTable;
   workers: WorkersTable;
-  schema_migrations: { name: string };
+  schema_migrations: { name: string /** 0 or 1. */; is_additive: Generated<number> };
 }
 
 interface WorkersTable {

@@ -103,7 +103,7 @@ export class World {
   /** The process is killed: whatever waits never goes on. The next one starts on the same data. */
   async crash(): Promise<void> {
     this.turns.end();
-    this.#data.close();
+    await this.#data.close();
     this.turns = new SeededTurns(Math.floor(this.#random() * 2 ** 32));
     await this.#open();
     await this.#start();
@@ -111,7 +111,7 @@ export class World {
 
   async end(): Promise<void> {
     this.turns.end();
-    this.#data.close();
+    await this.#data.close();
     await rm(this.#directory, { recursive: true, force: true });
   }
 

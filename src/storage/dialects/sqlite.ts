@@ -110,11 +110,11 @@ export function openSqlite(
       return snapshots.read(work);
     },
     clockMs: async () => clock.nowMs(),
-    integrityProblems: () => {
+    integrityProblems: async () => {
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");
     },
-    close: () => {
+    close: async () => {
       clearInterval(looking);
       snapshots?.connection.close();
       reading.close();

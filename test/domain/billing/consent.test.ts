@@ -62,7 +62,7 @@ describe("play money", () => {
     expect([provider.requests, await money.moved(), await money.problems()]).toEqual([[], [], []]);
     const admin = await openAdmin({ directory: service.data });
     await admin.topUp("default", 2 * HOLD);
-    admin.close();
+    await admin.close();
     expect((await service.create({ model: MODEL, items: items(2) })).status).toBe(200);
   });
 
