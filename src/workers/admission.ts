@@ -1,4 +1,4 @@
-import { admitBatches } from "../domain/batches/admit.ts";
+import { admitBatches } from "../domain/batches/lifecycle.ts";
 import type { BatchQueue } from "../domain/ports/batch-repository.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import { createYield } from "../kernel/yield.ts";

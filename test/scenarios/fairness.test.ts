@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { issueKey } from "../../src/domain/accounts.ts";
-import { BATCHES_IN_HAND } from "../../src/domain/batches/admit.ts";
 import { expandItems } from "../../src/domain/batches/create-batch.ts";
-import { holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
+import { BATCHES_IN_HAND, holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";

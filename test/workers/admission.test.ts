@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { BATCHES_IN_HAND } from "../../src/domain/batches/admit.ts";
+import { BATCHES_IN_HAND } from "../../src/domain/batches/lifecycle.ts";
 import { Feed } from "../../src/domain/feed.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";

@@ -18,7 +18,7 @@ const TURNS: readonly ((eb: ItemFilter) => ReturnType<ItemFilter["and"]>)[] = [
 
 /** See `ItemRepository.claim`. */
 export async function claimItems<T>(
-  { build, all }: SqlSession,
+  { build, dialect, all }: SqlSession,
   batchId: string,
   claim: ItemClaim,
   toRecord: (row: Selectable<ItemsTable>) => T,
@@ -27,7 +27,7 @@ export async function claimItems<T>(
   for (const turn of TURNS) {
     const limit = claim.limit - claimed.length;
     if (limit === 0) break;
-    const some = await all(queryOf(turn, claim)(build, { ...claim, batchId, limit }));
+    const some = await all(queryOf(dialect, turn, claim)(build, { ...claim, batchId, limit }));
     claimed.push(...some.sort((a, b) => a.position - b.position));
   }
   return claimed.map(toRecord);
@@ -36,16 +36,25 @@ export async function claimItems<T>(
 type ClaimQuery = ReturnType<typeof makeQuery>;
 const QUERIES = new Map<string, ClaimQuery>();
 
-function queryOf(turn: (typeof TURNS)[number], { which, isPaid }: ItemClaim): ClaimQuery {
-  const name = `${TURNS.indexOf(turn)} ${which} ${isPaid}`;
-  const query = QUERIES.get(name) ?? makeQuery(turn, which, isPaid);
+function queryOf(
+  dialect: SqlSession["dialect"],
+  turn: (typeof TURNS)[number],
+  { which, isPaid }: ItemClaim,
+): ClaimQuery {
+  const name = `${dialect} ${TURNS.indexOf(turn)} ${which} ${isPaid}`;
+  const query = QUERIES.get(name) ?? makeQuery(dialect, turn, which, isPaid);
   QUERIES.set(name, query);
   return query;
 }
 
 type ClaimValues = Omit<ItemClaim, "which" | "isPaid"> & { batchId: string };
 
-function makeQuery(turn: (typeof TURNS)[number], which: ItemClaim["which"], isPaid: boolean) {
+function makeQuery(
+  dialect: SqlSession["dialect"],
+  turn: (typeof TURNS)[number],
+  which: ItemClaim["which"],
+  isPaid: boolean,
+) {
   return kept((build, claim: Values<ClaimValues>) => {
     const { provider, mostSwitches } = claim;
     // A batch that was just cancelled starts no item.
@@ -81,13 +90,18 @@ function makeQuery(turn: (typeof TURNS)[number], which: ItemClaim["which"], isPa
     }[which];
     const isSwitch = sql<number>`case when provider is not null and provider != ${provider} then 1 else 0 end`;
     const paidAgain = sql<string>`case when maybe_paid = 'once' then 'twice' else maybe_paid end`;
-    const update = build.updateTable("items").set({
-      lease_token: claim.token,
-      lease_worker: claim.worker,
-      switches: sql<number>`switches + ${isSwitch}`,
-      provider,
-      ...(isPaid ? { maybe_paid: paidAgain } : {}),
-    });
-    return update.where("id", "in", free).returningAll();
+    // Items that another process is claiming are passed over. On SQLite no other transaction is at work.
+    const first = dialect === "postgres" ? free.forUpdate().skipLocked() : free;
+    const update = build
+      .with("free", () => first)
+      .updateTable("items")
+      .set({
+        lease_token: claim.token,
+        lease_worker: claim.worker,
+        switches: sql<number>`switches + ${isSwitch}`,
+        provider,
+        ...(isPaid ? { maybe_paid: paidAgain } : {}),
+      });
+    return update.where("id", "in", (eb) => eb.selectFrom("free").select("free.id")).returningAll();
   });
 }
