@@ -107,6 +107,15 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     },
   );
 
+  it("[PG-9] the end of many commits that are cut together is found out, with all connections broken", async () => {
+    const { stores, proxy } = await behindProxy();
+    proxy.cut("answer", { times: 30 });
+    const ids = Array.from({ length: 40 }, (_, i) => `a${i}`);
+    await Promise.all(ids.map((id) => stores.write((tx) => tx.accounts.insert(account(id)))));
+    expect(proxy.cuts).toBe(30);
+    expect(await stores.read.accounts.list()).toHaveLength(40);
+  });
+
   it("[PG-9] a write whose commit is cut by a database that does not come back may have happened", async () => {
     const { stores, proxy } = await behindProxy(new InstantClock());
     proxy.cut("answer");

@@ -177,20 +177,28 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
   }
 }
 
-function write<T>(pool: Pool, clock: Clock, work: Parameters<typeof runInTransaction<T>>[1]): Promise<T> {
-  return withClient(pool, async (client) => {
-    const id = await beginWriting(client);
-    const result = await runInTransaction(client, work);
-    try {
+async function write<T>(
+  pool: Pool,
+  clock: Clock,
+  work: Parameters<typeof runInTransaction<T>>[1],
+): Promise<T> {
+  const made: { id: string; result: T }[] = [];
+  try {
+    return await withClient(pool, async (client) => {
+      const id = await beginWriting(client);
+      const result = await runInTransaction(client, work);
+      made.push({ id, result });
       await commit(client);
-    } catch (error) {
-      if (!isConnectionLost(error)) throw error;
-      const end = await endOf(pool, clock, id);
-      if (end === null) throw perhapsStoredInPostgres(error);
-      if (end === "aborted") throw error;
-    }
-    return result;
-  });
+      return result;
+    });
+  } catch (error) {
+    const [last] = made;
+    if (last === undefined || !isConnectionLost(error)) throw error;
+    // The broken connection was given back: with all of them broken at once, there would be none to ask with.
+    const end = await endOf(pool, clock, last.id);
+    if (end === "committed") return last.result;
+    throw end === "aborted" ? error : perhapsStoredInPostgres(error);
+  }
 }
 
 const ASK_END = "select pg_xact_status($1::xid8) as status";
