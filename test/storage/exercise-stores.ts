@@ -86,6 +86,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
   const write = <T>(work: (tx: Parameters<Parameters<Stores["write"]>[0]>[0]) => Promise<T>) =>
     stores.write((tx) => work(noted(tx, transcript)));
 
+  await workers();
   await accountsAndKeys();
   await batches();
   await items();
@@ -94,6 +95,21 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
   await realtime();
   await records();
   return transcript;
+
+  async function workers() {
+    const facts = { version: "1", providers: ["p", "q"], isPaused: false };
+    await write(async (tx) => {
+      await tx.workers.insert({ ...facts, id: "gone", role: "all" });
+      await tx.workers.removeAll();
+      for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
+      await tx.workers.beat("w1");
+      await tx.workers.beat("gone");
+      await tx.workers.remove("w2");
+      await tx.workers.removeSilent(60_000);
+      await tx.workers.setPaused(true);
+    });
+    await read.workers.list();
+  }
 
   async function accountsAndKeys() {
     await write(async (tx) => {
@@ -170,12 +186,27 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.latest(2);
     await read.batches.unmadeByOthers(["p"]);
     await read.batches.unmadeByOthers([]);
-    await read.batches.stoppedSince(5);
+    await read.batches.endedSince(5, ["failed"]);
+    await read.batches.endedSince(5, []);
+    await read.batches.countBegun({ provider: "p", apiKeyId: "key1" });
+    await read.batches.begun();
     await read.batches.outputsDue(30, { afterSeq: 0, limit: 9 });
     await read.batches.inputsDue(20, { afterSeq: 0, limit: 9 });
     await read.batches.waitingQueues();
     await read.batches.waiting({ provider: "p", apiKeyId: "key2" }, 5);
     await read.batches.openBefore({ id: "b3", provider: "p", apiKeyId: "key1" }, 5);
+    await write(async (tx) => {
+      await tx.batches.tend("b1", "gone");
+      await tx.batches.tend("b1", "w1");
+      await tx.batches.tend("b1", "W3");
+      await tx.batches.tend("b1", "w1");
+      await tx.batches.tenderOf("b1");
+      await tx.batches.setTender("b1", "W3");
+      await tx.batches.tenderOf("b1");
+      await tx.batches.tenderOf("b2");
+    });
+    await read.batches.begun();
+    await read.batches.waiting({ provider: "q", apiKeyId: "key1" }, 5);
     await read.batches.all();
     const after = (await read.batches.placeOf("b2")) ?? undefined;
     const page = { apiKeyId: "key1", limit: 10 };
@@ -246,7 +277,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
   }
 
   async function exerciseLeases() {
-    const claim = { nowMs: 5, provider: "p", isPaid: true, which: "any", mostSwitches: 2 } as const;
+    const which = { which: "any", mostSwitches: 2, limit: 1 } as const;
+    const claim = { nowMs: 5, provider: "p", isPaid: true, worker: "w1", ...which };
     const made = { modelVersion: "v1", seed: 2 ** 50, notes: [{ note: 1 }] as never, usage: null };
     const outcome = {
       ...made,
@@ -265,13 +297,17 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       const back = { notBeforeMs: 9, attempts: 1, failedAt: "p", maybePaid: "once" } as const;
       await tx.items.giveBack(second?.id ?? 0, "t2", back);
       await tx.items.giveBack(second?.id ?? 0, "t2", back);
-      await tx.items.claim("b1", { ...claim, token: "t4" });
+      await tx.items.claim("b1", { ...claim, token: "t4", limit: 3, provider: "q", worker: "gone" });
+      await tx.items.claim("b2", { ...claim, token: "t5" });
     });
-    await read.items.leased();
+    await read.items.abandoned();
+    await read.items.abandoned("b2");
+    await read.items.leasesOf("w1");
+    await read.items.leasesOf("gone");
     await read.items.page("b1", { afterPosition: -1, limit: 3 });
     await write(async (tx) => {
-      await tx.items.dropLeases("b1");
-      await tx.items.dropLeases();
+      await tx.items.dropLeases("b1", "gone");
+      await tx.items.dropLeases("b1", "w1");
       await tx.items.resetSwitches("b1");
     });
     const error = { code: "RESULT_MISSING", message: "gone", source: "service" } as const;
@@ -368,10 +404,12 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
   }
 
   async function realtime() {
-    const hold = { apiKeyId: "key1", accountId: "acct1", amountMicroUsd: 4, createdAtMs: 2 };
+    const hold = { worker: "w1", apiKeyId: "key1", accountId: "acct1", amountMicroUsd: 4, createdAtMs: 2 };
     await write(async (tx) => {
       await tx.realtimeHolds.insert({ ...hold, id: "h2" });
-      await tx.realtimeHolds.insert({ ...hold, id: "H1" });
+      await tx.realtimeHolds.insert({ ...hold, id: "H1", worker: "gone" });
+      await tx.realtimeHolds.insert({ ...hold, id: "h3", worker: null });
+      await tx.realtimeHolds.abandoned();
       await tx.realtimeHolds.list();
       await tx.realtimeHolds.remove("h2");
       await tx.realtimeHolds.remove("h2");
