@@ -44,8 +44,9 @@ await build({
   platform: "node",
   logLevel: "warn",
   plugins: [builtins],
-  // Compiled for each system. The last one is for the development of Ink, which asks for it when it is there.
-  external: ["better-sqlite3", "sharp", "react-devtools-core"],
+  // Compiled for each system, as is a part that `pg` can do without. The last one is for the development of Ink, which asks
+  // for it when it is there.
+  external: ["better-sqlite3", "pg", "sharp", "react-devtools-core"],
   // Some libraries have a form with `require` beside their modules, which cannot be bundled.
   resolve: { mainFields: ["module", "main"] },
   transform: { target: "node20.19", define: { "process.env.NODE_ENV": '"production"' } },
@@ -58,7 +59,7 @@ await build({
     minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
     codeSplitting: {
       groups: [
-        oneFile("version", 3, ["cli/version.ts", "environment.ts"]),
+        oneFile("version", 3, ["kernel/version.ts", "environment.ts"]),
         oneFile("start", 2, ["cli/run-cli.ts"]),
         oneFile("look", 1, ["cli/service/connect.ts", ...LOOKS]),
       ],

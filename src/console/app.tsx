@@ -12,6 +12,7 @@ import { followChanges } from "./live/shared-stream.ts";
 import { BatchPage } from "./pages/batch/batch-page.tsx";
 import { BatchesPage } from "./pages/batches/batches-page.tsx";
 import { MoneyPage } from "./pages/money/money-page.tsx";
+import { DraftProvider } from "./pages/new-batch/draft.tsx";
 import { NewBatchPage } from "./pages/new-batch/new-batch-page.tsx";
 import { OneImagePage } from "./pages/one-image/one-image-page.tsx";
 import { ShotsProvider } from "./pages/one-image/shots.tsx";
@@ -62,7 +63,9 @@ function SignedIn({ session }: { session: StoredSession }) {
       <Navigation account={account.value} onSignOut={signOut} onHelp={() => setHelping(true)} />
       <main id="main" className="page" tabIndex={-1}>
         <ShotsProvider>
-          <Page />
+          <DraftProvider>
+            <Page />
+          </DraftProvider>
         </ShotsProvider>
       </main>
       {isHelping && <HelpDialog onClose={() => setHelping(false)} />}

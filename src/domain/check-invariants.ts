@@ -41,9 +41,10 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
   });
   const images = readAhead(outputs, { sizeOf: ({ sizeBytes }) => sizeBytes, read });
   for await (const { output, isIntact } of images) {
-    const { batchId, blobKey } = output;
+    const { batchId, itemId, blobKey } = output;
     if (isIntact) continue;
     if ((await stores.read.batches.byId(batchId))?.status === "output_deleted") continue;
+    if ((await stores.read.outputs.ofItem(itemId)).length === 0) continue;
     const isMissing = (await blobs.sizeOf(blobKey)) === null;
     report.problems.push(`batch ${batchId}: the image ${blobKey} is ${isMissing ? "missing" : "damaged"}`);
   }

@@ -7,6 +7,8 @@ export type ServiceEvent =
   /** The record of a batch was deleted, so the batch must not be shown any more. */
   | { type: "batch-gone"; batchId: string }
   | { type: "item"; batchId: string; customId: string; status: ItemStatus }
+  /** The images of an item were deleted; the item stays. */
+  | { type: "images-gone"; batchId: string; customId: string }
   | { type: "request"; line: RequestLine }
   | { type: "log"; line: LogLine };
 

@@ -13,6 +13,8 @@ export interface Operation {
   parameters?: readonly string[];
   /** Name of the schema of the JSON body. */
   body?: string;
+  /** The JSON body may be left out. Default: it may not. */
+  isBodyOptional?: true;
   /** Types of bodies that are not JSON, or not only. */
   bytesBody?: readonly string[];
   /** Name of the schema of a form (`multipart/form-data`) that may take the place of the JSON body. */

@@ -79,7 +79,7 @@ export interface Admin {
     beforeMs?: number | undefined;
   }): Promise<UsageLine[]>;
   check(): Promise<CheckReport>;
-  close(): void;
+  close(): Promise<void>;
 }
 
 export interface AdminOptions {
@@ -189,7 +189,7 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
 
 /** Checks the database file first: its content can be read only as far as the file is intact. */
 async function checkAll(data: OpenData): Promise<CheckReport> {
-  const ofFile = readable(() => data.integrityProblems());
+  const ofFile = await readable(() => data.integrityProblems());
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
   try {
     const report = await checkInvariants(data.stores, data.blobs);
@@ -203,9 +203,9 @@ async function checkAll(data: OpenData): Promise<CheckReport> {
   }
 }
 
-function readable(read: () => string[]): string[] | Error {
+async function readable(read: () => Promise<string[]>): Promise<string[] | Error> {
   try {
-    return read();
+    return await read();
   } catch (error) {
     if (isDatabaseDamage(error)) return error as Error;
     throw error;

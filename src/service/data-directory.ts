@@ -21,8 +21,8 @@ export interface OpenData {
   stores: Stores;
   blobs: BlobStore;
   /** Problems of the database file itself, a line each. */
-  integrityProblems(): string[];
-  close(): void;
+  integrityProblems(): Promise<string[]>;
+  close(): Promise<void>;
 }
 
 /**
@@ -64,8 +64,8 @@ async function openDatabase(
 ): Promise<SqlDatabase> {
   try {
     const database = openSqlite(file, clock, { onBroken, lockFile: join(dirname(file), DATA_FILES.lock) });
-    await migrate(database).catch((error) => {
-      database.close();
+    await migrate(database).catch(async (error) => {
+      await database.close();
       throw error;
     });
     return database;

@@ -100,7 +100,7 @@ export async function openProviderStatus(options: {
     },
     close: async () => {
       for (const provider of providers) await provider.close();
-      data?.close();
+      await data?.close();
     },
   };
 }

@@ -7,6 +7,7 @@ import { isDiskFull, systemCodeOf } from "../kernel/files/disk-full.ts";
 
 /** Nothing was stored: the disk is full, or it refused. */
 export function notStored(cause: unknown): StorageUnavailable {
+  if (cause instanceof StorageUnavailable) return cause;
   if (isDiskFull(cause)) return new StorageUnavailable("full", "The service's disk is full.", cause);
   const message = `The service cannot store data now (${systemCodeOf(cause)}).`;
   return new StorageUnavailable("broken", message, cause);

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { openBatch } from "../../build/domain/batches/lifecycle.js";
+import { holdFor, openBatch } from "../../build/domain/batches/lifecycle.js";
 import { randomIds } from "../../build/kernel/ids.js";
 import { openDataDirectory } from "../../build/service/data-directory.js";
 import { median } from "./measure.mjs";
@@ -73,16 +73,15 @@ async function prepare({ idle, killed, backlog }) {
   while (ids.length > 0) {
     await stores.write(async (tx) => {
       for (const id of ids.splice(0, 500)) {
-        await openBatch(
-          tx,
-          { ...first, id, status: "queued", itemCount: 1, holdMicroUsd: 1, estimatedMicroUsd: 1 },
-          Date.now(),
-        );
+        const one = { itemCount: 1, holdMicroUsd: 1, estimatedMicroUsd: 1 };
+        const batch = { ...first, id, status: "queued", ...one };
+        await openBatch(tx, batch, Date.now());
+        await holdFor(tx, batch, Date.now());
         await tx.items.insertMany(id, [item]);
       }
     });
   }
-  close();
+  await close();
 }
 
 /** Starts the service, waits until it has said these things (in ms since the start), and kills it. */

@@ -171,13 +171,93 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
     expect(hashes).toContain(sha256(await readFile(await image.path())));
 
     isBad = false;
-    await page.getByRole("button", { name: "Retry 1 failed" }).click();
+    await page.getByRole("button", { name: "Retry 1 of 2 failed" }).click();
     await page.getByRole("button", { name: "Make again" }).click();
     await page.getByText("an earlier batch").waitFor();
     await page.locator(".batch-line").getByText("completed").waitFor();
     expect(await shownText(page, ".tile-prompt")).toEqual(["bad one"]);
     const { data } = await (await service.ask("")).json();
     expect(data.map((batch: { parent_batch_id: string }) => batch.parent_batch_id)).toEqual([id, null]);
+  });
+
+  it("[CONSOLE-23] of the selected images the finished ones are saved and deleted, and the failed ones made again", async () => {
+    let isBad = true;
+    const service = await startTestService({ providers: [moody(() => isBad)] });
+    const batch = ["a fox", "bad one", "good one", "bad two", "refused"];
+    const { id } = await service.submit({ model: MODEL, items: batch.map((prompt) => ({ prompt })) });
+    await service.until(id);
+    const page = await openConsole(service);
+    await goTo(page, service, `batches/${id}`);
+    await page.locator(".tile img").nth(1).waitFor();
+    const bar = page.getByRole("region", { name: "Selected images" });
+    for (const tile of [0, 1, 4]) await page.getByRole("checkbox").nth(tile).check();
+    await bar.getByText("3 selected").waitFor();
+    expect(await findBarriers(page)).toEqual([]);
+    await bar.getByRole("button", { name: "Delete 1" }).click();
+    await page
+      .getByRole("dialog", { name: "Delete 1 image?" })
+      .getByRole("button", { name: "Delete" })
+      .click();
+    await page.locator(".tile").first().getByText("deleted").waitFor();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    expect((await service.ask(`/${id}/items/item_000001/content`)).status).toBe(410);
+    expect((await service.ask(`/${id}/items/item_000003/content`)).status).toBe(200);
+
+    isBad = false;
+    for (const tile of [0, 1, 4]) await page.getByRole("checkbox").nth(tile).check();
+    expect(await bar.getByRole("button").allInnerTexts()).toEqual(["All", "Clear", "Download 0", "Retry 1"]);
+    await bar.getByRole("button", { name: "Retry 1" }).click();
+    await page.getByText("1 more was refused for what the prompt asks.").waitFor();
+    await page.getByRole("button", { name: "Make again" }).click();
+    await page.getByText("an earlier batch").waitFor();
+    await page.locator(".tile img").waitFor();
+    expect(await shownText(page, ".tile-prompt")).toEqual(["bad one"]);
+  });
+
+  it("[CONSOLE-24] more than one batch, or one ZIP, may hold is split by the limits of the service", async () => {
+    const config = { limits: { itemsPerBatch: 3, zipItems: 2 } };
+    const service = await startTestService({ providers: [moody()], config });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Name" }).fill("birds");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("an owl\na crow\na jay\na tit\na wren");
+    await page.getByText("5 images in 2 batches").waitFor();
+    await page.getByRole("button", { name: "Make the images" }).click();
+    await page.getByRole("link", { name: /birds \(1 of 2\).*completed.*3 of 3/s }).click();
+    const downloads: string[] = [];
+    page.on("download", (each) => downloads.push(each.suggestedFilename()));
+    const [first] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download 2 ZIPs" }).click(),
+    ]);
+    const names = [...(await readZip(await readFile(await first.path()))).keys()];
+    expect(names).toEqual(["item_000001.png", "item_000002.png"]);
+    await expect
+      .poll(() => downloads.map((name) => name.replace(/^.*_[0-9a-f]+-/, "")))
+      .toEqual(["1-of-2.zip", "2-of-2.zip"]);
+  });
+
+  it("[CONSOLE-25] reference images stay while the pages change; a reload loses them, and the page says so", async () => {
+    const provider = new FakeProvider();
+    const service = await startTestService({ providers: [provider] });
+    const page = await openConsole(service);
+    await goTo(page, service, "new");
+    await page.getByRole("textbox", { name: "Prompts" }).fill("in autumn");
+    await dropFiles(page, ".drop", { "start.png": await tinyPng(9) });
+    await page.getByRole("button", { name: "Remove start.png" }).waitFor();
+    await page.getByRole("link", { name: "Money", exact: true }).click();
+    await page.getByRole("link", { name: "New batch" }).click();
+    await page.getByRole("button", { name: "Remove start.png" }).waitFor();
+    await page.reload();
+    await page.getByText("The page was loaded again, and has lost 1 reference image: start.png.").waitFor();
+    await page.getByText("1 image ·").waitFor();
+    const send = page.getByRole("button", { name: "Make the images" });
+    expect(await send.isDisabled()).toBe(true);
+    await dropFiles(page, ".drop", { "start.png": await tinyPng(9) });
+    await page.getByText("has lost 1 reference image").waitFor({ state: "detached" });
+    await send.click();
+    await page.locator(".tile img").waitFor();
+    expect(provider.requests.map(({ references }) => references.length)).toEqual([1]);
   });
 
   it("[CONSOLE-14] a running batch grows in the page, is cancelled and deleted there, and no other key sees it", async () => {

@@ -77,7 +77,7 @@ async function finished(): Promise<{
   const beside = await openBeside(service.data);
   const outputs = [...(await beside.stores.read.outputs.ofBatch(id))];
   // Whoever closes last leaves everything in the one file of the database.
-  beside.close();
+  await beside.close();
   return { service, id, outputs, path: (i) => join(service.data, "blobs", outputs[i]?.blobKey ?? "") };
 }
 

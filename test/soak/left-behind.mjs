@@ -43,7 +43,7 @@ export class LeftBehind {
       const { problems } = await checkInvariants(copy.stores, fileBlobs(join(this.data, "blobs")));
       expect(problems.length === 0, `books or files do not agree:\n  ${problems.join("\n  ")}`);
     } finally {
-      copy.close();
+      await copy.close();
     }
     const database = new Sqlite(join(this.scratch, "imgbatch.db"));
     try {

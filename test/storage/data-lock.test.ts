@@ -20,7 +20,7 @@ it("[DATA-5] a second owner never starts, even when the lock file was removed", 
   }
   const admin = await openAdmin({ directory: data });
   expect((await admin.check()).problems).toEqual([]);
-  admin.close();
+  await admin.close();
   expect(JSON.parse(readFileSync(join(data, "server.json"), "utf8"))).toMatchObject({ url });
   serve.child.kill("SIGKILL");
   await serve.exited;

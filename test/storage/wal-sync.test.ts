@@ -49,10 +49,10 @@ it("[WAL-2] a database is opened through a link to its file", async () => {
 it("[WAL-4] a database that is closed again closes no file that was opened since", async () => {
   const dir = await tempDir();
   const database = openSqlite(join(dir, "x.db"), new InstantClock());
-  database.close();
+  await database.close();
   await setTimeout(50);
   const files = await Promise.all(Array.from({ length: 12 }, (_, i) => openFile(join(dir, String(i)), "w")));
-  database.close();
+  await database.close();
   await setTimeout(50);
   for (const file of files) {
     await file.writeFile("x");

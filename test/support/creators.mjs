@@ -47,4 +47,4 @@ const answers = await Promise.all(
   ),
 );
 process.stdout.write(`${JSON.stringify(answers)}\n`);
-close();
+await close();

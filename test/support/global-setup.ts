@@ -4,6 +4,8 @@ import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
+import { lendPostgres } from "./postgres-lender.ts";
+
 /** Names the directory, in the environment, in which all directories of a run of the tests are. */
 export const SUITE_ROOT = "IMGBATCH_TEST_ROOT";
 
@@ -50,7 +52,9 @@ export default function setup(): (() => Promise<void>) | undefined {
   buildWhenStale();
   const root = mkdtempSync(join(parentDirectory(), "imgbatch-suite-"));
   process.env[SUITE_ROOT] = root;
+  const takeBack = lendPostgres(root, parentDirectory());
   return async () => {
+    await takeBack();
     const { takeFindings, watchDirectory } = await import("./secrets.ts");
     await watchDirectory(root);
     await rm(root, { recursive: true, force: true, maxRetries: 3 });

@@ -2,6 +2,7 @@ import type { BatchObject } from "../../contract/batch-api/batches.ts";
 import type { CreateBatchBody } from "../../contract/batch-api/create-batch.ts";
 import type { ItemObject, ListEnvelope } from "../../contract/batch-api/items.ts";
 import type { BatchModel } from "../../contract/batch-api/models.ts";
+import type { RetryBatchBody } from "../../contract/batch-api/retry-batch.ts";
 import type { Ticket } from "../../contract/console-api/session.ts";
 import { routes } from "../../contract/routes.ts";
 import { type Consent, consentHeaders } from "./consent.ts";
@@ -55,9 +56,10 @@ export function createBatch(body: CreateBatchBody, consent: Consent): Promise<Ba
   return fetchJson(routes.batches, { method: "POST", json: body, headers: consentHeaders(consent) });
 }
 
-/** Makes the failed items again, as a new batch. */
-export function retryBatch(id: string, consent: Consent): Promise<BatchObject> {
-  return fetchJson(routes.retry(id), { method: "POST", headers: consentHeaders(consent) });
+/** Makes failed items again, as a new batch. */
+export function retryBatch(id: string, customIds: string[], consent: Consent): Promise<BatchObject> {
+  const json: RetryBatchBody = { custom_ids: customIds };
+  return fetchJson(routes.retry(id), { method: "POST", json, headers: consentHeaders(consent) });
 }
 
 export async function cancelBatch(id: string): Promise<void> {
@@ -66,6 +68,11 @@ export async function cancelBatch(id: string): Promise<void> {
 
 export async function deleteOutputs(id: string): Promise<void> {
   await send(routes.outputs(id), { method: "DELETE" });
+}
+
+/** Deletes the images of one item. */
+export async function deleteImages(id: string, customId: string): Promise<void> {
+  await send(routes.content(id, customId), { method: "DELETE" });
 }
 
 export async function deleteRecord(id: string): Promise<void> {

@@ -18,13 +18,14 @@ const MOST_FETCHES = 5;
 const MOST_KEPT = 400;
 
 /**
- * The pictures of the page, by path: fetched with the session's token, few at once, the latest asked for first. Whatever is no
- * longer shown is not fetched, and its memory is given back after a while.
+ * The pictures of the page, by path: fetched with the session's token, few at once. Those that are asked for at one time come in
+ * their order, and before those of earlier times. Whatever is no longer shown is not fetched, and its memory is given back after a while.
  */
 class Pictures {
   readonly #entries = new Map<string, Entry>();
-  /** Paths that wait for their turn. */
-  #waiting: string[] = [];
+  /** Paths that wait for their turn, by the time when they were asked for. */
+  #bursts: Set<string>[] = [];
+  #isBurst = false;
   #running = 0;
 
   /** Shows a picture: `onChange` is called now and when it has come or failed. Call `release` in the end. */
@@ -38,7 +39,7 @@ class Pictures {
     if (entry.url === null && entry.stop === null) {
       entry.error = null;
       entry.stop = new AbortController();
-      this.#waiting.push(path);
+      this.#wait(path);
       this.#next();
     }
     return { release: () => this.#release(path, entry, onChange) };
@@ -47,7 +48,7 @@ class Pictures {
   /** Gives up every picture: another person may sign in. */
   clear(): void {
     for (const [path, entry] of this.#entries) this.#drop(path, entry);
-    this.#waiting = [];
+    this.#bursts = [];
   }
 
   #release(path: string, entry: Entry, onChange: (picture: Picture) => void): void {
@@ -67,10 +68,27 @@ class Pictures {
     if (this.#entries.get(path) === entry) this.#entries.delete(path);
   }
 
+  #wait(path: string): void {
+    for (const burst of this.#bursts) burst.delete(path);
+    if (!this.#isBurst) {
+      this.#bursts.push(new Set());
+      this.#isBurst = true;
+      setTimeout(() => {
+        this.#isBurst = false;
+      });
+    }
+    this.#bursts.at(-1)?.add(path);
+  }
+
   #next(): void {
     while (this.#running < MOST_FETCHES) {
-      const path = this.#waiting.pop();
-      if (path === undefined) return;
+      const burst = this.#bursts.findLast(({ size }) => size > 0);
+      const [path] = burst ?? [];
+      if (burst === undefined || path === undefined) {
+        this.#bursts = this.#isBurst ? this.#bursts.slice(-1) : [];
+        return;
+      }
+      burst.delete(path);
       const entry = this.#entries.get(path);
       if (entry?.stop && !entry.stop.signal.aborted) void this.#fetch(path, entry, entry.stop.signal);
     }

@@ -1,6 +1,5 @@
 import { HEADER_BYTES, readImageHeader } from "../../contract/images/image-header.ts";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
-import { DEFAULT_LIMITS } from "../../contract/limits.ts";
 import { OTHER_TYPE, tooLarge } from "../../prompts/reference-words.ts";
 
 /** An image that a person gave to start from. */
@@ -13,9 +12,8 @@ export interface ReferenceFile {
 }
 
 /** Looks at the first bytes of a file. Returns the problem of a file that cannot be a reference image. */
-export async function readReference(file: File): Promise<ReferenceFile | string> {
-  const most = DEFAULT_LIMITS.referenceImageBytes;
-  if (file.size > most) return `${file.name} ${tooLarge(file.size, most)}`;
+export async function readReference(file: File, maxBytes: number): Promise<ReferenceFile | string> {
+  if (file.size > maxBytes) return `${file.name} ${tooLarge(file.size, maxBytes)}`;
   const header = readImageHeader(new Uint8Array(await file.slice(0, HEADER_BYTES).arrayBuffer()));
   if (header === null) return `${file.name} ${OTHER_TYPE}`;
   if (!header.widthPx || !header.heightPx) return `${file.name} is a damaged image: its header gives no size`;

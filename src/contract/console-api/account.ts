@@ -8,6 +8,20 @@ const moneySchema = z.object({
   held: usd.describe("US dollars held for batches that are not settled, and for requests at work"),
 });
 
+const limitsSchema = z
+  .object({
+    items_per_batch: z.int(),
+    output_images_per_batch: z.int(),
+    output_count_per_item: z.int(),
+    prompt_chars: z.int(),
+    reference_image_bytes: z.int(),
+    reference_images_per_batch: z.int(),
+    reference_bytes_per_batch: z.int(),
+    create_body_bytes: z.int(),
+    zip_items: z.int(),
+  })
+  .describe("how much goes into one batch, one prompt and one ZIP");
+
 /** The account of a key, as `GET /v1/account` returns it. */
 export const accountSchema = moneySchema.extend({
   object: z.literal("account"),
@@ -15,6 +29,7 @@ export const accountSchema = moneySchema.extend({
   real_money: moneySchema.nullable().describe("the account that pays for images of upstreams in its place"),
   key: z.object({ name: z.string(), prefix: z.string().describe("the first characters of the key") }),
   owner: z.boolean().describe("the key is that of `credentials.json`: it sees the whole service"),
+  limits: limitsSchema,
 });
 export type AccountObject = z.infer<typeof accountSchema>;
 

@@ -15,20 +15,22 @@ export interface RetryOptions {
   idempotencyKey?: string | null;
   /** See `PayingCaller`. */
   consentMicroUsd?: number | null | undefined;
+  /** The items to make again. Default: all failed ones that were not refused. */
+  customIds?: readonly string[] | null;
 }
 
 /**
  * Makes the failed items of an ended batch again, as a new batch of the same key that links it as its parent. Items
  * that were refused for their content are left out. Throws the errors of `createBatch`; `BATCH_IMAGE_NOT_FOUND` for an
- * unknown batch; `BATCH_IMAGE_NOT_READY` before it has ended; `BATCH_IMAGE_INVALID_ITEMS` when no item can be retried, and for a
- * batch job of a vendor's API;
+ * unknown batch; `BATCH_IMAGE_NOT_READY` before it has ended; `BATCH_IMAGE_INVALID_ITEMS` when no item can be retried, when one of
+ * those that are named cannot, and for a batch job of a vendor's API;
  * `BATCH_IMAGE_INVALID_MODEL` when its key may not use the model any more; and
  * `BATCH_IMAGE_INVALID_REFERENCE_IMAGE` when a reference image is gone or damaged.
  */
 export async function retryFailed(
   deps: CreateBatchDeps & { groups: readonly GroupEntry[]; models: readonly ModelEntry[] },
   batchId: string,
-  { idempotencyKey = null, consentMicroUsd = null }: RetryOptions = {},
+  { idempotencyKey = null, consentMicroUsd = null, customIds = null }: RetryOptions = {},
 ): Promise<CreatedBatch> {
   const batch = await deps.stores.read.batches.byId(batchId);
   const key = batch === null ? null : await deps.stores.read.keys.byId(batch.apiKeyId);
@@ -38,7 +40,7 @@ export async function retryFailed(
   if (!isTerminal(batch.status)) {
     throw new ImgbatchError("BATCH_IMAGE_NOT_READY", "The batch has not ended yet.");
   }
-  const wanted = await retriableItems(deps.stores, batch);
+  const wanted = chosenOf(await retriableItems(deps.stores, batch), customIds);
   const model = batchModelsOf(group, deps.models).find(({ id }) => id === batch.model);
   if (!model) {
     const message = `The model ${batch.model} is not in the batch model list of this key any more.`;
@@ -59,6 +61,16 @@ async function retriableItems(stores: Stores, batch: BatchRecord): Promise<ItemR
   const message =
     failed.length === 0 ? "No item has failed." : "The failed items were refused for what they ask.";
   throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message);
+}
+
+function chosenOf(items: ItemRecord[], customIds: readonly string[] | null): ItemRecord[] {
+  if (customIds === null) return items;
+  const chosen = new Set(customIds);
+  const kept = items.filter(({ customId }) => chosen.delete(customId));
+  const [unknown] = chosen;
+  if (unknown === undefined) return kept;
+  const message = `custom_ids: ${JSON.stringify(unknown)} is not a failed item of this batch that can be made again`;
+  throw new ImgbatchError("BATCH_IMAGE_INVALID_ITEMS", message, { param: "custom_ids" });
 }
 
 /** Stored images have passed every check, so they are not checked again. */

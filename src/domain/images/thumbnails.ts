@@ -58,7 +58,7 @@ export class Thumbnails {
         if (small === null) return null;
         const bytes = Buffer.from(small);
         // A full disk is no reason not to show the picture.
-        await this.#keep(key, bytes, output.batchId).catch(() => {});
+        await this.#keep(key, bytes, output).catch(() => {});
         return bytes;
       },
       { signal },
@@ -74,14 +74,15 @@ export class Thumbnails {
     return bytes;
   }
 
-  async #keep(key: string, bytes: Buffer, batchId: string): Promise<void> {
+  async #keep(key: string, bytes: Buffer, { batchId, itemId }: OutputRecord): Promise<void> {
     const { blobs, stores } = this.#deps;
     await blobs.put(key, bytes);
     const kept = await this.#index();
     kept.set(key, bytes.length);
-    // Its images may have been deleted meanwhile, and its thumbnails with them.
+    // Its image may have been deleted meanwhile, and its thumbnails with it.
     const batch = await stores.read.batches.byId(batchId);
     if (batch?.status === "output_deleted") await blobs.deleteAll(thumbnailsPrefix(batchId));
+    else if ((await stores.read.outputs.ofItem(itemId)).length === 0) await blobs.delete(key);
     let total = [...kept.values()].reduce((sum, sizeBytes) => sum + sizeBytes, 0);
     for (const [oldest, sizeBytes] of kept) {
       if (total <= this.#maxBytes) return;

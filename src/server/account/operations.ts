@@ -15,7 +15,7 @@ export const accountApi: Surface = {
       id: "getAccount",
       method: "get",
       path: PATHS.account,
-      summary: "Balance and held money of the key's account",
+      summary: "Balance and held money of the key's account, and the limits of one request",
       answers: { 200: { description: "The account.", schema: "Account" } },
       handler: account,
     },

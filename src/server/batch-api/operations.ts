@@ -63,6 +63,14 @@ export const batchDownload: Operation = {
   handler: download,
 };
 
+/** The errors of reading a JSON body. */
+const bodyErrors: readonly ServiceErrorCode[] = [
+  "UNSUPPORTED_MEDIA_TYPE",
+  "REQUEST_TIMEOUT",
+  "REQUEST_TOO_LARGE",
+  "INVALID_JSON",
+];
+
 const OPERATIONS: readonly Operation[] = [
   {
     id: "listBatchModels",
@@ -89,10 +97,7 @@ const OPERATIONS: readonly Operation[] = [
       },
     },
     errors: [
-      "UNSUPPORTED_MEDIA_TYPE",
-      "REQUEST_TIMEOUT",
-      "REQUEST_TOO_LARGE",
-      "INVALID_JSON",
+      ...bodyErrors,
       "BATCH_IMAGE_DUPLICATE_CUSTOM_ID",
       "BATCH_IMAGE_PROMPT_TOO_LONG",
       "BATCH_IMAGE_TOO_MANY_REFERENCE_IMAGES",
@@ -178,6 +183,8 @@ const OPERATIONS: readonly Operation[] = [
     path: PATHS.retry,
     summary: "Make the failed items of an ended batch again, as a new batch; refused prompts are left out",
     parameters: ["BatchId", "IdempotencyKey", "MaxCost"],
+    body: "RetryBatch",
+    isBodyOptional: true,
     answers: {
       200: {
         description: "The new batch; its parent is the first ancestor.",
@@ -185,7 +192,7 @@ const OPERATIONS: readonly Operation[] = [
         headers: ["IdempotencyReplayed"],
       },
     },
-    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...makeErrors],
+    errors: ["BATCH_IMAGE_NOT_FOUND", "BATCH_IMAGE_NOT_READY", ...bodyErrors, ...makeErrors],
     guards: makesBatches,
     handler: retry,
   },

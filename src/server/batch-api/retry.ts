@@ -1,23 +1,41 @@
 import type { Request, Response } from "express";
+import { retryBatchSchema } from "../../contract/batch-api/retry-batch.ts";
 import { IDEMPOTENCY_REPLAYED_HEADER } from "../../contract/routes.ts";
+import { inWords } from "../../contract/schema-words.ts";
 import { retryFailed } from "../../domain/batches/retry-failed.ts";
 import { consentingCaller } from "../consent.ts";
 import type { ApiDeps } from "../deps.ts";
 import { idempotencyKeyOf } from "../idempotency-key.ts";
+import { withJsonBody } from "../request-body/with-json-body.ts";
+import { schemaProblem } from "../request-problems.ts";
 import { batchView } from "./batch-view.ts";
-
 import { findBatch } from "./find-batch.ts";
 
-/** `POST …/{id}/retry`: makes the failed items again, as a new batch; or returns the one that the same key made. */
+/** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
 export function retry(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = consentingCaller(deps, request, response, "BATCH_IMAGE_INVALID_ITEMS");
     const { id } = await findBatch(deps.stores, caller, request.params.id);
     const idempotencyKey = idempotencyKeyOf(request, "BATCH_IMAGE_INVALID_ITEMS");
+    const customIds = hasBody(request) ? await readCustomIds(deps, request, response) : null;
     const { consentMicroUsd } = caller;
-    const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd });
+    const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);
     response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
   };
+}
+
+function hasBody(request: Request): boolean {
+  return request.get("transfer-encoding") !== undefined || Number(request.get("content-length") ?? 0) > 0;
+}
+
+function readCustomIds(deps: ApiDeps, request: Request, response: Response): Promise<string[] | null> {
+  const images = { path: [], base64: "strict", maxBytes: 0, blobs: deps.blobs } as const;
+  const options = { ...deps, maxBytes: deps.limits.createBodyBytes, images };
+  return withJsonBody(request, response, options, async ({ value }) => {
+    const parsed = retryBatchSchema.safeParse(value, { error: inWords });
+    if (!parsed.success) throw schemaProblem(parsed.error, "BATCH_IMAGE_INVALID_ITEMS");
+    return parsed.data.custom_ids ?? null;
+  });
 }

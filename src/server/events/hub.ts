@@ -114,7 +114,7 @@ export class EventHub {
       return;
     }
     const items = this.#changed.get(batchId) ?? (this.#changed.has(batchId) ? null : new Set<string>());
-    if (each.type === "item") items?.add(each.customId);
+    if (each.type === "item" || each.type === "images-gone") items?.add(each.customId);
     this.#changed.set(batchId, items !== null && items.size > MOST_ITEMS ? null : items);
   }
 

@@ -71,14 +71,14 @@ function describe(operation: PlacedOperation): Json {
   };
 }
 
-function requestBodyOf({ body, bytesBody = [], formBody }: PlacedOperation): Json {
+function requestBodyOf({ body, isBodyOptional, bytesBody = [], formBody }: PlacedOperation): Json {
   if (body === undefined && formBody === undefined) return {};
   const binary = bytesBody.map((type) => [type, { schema: bytesOf(type) }]);
   const form = formBody === undefined ? {} : { "multipart/form-data": { schema: refTo(formBody) } };
   const json = body === undefined ? {} : jsonContent(body);
   const content = { ...json, ...form, ...Object.fromEntries(binary) };
   // A body of bytes may be missing: a step of an upload may have none.
-  return { requestBody: { required: bytesBody.length === 0, content } };
+  return { requestBody: { required: bytesBody.length === 0 && !isBodyOptional, content } };
 }
 
 function answersOf({ answers }: PlacedOperation): Json {

@@ -103,6 +103,17 @@ const account: AccountObject = {
   real_money: null,
   key: { name: "local", prefix: "imgb_AbCdEfG" },
   owner: true,
+  limits: {
+    items_per_batch: 200,
+    output_images_per_batch: 200,
+    output_count_per_item: 4,
+    prompt_chars: 8000,
+    reference_image_bytes: 10_485_760,
+    reference_images_per_batch: 1000,
+    reference_bytes_per_batch: 134_217_728,
+    create_body_bytes: 201_326_592,
+    zip_items: 200,
+  },
 };
 
 const usage: UsageObject = { day: "2030-01-31", model: MODEL, image_count: 2, cost: 0.067 };
@@ -123,6 +134,7 @@ const ready: Readiness = { status: "ready", problems: [] };
 /** An example of each body, by the name of its schema. */
 export const EXAMPLES: Record<string, unknown> = {
   CreateBatch: request,
+  RetryBatch: { custom_ids: ["owl"] },
   Batch: batch,
   BatchList: list(batch),
   ItemList: list(fox, owl),

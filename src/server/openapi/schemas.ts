@@ -7,6 +7,7 @@ import {
 } from "../../contract/batch-api/create-batch.ts";
 import { itemObjectSchema } from "../../contract/batch-api/items.ts";
 import { batchModelSchema } from "../../contract/batch-api/models.ts";
+import { retryBatchSchema } from "../../contract/batch-api/retry-batch.ts";
 import { accountSchema, ledgerEntrySchema, usageSchema } from "../../contract/console-api/account.ts";
 import { overviewSchema } from "../../contract/console-api/overview.ts";
 import { sessionSchema, signInCodeSchema, ticketSchema } from "../../contract/console-api/session.ts";
@@ -97,6 +98,7 @@ const COMPONENTS: Record<string, z.ZodType> = {
   BatchModel: batchModelSchema,
   BatchModelList: listOf(batchModelSchema),
   CreateBatch: createBatchSchema,
+  RetryBatch: retryBatchSchema,
   CreateItem: createItemSchema,
   ReferenceImage: referenceImageSchema,
   Error: errorSchema,

@@ -1,6 +1,17 @@
 import { randomBytes } from "node:crypto";
 import type { Stats } from "node:fs";
-import { constants, copyFile, link, mkdir, open, readdir, readFile, rm, stat } from "node:fs/promises";
+import {
+  constants,
+  copyFile,
+  link,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+} from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import type { BlobStore } from "../../domain/ports/blob-store.ts";
@@ -44,12 +55,16 @@ export function fileBlobs(root: string): BlobStore {
     });
   };
 
-  const newDraft = () => ({
-    path: path(`${DRAFTS}/${randomBytes(12).toString("hex")}`),
-    move: (key: string, rename: (target: string) => Promise<void>) =>
-      place(path(key), () => rename(path(key))),
-    memory,
-  });
+  const newDraft = () => {
+    const draft = path(`${DRAFTS}/${randomBytes(12).toString("hex")}`);
+    return { path: draft, move: (key: string) => move(draft, path(key)), memory };
+  };
+
+  const move = async (from: string, to: string): Promise<void> => {
+    const file = await open(from, "r+");
+    await file.sync().finally(() => file.close());
+    await place(to, () => rename(from, to).then(() => syncDirectory(dirname(to))));
+  };
 
   return {
     put: async (key, bytes) => {

@@ -1,8 +1,7 @@
-import { type FileHandle, mkdir, open, readFile, rename, rm, statfs } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readFile, rm, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { BlobDraft } from "../../domain/ports/blob-store.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
-import { syncDirectory } from "../../kernel/files/durable-file.ts";
 import { notStored } from "../disk-trouble.ts";
 import type { LentMemory } from "./lent-memory.ts";
 
@@ -14,8 +13,8 @@ const BYTES_PER_LOOK = 16 * MIB;
 interface Place {
   /** Where the draft is written. */
   path: string;
-  /** Calls `rename` with the path of a key, in a directory that exists and is durable. */
-  move(key: string, rename: (target: string) => Promise<void>): Promise<void>;
+  /** Makes the file the blob of a key, durably, and may leave it where it is. */
+  move(key: string): Promise<void>;
   memory: LentMemory;
   /** Whether the file is there already. Default: false. */
   isThere?: boolean;
@@ -73,9 +72,7 @@ export function fileDraft({ path, move, memory, isThere = false }: Place): BlobD
     keepAs: (key) =>
       stored(async () => {
         await close();
-        const synced = await open(path, "r+");
-        await synced.sync().finally(() => synced.close());
-        await move(key, (target) => rename(path, target).then(() => syncDirectory(dirname(target))));
+        await move(key);
         // A rename onto another name of the same file does nothing.
         await rm(path, { force: true });
         isThere = false;
@@ -89,7 +86,8 @@ export function fileDraft({ path, move, memory, isThere = false }: Place): BlobD
   };
 }
 
-async function openNew(path: string): Promise<FileHandle> {
+/** Makes an empty file, with its directory. Fails when there is one. */
+export async function openNew(path: string): Promise<FileHandle> {
   try {
     return await open(path, "wx", 0o600);
   } catch (error) {

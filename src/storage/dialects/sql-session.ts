@@ -1,4 +1,4 @@
-import type { Compilable, Kysely } from "kysely";
+import type { Compilable, Kysely, RawBuilder } from "kysely";
 import type { Database } from "../schema.ts";
 
 /** Runs queries built with Kysely on one connection. Statements are prepared once and kept. */
@@ -18,6 +18,11 @@ export interface SqlSession {
   runEach(query: Compilable<unknown>, parameters: readonly (readonly unknown[])[]): Promise<void>;
 }
 
+/** Makes a query of hand-written SQL. */
+export function written<Row>({ build }: SqlSession, sql: RawBuilder<Row>): Compilable<Row> {
+  return { compile: () => sql.compile(build) };
+}
+
 /** A database of some dialect. */
 export interface SqlDatabase {
   /** Reads what is committed. */
@@ -26,7 +31,9 @@ export interface SqlDatabase {
   transaction<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
   /** See `Stores.snapshot`. The session belongs to this snapshot: after its end every query rejects. */
   snapshot<T>(work: (session: SqlSession) => Promise<T>): Promise<T>;
+  /** Returns the time of the database, in ms since 1970: the same for all processes that use it. */
+  clockMs(session: SqlSession): Promise<number>;
   /** Verifies the files of the database itself. Returns a line for each problem. */
-  integrityProblems(): string[];
-  close(): void;
+  integrityProblems(): Promise<string[]>;
+  close(): Promise<void>;
 }

@@ -109,11 +109,12 @@ export function openSqlite(
       snapshots ??= openSnapshots();
       return snapshots.read(work);
     },
-    integrityProblems: () => {
+    clockMs: async () => clock.nowMs(),
+    integrityProblems: async () => {
       const rows = reading.pragma("integrity_check") as { integrity_check: string }[];
       return rows.map((row) => row.integrity_check).filter((line) => line !== "ok");
     },
-    close: () => {
+    close: async () => {
       clearInterval(looking);
       snapshots?.connection.close();
       reading.close();

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { type Selectable, sql } from "kysely";
-import type { BatchPage } from "../../domain/ports/stores.ts";
+import type { BatchPage } from "../../domain/ports/batch-repository.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
 
@@ -42,13 +42,15 @@ function isIndexed({ status, source, taskName, isDownloaded, offset = 0 }: Batch
 }
 
 /** The batches that an index finds: those from which the windows are cut. */
-function candidates({ build }: SqlSession, filter: BatchPage) {
+function candidates({ build, dialect }: SqlSession, filter: BatchPage) {
   const { status, isDownloaded, fromMs, beforeMs, after } = filter;
   let query = build.selectFrom("batches").where("api_key_id", "=", filter.apiKeyId);
   // No index has both.
   if (status !== undefined) query = query.where("status", "=", status);
   else if (isDownloaded !== undefined) {
-    query = query.where(sql<number>`(downloaded_at_ms is null)`, "=", isDownloaded ? 0 : 1);
+    // As in the index. SQLite has no other truth than numbers.
+    const isIt = sql<boolean>`((downloaded_at_ms is null) = ${sql.lit(dialect === "sqlite" ? Number(!isDownloaded) : !isDownloaded)})`;
+    query = query.where(isIt);
   }
   if (fromMs !== undefined) query = query.where("created_at_ms", ">=", fromMs);
   if (beforeMs !== undefined) query = query.where("created_at_ms", "<", beforeMs);
@@ -79,8 +81,9 @@ function matching(session: SqlSession, filter: BatchPage, end: Place | null) {
     query = query.where("downloaded_at_ms", isDownloaded ? "is not" : "is", null);
   }
   if (taskName !== undefined) {
-    // A function that both databases have, and that knows no wildcards.
-    const position = sql<number>`instr(task_name_folded, ${taskName.toLowerCase()})`;
+    // A function that knows no wildcards.
+    const positionOf = sql.raw(session.dialect === "sqlite" ? "instr" : "strpos");
+    const position = sql<number>`${positionOf}(task_name_folded, ${taskName.toLowerCase()})`;
     query = query.where(position, ">", 0);
   }
   if (end !== null) {

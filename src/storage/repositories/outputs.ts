@@ -1,4 +1,4 @@
-import type { Selectable } from "kysely";
+import { type Selectable, sql } from "kysely";
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { OutputRepository } from "../../domain/ports/stores.ts";
 import type { OutputRecord } from "../../domain/records.ts";
@@ -12,7 +12,7 @@ const OF_ITEM = kept((build, { itemId }: Values<{ itemId: number }>) =>
 );
 
 export function outputRepository(session: SqlSession): OutputRepository {
-  const { build, all, run, runEach } = session;
+  const { build, dialect, all, run, runEach } = session;
   return {
     insertMany: async (outputs) => {
       const rows = outputs.map((output) => ({
@@ -49,6 +49,16 @@ export function outputRepository(session: SqlSession): OutputRepository {
       await run(build.deleteFrom("outputs").where("item_id", "=", itemId));
     },
     setEntryNames: async (names) => {
+      if (dialect === "postgres") {
+        const of = <Value>(value: (name: (typeof names)[number]) => Value) => names.map(value);
+        const listed = sql<{ item: number; image: number; name: string }>`
+          unnest(${of(({ itemId }) => itemId)}::bigint[], ${of(({ imageIndex }) => imageIndex)}::bigint[],
+            ${of(({ entryName }) => entryName)}::text[])`.as<"listed">(sql`listed(item, image, name)`);
+        const update = build.updateTable("outputs").from(listed);
+        const named = update.set((eb) => ({ entry_name: eb.ref("listed.name") }));
+        await run(named.whereRef("item_id", "=", "listed.item").whereRef("image_index", "=", "listed.image"));
+        return;
+      }
       const update = build.updateTable("outputs").set({ entry_name: "" });
       await runEach(
         update.where("item_id", "=", 0).where("image_index", "=", 0),

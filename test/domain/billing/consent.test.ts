@@ -62,7 +62,7 @@ describe("play money", () => {
     expect([provider.requests, await money.moved(), await money.problems()]).toEqual([[], [], []]);
     const admin = await openAdmin({ directory: service.data });
     await admin.topUp("default", 2 * HOLD);
-    admin.close();
+    await admin.close();
     expect((await service.create({ model: MODEL, items: items(2) })).status).toBe(200);
   });
 
@@ -211,7 +211,14 @@ describe("consent", () => {
     const { stores } = money;
     const [key] = await stores.read.keys.list();
     const accountId = (await stores.read.accounts.list())[0]?.id ?? "";
-    const hold = { id: "gen_1", apiKeyId: key?.id ?? "", accountId, amountMicroUsd: 5, createdAtMs: 1 };
+    const hold = {
+      id: "gen_1",
+      apiKeyId: key?.id ?? "",
+      accountId,
+      amountMicroUsd: 5,
+      createdAtMs: 1,
+      worker: "gone",
+    };
     await openHold(stores, hold, { consentMicroUsd: 5, isUpstream: true });
     expect(await money.problems()).toEqual([]);
     await releaseDeadHolds(stores, 2);

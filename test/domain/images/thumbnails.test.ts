@@ -26,9 +26,23 @@ async function opened(options: { maxBytes?: number; wait?: Promise<void> } = {})
   const output = async (shade: number): Promise<OutputRecord> => {
     const blobKey = `outputs/${batchId}/${shade}`;
     const facts = await blobs.put(blobKey, Buffer.alloc(100, shade));
-    return { batchId, blobKey, ...facts } as OutputRecord;
+    const place = { position: shade, sourceIndex: shade, outputIndex: 0 };
+    return stores.write(async (tx) => {
+      await tx.items.insertMany(batchId, [{ ...place, customId: `i${shade}`, prompt: "a fox" }]);
+      const { id: itemId = 0 } = (await tx.items.byCustomId(batchId, `i${shade}`)) ?? {};
+      const image = {
+        imageIndex: 0,
+        mimeType: "image/png",
+        widthPx: 8,
+        heightPx: 8,
+        entryName: null,
+      } as const;
+      const record: OutputRecord = { itemId, batchId, blobKey, ...facts, ...image };
+      await tx.outputs.insertMany([record]);
+      return record;
+    });
   };
-  return { thumbnails, output, calls, most, blobs };
+  return { thumbnails, output, calls, most, blobs, stores };
 }
 
 describe("the store of thumbnails", () => {
@@ -49,6 +63,18 @@ describe("the store of thumbnails", () => {
     await expect(thumbnails.get(image, 256, NEVER)).rejects.toThrow("EMFILE");
     expect(await thumbnails.get(image, 256, NEVER)).toHaveLength(10);
     list.mockRestore();
+  });
+
+  it("[THUMB-2] is not kept when its image was deleted while it was made", async () => {
+    const open = gate();
+    const { thumbnails, output, calls, blobs, stores } = await opened({ wait: open.promise });
+    const image = await output(1);
+    const small = thumbnails.get(image, 256, NEVER);
+    await expect.poll(() => calls.length).toBe(1);
+    await stores.write((tx) => tx.outputs.removeOfItem(image.itemId));
+    open.open();
+    expect(await small).toHaveLength(10);
+    expect(await blobs.list("thumbnails/")).toEqual([]);
   });
 
   it("[THUMB-3] makes at most two at a time, each once, and none for a reader who has gone", async () => {

@@ -31,8 +31,8 @@ const PROBE = `
   key("End");
   says.last = dialog.querySelector(".stage").textContent;
   key("Home");
-  dialog.close();
-  setTimeout(() => {
+  // The page hears of it first: its own listener gives the focus back.
+  dialog.addEventListener("close", () => {
     says.focus = document.activeElement === pics[0];
     const search = document.querySelector("input");
     const find = (words) => {
@@ -49,7 +49,8 @@ const PROBE = `
       says.broken = [...document.images].filter((each) => each.complete && each.naturalWidth === 0).length;
       document.title = JSON.stringify(says);
     })();
-  }, 100);
+  });
+  dialog.close();
 `;
 
 /** Says what is in a page of very many images while somebody goes through it. */

@@ -38,12 +38,21 @@ describe("the account of a key", () => {
     const service = await startTestService({ providers: [provider] });
     const before = { object: "account", balance: 1000, held: 0, play_money: true, real_money: null };
     const key = { name: "local", prefix: service.credentials.api_key.slice(0, 12) };
-    expect((await get(service, "account")).body).toEqual({ ...before, key, owner: true });
+    expect((await get(service, "account")).body).toMatchObject({ ...before, key, owner: true });
     const { id } = await service.submit({ model: MODEL, items: items(1) });
     expect((await get(service, "account")).body).toMatchObject({ balance: 999.9598, held: 0.0402 });
     open.open();
     await service.until(id);
     expect((await get(service, "account")).body).toMatchObject({ balance: 999.9665, held: 0 });
+  });
+
+  it("[ACCOUNT-4] names the limits of the service as it is configured", async () => {
+    const config = { limits: { itemsPerBatch: 7, zipItems: 5 } };
+    const service = await startTestService({ workers: false, config });
+    const { limits } = (await get(service, "account")).body;
+    expect(limits).toMatchObject({ items_per_batch: 7, zip_items: 5, output_count_per_item: 4 });
+    const answer = await service.create({ model: MODEL, items: items(8) });
+    expect((await answer.json()).error.code).toBe("BATCH_IMAGE_INVALID_ITEMS");
   });
 
   it("[ACCOUNT-1] needs a key, and shows each key its own account", async () => {

@@ -3,7 +3,8 @@ import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import { FakeJobProvider } from "../../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
-import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
+import { items, MODEL, openBeside, otherKey, startTestService } from "../../support/service.ts";
+import { readZip } from "../../support/zip.ts";
 
 const post = { method: "POST" };
 const remove = { method: "DELETE" };
@@ -156,5 +157,40 @@ describe("deleting", () => {
     expect([record.status, await codeOf(record)]).toEqual([409, "BATCH_IMAGE_RECORD_DELETE_NOT_READY"]);
     letGo.open();
     await service.until(id);
+  });
+
+  it("[DELETE-4] of one item removes its images, and leaves the others and the payment", async () => {
+    const service = await startTestService();
+    const { id } = await service.submit({ model: MODEL, items: items(3) });
+    const { actual_cost } = await service.until(id);
+    const thumbnail = `/${id}/items/i2/thumbnail`;
+    expect((await service.ask(thumbnail)).status).toBe(200);
+    const at = `/${id}/items/i2/content`;
+    const { headers } = await otherKey(service);
+    expect(await codeOf(await service.ask(at, { ...remove, headers }))).toBe("BATCH_IMAGE_NOT_FOUND");
+    expect((await service.ask(at)).status).toBe(200);
+    for (let time = 0; time < 2; time++) expect((await service.ask(at, remove)).status).toBe(204);
+    for (const path of [at, thumbnail])
+      expect(await codeOf(await service.ask(path))).toBe("BATCH_IMAGE_OUTPUT_DELETED");
+    expect((await service.ask(`/${id}/items/i1/content`)).status).toBe(200);
+    const { stores, blobs } = await openBeside(service.data);
+    expect(await blobs.list(`outputs/${id}/`)).toHaveLength(2);
+    expect(await blobs.list("thumbnails/")).toEqual([]);
+    const zip = await readZip(Buffer.from(await (await service.ask(`/${id}/download`)).arrayBuffer()));
+    expect([...zip.keys()].filter((name) => name.endsWith(".png"))).toEqual([
+      "images/i1.png",
+      "images/i3.png",
+    ]);
+    const { data } = await (await service.ask(`/${id}/items?include=images`)).json();
+    expect(data[1]).toMatchObject({ custom_id: "i2", status: "success", image_count: 1, images: [] });
+    expect(await service.batch(id)).toMatchObject({ status: "completed", success_count: 3, actual_cost });
+    expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+  });
+
+  it("[DELETE-4] of one item is refused before the batch has ended", async () => {
+    const { service, id, letGo } = await halfDone({ obeysAbort: true });
+    const answer = await service.ask(`/${id}/items/i1/content`, remove);
+    expect(await codeOf(answer)).toBe("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
+    letGo.open();
   });
 });

@@ -49,6 +49,37 @@ describe("a retry over HTTP", () => {
     expect(await retry("new")).toMatchObject({ error: { code: "BATCH_IMAGE_INVALID_REFERENCE_IMAGE" } });
   });
 
+  it("[RETRY-10] makes the named items alone, and refuses one that is not there or did not fail", async () => {
+    const provider = new FakeProvider();
+    provider.answer = async ({ prompt, origin }) => {
+      if (prompt !== "picture 1" && origin === "batch")
+        throw new ProviderError(prompt === "picture 4" ? "SAFETY_BLOCKED" : "PROVIDER_ITEM_FAILED", "no");
+      return made(await tinyPng());
+    };
+    const service = await startTestService({ providers: [provider] });
+    const { id } = await service.submit({ model: MODEL, items: items(4) });
+    await service.until(id);
+    const retry = async (body: unknown, key = "again") => {
+      const headers = { "content-type": "application/json", "idempotency-key": key };
+      const init = { method: "POST", headers, body: JSON.stringify(body) };
+      return (await service.ask(`/${id}/retry`, init)).json();
+    };
+    const some = await retry({ custom_ids: ["i3"] });
+    expect(some).toMatchObject({ parent_batch_id: id, item_count: 1 });
+    const { data } = await (await service.ask(`/${some.id}/items`)).json();
+    expect(data.map(({ custom_id }: { custom_id: string }) => custom_id)).toEqual(["i3"]);
+    expect((await retry({ custom_ids: ["i3"] })).id).toBe(some.id);
+    expect((await retry({ custom_ids: ["i2"] })).error.code).toBe("BATCH_IMAGE_IDEMPOTENCY_CONFLICT");
+    expect(await retry({}, "all")).toMatchObject({ item_count: 2 });
+    for (const custom_ids of [["i1"], ["i3", "i4"], ["i3", "\u202ei9"], [], "i3", [3]]) {
+      const { error } = await retry({ custom_ids }, "other");
+      expect([error.code, error.param]).toEqual([
+        "BATCH_IMAGE_INVALID_ITEMS",
+        expect.stringMatching(/^custom_ids/),
+      ]);
+    }
+  });
+
   it("[RETRY-8] is refused without failed items, and where no batches are made", async () => {
     const service = await startTestService();
     const { id } = await service.submit({ model: MODEL, items: items(1) });

@@ -1,12 +1,21 @@
 import { describe, expect, it } from "vitest";
 import type { BlobStore } from "../../../src/domain/ports/blob-store.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
+import { s3Blobs } from "../../../src/storage/blobs/s3/s3-blobs.ts";
+import { fakeBucket, hasRealBucket, realBucket } from "../../support/s3/buckets.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const BYTES = Buffer.from(Array.from({ length: 1000 }, (_, i) => (i * 7) % 256));
 
 const openers: Record<string, () => Promise<BlobStore>> = {
   files: async () => fileBlobs(await tempDir()),
+  S3: async () => {
+    const { fake, settings } = await fakeBucket();
+    fake.pageSize = 10;
+    return s3Blobs(settings);
+  },
+  "S3 without a prefix": async () => s3Blobs((await fakeBucket({ prefix: "" })).settings),
+  ...(hasRealBucket && { "a real S3 server": async () => s3Blobs(await realBucket()) }),
 };
 
 /** The keys below a prefix, sorted. */

@@ -69,6 +69,7 @@ function get(fake: FakeS3, { key, headers }: S3Request): S3Answer {
   const object = fake.objects.get(key);
   if (object === undefined) throw new S3Error(404, "NoSuchKey", "The specified key does not exist.");
   const { bytes, etag, sha256 } = object;
+  if (![undefined, etag].includes(headers["if-match"])) throw new S3Error(412, "PreconditionFailed");
   const facts = {
     etag,
     "content-type": object.contentType,
@@ -106,8 +107,9 @@ function list(fake: FakeS3, query: URLSearchParams): S3Answer {
   const token = query.get("continuation-token");
   const after =
     token === null ? (query.get("start-after") ?? "") : Buffer.from(token, "base64url").toString();
+  const isEncoded = query.get("encoding-type") === "url";
   const show = (key: string) =>
-    query.get("encoding-type") === "url" ? encodeURIComponent(key) : escaped(key);
+    isEncoded ? encodeURIComponent(key).replaceAll("%2F", "/").replaceAll("%20", "+") : escaped(key);
   const keys = [...fake.objects.keys()]
     .filter((key) => key.startsWith(prefix) && compare(key, after) > 0)
     .sort(compare);
@@ -131,7 +133,7 @@ function list(fake: FakeS3, query: URLSearchParams): S3Answer {
   const next = isTruncated
     ? `<NextContinuationToken>${Buffer.from(last).toString("base64url")}</NextContinuationToken>`
     : "";
-  const head = `<Name>${fake.bucket}</Name><Prefix>${show(prefix)}</Prefix><KeyCount>${rows.size}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${isTruncated}</IsTruncated>`;
+  const head = `<Name>${fake.bucket}</Name><Prefix>${show(prefix)}</Prefix><KeyCount>${rows.size}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${isTruncated}</IsTruncated>${isEncoded ? "<EncodingType>url</EncodingType>" : ""}`;
   return xmlAnswer(
     `<ListBucketResult xmlns="${NAMESPACE}">${head}${next}${[...rows.values()].join("")}</ListBucketResult>`,
   );

@@ -17,7 +17,7 @@ export async function withAdmin(
     if (admin.isNew) context.output.note(`created the data directory: ${directory}`);
     return await work(admin, directory);
   } finally {
-    admin.close();
+    await admin.close();
   }
 }
 

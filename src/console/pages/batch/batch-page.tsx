@@ -1,7 +1,6 @@
 import { useDeferredValue, useMemo, useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
-import { isRefusalCode } from "../../../contract/item-errors.ts";
 import { getBatch } from "../../api/batches.ts";
 import { ApiError } from "../../api/request.ts";
 import { useData } from "../../hooks/use-data.ts";
@@ -9,6 +8,7 @@ import { useKeys } from "../../hooks/use-keys.ts";
 import { go, hrefOf } from "../../hooks/use-route.ts";
 import { EmptyNote, ErrorNote } from "../../parts/notes.tsx";
 import { SearchField } from "../../parts/search-field.tsx";
+import { count } from "../../parts/words.ts";
 import { BatchHead } from "./batch-head.tsx";
 import { Gallery } from "./gallery.tsx";
 import { LargeView } from "./large-view.tsx";
@@ -44,17 +44,12 @@ type Kind = (typeof KINDS)[number];
 
 function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged: () => void }) {
   const { batch, openItem, onChanged } = props;
-  const { items, isComplete, error } = useItems(batch.id);
+  const { items, isComplete, error, reload } = useItems(batch.id);
   const [kind, setKind] = useState<Kind>("all");
   const [words, setWords] = useState("");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const sought = useDeferredValue(words.trim().toLowerCase());
   const shown = useMemo(() => items.filter((item) => isSought(item, kind, sought)), [items, kind, sought]);
-  const retriable = useMemo(
-    () =>
-      items.filter(({ status, error }) => status === "failed" && !isRefusalCode(error?.code ?? "")).length,
-    [items],
-  );
   useKeys({
     Escape: () => {
       if (selected.size > 0) setSelected(new Set());
@@ -72,12 +67,12 @@ function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged:
   const isGone = batch.status === "output_deleted";
   return (
     <>
-      <BatchHead batch={batch} retriable={retriable} onChanged={onChanged} />
+      <BatchHead batch={batch} items={isComplete ? items : null} onChanged={onChanged} />
       <div className="tools">
         <fieldset className="tabs" aria-label="Show">
           {KINDS.filter((each) => each === "all" || counts[each] > 0).map((each) => (
             <button key={each} type="button" aria-pressed={kind === each} onClick={() => setKind(each)}>
-              {each} <span className="of">{counts[each]}</span>
+              {each} <span className="of">{count(counts[each])}</span>
             </button>
           ))}
         </fieldset>
@@ -99,6 +94,7 @@ function Loaded(props: { batch: BatchObject; openItem: string | null; onChanged:
         selected={selected}
         onSelectAll={() => setSelected(new Set(shown.map(({ custom_id }) => custom_id)))}
         onClear={() => setSelected(new Set())}
+        onChanged={reload}
       />
       {openItem !== null && isComplete && (
         <LargeView

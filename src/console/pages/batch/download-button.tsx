@@ -1,32 +1,54 @@
 import { useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
-import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
+import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { routes } from "../../../contract/routes.ts";
 import { zipLink } from "../../api/batches.ts";
 import { urlOf } from "../../api/request.ts";
 import { saveLink } from "../../api/save-file.ts";
+import { useLimits } from "../../hooks/use-account.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
+import { count } from "../../parts/words.ts";
+import { hasImages } from "./item-facts.ts";
+import { saveImages, zipsOf } from "./save-images.ts";
 
-/** Downloads all images of a batch as the service's ZIP. */
-export function DownloadButton({ batch }: { batch: BatchObject }) {
-  const [isBusy, setBusy] = useState(false);
-  if (batch.success_count > DEFAULT_LIMITS.zipItems) return null;
+/**
+ * Downloads all images of a batch: as the service's ZIP, or, of more images than the service puts into one, as several that the
+ * page makes. `items` is null before all of them are known.
+ */
+export function DownloadButton({ batch, items }: { batch: BatchObject; items: ItemObject[] | null }) {
+  const { zipItems } = useLimits();
+  const [done, setDone] = useState<number | null>(null);
+  const isOne = batch.success_count <= zipItems;
+  const images = items?.filter(hasImages) ?? [];
   const download = async () => {
-    setBusy(true);
+    setDone(0);
     try {
-      // The ticket counts, not the address that the service goes by: the page may be open under another one.
-      const { search } = new URL(await zipLink(batch.id));
-      saveLink(urlOf(routes.ticketDownload(batch.id) + search), `${batch.id}.zip`);
+      if (isOne) await followZip(batch.id);
+      else await saveImages(batch.id, images, { zipItems, onDone: setDone });
     } catch (error) {
       announce((error as Error).message);
     } finally {
-      setBusy(false);
+      setDone(null);
     }
   };
+  const zips = isOne ? "ZIP" : `${zipsOf(images.length || batch.success_count, zipItems)} ZIPs`;
+  const isRunning = done !== null && !isOne;
   return (
-    <button type="button" className="button primary" disabled={isBusy} onClick={download}>
-      <Icon name="download" /> Download ZIP
+    <button
+      type="button"
+      className="button primary"
+      disabled={done !== null || (!isOne && items === null)}
+      onClick={download}
+    >
+      <Icon name="download" />
+      {isRunning ? `${count(done)} of ${count(images.length)}` : `Download ${zips}`}
     </button>
   );
+}
+
+async function followZip(batchId: string): Promise<void> {
+  // The ticket counts, not the address that the service goes by: the page may be open under another one.
+  const { search } = new URL(await zipLink(batchId));
+  saveLink(urlOf(routes.ticketDownload(batchId) + search), `${batchId}.zip`);
 }

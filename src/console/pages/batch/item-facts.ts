@@ -15,7 +15,12 @@ export function factsOf({ images, cost, custom_id, status }: ItemObject): string
     .join(" · ");
 }
 
-/** The name of the file of an item's image. */
-export function fileNameOf({ custom_id, file_extension }: ItemObject): string {
-  return `${custom_id.replace(/[\\/:*?"<>|\p{Cc}]/gu, "_").replace(/^\.+/, "_")}.${file_extension ?? "png"}`;
+/** Whether an image was made of an item, and deleted since. */
+export function isDeleted({ status, images }: ItemObject): boolean {
+  return status === "success" && images?.length === 0;
+}
+
+/** Whether there are images of an item that can be saved when its batch has ended. */
+export function hasImages(item: ItemObject): boolean {
+  return item.status === "success" && !isDeleted(item);
 }

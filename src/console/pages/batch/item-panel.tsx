@@ -5,11 +5,13 @@ import { routes } from "../../../contract/routes.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
 import { formatSize } from "../../../kernel/text.ts";
 import { copyImage, copyText } from "../../api/clipboard.ts";
+import { useLimits } from "../../hooks/use-account.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { Icon } from "../../parts/icons.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
 import { StatusBadge } from "../../parts/status-badge.tsx";
 import { usd } from "../../parts/words.ts";
+import { hasImages } from "./item-facts.ts";
 import { fetchImage, saveImages } from "./save-images.ts";
 
 /** The facts of an item beside its large picture. */
@@ -60,7 +62,8 @@ export function ItemPanel(props: {
 
 function PanelActions({ batch, item, prompt }: { batch: BatchObject; item: ItemObject; prompt: string }) {
   const [isBusy, setBusy] = useState(false);
-  const canFetch = item.status === "success" && isTerminal(batch.status) && batch.status !== "output_deleted";
+  const { zipItems } = useLimits();
+  const canFetch = hasImages(item) && isTerminal(batch.status) && batch.status !== "output_deleted";
   const doing = (work: () => Promise<void>, said: string) => async () => {
     setBusy(true);
     try {
@@ -75,13 +78,13 @@ function PanelActions({ batch, item, prompt }: { batch: BatchObject; item: ItemO
   const copy = doing(async () => copyImage(await fetchImage(batch.id, item)), "The image is copied.");
   return (
     <div className="actions">
-      {item.status === "success" && (
+      {hasImages(item) && (
         <>
           <button
             type="button"
             className="button primary"
             disabled={!canFetch || isBusy}
-            onClick={doing(() => saveImages(batch.id, [item], () => {}), "The image is saved.")}
+            onClick={doing(() => saveImages(batch.id, [item], { zipItems }), "The image is saved.")}
           >
             <Icon name="download" /> Download
           </button>

@@ -7,6 +7,7 @@ import { useKeys } from "../../hooks/use-keys.ts";
 import { Dialog } from "../../parts/dialog.tsx";
 import { Icon } from "../../parts/icons.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
+import { hasImages } from "./item-facts.ts";
 import { ItemPanel } from "./item-panel.tsx";
 
 /** One image as large as the window allows, with all that is known of it. */
@@ -72,7 +73,7 @@ function Stage(props: { batch: BatchObject; item: ItemObject; isFull: boolean; o
   const { batch, item, isFull, onToggle } = props;
   const stage = useRef<HTMLDivElement>(null);
   const prompt = item.prompt ?? item.prompt_preview;
-  if (item.status !== "success" || batch.status === "output_deleted")
+  if (!hasImages(item) || batch.status === "output_deleted")
     return (
       <div className="stage message">
         <p dir="auto">{messageOf(item)}</p>
@@ -99,5 +100,5 @@ function Stage(props: { batch: BatchObject; item: ItemObject; isFull: boolean; o
 
 function messageOf({ status, error }: ItemObject): string {
   if (status === "pending") return "This image is not made yet.";
-  return error?.message ?? "The files of this batch were deleted.";
+  return error?.message ?? "The files of this image were deleted.";
 }

@@ -3,26 +3,69 @@ import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { routes } from "../../../contract/routes.ts";
 import { send } from "../../api/request.ts";
 import { saveBlob } from "../../api/save-file.ts";
-import { fileNameOf } from "./item-facts.ts";
 
-/** Saves one image as it is, or several as a ZIP. Calls `onDone` with how many are fetched. Throws `ApiError`. */
+export interface SaveOptions {
+  /** The most items of one ZIP: the browser has a whole ZIP in its hands before it saves it. */
+  zipItems: number;
+  /** Called with the number of items that are fetched. */
+  onDone?: (count: number) => void;
+}
+
+/** Saves one image as it is, and several as a ZIP, or as several. Throws `ApiError`. */
 export async function saveImages(
   batchId: string,
   items: readonly ItemObject[],
-  onDone: (count: number) => void,
+  { zipItems, onDone = () => {} }: SaveOptions,
 ): Promise<void> {
   const [first] = items;
-  if (first && items.length === 1) return saveBlob(await fetchImage(batchId, first), fileNameOf(first));
-  const files = async function* () {
-    for (const [index, item] of items.entries()) {
-      yield { name: fileNameOf(item), input: await fetchImage(batchId, item) };
-      onDone(index + 1);
+  if (first && items.length === 1 && first.image_count <= 1) {
+    return saveBlob(await fetchImage(batchId, first), `${stemOf(first)}.${extensionOf(first)}`);
+  }
+  const count = zipsOf(items.length, zipItems);
+  for (let zip = 0; zip < count; zip++) {
+    const from = zip * zipItems;
+    const files = filesOf(batchId, items.slice(from, from + zipItems), (done) => onDone(from + done));
+    const part = count === 1 ? "selection" : `${zip + 1}-of-${count}`;
+    saveBlob(await downloadZip(files).blob(), `${batchId}-${part}.zip`);
+  }
+}
+
+/** How many ZIPs so many items become. */
+export function zipsOf(itemCount: number, zipItems: number): number {
+  return Math.ceil(itemCount / zipItems);
+}
+
+async function* filesOf(batchId: string, items: readonly ItemObject[], onDone: (count: number) => void) {
+  const taken = new Set<string>();
+  for (const [at, item] of items.entries()) {
+    for (let index = 0; index < Math.max(1, item.image_count); index++) {
+      const name = freeName(index === 0 ? stemOf(item) : `${stemOf(item)}_${index + 1}`, taken);
+      yield { name: `${name}.${extensionOf(item)}`, input: await fetchImage(batchId, item, index) };
     }
-  };
-  saveBlob(await downloadZip(files()).blob(), `${batchId}-selection.zip`);
+    onDone(at + 1);
+  }
 }
 
 /** The bytes of an item's image as they were made. */
-export async function fetchImage(batchId: string, item: ItemObject): Promise<Blob> {
-  return (await send(routes.content(batchId, item.custom_id))).blob();
+export async function fetchImage(batchId: string, item: ItemObject, index = 0): Promise<Blob> {
+  return (await send(`${routes.content(batchId, item.custom_id)}?image_index=${index}`)).blob();
+}
+
+/** An item's id as the name of a file, which other ids may become as well. */
+function stemOf({ custom_id }: ItemObject): string {
+  return custom_id.replace(/[\\/:*?"<>|\p{Cc}]/gu, "_").replace(/^\.+/, "_");
+}
+
+function extensionOf({ file_extension }: ItemObject): string {
+  return file_extension ?? "png";
+}
+
+/** Disks that ignore case take `Fox` and `fox` for one. */
+function freeName(stem: string, taken: Set<string>): string {
+  for (let number = 1; ; number++) {
+    const name = number === 1 ? stem : `${stem} (${number})`;
+    if (taken.has(name.toLowerCase())) continue;
+    taken.add(name.toLowerCase());
+    return name;
+  }
 }

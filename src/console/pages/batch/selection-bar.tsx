@@ -2,27 +2,96 @@ import { useState } from "react";
 import type { BatchObject } from "../../../contract/batch-api/batches.ts";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { isTerminal } from "../../../contract/statuses.ts";
+import { counted } from "../../../kernel/text.ts";
+import { deleteImages } from "../../api/batches.ts";
+import { useLimits } from "../../hooks/use-account.ts";
 import { announce } from "../../parts/announcer.tsx";
+import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import { Icon } from "../../parts/icons.tsx";
+import { count } from "../../parts/words.ts";
+import { hasImages } from "./item-facts.ts";
+import { RetryDialog, retriableOf } from "./retry-dialog.tsx";
 import { saveImages } from "./save-images.ts";
 
-/** The buttons for the selected images. Absent while none is selected. */
-export function SelectionBar(props: {
+interface SelectionBarProps {
   batch: BatchObject;
   items: readonly ItemObject[];
   selected: ReadonlySet<string>;
   onSelectAll: () => void;
   onClear: () => void;
-}) {
-  const { batch, items, selected, onSelectAll, onClear } = props;
-  const [done, setDone] = useState<number | null>(null);
+  /** Images were deleted. */
+  onChanged: () => void;
+}
+
+/** The buttons for the selected images. Absent while none is selected. */
+export function SelectionBar(props: SelectionBarProps) {
+  const { batch, items, selected, onSelectAll, onClear, onChanged } = props;
+  const [question, setQuestion] = useState<"retry" | "delete" | null>(null);
   if (selected.size === 0) return null;
-  const images = items.filter((item) => selected.has(item.custom_id) && item.status === "success");
-  const canSave = isTerminal(batch.status) && batch.status !== "output_deleted" && images.length > 0;
+  const chosen = items.filter(({ custom_id }) => selected.has(custom_id));
+  const isThere = isTerminal(batch.status) && batch.status !== "output_deleted";
+  const images = isThere ? chosen.filter(hasImages) : [];
+  const retriable = retriableOf(batch, chosen);
+  const failed = chosen.filter(({ status }) => status === "failed");
+  const close = () => setQuestion(null);
+  return (
+    <section className="selection" aria-label="Selected images">
+      <b>{count(selected.size)} selected</b>
+      <button type="button" className="button plain" onClick={onSelectAll}>
+        All
+      </button>
+      <button type="button" className="button plain" onClick={onClear}>
+        Clear
+      </button>
+      <SaveButton batch={batch} images={images} />
+      {retriable.length > 0 && (
+        <button type="button" className="button" onClick={() => setQuestion("retry")}>
+          <Icon name="retry" /> Retry {count(retriable.length)}
+        </button>
+      )}
+      {images.length > 0 && batch.source === "batch" && (
+        <button type="button" className="button" onClick={() => setQuestion("delete")}>
+          <Icon name="trash" /> Delete {count(images.length)}
+        </button>
+      )}
+      {question === "retry" && (
+        <RetryDialog
+          batch={batch}
+          items={retriable}
+          leftOut={failed.length - retriable.length}
+          onClose={close}
+        />
+      )}
+      {question === "delete" && (
+        <ConfirmDialog
+          title={`Delete ${counted(images.length, "image")}?`}
+          action="Delete"
+          isDangerous
+          onClose={close}
+          onConfirm={async () => {
+            try {
+              for (const { custom_id } of images) await deleteImages(batch.id, custom_id);
+            } finally {
+              onChanged();
+            }
+            announce("Deleted.");
+            onClear();
+          }}
+        >
+          <p>The files are deleted from the service. This cannot be undone, and what was paid stays paid.</p>
+        </ConfirmDialog>
+      )}
+    </section>
+  );
+}
+
+function SaveButton({ batch, images }: { batch: BatchObject; images: ItemObject[] }) {
+  const { zipItems } = useLimits();
+  const [done, setDone] = useState<number | null>(null);
   const save = async () => {
     setDone(0);
     try {
-      await saveImages(batch.id, images, setDone);
+      await saveImages(batch.id, images, { zipItems, onDone: setDone });
     } catch (error) {
       announce((error as Error).message);
     } finally {
@@ -30,18 +99,14 @@ export function SelectionBar(props: {
     }
   };
   return (
-    <section className="selection" aria-label="Selected images">
-      <b>{selected.size} selected</b>
-      <button type="button" className="button plain" onClick={onSelectAll}>
-        All
-      </button>
-      <button type="button" className="button plain" onClick={onClear}>
-        Clear
-      </button>
-      <button type="button" className="button primary" disabled={!canSave || done !== null} onClick={save}>
-        <Icon name="download" />
-        {done === null ? `Download ${images.length}` : `${done} of ${images.length}`}
-      </button>
-    </section>
+    <button
+      type="button"
+      className="button primary"
+      disabled={images.length === 0 || done !== null}
+      onClick={save}
+    >
+      <Icon name="download" />
+      {done === null ? `Download ${count(images.length)}` : `${count(done)} of ${count(images.length)}`}
+    </button>
   );
 }

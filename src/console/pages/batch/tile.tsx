@@ -3,7 +3,7 @@ import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { routes } from "../../../contract/routes.ts";
 import { Icon } from "../../parts/icons.tsx";
 import { RemotePicture } from "../../parts/picture.tsx";
-import { factsOf } from "./item-facts.ts";
+import { factsOf, isDeleted } from "./item-facts.ts";
 
 export interface TileProps {
   batchId: string;
@@ -37,7 +37,7 @@ export const Tile = memo(function Tile(props: TileProps) {
         className="tile-open"
         data-index={index}
         style={{ height: width }}
-        aria-label={`${custom_id}, ${status}: ${item.prompt_preview}`}
+        aria-label={`${custom_id}, ${status}: ${error?.message ?? item.prompt_preview}`}
         onClick={() => onOpen(custom_id)}
       >
         <TilePicture {...props} />
@@ -70,7 +70,7 @@ function TilePicture({ batchId, item, isGone, width }: TileProps) {
       </span>
     );
   if (status === "pending") return <span className="picture-waits" />;
-  if (isGone) return <span className="tile-gone">deleted</span>;
+  if (isGone || isDeleted(item)) return <span className="tile-gone">deleted</span>;
   const edge = width * devicePixelRatio > 300 ? 1024 : 256;
   const path = `${routes.thumbnail(batchId, custom_id)}?width=${edge}`;
   return <RemotePicture path={path} alt="" />;

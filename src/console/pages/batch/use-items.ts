@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { ItemObject } from "../../../contract/batch-api/items.ts";
 import { listItems } from "../../api/batches.ts";
 import { sleep } from "../../api/request.ts";
@@ -10,6 +10,8 @@ export interface Items {
   /** All are read. */
   isComplete: boolean;
   error: Error | null;
+  /** Reads all of them again. */
+  reload: () => void;
 }
 
 interface Page {
@@ -19,11 +21,12 @@ interface Page {
 
 /** Pages are read again after a change at most this often. */
 const LEAST_GAP_MS = 900;
-const NOTHING: Items = { items: [], isComplete: false, error: null };
+const NOTHING = { items: [] as ItemObject[], isComplete: false, error: null as Error | null };
 
 /** The items of a batch, page by page. After a change only the pages that it touches are read again. */
 export function useItems(batchId: string): Items {
   const [state, setState] = useState(NOTHING);
+  const again = useRef(() => {});
   useEffect(() => {
     const stop = new AbortController();
     const pages: Page[] = [{ cursor: null, items: [] }];
@@ -66,6 +69,10 @@ export function useItems(batchId: string): Items {
       }
       isReading = false;
     };
+    again.current = () => {
+      for (const index of pages.keys()) stale.add(index);
+      void readStale();
+    };
     void readStale();
     const unsubscribe = onChange((change) => {
       if (change.kind !== "all" && !(change.kind === "batch" && change.id === batchId)) return;
@@ -77,7 +84,7 @@ export function useItems(batchId: string): Items {
       unsubscribe();
     };
   }, [batchId]);
-  return state;
+  return { ...state, reload: () => again.current() };
 }
 
 /** The pages with changed items. Null: any that is not finished. New items come at the end. */

@@ -58,7 +58,7 @@ function Row({ entry }: { entry: LedgerEntryObject }) {
   return (
     <tr>
       <td className="short">{localTime(created_at)}</td>
-      <td>{statusWord(kind)}</td>
+      <td className="short">{statusWord(kind)}</td>
       <td className="number">{changeOf(balance_change)}</td>
       <td className="number">{changeOf(held_change)}</td>
       <td className="number">{usd(balance)}</td>

@@ -1,6 +1,6 @@
 import { readImageHeader } from "../../../contract/images/image-header.ts";
 import type { ImageMimeType } from "../../../contract/images/image-types.ts";
-import { DEFAULT_LIMITS } from "../../../contract/limits.ts";
+import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import type { ReferenceSpec } from "../../../prompts/check-row.ts";
 import type { Problem, Report } from "../../../prompts/problem.ts";
@@ -8,7 +8,7 @@ import { PromptReader } from "../../../prompts/prompt-reader.ts";
 import { NOT_AN_IMAGE, NOT_BASE64, urlProblem } from "../../../prompts/reference-words.ts";
 import { bytesOf } from "../../api/base64.ts";
 import type { ReferenceFile } from "../../api/reference-file.ts";
-import type { Draft } from "./use-draft.ts";
+import type { Draft } from "./draft.tsx";
 
 /** A reference of an item: a file that was given, or bytes that stood in the line. */
 export interface DraftReference {
@@ -38,17 +38,17 @@ export interface CheckedDraft {
   unsent: string[];
 }
 
-/** Checks a draft as the command line checks a file of prompts. `maxReferences` is the model's limit for a prompt. */
+/** Checks a draft as the command line checks a file of prompts. `maxReferences` is the model's limit for a prompt, `limits` are those of the service. */
 export async function checkDraft(
-  draft: Draft,
+  draft: Pick<Draft, "text" | "format" | "fileName" | "count" | "sharesReferences">,
   files: readonly ReferenceFile[],
-  maxReferences: number,
+  { limits, maxReferences }: { limits: Limits; maxReferences: number },
 ): Promise<CheckedDraft> {
   const name = draft.fileName || `prompts.${draft.format}`;
   const kept = new Set<string>();
   const reader = new PromptReader({
     kept,
-    limits: DEFAULT_LIMITS,
+    limits,
     defaultCount: draft.count,
     isBatchOf: () => "`imgbatch generate --file`",
   });

@@ -1,18 +1,19 @@
 import type { BatchModel } from "../../../contract/batch-api/models.ts";
-import { DEFAULT_LIMITS, FIXED_LIMITS } from "../../../contract/limits.ts";
+import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { usd } from "../../parts/words.ts";
-import type { Draft } from "./use-draft.ts";
-
-const COUNTS = Array.from({ length: DEFAULT_LIMITS.outputCountPerItem }, (_, index) => index + 1);
+import type { Draft } from "./draft.tsx";
 
 /** The fields of the whole batch. */
 export function DraftFields(props: {
   draft: Draft;
   models: readonly BatchModel[];
   model: BatchModel | null;
+  /** The most images of one prompt. */
+  mostImages: number;
   onChange: (fields: Partial<Draft>) => void;
 }) {
-  const { draft, models, model, onChange } = props;
+  const { draft, models, model, mostImages, onChange } = props;
+  const counts = Array.from({ length: mostImages }, (_, index) => index + 1);
   return (
     <div className="fields">
       <label className="field wide">
@@ -29,7 +30,7 @@ export function DraftFields(props: {
         <select value={model?.id ?? ""} onChange={(event) => onChange({ model: event.target.value })}>
           {models.map(({ id, pricing }) => (
             <option key={id} value={id}>
-              {id} · {usd(pricing.batch_image)} an image{pricing.paid ? ", real money" : ""}
+              {id} · {usd(pricing.batch_image)} each{pricing.paid ? ", real money" : ""}
             </option>
           ))}
         </select>
@@ -37,7 +38,7 @@ export function DraftFields(props: {
       <label className="field">
         <span>Images of each prompt</span>
         <select value={draft.count} onChange={(event) => onChange({ count: Number(event.target.value) })}>
-          {COUNTS.map((count) => (
+          {counts.map((count) => (
             <option key={count}>{count}</option>
           ))}
         </select>

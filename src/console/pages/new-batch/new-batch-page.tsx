@@ -1,8 +1,10 @@
-import { useEffect, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import type { Limits } from "../../../contract/limits.ts";
 import { FORMAT_NAMES, type FormatName } from "../../../prompts/format-names.ts";
 import { batchModels } from "../../api/batches.ts";
 import { type ReferenceFile, readReference } from "../../api/reference-file.ts";
+import { useLimits } from "../../hooks/use-account.ts";
 import { useData } from "../../hooks/use-data.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
@@ -10,28 +12,29 @@ import { DropArea } from "../../parts/drop-area.tsx";
 import { ErrorNote } from "../../parts/notes.tsx";
 import { ReferenceList } from "../../parts/reference-list.tsx";
 import { type CheckedDraft, checkDraft } from "./check-draft.ts";
+import { type Draft, useDraft } from "./draft.tsx";
 import { DraftFields } from "./draft-fields.tsx";
+import { LostReferences } from "./lost-references.tsx";
 import { ProblemList } from "./problem-list.tsx";
 import { PromptEditor } from "./prompt-editor.tsx";
 import { SendBar } from "./send-bar.tsx";
-import { useDraft } from "./use-draft.ts";
 
 const PROMPT_FILE = /\.(jsonl|csv|tsv|txt)$/i;
 
 /** A form for a new batch, which also takes files of prompts and reference images. */
 export function NewBatchPage() {
   const state = useDraft();
-  const { draft, change } = state;
+  const { draft, files, lost, change } = state;
+  const limits = useLimits();
   const models = useData("models", batchModels);
-  const [files, setFiles] = useState<readonly ReferenceFile[]>([]);
   const [replacement, setReplacement] = useState<File | null>(null);
   const model = models.value?.find(({ id }) => id === draft.model) ?? models.value?.[0] ?? null;
-  const checked = useChecked(draft, files, model);
+  const { checked, isCurrent } = useChecked(draft, files, { model, limits });
 
   const addReference = async (file: File) => {
-    const reference = await readReference(file);
-    if (typeof reference === "string") return announce(reference);
-    setFiles((old) => [...old.filter(({ name }) => name !== reference.name), reference]);
+    const reference = await readReference(file, limits.referenceImageBytes);
+    if (typeof reference === "string") announce(reference);
+    else state.addFile(reference);
   };
   const takePrompts = async (file: File) => {
     const format = file.name.split(".").at(-1)?.toLowerCase() as FormatName;
@@ -57,7 +60,13 @@ export function NewBatchPage() {
         <h1>New batch</h1>
       </div>
       <ErrorNote error={models.error} />
-      <DraftFields draft={draft} models={models.value ?? []} model={model} onChange={change} />
+      <DraftFields
+        draft={draft}
+        models={models.value ?? []}
+        model={model}
+        mostImages={limits.outputCountPerItem}
+        onChange={change}
+      />
       <DropArea
         label="Choose files"
         accept={[...FORMAT_NAMES.map((name) => `.${name}`), "image/png", "image/jpeg", "image/webp"].join(
@@ -77,7 +86,8 @@ export function NewBatchPage() {
         onFormat={(format) => change({ format, fileName: "" })}
       />
       {!isEmpty && checked && <ProblemList checked={checked} />}
-      <ReferenceList files={files} onRemove={(file) => setFiles(files.filter((each) => each !== file))}>
+      {lost.length > 0 && <LostReferences names={lost} onForget={state.forgetLost} />}
+      <ReferenceList files={files} onRemove={state.removeFile}>
         {(checked?.unnamed.length ?? 0) > 0 && (
           <label className="check">
             <input
@@ -89,7 +99,13 @@ export function NewBatchPage() {
           </label>
         )}
       </ReferenceList>
-      <SendBar state={state} checked={isEmpty ? null : checked} model={model} onSent={() => setFiles([])} />
+      <SendBar
+        state={state}
+        checked={isEmpty ? null : checked}
+        isCurrent={isCurrent}
+        model={model}
+        limits={limits}
+      />
       {replacement && (
         <ConfirmDialog
           title="Replace the prompts?"
@@ -106,29 +122,37 @@ export function NewBatchPage() {
 
 const QUIET_MS = 150;
 
-/** The result of the check, a moment after the last change; null while it is not known. */
+/**
+ * The result of the check: null before the first one. After a change the last one stays until a new one is there, so that
+ * nothing jumps while somebody types; it is not current then.
+ */
 function useChecked(
-  draft: ReturnType<typeof useDraft>["draft"],
+  draft: Draft,
   files: readonly ReferenceFile[],
-  model: BatchModel | null,
-): CheckedDraft | null {
-  const [checked, setChecked] = useState<CheckedDraft | null>(null);
+  { model, limits }: { model: BatchModel | null; limits: Limits },
+): { checked: CheckedDraft | null; isCurrent: boolean } {
+  const [found, setFound] = useState<{ checked: CheckedDraft; inputs: object } | null>(null);
   const { text, format, fileName, count, sharesReferences } = draft;
   const most = model?.max_reference_images ?? Number.POSITIVE_INFINITY;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the other fields of a draft change nothing about its prompts.
+  const inputs = useMemo(
+    () => ({ draft: { text, format, fileName, count, sharesReferences }, files, limits, most }),
+    [text, format, fileName, count, sharesReferences, files, limits, most],
+  );
   useEffect(() => {
-    let isCurrent = true;
-    setChecked(null);
+    let isWanted = true;
     const timer = setTimeout(async () => {
-      const result = await checkDraft(draft, files, most);
-      if (isCurrent) setChecked(result);
+      const checked = await checkDraft(inputs.draft, inputs.files, {
+        limits: inputs.limits,
+        maxReferences: inputs.most,
+      });
+      if (isWanted) setFound({ checked, inputs });
     }, QUIET_MS);
     return () => {
-      isCurrent = false;
+      isWanted = false;
       clearTimeout(timer);
     };
-  }, [text, format, fileName, count, sharesReferences, files, most]);
-  return checked;
+  }, [inputs]);
+  return { checked: found?.checked ?? null, isCurrent: found?.inputs === inputs };
 }
 
 function stem(fileName: string): string {

@@ -1,5 +1,6 @@
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import type { BatchModel } from "../../../contract/batch-api/models.ts";
+import type { Limits } from "../../../contract/limits.ts";
 import { counted } from "../../../kernel/text.ts";
 import { ApiError } from "../../api/request.ts";
 import { useAccount } from "../../hooks/use-account.ts";
@@ -8,30 +9,33 @@ import { announce } from "../../parts/announcer.tsx";
 import { ErrorNote } from "../../parts/notes.tsx";
 import { usd } from "../../parts/words.ts";
 import type { CheckedDraft } from "./check-draft.ts";
+import type { DraftState } from "./draft.tsx";
 import { priceOf, sendDraft, splitItems } from "./send-draft.ts";
-import type { DraftState } from "./use-draft.ts";
 
 /** The price of the draft, and the button that sends it. */
 export function SendBar(props: {
   state: DraftState;
   checked: CheckedDraft | null;
+  /** The check is that of the draft as it is now. */
+  isCurrent: boolean;
   model: BatchModel | null;
-  onSent: () => void;
+  limits: Limits;
 }) {
-  const { state, checked, model, onSent } = props;
+  const { state, checked, isCurrent, model, limits } = props;
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const isRight =
     checked !== null && checked.problemCount === 0 && checked.items.length > 0 && model !== null;
+  const canSend = isRight && isCurrent && state.lost.length === 0;
+  const parts = useMemo(() => splitItems(checked?.items ?? [], limits), [checked, limits]);
   const price = isRight ? priceOf(model, checked) : null;
   const send = async () => {
-    if (!isRight) return;
+    if (!canSend) return;
     setBusy(true);
     setError(null);
     try {
-      const batches = await sendDraft(state.draft, checked, model);
+      const batches = await sendDraft(state.draft, parts, model);
       state.renew();
-      onSent();
       announce(batches.length === 1 ? "The batch is sent." : `${batches.length} batches are sent.`);
       go(batches.length === 1 ? hrefOf("batches", batches[0]?.id ?? "") : hrefOf("batches"));
     } catch (thrown) {
@@ -69,13 +73,13 @@ export function SendBar(props: {
             <>
               <b>{usd(price.cost)}</b>
               <span className="quiet">
-                {summaryOf(checked)} · {usd(price.hold)} held until the end
+                {summaryOf(checked, parts.length)} · {usd(price.hold)} held until the end
                 <Balance isPaid={model.pricing.paid === true} />
               </span>
             </>
           )}
         </div>
-        <button type="button" className="button primary" disabled={!isRight || isBusy} onClick={send}>
+        <button type="button" className="button primary" disabled={!canSend || isBusy} onClick={send}>
           {isBusy
             ? "Sending…"
             : model?.pricing.paid && price
@@ -94,8 +98,7 @@ function Balance({ isPaid }: { isPaid: boolean }) {
   return <> · balance {usd(((isPaid && account.real_money) || account).balance)}</>;
 }
 
-function summaryOf(checked: CheckedDraft): string {
-  const parts = splitItems(checked.items).length;
+function summaryOf(checked: CheckedDraft, parts: number): string {
   const images = counted(checked.imageCount, "image");
   return parts === 1 ? images : `${images} in ${parts} batches`;
 }

@@ -1,6 +1,7 @@
 import { type FormEvent, useRef, useState } from "react";
 import { realtimeModels } from "../../api/realtime.ts";
 import { type ReferenceFile, readReference } from "../../api/reference-file.ts";
+import { useLimits } from "../../hooks/use-account.ts";
 import { useData } from "../../hooks/use-data.ts";
 import { announce } from "../../parts/announcer.tsx";
 import { DropArea } from "../../parts/drop-area.tsx";
@@ -13,6 +14,7 @@ import { type ShotRequest, useShots } from "./shots.tsx";
 /** Makes one image at once. */
 export function OneImagePage() {
   const models = useData("realtime models", realtimeModels);
+  const limits = useLimits();
   const { shots, make } = useShots();
   const last = shots[0]?.request;
   const [modelName, setModelName] = useState<string | null>(last?.model ?? null);
@@ -31,7 +33,7 @@ export function OneImagePage() {
 
   const add = async (files: File[]) => {
     for (const file of files) {
-      const reference = await readReference(file);
+      const reference = await readReference(file, limits.referenceImageBytes);
       if (typeof reference === "string") announce(reference);
       else setReferences((old) => [...old, reference].slice(-(model?.maxInputImages ?? 14)));
     }

@@ -41,7 +41,7 @@ export function ServicePage() {
 function Numbers({ overview }: { overview: OverviewObject }) {
   const { queue, disk_free_bytes, started_at, batches, data_directory } = overview;
   const rows: [string, string][] = [
-    ["being made", `${count(queue.running)} of at most ${count(queue.concurrency)}`],
+    ["being made", `${count(queue.running)} of ${count(queue.concurrency)}`],
     ["waiting", count(queue.waiting) + (queue.paused ? ", paused" : "")],
     ["disk free", disk_free_bytes === null ? "unknown" : formatSize(disk_free_bytes)],
     ["runs for", formatDuration(Date.now() - started_at * 1000)],

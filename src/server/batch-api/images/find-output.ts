@@ -7,6 +7,8 @@ import { callerOf } from "../../middleware/authenticate.ts";
 import { queryText } from "../../query/query.ts";
 import { findBatch, findItem } from "../find-batch.ts";
 
+const IMAGES_DELETED = "The images of this item were deleted.";
+
 /**
  * Returns the image that the path and `image_index` of a request name. Throws `BATCH_IMAGE_NOT_FOUND`,
  * `BATCH_IMAGE_ITEM_NOT_FOUND`, `BATCH_IMAGE_OUTPUT_DELETED`, `BATCH_IMAGE_NOT_READY` before the end of a batch that
@@ -24,8 +26,10 @@ export async function findOutput(
   const isWaitedFor = mustHaveEnded || item.status === "pending";
   if (isWaitedFor && !isTerminal(batch.status)) throw new ImgbatchError("BATCH_IMAGE_NOT_READY");
   if (item.status !== "success") throw new ImgbatchError("BATCH_IMAGE_ITEM_FAILED");
+  const outputs = await stores.read.outputs.ofItem(item.id);
+  if (outputs.length === 0) throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETED", IMAGES_DELETED);
   const imageIndex = readImageIndex(request);
-  const output = (await stores.read.outputs.ofItem(item.id)).find((o) => o.imageIndex === imageIndex);
+  const output = outputs.find((o) => o.imageIndex === imageIndex);
   if (!output) throw indexOutOfRange(item.imageCount);
   return { batch, item, output };
 }

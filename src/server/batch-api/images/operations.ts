@@ -3,6 +3,7 @@ import { PATHS } from "../../../contract/routes.ts";
 import { requireBatchGroup } from "../../middleware/authenticate.ts";
 import type { Operation } from "../../operation.ts";
 import { content } from "../content.ts";
+import { deleteContent } from "./delete-content.ts";
 import { conditions, downloadAnswers, headAnswers, ranges, unchanged } from "./download-answers.ts";
 import { reference } from "./reference.ts";
 import { thumbnail } from "./thumbnail.ts";
@@ -43,6 +44,22 @@ export const imageOperations: readonly Operation[] = [
     errors: contentErrors,
     guards: usesBatches,
     handler: content,
+  },
+  {
+    id: "deleteItemContent",
+    method: "delete",
+    path: PATHS.content,
+    summary: "Delete the images of one item of an ended batch; the item and its payment stay",
+    parameters: ["BatchId", "CustomId"],
+    answers: { 204: { description: "The item has no images any more." } },
+    errors: [
+      "BATCH_IMAGE_NOT_FOUND",
+      "BATCH_IMAGE_ITEM_NOT_FOUND",
+      "BATCH_IMAGE_OUTPUT_DELETE_NOT_READY",
+      "BATCH_IMAGE_QUEUE_FAILED",
+    ],
+    guards: usesBatches,
+    handler: deleteContent,
   },
   {
     id: "getThumbnail",

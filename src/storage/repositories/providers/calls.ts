@@ -52,7 +52,9 @@ export function providerCallsRepository({ build, all, run }: SqlSession): Provid
         .where("from_ms", ">=", fromMs)
         .where("from_ms", "<", beforeMs)
         .groupBy(["day_ms", "provider", "model"])
-        .orderBy("day_ms");
+        .orderBy("day_ms")
+        .orderBy("provider")
+        .orderBy("model");
       return (await all(query)).map(({ day_ms, ...row }) => ({ dayMs: day_ms, ...row }));
     },
   };

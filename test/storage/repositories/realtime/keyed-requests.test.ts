@@ -14,9 +14,9 @@ it("[ONCE-7] a kept answer is removed by its key, without a look at the others",
   const file = join(data, "imgbatch.db");
   const database = openSqlite(file, new FakeClock());
   const plain = new Sqlite(file, { readonly: true });
-  onTestFinished(() => {
+  onTestFinished(async () => {
     plain.close();
-    database.close();
+    await database.close();
   });
   const plans: unknown[] = [];
   const run = async (query: Compilable<unknown>) => {

@@ -1,0 +1,61 @@
+import { useMemo } from "react";
+import type { BatchObject } from "../../../contract/batch-api/batches.ts";
+import type { ItemObject } from "../../../contract/batch-api/items.ts";
+import { isRefusalCode } from "../../../contract/item-errors.ts";
+import { isTerminal } from "../../../contract/statuses.ts";
+import { counted } from "../../../kernel/text.ts";
+import { batchModels, retryBatch } from "../../api/batches.ts";
+import { randomId } from "../../api/sign-in.ts";
+import { useData } from "../../hooks/use-data.ts";
+import { go, hrefOf } from "../../hooks/use-route.ts";
+import { announce } from "../../parts/announcer.tsx";
+import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { usd } from "../../parts/words.ts";
+
+/** The items of a batch that can be made again: failed ones that were not refused for what they ask. */
+export function retriableOf(batch: BatchObject, items: readonly ItemObject[]): ItemObject[] {
+  if (!isTerminal(batch.status) || batch.source !== "batch") return [];
+  return items.filter(({ status, error }) => status === "failed" && !isRefusalCode(error?.code ?? ""));
+}
+
+/** Asks before failed items are made again. `leftOut` failed ones are not among them. */
+export function RetryDialog(props: {
+  batch: BatchObject;
+  items: readonly ItemObject[];
+  leftOut: number;
+  onClose: () => void;
+}) {
+  const { batch, items, leftOut, onClose } = props;
+  const { id, item_count, hold_amount, estimated_cost, model } = batch;
+  // One key for the question: confirmed twice, it makes one batch.
+  const idempotencyKey = useMemo(randomId, []);
+  const models = useData("models", batchModels);
+  const pricing = models.value?.find((each) => each.id === model)?.pricing;
+  const price = items.length * (pricing?.batch_image ?? estimated_cost / item_count);
+  const hold = items.length * (pricing?.batch_hold ?? hold_amount / item_count);
+  return (
+    <ConfirmDialog
+      title={`Make ${counted(items.length, "failed image")} again?`}
+      action={pricing?.paid ? `Pay up to ${usd(hold)}` : "Make again"}
+      onClose={onClose}
+      onConfirm={async () => {
+        const customIds = items.map(({ custom_id }) => custom_id);
+        const consent = { idempotencyKey, maxCost: pricing?.paid ? hold : null };
+        const retry = await retryBatch(id, customIds, consent);
+        announce("A new batch makes the failed images again.");
+        go(hrefOf("batches", retry.id));
+      }}
+    >
+      <p>
+        A new batch is made of them, linked to this one. It costs about {usd(price)}, and {usd(hold)} is held
+        until it has ended.
+      </p>
+      {leftOut > 0 && (
+        <p>
+          {leftOut} more {leftOut === 1 ? "was" : "were"} refused for what the prompt asks. They are left out,
+          since they would be refused again.
+        </p>
+      )}
+    </ConfirmDialog>
+  );
+}

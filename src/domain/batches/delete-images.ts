@@ -1,0 +1,43 @@
+import { ImgbatchError } from "../../contract/errors.ts";
+import { isTerminal } from "../../contract/statuses.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Feed } from "../feed.ts";
+import { thumbnailsPrefix } from "../images/thumbnails.ts";
+import type { BlobStore } from "../ports/blob-store.ts";
+import type { Stores } from "../ports/stores.ts";
+import type { ItemRecord } from "../records.ts";
+
+const ONE_FILE =
+  "The results of a batch job of a vendor's API are one file: delete all of its images, or none of them.";
+
+/**
+ * Deletes the images of one item of an ended batch; the item, its success and its payment stay, and the number of images that
+ * it had. Can be repeated. A file that cannot be removed now goes with the others of the batch.
+ * Throws `BATCH_IMAGE_OUTPUT_DELETE_NOT_READY` for a batch that has not ended, and for a batch job of a vendor's API, whose results
+ * are one file.
+ */
+export async function deleteImages(
+  { stores, blobs, feed, log }: { stores: Stores; blobs: BlobStore; feed: Feed; log: Log },
+  batchId: string,
+  { id: itemId, customId }: Pick<ItemRecord, "id" | "customId">,
+): Promise<void> {
+  const outputs = await stores.write(async (tx) => {
+    const batch = await tx.batches.locked(batchId);
+    if (batch && batch.source !== "batch")
+      throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY", ONE_FILE);
+    if (!batch || !isTerminal(batch.status)) throw new ImgbatchError("BATCH_IMAGE_OUTPUT_DELETE_NOT_READY");
+    const found = await tx.outputs.ofItem(itemId);
+    await tx.outputs.removeOfItem(itemId);
+    return found;
+  });
+  if (outputs.length === 0) return;
+  feed.publish({ type: "images-gone", batchId, customId });
+  try {
+    for (const { blobKey } of outputs) await blobs.delete(blobKey);
+    // They are named by hashes, which items may share. The others are made again when somebody looks at them.
+    await blobs.deleteAll(thumbnailsPrefix(batchId));
+  } catch (error) {
+    const facts = { batch: batchId, item: customId, error: String(error) };
+    log.warn("image files could not be deleted; they go with the others of the batch", facts);
+  }
+}

@@ -1,0 +1,252 @@
+import { createHash } from "node:crypto";
+import type { ListedBlob } from "../../../domain/ports/blob-store.ts";
+import { systemClock } from "../../../kernel/clock.ts";
+import { type BucketPlace, bucketUrl, encodePath, encodeQuery } from "./object-url.ts";
+import { lastError, type S3Answer, S3Connection, type S3Credentials } from "./s3-connection.ts";
+import { ObjectGone, S3Error, unavailable } from "./s3-errors.ts";
+import { type ObjectPage, readPage } from "./xml.ts";
+
+export interface BucketSettings extends BucketPlace, S3Credentials {
+  /** Before every key, without slashes at its ends; may be empty. */
+  prefix: string;
+}
+
+/** What is stored under a key. */
+export interface Upload {
+  sizeBytes: number;
+  /** Lower-case hexadecimal. */
+  sha256: string;
+  /** Called for each attempt. */
+  bytes(): AsyncIterable<Uint8Array>;
+}
+
+/** An object, or a part of it, on its way here. */
+export interface Download {
+  /** Of the whole object. */
+  sizeBytes: number;
+  /** Base64; null when the server has none, or for a part. */
+  sha256: string | null;
+  /** The bytes, once. Goes on with another request where a transfer breaks off. */
+  bytes(): AsyncGenerator<Buffer>;
+  /** Ends the transfer. */
+  drop(): void;
+}
+
+/** An object that differs from the server's own checksum is read so many times. */
+const READINGS = 3;
+
+/** The objects of a bucket below a prefix. Methods reject with `StorageUnavailable` when the server cannot be used. */
+export class S3Bucket {
+  readonly #connection: S3Connection;
+  readonly #url: string;
+  readonly #prefix: string;
+
+  constructor(settings: BucketSettings) {
+    this.#connection = new S3Connection(settings);
+    this.#url = bucketUrl(settings);
+    this.#prefix = settings.prefix === "" ? "" : `${settings.prefix}/`;
+  }
+
+  /** The object is durable when this resolves. */
+  async put(key: string, { sizeBytes, sha256, bytes }: Upload): Promise<void> {
+    const headers = {
+      "content-length": String(sizeBytes),
+      "x-amz-content-sha256": sha256,
+      "x-amz-checksum-sha256": Buffer.from(sha256, "hex").toString("base64"),
+    };
+    const sent = { method: "PUT", url: this.#urlOf(key), headers, body: bytes } as const;
+    await this.#connection.send(sent, finish);
+  }
+
+  /** Bytes `start` to `end`, inclusive. Null when there is no such object. */
+  async get(key: string, range?: { start: number; end: number }): Promise<Download | null> {
+    const first = await this.#get(key, range);
+    if (first === null) return null;
+    let current = first.answer;
+    return {
+      sizeBytes: first.sizeBytes,
+      sha256: range ? null : checksumOf(first.answer),
+      bytes: () =>
+        this.#bytes(key, first, (answer) => {
+          current = answer;
+        }),
+      drop: () => current.drop(),
+    };
+  }
+
+  /**
+   * Hands all bytes of an object to `take`, and again from the beginning when they differ from the server's checksum of it.
+   * Null when there is no such object, when it differs each time, or as `take` returns it.
+   */
+  async whole<T>(
+    key: string,
+    take: (object: Download, bytes: AsyncIterable<Buffer>) => Promise<T | null>,
+  ): Promise<T | null> {
+    for (let reading = 1; reading <= READINGS; reading++) {
+      const object = await this.get(key);
+      if (object === null) return null;
+      try {
+        const hash = createHash("sha256");
+        const result = await take(object, hashed(object.bytes(), hash));
+        if (result === null || object.sha256 === null || hash.digest("base64") === object.sha256)
+          return result;
+      } catch (error) {
+        if (error instanceof ObjectGone) return null;
+        throw error;
+      } finally {
+        object.drop();
+      }
+    }
+    return null;
+  }
+
+  /** All objects whose keys begin with this. */
+  async list(keyPrefix: string): Promise<ListedBlob[]> {
+    const blobs: ListedBlob[] = [];
+    const query = { "list-type": "2", "encoding-type": "url", prefix: this.#prefix + keyPrefix };
+    for (let next: string | null = ""; next !== null; ) {
+      const from: Record<string, string> = next === "" ? {} : { "continuation-token": next };
+      const url = `${this.#url}?${encodeQuery({ ...query, ...from })}`;
+      const { page, nowMs }: ListAnswer = await this.#connection.send({ method: "GET", url }, readList);
+      for (const { key, sizeBytes, changedAtMs } of page.objects) {
+        // Consoles of some servers make such objects for the directories that they show.
+        if (key.endsWith("/")) continue;
+        blobs.push({ key: key.slice(this.#prefix.length), sizeBytes, ageMs: nowMs - changedAtMs });
+      }
+      next = page.next;
+    }
+    return blobs;
+  }
+
+  /** Does nothing when there is no such object. */
+  async delete(key: string): Promise<void> {
+    const sent = { method: "DELETE", url: this.#urlOf(key) } as const;
+    await this.#connection.send(sent, finish, [404]).catch((error) => {
+      if (!isMissing(error)) throw unavailable(error);
+    });
+  }
+
+  #urlOf(key: string): string {
+    return this.#url + encodePath(this.#prefix + key);
+  }
+
+  async #get(
+    key: string,
+    range?: { start: number; end: number },
+    etag?: string,
+  ): Promise<FirstAnswer | null> {
+    const headers = {
+      ...(range && { range: `bytes=${range.start}-${range.end}` }),
+      ...(range ? {} : { "x-amz-checksum-mode": "ENABLED" }),
+      ...(etag !== undefined && { "if-match": etag }),
+    };
+    const sent = { method: "GET", url: this.#urlOf(key), headers } as const;
+    try {
+      return await this.#connection.send(sent, async (answer) => firstAnswer(answer, range), [404, 416]);
+    } catch (error) {
+      if (isMissing(error)) return null;
+      if (error instanceof S3Error && error.status === 416 && range?.start === 0) return EMPTY;
+      throw unavailable(error);
+    }
+  }
+
+  async *#bytes(
+    key: string,
+    { answer: first, start, end, etag }: FirstAnswer,
+    onAnswer: (answer: S3Answer) => void,
+  ): AsyncGenerator<Buffer> {
+    let [answer, at] = [first, start];
+    for (let failures = 0; at < end; ) {
+      try {
+        for await (const chunk of answer.bytes()) {
+          at += chunk.length;
+          failures = 0;
+          yield chunk;
+        }
+      } catch (error) {
+        if (at >= end) return;
+        const last = lastError(error, ++failures);
+        if (last !== null) throw last;
+        await this.#connection.pauseAfter(failures);
+      }
+      if (at >= end) return;
+      const next = await this.#get(key, { start: at, end: end - 1 }, etag);
+      if (next === null) throw new ObjectGone(`${key} was deleted while it was read`);
+      answer = next.answer;
+      onAnswer(answer);
+    }
+  }
+}
+
+/** A missing bucket is something else: its images are not gone. */
+function isMissing(error: unknown): boolean {
+  return error instanceof S3Error && error.code === "NoSuchKey";
+}
+
+interface FirstAnswer {
+  answer: S3Answer;
+  /** Of the whole object. */
+  sizeBytes: number;
+  start: number;
+  /** Exclusive. */
+  end: number;
+  etag: string | undefined;
+}
+
+/** Of an empty object there is no range. */
+const EMPTY: FirstAnswer = {
+  answer: { status: 200, headers: {}, bytes: async function* () {}, drop: () => {} },
+  sizeBytes: 0,
+  start: 0,
+  end: 0,
+  etag: undefined,
+};
+
+/** Reads the headers of an answer with an object. Throws when it is not the range that was asked for. */
+function firstAnswer(answer: S3Answer, range: { start: number; end: number } | undefined): FirstAnswer {
+  const length = Number(answer.headers["content-length"]);
+  const { etag } = answer.headers;
+  const whole = { answer, sizeBytes: length, start: 0, end: length, etag };
+  const [, start, end, size] = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(answer.headers["content-range"] ?? "") ?? [];
+  if (answer.status === 206 && range && Number(start) === range.start && Number(end) <= range.end) {
+    return { ...whole, sizeBytes: Number(size), start: range.start, end: Number(end) + 1 };
+  }
+  const isWhole = range === undefined || (range.start === 0 && length <= range.end + 1);
+  if (answer.status === 200 && isWhole && Number.isSafeInteger(length)) return whole;
+  answer.drop();
+  throw Object.assign(new Error("the answer is not the range that was asked for"), { code: "BAD_RANGE" });
+}
+
+/** The hash of the whole object; not that of an object in parts, which is one of hashes. */
+function checksumOf({ headers }: S3Answer): string | null {
+  const checksum = headers["x-amz-checksum-sha256"];
+  return typeof checksum === "string" && !checksum.includes("-") ? checksum : null;
+}
+
+async function* hashed(
+  bytes: AsyncIterable<Buffer>,
+  hash: ReturnType<typeof createHash>,
+): AsyncGenerator<Buffer> {
+  for await (const chunk of bytes) {
+    hash.update(chunk);
+    yield chunk;
+  }
+}
+
+async function finish(answer: S3Answer): Promise<void> {
+  for await (const _ of answer.bytes());
+}
+
+interface ListAnswer {
+  page: ObjectPage;
+  /** By the server's clock. */
+  nowMs: number;
+}
+
+async function readList(answer: S3Answer): Promise<ListAnswer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of answer.bytes()) chunks.push(chunk);
+  const nowMs = Date.parse(answer.headers.date ?? "");
+  const page = readPage(Buffer.concat(chunks).toString("utf8"));
+  return { page, nowMs: Number.isNaN(nowMs) ? systemClock.nowMs() : nowMs };
+}

@@ -1,0 +1,75 @@
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+
+/**
+ * Codes of Node, and of PostgreSQL (https://www.postgresql.org/docs/current/errcodes-appendix.html), for a server that
+ * cannot be reached, that ends the connection, or that takes no writes because another one does by now.
+ */
+const LOST =
+  /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ENOENT|08\w{3}|57P0[1-4]|25P03|25006|53300)$/;
+
+/**
+ * Errors of the client have no codes. The first is of a connection that keeps a statement which does not fit the tables
+ * any more, since another process has migrated them.
+ */
+const LOST_MESSAGE =
+  /^(cached plan must not change|Connection terminated|Client has encountered a connection error|timeout expired)/;
+
+/** No connection could be made, or none was free. */
+export class CannotConnect extends Error {
+  constructor(cause: unknown) {
+    super("no connection to the database", { cause });
+    this.name = "CannotConnect";
+  }
+}
+
+const reasonOf = (error: unknown) => (error instanceof CannotConnect ? error.cause : error);
+
+/** Whether the connection is gone, or could not be made for now: another one may work. */
+export function isConnectionLost(failure: unknown): boolean {
+  const error = reasonOf(failure);
+  return LOST.test(systemCodeOf(error)) || (error instanceof Error && LOST_MESSAGE.test(error.message));
+}
+
+const SERIALIZATION_FAILURE = "40001";
+const DEADLOCK = "40P01";
+const UNIQUE_VIOLATION = "23505";
+
+/**
+ * Returns how often a work may be repeated after an error; 0 when another try ends as this one did. A row that exists
+ * already may come from another transaction, which the next try sees.
+ */
+export function repeatsAfter(error: unknown): number {
+  const code = systemCodeOf(error);
+  if (code === SERIALIZATION_FAILURE || code === DEADLOCK) return 20;
+  return code === UNIQUE_VIOLATION ? 1 : 0;
+}
+
+/** `disk_full`; `lock_not_available` and `query_canceled`, after the times that a transaction sets. */
+const [DISK_FULL, BUSY] = ["53100", /^(55P03|57014|40001|40P01)$/];
+/** The pool has no free connection. */
+const NONE_FREE = /^timeout exceeded when trying to connect/;
+
+/** Returns the error to throw in place of one after which nothing was stored; any other error as it is. */
+export function notStoredInPostgres(failure: unknown): unknown {
+  const error = reasonOf(failure);
+  const code = systemCodeOf(error);
+  if (code === DISK_FULL) {
+    return new StorageUnavailable("full", "The disk of the service's database is full.", error);
+  }
+  if (BUSY.test(code) || (error instanceof Error && NONE_FREE.test(error.message))) {
+    return new StorageUnavailable("busy", "The service's database is busy; try again.", error);
+  }
+  if (isConnectionLost(failure) || failure instanceof CannotConnect) {
+    const message = `The service cannot use its database now (${code}).`;
+    return new StorageUnavailable("broken", message, error);
+  }
+  return error;
+}
+
+/** The connection was lost during a commit, and the server cannot be asked for its end. */
+export function perhapsStoredInPostgres(cause: unknown): StorageUnavailable {
+  const message =
+    "The service lost its database during a commit: whether this was done is not known until the database can be used again.";
+  return new StorageUnavailable("unknown-commit", message, cause);
+}

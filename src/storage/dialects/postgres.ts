@@ -1,0 +1,236 @@
+import { sql } from "kysely";
+import type { CustomTypesConfig, Pool, PoolClient, QueryConfig, QueryResultRow } from "pg";
+import { ImgbatchError } from "../../contract/errors.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { postgresSession } from "./postgres-session.ts";
+import { beginReading, beginWriting, commit, runInTransaction } from "./postgres-transaction.ts";
+import {
+  CannotConnect,
+  isConnectionLost,
+  notStoredInPostgres,
+  perhapsStoredInPostgres,
+  repeatsAfter,
+} from "./postgres-trouble.ts";
+import { type SqlDatabase, written } from "./sql-session.ts";
+
+/** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
+const MOST_CONNECTIONS = 10;
+/** For a new connection, and for a free one. */
+const CONNECT_TIMEOUT_MS = 10_000;
+/** A server that restarts is back within seconds: so long everything waits for it. */
+const GIVE_UP_MS = 10_000;
+const PAUSE_MS = 50;
+/** A transaction whose connection is cut goes on at the server until it notices, at most for its limits. */
+const ASK_COMMIT_MS = 15_000;
+const OLDEST_VERSION = 15;
+
+/** 64-bit integers, and the sums of them, which PostgreSQL makes exact decimals. */
+const [INT8, NUMERIC] = [20, 1700];
+
+/**
+ * Opens a PostgreSQL database, version 15 or later, which may be empty. `url` has the password, if there is one. A server
+ * that goes away never ends the process: whatever was not stored for certain is done again on another connection, for
+ * `GIVE_UP_MS`, and then rejects with `StorageUnavailable`. Throws `STORAGE_FAILED` when the server cannot be reached or
+ * refuses, and `INVALID_CONFIG` for one that cannot be used.
+ */
+export async function openPostgres({ url }: { url: string }, clock: Clock): Promise<SqlDatabase> {
+  const pool = await openPool(url);
+  const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt);
+  const database: SqlDatabase = {
+    reader: postgresSession((statement) => again(() => query(pool, statement))),
+    transaction: (work) => again(() => repeated(() => write(pool, clock, work))),
+    snapshot: (work) =>
+      again(() =>
+        withClient(pool, async (client) => {
+          await beginReading(client);
+          const result = await runInTransaction(client, work);
+          await commit(client);
+          return result;
+        }),
+      ),
+    clockMs: async (session) => {
+      const now = sql<{ ms: number }>`select (extract(epoch from clock_timestamp()) * 1000)::bigint as ms`;
+      return (await session.first(written(session, now)))?.ms ?? 0;
+    },
+    // The server checks its own files.
+    integrityProblems: async () => [],
+    close: () => pool.end(),
+  };
+  try {
+    await refuseUnfit(pool, again);
+  } catch (error) {
+    await pool.end();
+    throw error instanceof ImgbatchError ? error : cannotUse(error);
+  }
+  return database;
+}
+
+async function openPool(url: string): Promise<Pool> {
+  const { default: pg } = await import("pg");
+  const types: CustomTypesConfig = {
+    getTypeParser: (oid: number, format?: "text" | "binary") =>
+      oid === INT8 || oid === NUMERIC ? toSafeInteger : pg.types.getTypeParser(oid, format),
+  };
+  const pool = new pg.Pool({
+    connectionString: url,
+    application_name: "imgbatch",
+    max: MOST_CONNECTIONS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    types,
+  });
+  // A connection that breaks while nobody waits for it would end the process. Whoever waits for it gets the error.
+  pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
+  return pool;
+}
+
+function toSafeInteger(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw new RangeError(`${text} from the database is no safe integer`);
+  return value;
+}
+
+async function refuseUnfit(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
+  const facts = "select current_setting('server_version') as version, getdatabaseencoding() as encoding";
+  const { rows } = await again(() => query<{ version: string; encoding: string }>(pool, { text: facts }));
+  const { version = "", encoding = "" } = rows[0] ?? {};
+  const refuse = (message: string) => new ImgbatchError("INVALID_CONFIG", message);
+  if (Number.parseInt(version, 10) < OLDEST_VERSION) {
+    throw refuse(
+      `The database is PostgreSQL ${version}; version ${OLDEST_VERSION} is the oldest that works.`,
+    );
+  }
+  if (encoding !== "UTF8") throw refuse(`The database has the encoding ${encoding}; it must be UTF8.`);
+}
+
+/** The reason is PostgreSQL's or the system's, which name no password. */
+function cannotUse(error: unknown): ImgbatchError {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : (error as Error);
+  const message = `The database cannot be used: ${cause.message || systemCodeOf(cause)} (${systemCodeOf(cause)}).`;
+  return new ImgbatchError("STORAGE_FAILED", message, { cause });
+}
+
+/** Repeats an attempt that lost its connection and has changed nothing. */
+async function untilConnected<T>(clock: Clock, attempt: () => Promise<T>): Promise<T> {
+  const startMs = clock.monotonicMs();
+  for (let pauseMs = PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const isOver = clock.monotonicMs() - startMs >= GIVE_UP_MS;
+      if (!isConnectionLost(error) || isOver) throw notStoredInPostgres(error);
+      await clock.sleep(pauseMs);
+    }
+  }
+}
+
+/** Repeats an attempt that lost against another transaction. */
+async function repeated<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (tries > repeatsAfter(error)) throw error;
+    }
+  }
+}
+
+async function connect(pool: Pool): Promise<PoolClient> {
+  try {
+    return await pool.connect();
+  } catch (error) {
+    throw new CannotConnect(error);
+  }
+}
+
+/** Asks one statement that belongs to no transaction. */
+async function query<Row extends QueryResultRow>(pool: Pool, statement: QueryConfig) {
+  const client = await connect(pool);
+  let failure: unknown = null;
+  try {
+    return await client.query<Row>(statement);
+  } catch (error) {
+    failure = error;
+    throw error;
+  } finally {
+    client.release(isConnectionLost(failure));
+  }
+}
+
+/** Lends a connection. It is closed when it is broken, or when what was begun on it cannot be undone. */
+async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>): Promise<T> {
+  const client = await connect(pool);
+  let isUsable = true;
+  try {
+    return await use(client);
+  } catch (error) {
+    const isUndone = await client.query("ROLLBACK").then(
+      () => true,
+      () => false,
+    );
+    isUsable = isUndone && !isConnectionLost(error);
+    throw error;
+  } finally {
+    client.release(!isUsable);
+  }
+}
+
+/** The connection was lost during a commit. */
+class LostCommit<T> extends Error {
+  readonly id: string;
+  readonly result: T;
+
+  constructor(id: string, result: T, cause: unknown) {
+    super("the connection was lost during a commit", { cause });
+    this.id = id;
+    this.result = result;
+  }
+}
+
+async function write<T>(
+  pool: Pool,
+  clock: Clock,
+  work: Parameters<typeof runInTransaction<T>>[1],
+): Promise<T> {
+  try {
+    return await withClient(pool, async (client) => {
+      const id = await beginWriting(client);
+      const result = await runInTransaction(client, work);
+      await commit(client).catch((error) => {
+        throw isConnectionLost(error) ? new LostCommit(id, result, error) : error;
+      });
+      return result;
+    });
+  } catch (error) {
+    if (!(error instanceof LostCommit)) throw error;
+    // The slot in the pool is free by now: when many commits are lost at once, all of them can ask.
+    const end = await endOf(pool, clock, error.id);
+    if (end === null) throw perhapsStoredInPostgres(error.cause);
+    if (end === "aborted") throw error.cause;
+    return error.result as T;
+  }
+}
+
+const ASK_END = "select pg_xact_status($1::xid8) as status";
+
+/** Asks what has become of a transaction. Null when that cannot be found out. */
+async function endOf(pool: Pool, clock: Clock, id: string): Promise<"committed" | "aborted" | null> {
+  const startMs = clock.monotonicMs();
+  while (clock.monotonicMs() - startMs < ASK_COMMIT_MS) {
+    try {
+      const { rows } = await query<{ status: "committed" | "aborted" | "in progress" | null }>(pool, {
+        text: ASK_END,
+        values: [id],
+      });
+      const status = rows[0]?.status;
+      if (status !== "in progress") return status ?? null;
+    } catch (error) {
+      // The server does not know the transaction: it is another one, with an older state.
+      if (!isConnectionLost(error)) return null;
+    }
+    await clock.sleep(PAUSE_MS);
+  }
+  return null;
+}

@@ -1,0 +1,80 @@
+import type { ItemRepository } from "../../../domain/ports/item-repository.ts";
+import { kept, type Values } from "../../dialects/kept-query.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
+
+// The queries of items that run for each image or request.
+
+interface Lease {
+  id: number;
+  leaseToken: string;
+}
+
+/** Only who holds the lease may change a pending item. */
+const held = (build: SqlSession["build"], { id, leaseToken }: Values<Lease>) =>
+  build
+    .updateTable("items")
+    .where("id", "=", id)
+    .where("status", "=", "pending")
+    .where("lease_token", "=", leaseToken);
+
+type Outcome = Parameters<ItemRepository["finish"]>[2];
+type JsonField = "notes" | "usage" | "error";
+type FinishedRow = Omit<Outcome, JsonField> & Record<JsonField, string | null>;
+
+export const FINISH = kept((build, item: Values<Lease & FinishedRow>) =>
+  held(build, item).set({
+    status: item.status,
+    mime_type: item.mimeType,
+    image_count: item.imageCount,
+    model_version: item.modelVersion,
+    seed: item.seed,
+    notes: item.notes,
+    usage: item.usage,
+    error: item.error,
+    finished_at_ms: item.finishedAtMs,
+    lease_token: null,
+    lease_worker: null,
+  }),
+);
+
+type Returned = Parameters<ItemRepository["giveBack"]>[2];
+
+export const GIVE_BACK = kept((build, item: Values<Lease & Returned>) =>
+  held(build, item).set({
+    not_before_ms: item.notBeforeMs,
+    attempts: item.attempts,
+    failed_at: item.failedAt,
+    maybe_paid: item.maybePaid,
+    lease_token: null,
+    lease_worker: null,
+  }),
+);
+
+export const PAGE = kept(
+  (build, page: Values<{ batchId: string; after: number; limit: number; offset: number }>) =>
+    build
+      .selectFrom("items")
+      .selectAll()
+      .where("batch_id", "=", page.batchId)
+      .where("position", ">", page.after)
+      .orderBy("position")
+      .limit(page.limit)
+      .offset(page.offset),
+);
+
+export const COUNTS = kept((build, { batchId }: Values<{ batchId: string }>) =>
+  build
+    .selectFrom("items")
+    .select(["status", (eb) => eb.fn.countAll<number>().as("count")])
+    .where("batch_id", "=", batchId)
+    .groupBy("status"),
+);
+
+export const NEXT_DUE = kept((build, { batchId }: Values<{ batchId: string }>) =>
+  build
+    .selectFrom("items")
+    .select((eb) => eb.fn.min<number | null>("not_before_ms").as("due"))
+    .where("batch_id", "=", batchId)
+    .where("status", "=", "pending")
+    .where("lease_token", "is", null),
+);

@@ -1,0 +1,47 @@
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { openPostgres } from "../../src/storage/dialects/postgres.ts";
+import type { SqlDatabase } from "../../src/storage/dialects/sql-session.ts";
+import { openSqlite } from "../../src/storage/dialects/sqlite.ts";
+import { migrate } from "../../src/storage/migrate.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
+import { emptyDatabase, hasPostgres } from "../support/postgres.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const opened = (database: SqlDatabase) => {
+  onTestFinished(() => database.close());
+  return database;
+};
+
+async function addStep(database: SqlDatabase, step: { name: string; is_additive?: number }): Promise<void> {
+  await database.transaction((tx) => tx.run(tx.build.insertInto("schema_migrations").values(step)));
+}
+
+function refusesTheNewer(open: () => Promise<SqlDatabase>) {
+  it("[MIGRATE-2] a step that is unknown and additive is let be; any other is refused", async () => {
+    const database = await open();
+    await migrate(database);
+    await addStep(database, { name: "998-wider", is_additive: 1 });
+    await migrate(database);
+    await addStep(database, { name: "999-other" });
+    await expect(migrate(database)).rejects.toThrow("written by a newer version (999-other)");
+  });
+}
+
+describe("the schema on SQLite", () => {
+  refusesTheNewer(async () => opened(openSqlite(join(await tempDir(), "x.db"), systemClock)));
+});
+
+describe.skipIf(!hasPostgres)("the schema on PostgreSQL", () => {
+  refusesTheNewer(async () => opened(await openPostgres({ url: await emptyDatabase() }, systemClock)));
+
+  it("[MIGRATE-1] six processes at once on an empty database make one schema", async () => {
+    const url = await emptyDatabase();
+    const databases = await Promise.all(Array.from({ length: 6 }, () => openPostgres({ url }, systemClock)));
+    for (const database of databases) opened(database);
+    await Promise.all(databases.map(migrate));
+    const ids = databases.map((database) => sqlStores(database).read.upstreamJobs.databaseId());
+    expect(new Set(await Promise.all(ids)).size).toBe(1);
+  });
+});

@@ -1,0 +1,207 @@
+import { sql } from "kysely";
+import pg from "pg";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { type Clock, systemClock } from "../../src/kernel/clock.ts";
+import { openPostgres } from "../../src/storage/dialects/postgres.ts";
+import { type SqlSession, written } from "../../src/storage/dialects/sql-session.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
+import { gate } from "../support/gate.ts";
+import { InstantClock } from "../support/instant-clock.ts";
+import { startPgProxy } from "../support/pg-proxy.ts";
+import { hasPostgres, newDatabase, openTestPostgres } from "../support/postgres.ts";
+
+const account = (id: string, name = id) => ({ id, name, createdAtMs: 1 });
+
+/** A connection of somebody else to the same database. */
+async function beside(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  return client;
+}
+
+/** A test database whose connections can be cut. */
+async function behindProxy(clock: Clock = systemClock) {
+  const url = new URL(await newDatabase());
+  const proxy = await startPgProxy({ port: Number(url.port) });
+  onTestFinished(() => proxy.close());
+  url.port = String(proxy.port);
+  const database = await openPostgres({ url: url.href }, clock);
+  onTestFinished(() => database.close());
+  return { proxy, stores: sqlStores(database) };
+}
+
+/** Ends every other connection to the database, as a restart of the server does. */
+const CUT =
+  "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+
+const one = async (session: SqlSession, query: ReturnType<typeof sql<{ value: unknown }>>) =>
+  (await session.first(written(session, query)))?.value;
+
+describe.skipIf(!hasPostgres)("PostgreSQL", () => {
+  it("[PG-1] integers come back exactly; one that JavaScript cannot hold is an error", async () => {
+    const { reader } = (await openTestPostgres()).database;
+    expect(await one(reader, sql`select ${Number.MAX_SAFE_INTEGER}::bigint as value`)).toBe(2 ** 53 - 1);
+    expect(await one(reader, sql`select sum(n::bigint) as value from (values (1), (2)) as t(n)`)).toBe(3);
+    await expect(one(reader, sql`select 9007199254740993::bigint as value`)).rejects.toThrow(
+      "no safe integer",
+    );
+    await expect(one(reader, sql`select 1.5::numeric as value`)).rejects.toThrow("no safe integer");
+  });
+
+  it("[PG-2] a NUL is stored as U+FFFD, and looking for one finds nothing else", async () => {
+    const { stores } = await openTestPostgres();
+    await stores.write((tx) => tx.accounts.insert(account("a", "x\0y")));
+    expect(await stores.read.accounts.byName("x\uFFFDy")).toMatchObject({ id: "a" });
+    expect(await stores.read.accounts.byId("a\0")).toBeNull();
+  });
+
+  it("[PG-3] a transaction whose connection is cut before the commit runs again, and once counts", async () => {
+    const { url, stores } = await openTestPostgres();
+    const other = await beside(url);
+    let runs = 0;
+    const cutting = gate();
+    await stores.write(async (tx) => {
+      runs++;
+      await tx.accounts.insert(account("a"));
+      if (runs > 1) return;
+      // Sent at once: the query of the transaction that follows reaches the server after it.
+      void other.query(CUT).then(() => cutting.open(), cutting.fail);
+      for (let i = 0; i < 10_000; i++) await tx.accounts.list();
+    });
+    await cutting.promise;
+    expect(runs).toBe(2);
+    expect(await stores.read.accounts.list()).toHaveLength(1);
+  });
+
+  it("[PG-3] idle connections that are cut harm nothing: the next reads and writes use others", async () => {
+    const { url, stores } = await openTestPostgres();
+    const other = await beside(url);
+    for (let i = 0; i < 3; i++) {
+      await Promise.all(Array.from({ length: 5 }, () => stores.read.accounts.list()));
+      await other.query(CUT);
+      const [, read] = await Promise.all([
+        stores.write((tx) => tx.accounts.insert(account(`a${i}`))),
+        stores.snapshot((now) => now.accounts.list()),
+      ]);
+      expect(read.length).toBeGreaterThanOrEqual(i);
+    }
+    expect(await stores.read.accounts.list()).toHaveLength(3);
+  });
+
+  it.each(["before", "answer", "late"] as const)(
+    "[PG-9] a write whose commit is cut (%s) happens once: the database is asked what became of it",
+    async (how) => {
+      const { stores, proxy } = await behindProxy();
+      let runs = 0;
+      for (const id of ["a", "b", "c"]) {
+        proxy.cut(how);
+        await stores.write(async (tx) => {
+          runs++;
+          await tx.accounts.insert(account(id));
+        });
+      }
+      expect(proxy.cuts).toBe(3);
+      expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["a", "b", "c"]);
+      expect(runs).toBe(how === "before" ? 6 : 3);
+    },
+  );
+
+  it("[PG-9] when more commits are cut at once than there are connections, each write happens once all the same", async () => {
+    const { proxy, stores } = await behindProxy();
+    const ids = Array.from({ length: 40 }, (_, i) => `a${i}`);
+    for (const how of ["before", "answer"] as const) proxy.cut(how, { times: 20 });
+    await Promise.all(ids.map((id) => stores.write((tx) => tx.accounts.insert(account(id)))));
+    expect((await stores.read.accounts.list()).map(({ id }) => id).sort()).toEqual([...ids].sort());
+    expect(proxy.cuts).toBe(40);
+  });
+
+  it("[PG-9] a write whose commit is cut by a database that does not come back may have happened", async () => {
+    const { stores, proxy } = await behindProxy(new InstantClock());
+    proxy.cut("answer");
+    const writing = stores.write(async (tx) => {
+      await tx.accounts.insert(account("a"));
+      proxy.isRefusing = true;
+    });
+    await expect(writing).rejects.toMatchObject({ name: "StorageUnavailable", reason: "unknown-commit" });
+    proxy.heal();
+    expect(await stores.read.accounts.list()).toHaveLength(1);
+  });
+
+  it("[PG-4] of two transactions that wait for each other, both happen in the end", async () => {
+    const { stores } = await openTestPostgres();
+    await stores.write(async (tx) => {
+      for (const id of ["a", "b"]) await tx.accounts.insert(account(id));
+    });
+    const add = async (first: string, second: string) =>
+      stores.write(async (tx) => {
+        for (const id of [first, second]) {
+          await tx.accounts.change(id, { balanceMicroUsd: 1, heldMicroUsd: 0 });
+          // Time for the other one to take its first row.
+          for (let i = 0; i < 20; i++) await tx.accounts.list();
+        }
+      });
+    await Promise.all(Array.from({ length: 6 }, (_, i) => (i % 2 === 0 ? add("a", "b") : add("b", "a"))));
+    const balances = (await stores.read.accounts.list()).map(({ balanceMicroUsd }) => balanceMicroUsd);
+    expect(balances).toEqual([6, 6]);
+  });
+
+  it("[PG-4] of two transactions that insert the same row, the second sees the first", async () => {
+    const { stores } = await openTestPostgres();
+    const ensure = () =>
+      stores.write(async (tx) => {
+        if (await tx.accounts.byName("a")) return "found";
+        await tx.accounts.insert(account(Math.random().toString(), "a"));
+        return "made";
+      });
+    const ends = await Promise.all(Array.from({ length: 8 }, ensure));
+    expect(ends.filter((end) => end === "made")).toHaveLength(1);
+    const again = stores.write((tx) => tx.accounts.insert(account("other", "a")));
+    await expect(again).rejects.toThrow("duplicate key");
+  });
+
+  it("[PG-5] a query that fails undoes its transaction, even when the error is caught inside", async () => {
+    const { stores } = await openTestPostgres();
+    const work = stores.write(async (tx) => {
+      await tx.accounts.insert(account("a"));
+      await tx.accounts.change("a", { balanceMicroUsd: 0, heldMicroUsd: -1 }).catch(() => {});
+      return "done";
+    });
+    await expect(work).rejects.toThrow("violates check constraint");
+    expect(await stores.read.accounts.list()).toEqual([]);
+  });
+
+  it("[PG-6] a server that cannot be reached, or refuses, is named with its reason", async () => {
+    const { url } = await openTestPostgres();
+    const nobody = openPostgres({ url: "postgres://localhost:1/x" }, new InstantClock());
+    await expect(nobody).rejects.toMatchObject({ code: "STORAGE_FAILED" });
+    await expect(nobody).rejects.toThrow("ECONNREFUSED");
+    const unknown = new URL(url);
+    unknown.pathname = "/nowhere";
+    const refused = openPostgres({ url: unknown.href }, systemClock);
+    await expect(refused).rejects.toThrow('database "nowhere" does not exist');
+  });
+
+  it("[PG-7] while the database takes nobody, a write is refused, and works again afterwards", async () => {
+    const { url, stores } = await openTestPostgres();
+    const other = await beside(url.replace(/\/[^/]*$/, "/postgres"));
+    const name = new URL(url).pathname.slice(1);
+    await other.query(`alter database ${name} allow_connections false`);
+    await other.query("select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", [name]);
+    const refused = await stores.write((tx) => tx.accounts.insert(account("a"))).catch((error) => error);
+    expect(refused).toMatchObject({ name: "StorageUnavailable", reason: "broken" });
+    await other.query(`alter database ${name} allow_connections true`);
+    await stores.write((tx) => tx.accounts.insert(account("b")));
+    expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["b"]);
+  });
+
+  it("[PG-8] the clock of the database is the same for all who ask it", async () => {
+    const { url, database } = await openTestPostgres();
+    const other = await openPostgres({ url }, { ...systemClock, nowMs: () => 0 });
+    onTestFinished(() => other.close());
+    const before = await database.clockMs(database.reader);
+    const after = await other.clockMs(other.reader);
+    expect(after - before).toBeGreaterThanOrEqual(0);
+    expect(after - before).toBeLessThan(60_000);
+  });
+});
