@@ -177,27 +177,39 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
   }
 }
 
+/** The connection was lost during a commit. */
+class LostCommit<T> extends Error {
+  readonly id: string;
+  readonly result: T;
+
+  constructor(id: string, result: T, cause: unknown) {
+    super("the connection was lost during a commit", { cause });
+    this.id = id;
+    this.result = result;
+  }
+}
+
 async function write<T>(
   pool: Pool,
   clock: Clock,
   work: Parameters<typeof runInTransaction<T>>[1],
 ): Promise<T> {
-  const made: { id: string; result: T }[] = [];
   try {
     return await withClient(pool, async (client) => {
       const id = await beginWriting(client);
       const result = await runInTransaction(client, work);
-      made.push({ id, result });
-      await commit(client);
+      await commit(client).catch((error) => {
+        throw isConnectionLost(error) ? new LostCommit(id, result, error) : error;
+      });
       return result;
     });
   } catch (error) {
-    const [last] = made;
-    if (last === undefined || !isConnectionLost(error)) throw error;
-    // The broken connection was given back: with all of them broken at once, there would be none to ask with.
-    const end = await endOf(pool, clock, last.id);
-    if (end === "committed") return last.result;
-    throw end === "aborted" ? error : perhapsStoredInPostgres(error);
+    if (!(error instanceof LostCommit)) throw error;
+    // The slot in the pool is free by now: when many commits are lost at once, all of them can ask.
+    const end = await endOf(pool, clock, error.id);
+    if (end === null) throw perhapsStoredInPostgres(error.cause);
+    if (end === "aborted") throw error.cause;
+    return error.result as T;
   }
 }
 
