@@ -1,4 +1,4 @@
-import { collectGarbage } from "../../kernel/garbage.ts";
+import { collectGarbage } from "../../kernel/memory/garbage.ts";
 
 const QUIET_MS = 1000;
 

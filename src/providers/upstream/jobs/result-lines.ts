@@ -1,6 +1,6 @@
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { collectGarbage } from "../../../kernel/garbage.ts";
+import { collectGarbage } from "../../../kernel/memory/garbage.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
 import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
