@@ -1,7 +1,7 @@
 import { ProviderError } from "../../../domain/ports/image-provider.ts";
 import type { Clock } from "../../../kernel/clock.ts";
-import { collectGarbage } from "../../../kernel/memory/garbage.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
+import { collectGarbage } from "../../../kernel/memory/garbage.ts";
 import { ambiguous } from "../classify.ts";
 import type { UpstreamHttp, UpstreamRequest } from "../http.ts";
 import { LineMemory, type LongJson, MAX_LINE_BYTES } from "./line-memory.ts";
