@@ -78,7 +78,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         .selectFrom("items")
         .select(["id", "lease_token"])
         .where("lease_token", "is not", null);
-      const rows = await all(leased.where("lease_worker", "=", workerId));
+      const rows = await all(leased.where("lease_worker", "=", workerId).orderBy("id"));
       return rows.map(({ id, lease_token }) => ({ itemId: id, leaseToken: lease_token ?? "" }));
     },
     nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
