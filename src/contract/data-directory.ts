@@ -9,6 +9,8 @@ export const DATA_FILES = {
   blobs: "blobs",
   credentials: "credentials.json",
   server: "server.json",
+  /** Bytes on their way to a bucket. */
+  scratch: "scratch",
 } as const;
 
 /** `credentials.json`: what a client on this machine needs. Readable by its owner only. */
@@ -72,6 +74,6 @@ export interface ReadyFile {
   url: string;
   pid: number;
   data: string;
-  /** Path of `credentials.json`. */
-  credentials: string;
+  /** Path of `credentials.json`. Left out where the keys are in a shared database. */
+  credentials?: string;
 }

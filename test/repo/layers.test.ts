@@ -64,7 +64,7 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
   { target: /^service\/dashboard-source\.ts$/, from: /^cli\/commands\/serve\/run\.ts$/ },
   { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin\/[a-z/-]+\.ts$/ },
   {
-    target: /^service\/provider-status\.ts$/,
+    target: /^service\/(provider-status|storage\/open-storage)\.ts$/,
     from: /^cli\/commands\/(providers|doctor)\/[a-z-]+\.ts$/,
   },
   {

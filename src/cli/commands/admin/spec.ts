@@ -1,5 +1,6 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import type { OptionSpec } from "../../command-line/option-values.ts";
+import { storageOptions } from "../shared-options.ts";
 import { USAGE_GROUPS } from "./arguments.ts";
 
 const accountOption: OptionSpec = {
@@ -87,8 +88,14 @@ const keys: CommandSpec = {
   ],
 };
 
+/** Lets every command below name a shared database and a bucket in place of the data directory. */
+function withStorage(spec: CommandSpec): CommandSpec {
+  if (spec.commands) return { ...spec, commands: spec.commands.map(withStorage) };
+  return { ...spec, options: [...(spec.options ?? []), ...storageOptions] };
+}
+
 /** `imgbatch admin`: the commands that work on a data directory directly. A service may run on it meanwhile. */
-export const admin: CommandSpec = {
+export const admin: CommandSpec = withStorage({
   name: "admin",
   summary: "manage the accounts, keys and money of a data directory",
   examples: [
@@ -143,4 +150,4 @@ export const admin: CommandSpec = {
       load: () => import("./check.ts"),
     },
   ],
-};
+});
