@@ -35,7 +35,7 @@ export interface DashboardSourceDeps extends RowSource {
   /** The load of all workers now. */
   queueOfAll(): Promise<{ running: number; slots: number; isPaused: boolean }>;
   /** Asks all workers to begin no work, or to begin work again. */
-  setPaused(isPaused: boolean): Promise<void>;
+  setPaused(isPaused: boolean): void;
   /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
   signInLink: (() => Promise<string>) | null;
   cancel(batchId: string): Promise<void>;
@@ -95,8 +95,8 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
       const isOpen = await openPath(link);
       tell({ type: "message", text: isOpen ? "Opened the web console in the browser." : `Open ${link}` });
     },
-    pause: async ({ isPaused }) => {
-      await deps.setPaused(isPaused);
+    pause: ({ isPaused }) => {
+      deps.setPaused(isPaused);
       tell({ type: "vitals", vitals: { isPaused } });
     },
     quit: () => {},

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
+import type { Role } from "../config/roles.ts";
 import type { Config } from "../config/schema.ts";
 import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import type { Credentials } from "../contract/data-directory.ts";
-import type { Role } from "../config/roles.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -210,7 +210,7 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
         },
         toPixels: (bytes, box) => toPixels(bytes, box, decoding),
         queue: () => scheduler.load,
-        setPaused: async (isPaused) => scheduler.setPaused(isPaused),
+        setPaused: (isPaused) => scheduler.setPaused(isPaused),
         retry: async (batchId) => {
           const { batch } = await retryFailed(apiDeps, batchId);
           onBatchCreated(batch.id);

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
+import type { Role } from "../../src/config/roles.ts";
 import type { StoragePlaces } from "../../src/config/storage-places.ts";
 import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
-import type { Role } from "../../src/config/roles.ts";
 import { isTerminal } from "../../src/contract/statuses.ts";
 import type { ServiceEvent } from "../../src/domain/feed.ts";
 import { openAdmin } from "../../src/service/admin.ts";

@@ -1,7 +1,7 @@
+import type { Role } from "../../config/roles.ts";
 import type { Config } from "../../config/schema.ts";
 import { type StoragePlaces, storagePlaces } from "../../config/storage-places.ts";
 import { ImgbatchError } from "../../contract/errors.ts";
-import type { Role } from "../../config/roles.ts";
 import { readStorageEnvironment } from "../../environment.ts";
 import { isLoopback } from "../../kernel/loopback.ts";
 import type { CommandContext } from "../command-line/command-context.ts";

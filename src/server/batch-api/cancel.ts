@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { findBatch } from "./find-batch.ts";
 import { showBatch } from "./batch-view.ts";
+import { findBatch } from "./find-batch.ts";
 
 /** `POST …/{id}/cancel`: stops the batch; an ended one stays as it is. */
 export function cancel(deps: ApiDeps) {

@@ -6,8 +6,8 @@ import type { ApiDeps } from "../deps.ts";
 import { idempotencyKeyOf } from "../idempotency-key.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
-import { checkRequest } from "./request/check-request.ts";
 import { showBatch } from "./batch-view.ts";
+import { checkRequest } from "./request/check-request.ts";
 
 const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
   path: [["items"], "*", ["reference_images"], "*", ["data"]],

@@ -2,8 +2,8 @@ import type { Request, Response } from "express";
 import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { findBatch } from "./find-batch.ts";
 import { showBatch } from "./batch-view.ts";
+import { findBatch } from "./find-batch.ts";
 
 /** `DELETE …/{id}/outputs`: deletes the image files and keeps the record. */
 export function deleteOutputs(deps: ApiDeps) {

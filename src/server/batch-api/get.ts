@@ -1,8 +1,8 @@
 import type { Request, Response } from "express";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { findBatch } from "./find-batch.ts";
 import { showBatch } from "./batch-view.ts";
+import { findBatch } from "./find-batch.ts";
 
 /** A larger number of batches that come first helps nobody, and costs time to count. */
 const MOST_COUNTED = 1000;

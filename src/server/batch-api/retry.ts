@@ -8,8 +8,8 @@ import type { ApiDeps } from "../deps.ts";
 import { idempotencyKeyOf } from "../idempotency-key.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { schemaProblem } from "../request-problems.ts";
-import { findBatch } from "./find-batch.ts";
 import { showBatch } from "./batch-view.ts";
+import { findBatch } from "./find-batch.ts";
 
 /** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
 export function retry(deps: ApiDeps) {

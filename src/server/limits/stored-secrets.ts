@@ -33,7 +33,13 @@ export class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
     const { stores, clock } = this.#deps;
     const secret = prefix + randomBytes(32).toString("base64url");
     const expiresAtMs = clock.nowMs() + lifeMs;
-    const record = { id: sha256Hex(secret), kind: this.#kind, apiKeyId: keyId, batchId: batchId ?? null, expiresAtMs };
+    const record = {
+      id: sha256Hex(secret),
+      kind: this.#kind,
+      apiKeyId: keyId,
+      batchId: batchId ?? null,
+      expiresAtMs,
+    };
     await stores.write(async (tx) => {
       await tx.lock("key", keyId);
       await tx.timedSecrets.removeExpired(clock.nowMs());
