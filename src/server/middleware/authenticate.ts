@@ -25,12 +25,12 @@ export async function keyOfCredential(
   credential: string | null,
 ): Promise<ApiKeyRecord> {
   const nowMs = clock.nowMs();
-  const session = credential === null ? null : secrets.sessions.find(credential);
+  const session = credential === null ? null : await secrets.sessions.find(credential);
   if (session === null) return authenticateKey(stores.read, credential, nowMs);
   try {
     return await activeKey(stores.read, session.value.keyId, nowMs);
   } catch (error) {
-    if (credential !== null) secrets.sessions.end(credential);
+    if (credential !== null) await secrets.sessions.end(credential);
     throw error;
   }
 }
