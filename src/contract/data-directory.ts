@@ -11,6 +11,8 @@ export const DATA_FILES = {
   server: "server.json",
   /** Bytes on their way to a bucket. */
   scratch: "scratch",
+  /** Where the data went, when it was moved away. */
+  moved: "moved.json",
 } as const;
 
 /** `credentials.json`: what a client on this machine needs. Readable by its owner only. */

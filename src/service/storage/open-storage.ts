@@ -16,6 +16,7 @@ import { storageFailure } from "../../storage/disk-trouble.ts";
 import { migrate } from "../../storage/migrate.ts";
 import { sqlStores } from "../../storage/stores.ts";
 import { makeDataDirectory } from "./make-data-directory.ts";
+import { refuseMoved } from "./moved.ts";
 
 /** Everything that a service keeps, open. */
 export interface OpenStorage {
@@ -39,12 +40,13 @@ export interface StorageOptions {
 /**
  * Opens the database and the images of a service, without owning them; those of a data directory are made when there are
  * none. Throws `STORAGE_FAILED` when the file of a database is damaged, or is missing although images exist, or when a
- * database on another machine cannot be reached.
+ * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away.
  */
 export async function openStorage(
   places: StoragePlaces,
   { directory, clock = systemClock, onBroken }: StorageOptions,
 ): Promise<OpenStorage> {
+  refuseMoved(directory, places);
   if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
   const database = await openDatabase(places.database, directory, clock, onBroken);
   try {
@@ -62,17 +64,19 @@ export async function openStorage(
   }
 }
 
-async function openBlobs(place: BlobsPlace, directory: string): Promise<BlobStore> {
+/** Opens the images of one place. */
+export async function openBlobs(place: BlobsPlace, directory: string): Promise<BlobStore> {
   if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
   const { s3Blobs } = await import("../../storage/blobs/s3/s3-blobs.ts");
   return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch) });
 }
 
-async function openDatabase(
+/** Opens one database, with all tables. Throws as `openStorage` does. */
+export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  onBroken: StorageOptions["onBroken"],
+  onBroken?: StorageOptions["onBroken"],
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");

@@ -149,5 +149,16 @@ export const admin: CommandSpec = withStorage({
       exits: ["someFailed"],
       load: () => import("./check.ts"),
     },
+    {
+      name: "move",
+      summary: "copy a data directory to PostgreSQL and S3, and compare both; the old data stays, unused",
+      examples: [
+        "imgbatch admin move --database postgres://db.example/imgbatch --blobs s3://pictures/imgbatch",
+        "imgbatch admin move --blobs s3://pictures/imgbatch",
+      ],
+      exits: ["conflict", "temporary", "saving"],
+      notes: ["A move that was ended goes on where it was: run the same command again."],
+      load: () => import("./move.ts"),
+    },
   ],
 });
