@@ -12,6 +12,7 @@ import { readColons } from "./native-api/model-path.ts";
 import { openApi } from "./openapi/document.ts";
 import type { Surface } from "./operation.ts";
 import { routerOf } from "./router.ts";
+import { sendJson } from "./send-json.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
 
 /** The whole HTTP side, in the order in which a request passes it. */
@@ -22,6 +23,7 @@ export function buildExpressApp(deps: ApiDeps, surfaces: readonly Surface[] = SU
   app.enable("case sensitive routing");
   app.enable("strict routing");
   app.set("trust proxy", deps.server.trustProxy);
+  app.response.json = sendJson;
   app.use(requestId(deps.ids));
   app.use(readColons);
   app.use(accessLog(deps));
