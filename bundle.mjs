@@ -59,7 +59,7 @@ await build({
     minify: { compress: false, mangle: false, codegen: { removeWhitespace: true } },
     codeSplitting: {
       groups: [
-        oneFile("version", 3, ["cli/version.ts", "environment.ts"]),
+        oneFile("version", 3, ["kernel/version.ts", "environment.ts"]),
         oneFile("start", 2, ["cli/run-cli.ts"]),
         oneFile("look", 1, ["cli/service/connect.ts", ...LOOKS]),
       ],

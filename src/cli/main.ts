@@ -1,5 +1,5 @@
 import { readActionsEnvironment } from "../environment.ts";
-import { readVersion } from "./version.ts";
+import { readVersion } from "../kernel/version.ts";
 
 /** The start of the program. It imports almost nothing, so that `--version` takes no longer than Node itself. */
 const args = process.argv.slice(2);

@@ -2,6 +2,7 @@ import { ImgbatchError } from "../contract/errors.ts";
 import { EXIT_CODES } from "../contract/exit-codes.ts";
 import { safeLine, safeResultLine } from "../kernel/api-keys.ts";
 import { type Clock, wallClock } from "../kernel/clock.ts";
+import { readVersion } from "../kernel/version.ts";
 import type { CommandResult, Output, Results } from "./command-line/command-context.ts";
 import { commandIn, type Invocation, readCommandLine } from "./command-line/parse.ts";
 import { COMMANDS } from "./commands/registry.ts";
@@ -13,7 +14,6 @@ import { createOutput } from "./terminal/output.ts";
 import { type SignalWatch, watchSignals } from "./terminal/signals.ts";
 import { guardStreams } from "./terminal/standard-streams.ts";
 import { askOn, chunksOf, readAll, type Terminal } from "./terminal/terminal.ts";
-import { readVersion } from "./version.ts";
 
 type CommandInvocation = Extract<Invocation, { kind: "command" }>;
 

@@ -10,7 +10,6 @@ import { Feed } from "../domain/feed.ts";
 import { feedLog } from "../domain/feed-log.ts";
 import type { ImageProvider } from "../domain/ports/image-provider.ts";
 import { Realtime } from "../domain/realtime/generate.ts";
-import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import { toPixels } from "../imaging/pixels.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
@@ -102,8 +101,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await blobs.removeDrafts();
 
     const random = options.random ?? Math.random;
-    const sources = { config, stores, blobs, clock, ids, random, feed, log, providers: options.providers };
-    const parts = await sharedParts(sources, teardown);
+    const withWorkers = options.workers && config.features.workers;
+    const presence = { role: withWorkers ? "all" : "api", isAlone: true } as const;
+    const sources = { config, stores, blobs, clock, ids, random, feed, log, presence };
+    const parts = await sharedParts({ ...sources, providers: options.providers }, teardown);
     const { workerDeps, providers, decoding } = parts;
     const scheduler = new Scheduler(workerDeps);
     const realtime = new Realtime({
@@ -111,8 +112,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       offers: parts.realtimeOffers,
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
     });
-    await releaseDeadHolds(stores, clock.nowMs());
-    const withWorkers = options.workers && config.features.workers;
     const secret = randomBytes(32).toString("base64url");
     const onBatchCreated = (batchId: string) => {
       feed.publish({ type: "batch", batchId, status: "queued" });
@@ -130,7 +129,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       waitingOf: (batchId) => scheduler.waitingOf(batchId),
       jobsOf: (batchId) => scheduler.jobsOf(batchId),
       requestLog: options.log === "feed" ? silentLog : log,
-      workersRunning: () => scheduler.isRunning,
+      workersRunning: () => scheduler.isRunning || workerDeps.presence.hasWorkers,
       workersExpected: withWorkers,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       secret,

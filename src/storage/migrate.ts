@@ -16,6 +16,7 @@ import { itemPrices } from "./migrations/011-020/012-item-prices.ts";
 import { linkedImages } from "./migrations/011-020/013-linked-images.ts";
 import { downloads } from "./migrations/011-020/014-downloads.ts";
 import { filePurposes } from "./migrations/011-020/015-file-purposes.ts";
+import { workers } from "./migrations/011-020/016-workers.ts";
 import { additiveSteps } from "./migrations/011-020/017-additive-steps.ts";
 import type { Migration } from "./migrations/migration.ts";
 
@@ -35,6 +36,7 @@ const MIGRATIONS: readonly Migration[] = [
   linkedImages,
   downloads,
   filePurposes,
+  workers,
   additiveSteps,
 ];
 

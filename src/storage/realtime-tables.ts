@@ -6,6 +6,7 @@ export interface RealtimeHoldsTable {
   account_id: string;
   amount_micro_usd: number;
   created_at_ms: number;
+  worker: string | null;
 }
 
 export interface KeyedRequestsTable {

@@ -31,7 +31,19 @@ export interface Database {
   files: FilesTable;
   keyed_requests: KeyedRequestsTable;
   linked_images: LinkedImagesTable;
+  workers: WorkersTable;
   schema_migrations: { name: string /** 0 or 1. */; is_additive: Generated<number> };
+}
+
+interface WorkersTable {
+  id: string;
+  role: string;
+  version: string;
+  /** A list, as JSON. */
+  providers: string;
+  /** 0 or 1. */
+  is_paused: number;
+  seen_at_ms: number;
 }
 
 interface AccountsTable {
@@ -106,6 +118,7 @@ export interface BatchesTable {
   source: Generated<string>;
   input: Generated<string | null>;
   input_read_at_ms: Generated<number | null>;
+  tender: Generated<string | null>;
 }
 
 interface BatchEventsTable {
@@ -128,6 +141,7 @@ export interface ItemsTable {
   attempts: Generated<number>;
   not_before_ms: Generated<number>;
   lease_token: string | null;
+  lease_worker: Generated<string | null>;
   mime_type: string | null;
   image_count: Generated<number>;
   error: string | null;

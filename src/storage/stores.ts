@@ -17,20 +17,21 @@ import { usageRepository } from "./repositories/realtime/usage.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
 import { upstreamJobRepository } from "./repositories/upstream-jobs.ts";
+import { workerRepository } from "./repositories/workers.ts";
 
 /** The stores of the domain over a database whose schema is up to date. */
 export function sqlStores(database: SqlDatabase): Stores {
   return {
-    read: repositoriesOf(database.reader),
-    snapshot: (work) => database.snapshot((session) => work(repositoriesOf(session))),
-    write: (work) => database.transaction((session) => work(transactionOf(session))),
+    read: repositoriesOf(database.reader, database),
+    snapshot: (work) => database.snapshot((session) => work(repositoriesOf(session, database))),
+    write: (work) => database.transaction((session) => work(transactionOf(session, database))),
   };
 }
 
 const LOCKED_TABLES = { key: "api_keys", batch: "batches", account: "accounts" } as const;
 
-function transactionOf(session: SqlSession): Transaction {
-  const repositories = repositoriesOf(session);
+function transactionOf(session: SqlSession, database: SqlDatabase): Transaction {
+  const repositories = repositoriesOf(session, database);
   const lock: Transaction["lock"] = async (row, id) => {
     // A transaction of SQLite is the only one that writes.
     if (session.dialect === "sqlite") return;
@@ -44,7 +45,7 @@ function transactionOf(session: SqlSession): Transaction {
   return { ...repositories, lock, batches: { ...repositories.batches, locked } };
 }
 
-function repositoriesOf(session: SqlSession): Repositories {
+function repositoriesOf(session: SqlSession, { clockMs }: Pick<SqlDatabase, "clockMs">): Repositories {
   return {
     accounts: accountRepository(session),
     keys: keyRepository(session),
@@ -63,6 +64,7 @@ function repositoriesOf(session: SqlSession): Repositories {
     providerCalls: providerCallsRepository(session),
     files: fileRepository(session),
     linkedImages: linkedImageRepository(session),
+    workers: workerRepository(session, () => clockMs(session)),
     touch: async () => {
       await session.run(session.build.updateTable("database_identity").set((eb) => ({ id: eb.ref("id") })));
     },

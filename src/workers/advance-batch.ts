@@ -6,12 +6,13 @@ import { settleBatch } from "../domain/batches/settle.ts";
 import { SIMULATED_END } from "../domain/lines/simulated-end.ts";
 import type { BatchRecord } from "../domain/records.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { isTendedHere } from "./tender.ts";
 
 /**
  * Takes a batch as far as it goes without making images: through the reading of its input, `queued` to `running`, and from a `running` batch without
  * pending items through its results and its money to `completed`. Each step is a transaction of its own and is
- * published on the feed. After a crash between two steps it goes on from there. Begins no step while `isHeld`. Returns
- * the status that was reached.
+ * published on the feed. After a crash between two steps it goes on from there. Begins no step while `isHeld`, and leaves
+ * results and money to the tender of the batch. Returns the status that was reached.
  */
 export async function advanceBatch(
   deps: WorkerDeps,
@@ -34,8 +35,10 @@ export async function advanceBatch(
     if (status === "queued" && !hasItems(batch)) return intake.take(batch, isHeld);
     if (status === "queued") return (await startBatch(stores, batchId, nowMs())) ? "running" : null;
     if (status === "running") {
-      return (await startProcessing(stores, batchId, nowMs())) ? "processing_results" : null;
+      const { id } = deps.presence;
+      return (await startProcessing(stores, batchId, id, nowMs())) ? "processing_results" : null;
     }
+    if (!(await isTendedHere(deps, batchId))) return null;
     if (status === "processing_results" && batch.input?.simulatedEnd) {
       return (await failBatch(deps, batchId, SIMULATED_END, () => endOf(deps))) && "failed";
     }

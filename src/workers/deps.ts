@@ -11,6 +11,7 @@ import type { Stores } from "../domain/ports/stores.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Ids } from "../kernel/ids.ts";
 import type { Log } from "../kernel/log.ts";
+import type { Presence } from "./presence.ts";
 
 /** Everything that the workers use. */
 export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
@@ -33,6 +34,8 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   log: Log;
   /** How long outputs are kept after a batch has ended, in ms; 0 keeps them. */
   outputRetentionMs: number;
+  /** This process, as others see it. */
+  presence: Presence;
   /** Files on their way into the service. */
   uploads: Uploads;
 }

@@ -1,3 +1,4 @@
+import type { BatchStatus } from "../contract/statuses.ts";
 import { failLeased, outputsPrefix } from "../domain/batches/finish-item.ts";
 import { removeUnknownFiles } from "../domain/files/expiry.ts";
 import { removeUnlinkedImages } from "../domain/links/linked-images.ts";
@@ -8,33 +9,28 @@ import { UNKNOWN_OUTCOME } from "./items/run-item.ts";
 
 /** A worker that was killed while it stored an image of a batch that had just stopped leaves a file without a row. */
 const STOPPED_LATELY_MS = 24 * 3_600_000;
+const STOPPED: readonly BatchStatus[] = ["failed", "cancelled", "output_deleted"];
+/** The same of a worker that died beside others, which see that within seconds. */
+const ENDED_LATELY_MS = 3_600_000;
 
 /**
- * Cleans up before any work, when an earlier process may have been killed. Removes half-written files and images that
- * were stored but not recorded (their items are made again), and drops all leases. Only batches that were at work, or
- * were stopped in the last day, are checked: queued ones have no image yet, and there can be thousands of them.
+ * Cleans up before any work, when an earlier process may have been killed. Gives back what it had leased. A process that is
+ * alone also removes at once what no record names: half-written files, and images that were stored but not recorded (their
+ * items are made again). Only batches that were at work, or were stopped in the last day, are checked: queued ones have no
+ * image yet, and there can be thousands of them.
  */
 export async function recover(deps: WorkerDeps): Promise<void> {
-  const leases = await dropLeases(deps);
+  const leases = await releaseLeases(deps);
+  if (!deps.presence.isAlone) return;
   const begun = await deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
-  const stopped = await deps.stores.read.batches.stoppedSince(deps.clock.nowMs() - STOPPED_LATELY_MS);
+  const stopped = await deps.stores.read.batches.endedSince(deps.clock.nowMs() - STOPPED_LATELY_MS, STOPPED);
   // The time in which nothing ran is no outage.
   const waiting = begun.filter(({ waitingSinceMs }) => waitingSinceMs !== null);
   for (const { id } of waiting)
     await deps.stores.write((tx) => tx.batches.update(id, { waitingSinceMs: null }));
   let orphans = 0;
-  for (const { id } of [...begun, ...stopped]) {
-    const known = new Set((await deps.stores.read.outputs.ofBatch(id)).map((output) => output.blobKey));
-    for (const { key } of await deps.blobs.list(outputsPrefix(id))) {
-      if (known.has(key)) continue;
-      await deps.blobs.delete(key);
-      orphans++;
-    }
-  }
-  await removeUnknownInputs(deps);
-  await removeUnknownFiles(deps);
-  await removeUnknownAnswers(deps);
-  await removeUnlinkedImages(deps);
+  for (const { id } of [...begun, ...stopped]) orphans += await removeOrphans(deps, id);
+  await removeUnknown(deps, 0);
   const queued = (await deps.stores.read.batches.countByStatus()).queued ?? 0;
   if (begun.length + queued + orphans > 0) {
     deps.log.info("continuing after the last run", { batches: begun.length + queued, leases, orphans });
@@ -42,32 +38,93 @@ export async function recover(deps: WorkerDeps): Promise<void> {
 }
 
 /**
- * Ends the leases of a process that is gone. A request to a paid upstream may have been sent for each of their items:
- * one more is allowed, and marked.
+ * Gives back the items that workers had leased which are gone. A request to a paid upstream may have been sent for each:
+ * one more is allowed, and marked. Returns how many there were.
  */
-async function dropLeases({ stores, providers, clock }: WorkerDeps): Promise<number> {
+export async function releaseLeases(deps: WorkerDeps): Promise<number> {
+  const { items } = deps.stores.read;
+  const batchIds = new Set((await items.abandoned()).map(({ batchId }) => batchId));
+  let count = 0;
+  for (const batchId of batchIds) count += await releaseLeasesOf(deps, batchId);
+  return count;
+}
+
+function releaseLeasesOf({ stores, providers, clock }: WorkerDeps, batchId: string): Promise<number> {
   const free = new Set(providers.filter((provider) => !isPaid(provider)).map(({ name }) => name));
   return stores.write(async (tx) => {
-    for (const item of await tx.items.leased()) {
-      const { id, attempts, failedAt, maybePaid, leaseToken, batchId, jobId } = item;
-      const batch = await tx.batches.locked(batchId);
+    const batch = await tx.batches.locked(batchId);
+    const abandoned = await tx.items.abandoned(batchId);
+    for (const item of abandoned) {
+      const { id, attempts, failedAt, leaseToken } = item;
+      if (batch === null || leaseToken === null) continue;
       // A provider that is not configured any more may have been paid.
-      const isFree = item.provider === null || free.has(item.provider) || batch?.upstream === DRAWINGS;
-      // The record of its job knows what was sent.
-      if (leaseToken === null || isFree || jobId !== null) continue;
-      if (maybePaid === "twice") {
-        if (batch) await failLeased(tx, batch, { ...item, leaseToken }, UNKNOWN_OUTCOME, clock.nowMs());
-      } else
-        await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid: "once" });
+      const isFree = item.provider === null || free.has(item.provider) || batch.upstream === DRAWINGS;
+      if (!isFree && item.maybePaid === "twice") {
+        await failLeased(tx, batch, { ...item, leaseToken }, UNKNOWN_OUTCOME, clock.nowMs());
+        continue;
+      }
+      const maybePaid = isFree ? item.maybePaid : "once";
+      await tx.items.giveBack(id, leaseToken, { notBeforeMs: 0, attempts, failedAt, maybePaid });
     }
-    return tx.items.dropLeases();
+    return abandoned.length;
   });
 }
 
-/** Reference images of requests that were never accepted: stored, then the process died before the commit. */
-async function removeUnknownInputs(deps: WorkerDeps): Promise<void> {
-  const ids = new Set((await deps.blobs.list("inputs/")).map(({ key }) => key.split("/")[1] ?? ""));
-  for (const id of ids) {
-    if ((await deps.stores.read.batches.byId(id)) === null) await deps.blobs.deleteAll(`inputs/${id}/`);
+/**
+ * Removes the images of batches that ended in the last hour and that no record names: a worker that is gone may have
+ * stored them after the end.
+ */
+export async function removeLateOrphans(deps: WorkerDeps): Promise<void> {
+  const { stores, clock } = deps;
+  const ended = await stores.read.batches.endedSince(clock.nowMs() - ENDED_LATELY_MS, [
+    ...STOPPED,
+    "completed",
+  ]);
+  await removeOrphansOf(
+    deps,
+    ended.map(({ id }) => id),
+  );
+}
+
+/**
+ * Removes the images of a batch that no record names. Of a batch at work these may be a worker's that is about to record
+ * them. Returns how many there were.
+ */
+async function removeOrphans({ stores, blobs }: WorkerDeps, batchId: string): Promise<number> {
+  const known = new Set((await stores.read.outputs.ofBatch(batchId)).map((output) => output.blobKey));
+  const orphans = (await blobs.list(outputsPrefix(batchId))).filter(({ key }) => !known.has(key));
+  for (const { key } of orphans) await blobs.delete(key);
+  return orphans.length;
+}
+
+/** The same for batches that have ended, beside other processes. What cannot be removed now, retention removes. */
+export async function removeOrphansOf(deps: WorkerDeps, batchIds: readonly string[]): Promise<void> {
+  for (const batch of batchIds)
+    await removeOrphans(deps, batch).catch((error) => {
+      deps.log.warn("images that no record names could not be removed", { batch, error: String(error) });
+    });
+}
+
+/**
+ * Removes what requests have stored that were never accepted: their process died before the commit. Younger things may be
+ * those of requests that are being accepted by another process; a process that is alone takes 0 before its first request.
+ */
+export async function removeUnknown(deps: WorkerDeps, olderThanMs: number): Promise<void> {
+  await removeUnknownInputs(deps, olderThanMs);
+  await removeUnknownFiles(deps, olderThanMs);
+  await removeUnknownAnswers(deps, olderThanMs);
+  await removeUnlinkedImages(deps, olderThanMs);
+}
+
+async function removeUnknownInputs({ stores, blobs }: WorkerDeps, olderThanMs: number): Promise<void> {
+  /** Batch id → the age of its youngest input. */
+  const ages = new Map<string, number>();
+  for (const { key, ageMs } of await blobs.list("inputs/")) {
+    const id = key.split("/")[1] ?? "";
+    ages.set(id, Math.min(ageMs, ages.get(id) ?? ageMs));
+  }
+  for (const [id, ageMs] of ages) {
+    if (ageMs < olderThanMs || (await stores.read.batches.byId(id)) !== null) continue;
+    await blobs.deleteAll(`inputs/${id}/`);
   }
 }

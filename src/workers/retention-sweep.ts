@@ -6,9 +6,13 @@ import type { RetentionTime } from "../domain/records.ts";
 import { sweep } from "../domain/retention.ts";
 import { lookAtClock } from "../domain/retention-time.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { removeUnknown } from "./recovery.ts";
 
 /** A larger difference between the wall clock and the passed time means that the clock was set, or the machine slept. */
 const CLOCK_JUMP_MS = 60_000;
+
+/** No request takes so long from the storing of its files to its acceptance. */
+const ABANDONED_MS = 3_600_000;
 
 export interface RetentionOptions {
   inputRetentionMs: number;
@@ -20,6 +24,7 @@ export interface RetentionOptions {
  * Checks the clock at once and then after each pause. Returns the function that stops it. A sweep deletes by time only
  * when two checks, one pause apart, agree with the time that has really passed. The first check after a start or after
  * a jump deletes only the files of batches that are `output_deleted` already.
+ * Of several processes one alone sweeps.
  * See `lookAtClock` for jumps that are longer than the retention.
  */
 export function startRetention(deps: WorkerDeps, options: RetentionOptions): () => Promise<void> {
@@ -29,9 +34,11 @@ export function startRetention(deps: WorkerDeps, options: RetentionOptions): () 
     let lookedAtMs: number | null = null;
     while (!stopping.signal.aborted) {
       try {
+        const { isFirst } = deps.presence;
         const thisLookMs = clock.monotonicMs();
-        await lookAndSweep(deps, options, lookedAtMs === null ? null : thisLookMs - lookedAtMs);
-        lookedAtMs = thisLookMs;
+        if (isFirst) await lookAndSweep(deps, options, lookedAtMs === null ? null : thisLookMs - lookedAtMs);
+        lookedAtMs = isFirst ? thisLookMs : null;
+        await deps.uploads.endIdle();
       } catch (error) {
         log.error("the retention sweep failed; trying again later", { error: String(error) });
       }
@@ -90,7 +97,7 @@ async function lookAndSweep(
   for (const error of await sweepLinkedImages(deps, certainMs(LINK_RETENTION_MS))) {
     log.warn("an image that had a link could not be deleted; trying again later", { error: String(error) });
   }
-  await deps.uploads.endIdle();
+  if (!deps.presence.isAlone) await removeUnknown(deps, ABANDONED_MS);
 }
 
 const FAR_AHEAD =

@@ -1,28 +1,27 @@
-import { type BatchStatus, isTerminal } from "../contract/statuses.ts";
+import { isTerminal } from "../contract/statuses.ts";
 import type { ShownJob } from "../contract/upstream-jobs.ts";
 import { cancelBatch } from "../domain/batches/cancel-batch.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
-import { identityOf, providerModel } from "../domain/offers.ts";
-import type { BatchQueue } from "../domain/ports/stores.ts";
-import type { BatchRecord } from "../domain/records.ts";
+import type { BatchQueue, BegunBatch } from "../domain/ports/batch-repository.ts";
+import { createYield } from "../kernel/yield.ts";
 import { Admission } from "./admission.ts";
 import { advanceBatch, endOf } from "./advance-batch.ts";
 import type { WorkerDeps } from "./deps.ts";
+import { handOver } from "./hand-over.ts";
 import { Intake } from "./intake.ts";
 import { ItemPool } from "./items/item-pool.ts";
 import { JobPool } from "./jobs/job-pool.ts";
-import { recover } from "./recovery.ts";
+import { recover, releaseLeases, removeLateOrphans, removeOrphansOf } from "./recovery.ts";
 import { reportEnded } from "./report-ended.ts";
+import { isTendedHere } from "./tender.ts";
 import type { PoolLoad, WorkerPool } from "./worker-pool.ts";
 
 const TROUBLE_DELAY_MS = 1000;
-const WAKES_AT_ONCE = 20;
-/** Batches whose images are not made yet. */
-const UNMADE: readonly BatchStatus[] = ["queued", "running"];
 
 /**
- * Decides which batches are worked on. Every batch in hand is either in a pool (its items are being made) or being
- * advanced (results, money). The others that have not ended wait in the database, which owns the truth.
+ * Decides which batches are worked on here. Every batch in hand is either in a pool (its items are being made) or being
+ * advanced (results, money). The others that have not ended wait in the database, which owns the truth, or other processes
+ * work on them. The items of a batch are made by any number of processes. All else is done by its tender alone.
  */
 export class Scheduler {
   readonly #deps: WorkerDeps;
@@ -30,8 +29,10 @@ export class Scheduler {
   readonly #items: WorkerPool;
   /** The pools of job providers by their names. */
   readonly #jobs: ReadonlyMap<string, JobPool>;
-  readonly #admission: Admission;
   readonly #intake: Intake;
+  /** The batches in hand, with their queues. */
+  readonly #inHand = new Map<string, BatchQueue>();
+  readonly #admission: Admission;
   /** Batches being advanced now, and whether they must be advanced once more afterwards. */
   readonly #advancing = new Map<string, { again: boolean }>();
   /** Batches that are about to be cancelled: no other step may end them meanwhile. */
@@ -43,7 +44,7 @@ export class Scheduler {
 
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
-    this.#admission = new Admission(deps.stores);
+    this.#admission = new Admission(deps, (batch) => this.#take(batch));
     this.#intake = new Intake(deps);
     const wake = (batchId: string) => this.wake(batchId);
     const itemProviders = deps.providers.filter((provider) => provider.kind === "item");
@@ -59,50 +60,65 @@ export class Scheduler {
 
   /** The items and jobs that run now, and how many may run at once, over all providers. */
   get load(): PoolLoad & { isPaused: boolean } {
-    const loads = [...this.#pools].map((pool) => pool.load);
-    return {
-      running: loads.reduce((sum, load) => sum + load.running, 0),
-      paid: loads.reduce((sum, load) => sum + load.paid, 0),
-      slots: loads.reduce((sum, load) => sum + load.slots, 0),
-      isPaused: this.#isPaused,
-    };
+    const sum = (what: keyof PoolLoad) => [...this.#pools].reduce((all, { load }) => all + load[what], 0);
+    return { running: sum("running"), paid: sum("paid"), slots: sum("slots"), isPaused: this.#isPaused };
   }
 
-  /**
-   * Begins no work while paused. Running work and requests go on. A restart ends the pause.
-   */
+  /** Begins no work while paused, nor do other processes. Running work and requests go on. A restart ends the pause. */
   setPaused(isPaused: boolean): void {
+    this.#pause(isPaused);
+    this.#track(this.#deps.presence.setPaused(isPaused));
+  }
+
+  #pause(isPaused: boolean): void {
     this.#isPaused = isPaused;
     for (const pool of this.#pools) pool.setPaused(isPaused);
   }
 
   /** Cleans up after a killed process, then continues the batches that have not ended. */
   async start(): Promise<void> {
+    const { presence } = this.#deps;
     await recover(this.#deps);
-    const { batches } = this.#deps.stores.read;
-    const yieldSometimes = yieldEvery(WAKES_AT_ONCE);
-    for (const batch of await batches.unmadeByOthers(this.#deps.providers.map(({ name }) => name))) {
-      await this.#handOver(batch);
-      await yieldSometimes();
-    }
+    await handOver(this.#deps);
     this.#isRunning = true;
-    for (const batch of await batches.withStatus(["running", "processing_results", "settling"])) {
-      this.#admission.resume(batch);
-      this.wake(batch.id);
-      await yieldSometimes();
-    }
-    for (const queue of await batches.waitingQueues()) {
-      this.#admission.expect(queue);
-      await this.#takeNext(queue);
-      await yieldSometimes();
-    }
+    presence.follow({
+      look: (news) => this.look(news),
+      letGo: () => this.#letGo(),
+      setPaused: (isPaused) => isPaused !== this.#isPaused && this.#pause(isPaused),
+    });
+    await this.look();
     for (const pool of this.#pools) await pool.start();
+  }
+
+  /**
+   * Looks for work that has come without a call, by other processes, and lets go what has ended. `areSomeGone`: processes
+   * have died or left, and what they did is taken over.
+   */
+  async look({ areSomeGone = false }: { areSomeGone?: boolean } = {}): Promise<void> {
+    if (!this.#isRunning) return;
+    const { stores, presence } = this.#deps;
+    await releaseLeases(this.#deps);
+    const yieldSometimes = createYield(20);
+    const ended = new Set(this.#inHand.keys());
+    for (const batch of await stores.read.batches.begun()) {
+      ended.delete(batch.id);
+      if (!this.#isForUs(batch)) this.#drop(batch.id);
+      else if (!this.#inHand.has(batch.id)) this.#take(batch);
+      await yieldSometimes();
+    }
+    for (const batchId of ended) await this.#lookAtEnded(batchId);
+    await this.#admission.takeAll();
+    for (const pool of this.#pools) await pool.look();
+    if (!areSomeGone) return;
+    await handOver(this.#deps);
+    for (const pool of this.#pools) await pool.start();
+    if (presence.isFirst) await removeLateOrphans(this.#deps);
   }
 
   /** Makes the scheduler look at a batch that may have work: it is new, or an item of it has ended. */
   wake(batchId: string): void {
     if (!this.#isRunning || this.#cancelling.has(batchId)) return;
-    if (this.#admission.has(batchId)) this.#beginToAdvance(batchId);
+    if (this.#inHand.has(batchId)) this.#beginToAdvance(batchId);
     else this.#track(this.#takeInHand(batchId));
   }
 
@@ -116,7 +132,7 @@ export class Scheduler {
     try {
       await Promise.all([...this.#pools].map((pool) => pool.abort(batchId)));
     } finally {
-      if (failed) this.#forget(batchId);
+      if (failed) await this.#end(batchId);
     }
   }
 
@@ -165,16 +181,29 @@ export class Scheduler {
     this.#work.add(tracked);
   }
 
-  /** Begins with a new batch, unless it must wait in its queue or has ended. */
+  /** Begins with a batch, unless it must wait in its queue or has ended. */
   async #takeInHand(batchId: string): Promise<void> {
     try {
       const batch = await this.#deps.stores.read.batches.byId(batchId);
       if (batch === null || isTerminal(batch.status) || !this.#isRunning) return;
-      if (this.#admission.enter(batch)) this.#beginToAdvance(batchId);
+      if (batch.status === "queued") this.#takeNext(batch);
+      else this.#take(batch);
     } catch (error) {
       const facts = { batch: batchId, error: String(error) };
-      this.#later("batch could not be looked up; trying again", facts, () => this.wake(batchId));
+      this.#later("batch could not be looked up", facts, () => this.wake(batchId));
     }
+  }
+
+  #take({ id, provider, apiKeyId }: BatchQueue & { id: string }): void {
+    this.#inHand.set(id, { provider, apiKeyId });
+    this.#beginToAdvance(id);
+  }
+
+  /** Whether this process has something to do for a batch: the images of items are made by all, the rest by its tender. */
+  #isForUs({ provider, status, tender }: BegunBatch): boolean {
+    const { presence } = this.#deps;
+    if (tender === null || tender === presence.id) return presence.isOurs(provider);
+    return status === "running" && !this.#jobs.has(provider) && presence.isOurs(provider);
   }
 
   /** Begins with a batch in hand. One that is being advanced is advanced once more afterwards. */
@@ -196,17 +225,15 @@ export class Scheduler {
   async #advance(batchId: string): Promise<void> {
     try {
       const isHeld = () => this.#cancelling.has(batchId);
-      // A cancelled batch has left the admission: nobody wants its input any more.
-      const isUnwanted = () => isHeld() || !this.#admission.has(batchId);
+      // A cancelled batch is in hand no more: nobody wants its input.
+      const isUnwanted = () => isHeld() || !this.#inHand.has(batchId);
       const status = await advanceBatch(this.#deps, this.#intake, batchId, isUnwanted);
       if (isHeld()) return;
-      if (status === null || isTerminal(status)) return this.#forget(batchId);
+      if (status === null || isTerminal(status)) return await this.#end(batchId);
       if (status === "running") await this.#makeImages(batchId);
     } catch (error) {
-      this.#deps.log.error("batch could not be advanced; trying again", {
-        batch: batchId,
-        error: String(error),
-      });
+      const facts = { batch: batchId, error: String(error) };
+      this.#deps.log.error("batch could not be advanced; trying again", facts);
       await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
       const current = this.#advancing.get(batchId);
       if (current) current.again = true;
@@ -217,61 +244,52 @@ export class Scheduler {
     const batch = await this.#deps.stores.read.batches.byId(batchId);
     if (this.#cancelling.has(batchId)) return;
     if (!batch || isTerminal(batch.status)) return this.#forget(batchId);
-    (this.#jobs.get(batch.provider) ?? this.#items).add(batch);
+    const jobs = this.#jobs.get(batch.provider);
+    if (jobs && !(await isTendedHere(this.#deps, batchId))) return this.#drop(batchId);
+    if (this.#inHand.has(batchId)) (jobs ?? this.#items).add(batch);
   }
 
-  /**
-   * Gives a batch whose provider is not configured any more to one of the same type and address. Without one it waits.
-   */
-  async #handOver(batch: BatchRecord): Promise<void> {
-    const { providers, models, log, stores } = this.#deps;
-    const heir = providers.find(
-      (provider) =>
-        identityOf(provider) === batch.upstream && providerModel(provider, models, batch.model) !== null,
-    );
-    const facts = { batch: batch.id, from: batch.provider, to: heir?.name };
-    if (!heir) return log.warn("the provider of a batch is not configured any more; the batch waits", facts);
-    await stores.write(async (tx) => {
-      if (!UNMADE.includes((await tx.batches.locked(batch.id))?.status ?? "completed")) return;
-      await tx.batches.update(batch.id, { provider: heir.name });
-    });
-    log.warn("the provider of a batch is not configured any more; another one takes over", facts);
+  /** A batch has ended here: images that no record names can only be those of processes that died. */
+  async #end(batchId: string): Promise<void> {
+    this.#forget(batchId);
+    if (!this.#deps.presence.isAlone) await removeOrphansOf(this.#deps, [batchId]);
   }
 
   /** Forgets a batch that has ended, and begins with the next one of its queue. */
   #forget(batchId: string): void {
+    const queue = this.#inHand.get(batchId);
+    this.#drop(batchId);
+    if (queue) this.#takeNext(queue);
+  }
+
+  #drop(batchId: string): void {
     for (const pool of this.#pools) pool.remove(batchId);
-    const queue = this.#admission.leave(batchId);
-    if (queue) this.#refill(queue);
+    this.#inHand.delete(batchId);
   }
 
-  #refill(queue: BatchQueue): void {
-    if (this.#isRunning) this.#track(this.#takeNext(queue));
+  /** The others have taken over all that this process had in hand. */
+  #letGo(): void {
+    for (const pool of this.#pools) pool.letGo();
+    this.#inHand.clear();
   }
 
-  async #takeNext(queue: BatchQueue): Promise<void> {
-    try {
-      for (;;) {
-        const taken = await this.#admission.refill(queue);
-        if (taken.length === 0) return;
-        for (const { id } of taken) this.wake(id);
-      }
-    } catch (error) {
-      const facts = { error: String(error) };
-      this.#later("the next batches could not be looked up; trying again", facts, () => this.#refill(queue));
-    }
+  /** A batch that is in hand, and not at work any more. Its input may be read now, or it has ended in another process. */
+  async #lookAtEnded(batchId: string): Promise<void> {
+    const batch = await this.#deps.stores.read.batches.byId(batchId);
+    const isBusy = this.#advancing.has(batchId) || this.#cancelling.has(batchId);
+    if (!isBusy && (batch === null || isTerminal(batch.status))) this.#forget(batchId);
+  }
+
+  #takeNext(queue: BatchQueue): void {
+    if (!this.#isRunning) return;
+    const later = (error: unknown) =>
+      this.#later("the next batches could not be looked up", { error: String(error) }, again);
+    const again = () => this.#takeNext(queue);
+    this.#track(this.#admission.takeNext(queue).catch(later));
   }
 
   #later(trouble: string, facts: Record<string, unknown>, work: () => void): void {
-    this.#deps.log.error(trouble, facts);
+    this.#deps.log.error(`${trouble}; trying again`, facts);
     this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).then(work, () => {});
   }
-}
-
-/** Returns a function that yields to the event loop at every `count`th call, so that thousands of batches hold up no request. */
-function yieldEvery(count: number): () => Promise<void> {
-  let calls = 0;
-  return async () => {
-    if (++calls % count === 0) await new Promise((resume) => setImmediate(resume));
-  };
 }

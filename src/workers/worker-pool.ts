@@ -12,8 +12,15 @@ export interface PoolLoad {
 
 /** Makes the items of running batches with one provider. */
 export interface WorkerPool {
-  /** Continues the work that an earlier process left at the provider. Does not wait for its end. */
+  /**
+   * Continues the work that processes which are gone have left at the provider. Does not wait for its end. Can be
+   * repeated.
+   */
   start(): Promise<void>;
+  /** Looks at what other processes have done: at leases that are not held any more, and at items that came back. */
+  look(): Promise<void>;
+  /** Stops all work and forgets all batches: others have taken over. */
+  letGo(): void;
   readonly load: PoolLoad;
   /** While paused, no work is begun; running work goes on. */
   setPaused(isPaused: boolean): void;

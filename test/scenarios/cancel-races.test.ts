@@ -22,7 +22,7 @@ async function race(world: World, model: WorldModel): Promise<string> {
   const prompts = Array.from({ length: 1 + Math.floor(random() * 4) }, (_, i) => `picture ${i}`);
   const creating = world.create(model, prompts, null);
   const { batch } = await world.turns.until(creating);
-  await world.turns.run(Math.floor(random() * 120));
+  await world.turns.run(Math.floor(random() * 150));
   const cancelling = world.cancel(batch.id).catch((error) => error);
   await world.turns.run(Math.floor(random() * 12));
   const again = random() < 0.3 ? world.cancel(batch.id).catch((error) => error) : null;

@@ -1,13 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { issueKey } from "../../src/domain/accounts.ts";
 import { expandItems } from "../../src/domain/batches/create-batch.ts";
-import { holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
+import { BATCHES_IN_HAND, holdFor, openBatch } from "../../src/domain/batches/lifecycle.ts";
 import { checkInvariants } from "../../src/domain/check-invariants.ts";
 import { ProviderError } from "../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import { systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
-import { BATCHES_IN_HAND } from "../../src/workers/admission.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { FakeJobProvider } from "../support/fake-job-provider.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";

@@ -27,6 +27,7 @@ import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
 import { type OpenData, openDataDirectory } from "../../src/service/data-directory.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { Presence } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { FakeUpstream } from "./fake-upstream.ts";
 import { SeededTurns, seededRandom } from "./seeded-turns.ts";
@@ -195,8 +196,12 @@ export class World {
     const providers = this.#providers(turn);
     const clock = this.#clock(turn);
     feed.subscribe((event) => this.events.push(event));
+    const ids = this.#countingIds();
+    const names = providers.map(({ name }) => name);
+    const facts = { role: "all", version: "1", providers: names, isAlone: true } as const;
     this.#deps = {
       stores,
+      presence: new Presence({ stores, clock, ids, log: silentLog }, facts),
       blobs: this.#filesOf(turn),
       inspector: {
         inspect: async () => {
@@ -206,7 +211,7 @@ export class World {
       },
       providers,
       clock,
-      ids: this.#countingIds(),
+      ids,
       random: this.#random,
       feed,
       log: silentLog,
@@ -225,9 +230,12 @@ export class World {
   async #start(): Promise<void> {
     const { scheduler, turns } = this;
     let isStarted = false;
-    const starting = scheduler.start().then(() => {
-      isStarted = true;
-    });
+    const starting = this.#deps.presence
+      .join()
+      .then(() => scheduler.start())
+      .then(() => {
+        isStarted = true;
+      });
     while (!isStarted) await turns.run(1);
     await starting;
   }

@@ -1,48 +1,62 @@
 import { describe, expect, it } from "vitest";
+import { BATCHES_IN_HAND } from "../../src/domain/batches/lifecycle.ts";
+import { Feed } from "../../src/domain/feed.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
-import { Admission, BATCHES_IN_HAND } from "../../src/workers/admission.ts";
-import { gate } from "../support/gate.ts";
+import { Admission } from "../../src/workers/admission.ts";
+import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { openBatchRecord, openStores } from "../support/stores.ts";
 
-const QUEUE = { provider: "p", apiKeyId: "k" };
-const batchOf = (id: string) => ({ ...QUEUE, id }) as BatchRecord;
-const idsOf = (batches: readonly BatchRecord[]) => batches.map(({ id }) => id);
-
-/** An admission over a database that holds these batches, and whose answers wait to be let go. */
-function slowly(stored: BatchRecord[]) {
-  const answer = gate();
-  const waiting = async () => {
-    const found = stored.slice(0, BATCHES_IN_HAND);
-    await answer.promise;
-    return found;
-  };
-  return { answer, admission: new Admission({ read: { batches: { waiting } } } as unknown as Stores) };
+/** An admission of a process of its own over the stores, and the ids of the batches that it has taken. */
+function admissionOf(stores: Stores, worker: string) {
+  const taken: string[] = [];
+  const deps = { stores, clock: new FakeClock(), presence: { id: worker }, feed: new Feed() };
+  return { taken, admission: new Admission(deps as unknown as WorkerDeps, ({ id }) => taken.push(id)) };
 }
 
-describe("admission over a slow database", () => {
-  it("[WORK-7] a batch that begins to wait while its queue is read is not forgotten", async () => {
-    const stored: BatchRecord[] = [];
-    const { answer, admission } = slowly(stored);
-    admission.expect(QUEUE);
-    const looking = admission.refill(QUEUE);
-    stored.push(batchOf("late"));
-    expect(admission.enter(batchOf("late"))).toBe(false);
-    answer.open();
-    expect(idsOf(await looking)).toEqual(["late"]);
-    expect(idsOf(await admission.refill(QUEUE))).toEqual([]);
-    expect(admission.enter(batchOf("next"))).toBe(true);
+async function queued(stores: Stores, count: number): Promise<BatchRecord[]> {
+  const first = await openBatchRecord(stores, 0, { holdMicroUsd: 0 });
+  const batches = [first];
+  for (let i = 1; i < count; i++) {
+    const batch = { ...first, id: `${first.id}${i}` };
+    await stores.write((tx) => tx.batches.insert(batch));
+    batches.push(batch);
+  }
+  return batches;
+}
+
+const join = (stores: Stores, id: string) =>
+  stores.write((tx) =>
+    tx.workers.insert({ id, role: "all", version: "1", providers: ["p"], isPaused: false }),
+  );
+
+describe("admission", () => {
+  it("[WORK-7] takes no more of a queue than may be in hand, in their order, however many processes look at once", async () => {
+    const stores = await openStores();
+    const batches = await queued(stores, BATCHES_IN_HAND + 8);
+    const processes = ["a", "b", "c"].map((worker) => admissionOf(stores, worker));
+    const [first] = batches as [BatchRecord];
+    await Promise.all(
+      processes.flatMap(({ admission }) => [admission.takeNext(first), admission.takeNext(first)]),
+    );
+    const taken = processes.flatMap((each) => each.taken);
+    expect(taken).toEqual(batches.slice(0, BATCHES_IN_HAND).map(({ id }) => id));
   });
 
-  it("[WORK-7] a batch is started once, even when its queue is read several times meanwhile", async () => {
-    const stored = ["a", "b", "c"].map(batchOf);
-    const { answer, admission } = slowly(stored);
-    admission.expect(QUEUE);
-    const looking = [admission.refill(QUEUE), admission.refill(QUEUE)];
-    answer.open();
-    expect(idsOf((await Promise.all(looking)).flat())).toEqual(["a", "b", "c"]);
-    expect([admission.enter(batchOf("a")), admission.enter(batchOf("a"))]).toEqual([true, true]);
-    for (const { id } of stored) admission.leave(id);
-    for (let i = 0; i < BATCHES_IN_HAND; i++) expect(admission.enter(batchOf(`next ${i}`))).toBe(true);
-    expect(admission.enter(batchOf("too many"))).toBe(false);
+  it("[WORK-7] takes a batch whose reader has died again, and first", async () => {
+    const stores = await openStores();
+    const input = { fileName: null, blobKey: "inputs/x", consentMicroUsd: null };
+    const batch = await openBatchRecord(stores, 0, { holdMicroUsd: 0, input });
+    await join(stores, "reader");
+    const reader = admissionOf(stores, "reader");
+    await reader.admission.takeNext(batch);
+    expect(reader.taken).toEqual([batch.id]);
+    const other = admissionOf(stores, "other");
+    await other.admission.takeNext(batch);
+    expect(other.taken).toEqual([]);
+    await stores.write((tx) => tx.workers.remove("reader"));
+    await other.admission.takeNext(batch);
+    expect(other.taken).toEqual([batch.id]);
   });
 });

@@ -183,18 +183,20 @@ describe("an upstream that cannot be used", () => {
       stores.write((tx) =>
         tx.items.claim(id, {
           token: "killed",
+          worker: "gone",
           nowMs: Number.MAX_SAFE_INTEGER,
           provider: "vendor",
           isPaid: true,
           which: "any",
           mostSwitches: 2,
+          limit: 1,
         }),
       );
-    expect((await leave())?.maybePaid).toBe("no");
+    expect((await leave())[0]?.maybePaid).toBe("no");
     const waiting = await start([upstream], { data: first.data, clock: new FakeClock() });
     await waiting.close(0);
     await leave();
-    expect((await leave())?.maybePaid).toBe("twice");
+    expect((await leave())[0]?.maybePaid).toBe("twice");
     const well = new FakeUpstream("vendor", { fingerprint: "forgets the pause" });
     const last = await start([well], { data: first.data });
     expect(await last.until(id)).toMatchObject({ success_count: 1, fail_count: 1 });

@@ -1,7 +1,7 @@
 import { Command, CommanderError, Option } from "commander";
 import { ImgbatchError } from "../../contract/errors.ts";
 import { didYouMean } from "../../kernel/did-you-mean.ts";
-import { readVersion } from "../version.ts";
+import { readVersion } from "../../kernel/version.ts";
 import type { CommandSpec } from "./command-spec.ts";
 import { GLOBAL_OPTIONS, type GlobalOptions, JSON_OPTION, mergeGlobals } from "./global-options.ts";
 import { commandHelp, HELP_COLUMNS, programHelp } from "./help.ts";

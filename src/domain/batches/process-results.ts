@@ -4,12 +4,23 @@ import type { Stores } from "../ports/stores.ts";
 import { moveBatch } from "./lifecycle.ts";
 import { ReadBack } from "./read-back.ts";
 
-/** Takes a running batch whose items all have ended to `processing_results`. */
-export function startProcessing(stores: Stores, batchId: string, nowMs: number): Promise<boolean> {
+/**
+ * Takes a running batch whose items all have ended to `processing_results`. The worker that does it goes on with the
+ * batch: it tends it from then on.
+ */
+export function startProcessing(
+  stores: Stores,
+  batchId: string,
+  workerId: string,
+  nowMs: number,
+): Promise<boolean> {
   return stores.write(async (tx) => {
     const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "running" || (await tx.items.countByStatus(batchId)).pending > 0) return false;
-    return (await moveBatch(tx, batch, "processing_results", nowMs)).isMoved;
+    const { isMoved } = await moveBatch(tx, batch, "processing_results", nowMs);
+    // Whoever tended it until now has nothing left to do.
+    if (isMoved) await tx.batches.setTender(batchId, workerId);
+    return isMoved;
   });
 }
 

@@ -24,10 +24,10 @@ export async function sweepFiles(deps: Deps, dueMs: number): Promise<unknown[]> 
   return failures;
 }
 
-/** Removes bytes of uploads that an earlier process has stored but not recorded. Only for a start, before any request. */
-export async function removeUnknownFiles({ stores, blobs }: Deps): Promise<void> {
+/** Removes bytes of uploads that a process has stored but not recorded. Younger ones may be about to be recorded. */
+export async function removeUnknownFiles({ stores, blobs }: Deps, olderThanMs: number): Promise<void> {
   const known = new Set(await stores.read.files.blobKeys());
-  for (const { key } of await blobs.list(FILES_PREFIX)) {
-    if (!known.has(key)) await blobs.delete(key);
+  for (const { key, ageMs } of await blobs.list(FILES_PREFIX)) {
+    if (ageMs >= olderThanMs && !known.has(key)) await blobs.delete(key);
   }
 }

@@ -71,9 +71,10 @@ export async function linkProblems({ stores, blobs }: Deps): Promise<string[]> {
   return problems;
 }
 
-/** Removes images that an earlier process has stored but not recorded. Only for a start, before any request. */
-export async function removeUnlinkedImages({ stores, blobs }: Deps): Promise<void> {
-  for (const { key } of await blobs.list(PREFIX)) {
+/** Removes images that a process has stored but not recorded. Younger ones may be about to be recorded. */
+export async function removeUnlinkedImages({ stores, blobs }: Deps, olderThanMs: number): Promise<void> {
+  for (const { key, ageMs } of await blobs.list(PREFIX)) {
+    if (ageMs < olderThanMs) continue;
     if ((await stores.read.linkedImages.find(key.slice(PREFIX.length))) === null) await blobs.delete(key);
   }
 }

@@ -32,7 +32,10 @@ export interface ItemPage {
 }
 
 export interface ItemClaim {
+  /** Together with the item it proves who holds the lease. */
   token: string;
+  /** Who claims. */
+  worker: string;
   nowMs: number;
   /** The provider that is about to be asked. */
   provider: string;
@@ -45,6 +48,8 @@ export interface ItemClaim {
   which: "any" | "not-failed-here" | "failed-elsewhere";
   /** An item that has changed the provider so often stays with the last one. */
   mostSwitches: number;
+  /** The most items. */
+  limit: number;
 }
 
 export interface ItemRepository {
@@ -58,12 +63,14 @@ export interface ItemRepository {
   /** The tiers and ratios that the items of a batch have of their own, each once. */
   shapes(batchId: string): Promise<{ tier: SizeTier; ratio: AspectRatio }[]>;
   /**
-   * Leases the first pending item without a lease whose time has come, and marks it as sent to the provider; null when
-   * there is none. Items at which an upstream has failed come later, and those that may be paid already last.
+   * Leases the first pending items without a lease whose time has come, and marks them as sent to the provider; none of a
+   * batch that is not running. Items at which an upstream has failed come later, and those that may be paid already last.
    */
-  claim(batchId: string, claim: ItemClaim): Promise<ItemRecord | null>;
-  /** All items with a lease. */
-  leased(): Promise<ItemRecord[]>;
+  claim(batchId: string, claim: ItemClaim): Promise<ItemRecord[]>;
+  /** The items, of all batches by default, with a lease of a worker that is not alive. The leases of jobs do not count. */
+  abandoned(batchId?: string): Promise<ItemRecord[]>;
+  /** The leases that a worker holds on items, without those of jobs. */
+  leasesOf(workerId: string): Promise<{ itemId: number; leaseToken: string }[]>;
   /** Returns when the next pending item without a lease may be tried; null when there is none. */
   nextDueMs(batchId: string): Promise<number | null>;
   /** Writes the outcome of a leased item if the lease is still held and the item is pending. */
@@ -107,6 +114,6 @@ export interface ItemRepository {
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
   /** Fails every pending item of the batch, leased or not. Returns how many. */
   failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): Promise<number>;
-  /** Drops every lease, or those of one batch: when no worker that holds one can be alive. */
-  dropLeases(batchId?: string): Promise<number>;
+  /** Drops the leases of a worker on the items of a batch. Returns how many. */
+  dropLeases(batchId: string, workerId: string): Promise<number>;
 }

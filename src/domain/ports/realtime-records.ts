@@ -10,6 +10,8 @@ export interface RealtimeHoldRecord {
   accountId: string;
   amountMicroUsd: number;
   createdAtMs: number;
+  /** The worker that answers the request; null in records of a version without workers. */
+  worker: string | null;
 }
 
 /** An image that was made in real time and can be fetched by its name for some time, without a key. */

@@ -1,8 +1,6 @@
-import type { BatchSource, BatchStatus } from "../../contract/statuses.ts";
 import type {
   AccountRecord,
   ApiKeyRecord,
-  BatchEvent,
   BatchRecord,
   HealthRecord,
   IdempotencyRecord,
@@ -13,6 +11,7 @@ import type {
   ReferenceRecord,
   RetentionTime,
 } from "../records.ts";
+import type { BatchRepository, SweepPage } from "./batch-repository.ts";
 import type { FileRepository } from "./files.ts";
 import type { ItemRepository } from "./item-repository.ts";
 import type {
@@ -24,6 +23,7 @@ import type {
   UsageRecord,
 } from "./realtime-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
+import type { WorkerRepository } from "./workers.ts";
 
 /**
  * The database as the domain needs it. Repositories move rows and decide nothing. A yes or no is returned inside an
@@ -62,6 +62,7 @@ export interface Repositories {
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
   linkedImages: LinkedImageRepository;
+  workers: WorkerRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
 }
@@ -107,24 +108,6 @@ export interface LedgerRepository {
   changeAfter(accountId: string, seq: number): Promise<number>;
 }
 
-export interface BatchPage {
-  apiKeyId: string;
-  status?: BatchStatus;
-  source?: BatchSource;
-  /** Anywhere in the name, upper and lower case alike. */
-  taskName?: string;
-  isDownloaded?: boolean;
-  /** Created at or after, in ms. */
-  fromMs?: number;
-  /** Created before, in ms. */
-  beforeMs?: number;
-  /** Those that come after this one in the list. */
-  after?: { createdAtMs: number; seq: number };
-  /** Without the first `offset` (default 0) of them. */
-  offset?: number;
-  limit: number;
-}
-
 /**
  * The repositories inside a transaction. Other transactions may be at work at the same time: whatever a decision rests on
  * is locked before it is read. Locks are taken in the order of `LockedRow`, else two transactions wait for each other.
@@ -140,64 +123,6 @@ export interface Transaction extends Omit<Repositories, "batches"> {
 
 /** Rows that can be locked, in the order in which to do it. A batch comes before its items. */
 export type LockedRow = "key" | "batch" | "account";
-
-/** In the order in which batches were made, behind the one with this number. */
-export interface SweepPage {
-  afterSeq: number;
-  limit: number;
-}
-
-/** The batches of a key for a provider: they are started in the order in which they came. */
-export interface BatchQueue {
-  provider: string;
-  apiKeyId: string;
-}
-
-export interface BatchRepository {
-  insert(batch: BatchRecord): Promise<void>;
-  byId(id: string): Promise<BatchRecord | null>;
-  /** Where a batch stands in the lists; null when there is none. */
-  placeOf(id: string): Promise<{ createdAtMs: number; seq: number } | null>;
-  /**
-   * The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. Not inside
-   * a transaction: a long search lets others work meanwhile.
-   */
-  page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
-  /** Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. */
-  outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
-  /** Batches that ended before the time and whose inputs still exist. */
-  inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
-  /** How many batches of a key and source have not ended. */
-  countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
-  /** Oldest first. */
-  withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
-  /** The newest batches, at most `limit`, whose records are not deleted. */
-  latest(limit: number): Promise<BatchRecord[]>;
-  /** The first batches of a queue that are not started, oldest first. */
-  waiting(queue: BatchQueue, limit: number): Promise<BatchRecord[]>;
-  /** How many open batches of the same queue came before this one, at most `limit`. */
-  openBefore(batch: BatchQueue & { id: string }, limit: number): Promise<number>;
-  /** The queues in which a batch is not started. */
-  waitingQueues(): Promise<BatchQueue[]>;
-  /** Batches whose images are not made yet, of any provider but these. */
-  unmadeByOthers(providers: readonly string[]): Promise<BatchRecord[]>;
-  /** Batches that failed or were cancelled after the time, and those that ended since and whose images were deleted. */
-  stoppedSince(ms: number): Promise<BatchRecord[]>;
-  /** Items without an outcome, of all batches that are at work. */
-  pendingItemCount(): Promise<number>;
-  /** How many batches have each status; one without batches is left out. */
-  countByStatus(): Promise<Partial<Record<BatchStatus, number>>>;
-  /** Changes the status if it still is `from`. Only the lifecycle calls this. */
-  changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
-  /** Changes other columns. */
-  update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): Promise<void>;
-  addCounts(id: string, change: { success: number; fail: number }): Promise<void>;
-  appendEvent(event: BatchEvent): Promise<void>;
-  events(id: string): Promise<BatchEvent[]>;
-  /** When the last written event of any batch happened, as the clock said then; null when there is none. */
-  lastEventMs(): Promise<number | null>;
-  all(): Promise<BatchRecord[]>;
-}
 
 export interface OutputRepository {
   insertMany(outputs: readonly OutputRecord[]): Promise<void>;
@@ -239,6 +164,8 @@ export interface RealtimeHoldRepository {
   remove(id: string): Promise<RealtimeHoldRecord | null>;
   /** Oldest first. */
   list(): Promise<RealtimeHoldRecord[]>;
+  /** Those of workers that are not alive. */
+  abandoned(): Promise<RealtimeHoldRecord[]>;
 }
 
 export interface KeyedRequestRepository {

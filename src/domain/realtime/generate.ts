@@ -24,6 +24,8 @@ export interface RealtimeDeps extends MakeImageDeps {
   offers: Offers<ItemProvider>;
   /** The longest time that a request may take; 0 sets no limit. */
   timeoutMs: number;
+  /** The worker that the holds belong to: they are released when it dies. */
+  presence: { readonly id: string };
 }
 
 /** The outcome of a request: images, no image, or a refusal of the prompt. */
@@ -119,6 +121,7 @@ export class Realtime {
       accountId: payer.account.id,
       amountMicroUsd: priceMicroUsd * count,
       createdAtMs: clock.nowMs(),
+      worker: this.#deps.presence.id,
     };
     const opening = { realtimeId: hold.id, isPaid: offers.some(({ provider }) => isPaid(provider)) };
     const what = count === 1 ? "The image" : "The request";

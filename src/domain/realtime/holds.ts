@@ -65,13 +65,11 @@ export function endHold(
   });
 }
 
-/**
- * Releases the holds that an earlier process left open when it died. Only the owner of the data calls this, before it
- * takes requests. Returns how many holds there were.
- */
-export function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number> {
+/** Releases the holds that processes left open when they died. Returns how many holds there were. */
+export async function releaseDeadHolds(stores: Stores, nowMs: number): Promise<number> {
+  const dead = await stores.read.realtimeHolds.abandoned();
+  if (dead.length === 0) return 0;
   return stores.write(async (tx) => {
-    const dead = await tx.realtimeHolds.list();
     for (const { id } of dead) {
       const hold = await tx.realtimeHolds.remove(id);
       if (hold) await release(tx, hold, hold.amountMicroUsd, nowMs);

@@ -29,13 +29,13 @@ export async function sweepAnswers({ stores, blobs }: Deps, dueMs: number): Prom
   }
 }
 
-/** Removes answers that an earlier process has stored but not recorded. Only for a start, before any request. */
-export async function removeUnknownAnswers({ stores, blobs }: Deps): Promise<void> {
+/** Removes answers that a process has stored but not recorded. Younger ones may be about to be recorded. */
+export async function removeUnknownAnswers({ stores, blobs }: Deps, olderThanMs: number): Promise<void> {
   const known = new Set(
     (await stores.read.keyedRequests.answered()).map(({ realtimeId }) => answerKey(realtimeId)),
   );
-  for (const { key } of await blobs.list(ANSWERS_PREFIX)) {
-    if (!known.has(key)) await blobs.delete(key);
+  for (const { key, ageMs } of await blobs.list(ANSWERS_PREFIX)) {
+    if (ageMs >= olderThanMs && !known.has(key)) await blobs.delete(key);
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import { BATCH_STATUSES } from "../../contract/statuses.ts";
-import type { BatchPage } from "../../domain/ports/stores.ts";
+import type { BatchPage } from "../../domain/ports/batch-repository.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
 import { pagingBy } from "../query/cursor.ts";

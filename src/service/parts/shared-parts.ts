@@ -12,9 +12,11 @@ import { sharpInspector } from "../../imaging/sharp-inspector.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { Ids } from "../../kernel/ids.ts";
 import type { Log } from "../../kernel/log.ts";
+import { readVersion } from "../../kernel/version.ts";
 import { createProviders } from "../../providers/registry.ts";
 import { lineReaders } from "../../server/line-readers.ts";
 import type { WorkerDeps } from "../../workers/deps.ts";
+import { Presence, type PresenceFacts } from "../../workers/presence.ts";
 import { shareProviders } from "../../workers/shared-concurrency.ts";
 import type { Teardown } from "./teardown.ts";
 
@@ -44,6 +46,8 @@ export interface PartsOptions {
   feed: Feed;
   log: Log;
   providers?: readonly ImageProvider[] | undefined;
+  /** What other processes see of this one. */
+  presence: Pick<PresenceFacts, "role" | "isAlone">;
 }
 
 /** Makes what the API and the workers share: providers with their health, and the processing of images. */
@@ -68,6 +72,22 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
   const hasUpstreams = providers.some(({ upstream }) => upstream !== undefined);
   const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));
   const inspector = sharpInspector(decoding);
+  const presence = new Presence(
+    { stores, clock, ids, log },
+    {
+      ...options.presence,
+      version: readVersion(),
+      providers: options.presence.role === "api" ? [] : shared.forBatches.map(({ name }) => name),
+    },
+  );
+  await presence.join();
+  const beating = new AbortController();
+  const beats = presence.run(beating.signal);
+  teardown.add(async () => {
+    beating.abort();
+    await beats;
+    await presence.leave().catch((error) => log.debug("a worker could not leave", { error: String(error) }));
+  });
   return {
     providers,
     decoding,
@@ -82,6 +102,7 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       providers: shared.forBatches,
       offers: new Offers(shared.forBatches, config.models, rates, health, hasUpstreams),
       health,
+      presence,
       outageMs: config.limits.outageHours * HOUR_MS,
       uploads: new Uploads({ stores, blobs, clock }),
       clock,

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { type Selectable, sql } from "kysely";
-import type { BatchPage } from "../../domain/ports/stores.ts";
+import type { BatchPage } from "../../domain/ports/batch-repository.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { Database } from "../schema.ts";
 

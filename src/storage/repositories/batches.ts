@@ -5,12 +5,16 @@ import {
   isTerminal,
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
-import type { BatchRepository } from "../../domain/ports/stores.ts";
+import type { BatchRepository } from "../../domain/ports/batch-repository.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { batchPage } from "./batch-page.ts";
 import { toBatchColumns, toBatchRecord, toBatchRow } from "./batch-row.ts";
 import { insertRows } from "./rows.ts";
+import { liveWorkers } from "./workers.ts";
+
+/** The statuses of batches that are at work. */
+const BEGUN: readonly BatchStatus[] = ["running", "processing_results", "settling"];
 
 const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
   build.selectFrom("batches").selectAll().where("id", "=", id),
@@ -35,6 +39,10 @@ const ADD_COUNTS = kept(
 export function batchRepository(session: SqlSession): BatchRepository {
   const { build, first, all, run } = session;
   const batches = () => build.selectFrom("batches").selectAll();
+  const liveTender = build
+    .selectFrom("workers")
+    .select("workers.id")
+    .whereRef("workers.id", "=", sql.ref("batches.tender"));
   return {
     insert: async (batch) => {
       await insertRows(session, "batches", [toBatchRow(batch)]);
@@ -98,11 +106,51 @@ export function batchRepository(session: SqlSession): BatchRepository {
         await all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit))
       ).map(toBatchRecord),
     waiting: async ({ provider, apiKeyId }, limit) => {
-      const queued = batches().where("status", "=", "queued").where("provider", "=", provider);
-      return (await all(queued.where("api_key_id", "=", apiKeyId).orderBy("seq").limit(limit))).map(
-        toBatchRecord,
-      );
+      const first = build
+        .selectFrom("batches")
+        .select(["id", liveTender.as("tender")])
+        .where("status", "=", "queued")
+        .where("provider", "=", provider)
+        .where("api_key_id", "=", apiKeyId)
+        .orderBy("seq")
+        .limit(limit);
+      return (await all(first)).map(({ id, tender }) => ({ id, isTended: tender !== null }));
     },
+    countBegun: async ({ provider, apiKeyId }) => {
+      const query = build
+        .selectFrom("batches")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("status", "in", [...BEGUN])
+        .where("provider", "=", provider)
+        .where("api_key_id", "=", apiKeyId);
+      return (await first(query))?.count ?? 0;
+    },
+    begun: async () => {
+      const begun = build
+        .selectFrom("batches")
+        .select(["id", "status", "provider", "api_key_id", liveTender.as("tender")])
+        .where("status", "in", [...BEGUN])
+        .orderBy("seq");
+      return (await all(begun)).map(({ id, status, provider, api_key_id, tender }) => {
+        return { id, status: status as BatchStatus, provider, apiKeyId: api_key_id, tender };
+      });
+    },
+    tend: async (id, workerId) => {
+      const update = build.updateTable("batches").set({ tender: workerId }).where("id", "=", id);
+      const isFree = update.where((eb) =>
+        eb.or([
+          eb("tender", "is", null),
+          eb("tender", "=", workerId),
+          eb("tender", "not in", liveWorkers(session)),
+        ]),
+      );
+      return { isOurs: (await run(isFree)) === 1 };
+    },
+    setTender: async (id, workerId) => {
+      await run(build.updateTable("batches").set({ tender: workerId }).where("id", "=", id));
+    },
+    tenderOf: async (id) =>
+      (await first(build.selectFrom("batches").select("tender").where("id", "=", id)))?.tender ?? null,
     openBefore: async ({ id, provider, apiKeyId }, limit) => {
       const own = build.selectFrom("batches").select("seq").where("id", "=", id);
       const before = build
@@ -126,14 +174,13 @@ export function batchRepository(session: SqlSession): BatchRepository {
         toBatchRecord,
       );
     },
-    stoppedSince: async (ms) =>
-      (
-        await all(
-          batches()
-            .where("status", "in", ["failed", "cancelled", "output_deleted"])
-            .where("ended_at_ms", ">", ms),
-        )
-      ).map(toBatchRecord),
+    endedSince: async (ms, statuses) => {
+      const ended = build
+        .selectFrom("batches")
+        .select("id")
+        .where("status", "in", [...statuses]);
+      return all(ended.where("ended_at_ms", ">", ms).orderBy("seq"));
+    },
     pendingItemCount: async () => {
       const pending = sql<number | null>`sum(item_count - success_count - fail_count)`;
       const atWork = BATCH_STATUSES.filter((status) => !isTerminal(status));

@@ -7,8 +7,10 @@ import { BATCH_TERMS, type ItemTerms } from "../../domain/ports/item-terms.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
-import { COUNTS, FINISH, GIVE_BACK, NEXT_DUE, PAGE } from "./item-queries.ts";
+import { claimItems } from "./items/claim.ts";
+import { COUNTS, FINISH, GIVE_BACK, NEXT_DUE, PAGE } from "./items/queries.ts";
 import { insertRows } from "./rows.ts";
+import { liveWorkers } from "./workers.ts";
 
 export function itemRepository(session: SqlSession): ItemRepository {
   const { build, first, all, run } = session;
@@ -62,47 +64,23 @@ export function itemRepository(session: SqlSession): ItemRepository {
         ratio: ratio as AspectRatio,
       }));
     },
-    claim: async (batchId, { token, nowMs, provider, isPaid, which, mostSwitches }) => {
-      const due = items()
-        .where("batch_id", "=", batchId)
-        .where("status", "=", "pending")
-        .where("not_before_ms", "<=", nowMs)
-        .where("lease_token", "is", null)
-        .where((eb) =>
-          eb.or([
-            eb("provider", "is", null),
-            eb("provider", "=", provider),
-            eb("switches", "<", mostSwitches),
-          ]),
-        )
-        .orderBy("position")
-        .limit(1);
-      const free = {
-        any: due,
-        "not-failed-here": due.where((eb) =>
-          eb.or([
-            eb("failed_at", "is", null),
-            eb("failed_at", "!=", provider),
-            // It may not change the provider any more.
-            eb("switches", ">=", mostSwitches),
-          ]),
-        ),
-        "failed-elsewhere": due.where("failed_at", "is not", null).where("failed_at", "!=", provider),
-      }[which];
-      // Items that were never tried show whether the upstream is well, and lose nothing when it is not.
-      const row =
-        (await first(free.where("failed_at", "is", null).where("maybe_paid", "=", "no"))) ??
-        (await first(free.where("maybe_paid", "=", "no"))) ??
-        (await first(free));
-      if (!row) return null;
-      const isSwitch = row.provider !== null && row.provider !== provider;
-      const maybe_paid = isPaid && row.maybe_paid === "once" ? "twice" : row.maybe_paid;
-      const switches = row.switches + (isSwitch ? 1 : 0);
-      const lease = { lease_token: token, provider, switches, maybe_paid };
-      await run(build.updateTable("items").set(lease).where("id", "=", row.id));
-      return toRecord({ ...row, ...lease });
+    claim: (batchId, claim) => claimItems(session, batchId, claim, toRecord),
+    abandoned: async (batchId) => {
+      const leased = items().where("lease_token", "is not", null).where("job_id", "is", null);
+      const dead = leased.where((eb) =>
+        eb.or([eb("lease_worker", "is", null), eb("lease_worker", "not in", liveWorkers(session))]),
+      );
+      const some = batchId === undefined ? dead : dead.where("batch_id", "=", batchId);
+      return (await all(some.orderBy("id"))).map(toRecord);
     },
-    leased: async () => (await all(items().where("lease_token", "is not", null).orderBy("id"))).map(toRecord),
+    leasesOf: async (workerId) => {
+      const leased = build
+        .selectFrom("items")
+        .select(["id", "lease_token"])
+        .where("lease_token", "is not", null);
+      const rows = await all(leased.where("lease_worker", "=", workerId));
+      return rows.map(({ id, lease_token }) => ({ itemId: id, leaseToken: lease_token ?? "" }));
+    },
     nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
     finish: async (id, leaseToken, outcome) => {
       const { notes, usage, error } = outcome;
@@ -134,7 +112,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
     },
     releaseFromJob: async (ids) => {
       if (ids.length === 0) return;
-      const free = { job_id: null, lease_token: null };
+      const free = { job_id: null, ...NO_LEASE };
       const update = build
         .updateTable("items")
         .set(free)
@@ -172,18 +150,19 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const update = build.updateTable("items").set({
         status: "failed",
         error: JSON.stringify(error),
-        lease_token: null,
+        ...NO_LEASE,
         finished_at_ms: nowMs,
       });
       return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
     },
-    dropLeases: async (batchId) => {
-      const noLease = { lease_token: null };
-      const leased = build.updateTable("items").set(noLease).where("lease_token", "is not", null);
-      return run(batchId === undefined ? leased : leased.where("batch_id", "=", batchId));
+    dropLeases: async (batchId, workerId) => {
+      const own = build.updateTable("items").set(NO_LEASE).where("lease_token", "is not", null);
+      return run(own.where("batch_id", "=", batchId).where("lease_worker", "=", workerId));
     },
   };
 }
+
+const NO_LEASE = { lease_token: null, lease_worker: null };
 
 function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
   const { position, sourceIndex, outputIndex, customId, prompt, terms = BATCH_TERMS, failed } = item;

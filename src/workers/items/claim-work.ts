@@ -31,50 +31,49 @@ export function takeTurn(deps: WorkerDeps, active: ActiveBatch, provider: ItemPr
 
 /** Claims an item for each turn, all in one transaction. Null where the batch has no item for the provider. */
 export async function claimItems(deps: WorkerDeps, turns: readonly Turn[]): Promise<(ItemWork | null)[]> {
-  let items: (LeasedItem | null)[] = [];
+  let claimed = new Map<ActiveBatch, LeasedItem[]>();
+  const works: (ItemWork | null)[] = [];
   try {
-    items = await claimAll(deps, turns);
+    claimed = await claimAll(deps, turns);
   } finally {
-    for (const [at, { ticket }] of turns.entries()) if (!items[at]) ticket.dropped();
+    for (const { active, offer, ticket } of turns) {
+      const item = claimed.get(active)?.shift();
+      works.push(item ? { batch: active.batch, item, offer, ticket } : null);
+      if (!item) ticket.dropped();
+    }
   }
-  return turns.map(({ active: { batch }, offer, ticket }, at) => {
-    const item = items[at];
-    return item ? { batch, item, offer, ticket } : null;
-  });
+  return works;
 }
 
+/** Claims for each batch as many items as it has turns. */
 function claimAll(
-  { stores, clock, ids }: WorkerDeps,
+  { stores, clock, ids, presence }: WorkerDeps,
   turns: readonly Turn[],
-): Promise<(LeasedItem | null)[]> {
+): Promise<Map<ActiveBatch, LeasedItem[]>> {
   const nowMs = clock.nowMs();
+  const ofBatches = new Map<ActiveBatch, Turn[]>();
+  for (const turn of turns) ofBatches.set(turn.active, [...(ofBatches.get(turn.active) ?? []), turn]);
   return stores.write(async (tx) => {
-    const without = new Set<ActiveBatch>();
-    const items: (LeasedItem | null)[] = [];
-    for (const { active, offer, which } of turns) {
-      const item = without.has(active) ? null : await claim(active, offer.provider, which);
-      if (!item) without.add(active);
-      items.push(item);
-    }
-    return items;
-
-    async function claim(
-      { batch: { id }, waitedForMs }: ActiveBatch,
-      provider: ItemProvider,
-      which: ItemClaim["which"],
-    ): Promise<LeasedItem | null> {
-      // Read inside the transaction: a batch that was just cancelled starts no item.
-      if ((await tx.batches.locked(id))?.status !== "running") return null;
-      const leaseToken = ids.leaseToken();
-      const item = await tx.items.claim(id, {
-        token: leaseToken,
-        nowMs: Math.max(nowMs, waitedForMs),
+    const claimed = new Map<ActiveBatch, LeasedItem[]>();
+    for (const [active, [turn, ...others]] of ofBatches) {
+      if (!turn) continue;
+      const { provider } = turn.offer;
+      const token = ids.leaseToken();
+      const items = await tx.items.claim(active.batch.id, {
+        token,
+        worker: presence.id,
+        nowMs: Math.max(nowMs, active.waitedForMs),
         provider: provider.name,
         isPaid: isPaid(provider),
-        which,
+        which: turn.which,
         mostSwitches: MOST_SWITCHES,
+        limit: 1 + others.length,
       });
-      return item && { ...item, leaseToken };
+      claimed.set(
+        active,
+        items.map((item) => ({ ...item, leaseToken: token })),
+      );
     }
+    return claimed;
   });
 }

@@ -2,6 +2,7 @@ import type { Waiting } from "../../domain/health/waiting.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import type { WorkerDeps } from "../deps.ts";
+import { Filling } from "../filling.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { type ActiveBatch, activeBatch } from "./active-batch.ts";
 import { claimItems, type Turn, takeTurn } from "./claim-work.ts";
@@ -27,8 +28,7 @@ export class ItemPool implements WorkerPool {
   readonly #requests: Requests;
   readonly #stopListening: () => void;
   readonly #looking = new Set<Promise<void>>();
-  #filling: Promise<void> | null = null;
-  #fillAgain = false;
+  readonly #filling: Filling;
   #isPaused = false;
 
   /** `onBatchIdle` is called when a batch has no item left that is pending or being made here. */
@@ -36,8 +36,9 @@ export class ItemPool implements WorkerPool {
     this.#deps = deps;
     this.#onBatchIdle = onBatchIdle;
     this.#requests = new Requests(deps, this.#stopping.signal);
+    this.#filling = new Filling(() => this.#fillFreeSlots(), this.#stopping.signal);
     this.#slots = providers.map((provider) => new ProviderSlots(provider));
-    for (const { queue } of this.#slots) queue.on("next", () => this.#fill());
+    for (const { queue } of this.#slots) queue.on("next", () => this.#filling.start());
     this.#stopListening = deps.health.onChange(() => {
       this.#requests.takeBackUnsent();
       for (const active of this.#active.values()) if (active.waiting) this.#enqueue(active);
@@ -54,11 +55,23 @@ export class ItemPool implements WorkerPool {
 
   setPaused(isPaused: boolean): void {
     this.#isPaused = isPaused;
-    if (!isPaused) this.#fill();
+    if (!isPaused) this.#filling.start();
   }
 
   /** Nothing is left behind at a provider that makes one image a call. */
   async start(): Promise<void> {}
+
+  async look(): Promise<void> {
+    await this.#requests.abortLost();
+    for (const active of this.#active.values()) {
+      active.isAllClaimed = false;
+      this.#enqueue(active);
+    }
+  }
+
+  letGo(): void {
+    for (const active of [...this.#active.values()]) this.#abort(active);
+  }
 
   waitingOf(batchId: string): Waiting | null {
     return this.#active.get(batchId)?.waiting ?? null;
@@ -88,8 +101,13 @@ export class ItemPool implements WorkerPool {
   }
 
   async abort(batchId: string): Promise<void> {
-    for (const { controller } of this.#active.get(batchId)?.running ?? []) controller.abort();
-    this.remove(batchId);
+    const active = this.#active.get(batchId);
+    if (active) this.#abort(active);
+  }
+
+  #abort({ batch, running }: ActiveBatch): void {
+    for (const { controller } of running) controller.abort();
+    this.remove(batch.id);
   }
 
   async stop(graceMs: number, isAbandoned = false): Promise<void> {
@@ -97,7 +115,7 @@ export class ItemPool implements WorkerPool {
     this.#stopListening();
     for (const { pause } of this.#active.values()) pause?.abort();
     const idle = () => Promise.all(this.#slots.map((slots) => slots.idle()));
-    await Promise.all([this.#filling, ...this.#looking]);
+    await Promise.all([this.#filling.idle(), ...this.#looking]);
     await this.#requests.stop(graceMs, isAbandoned, idle());
   }
 
@@ -115,7 +133,7 @@ export class ItemPool implements WorkerPool {
       if (!active.isAllClaimed) this.#lineUp(active);
       else if (active.running.size === 0) this.#track(this.#rest(active));
     }
-    this.#fill();
+    this.#filling.start();
   }
 
   #lineUp(active: ActiveBatch): void {
@@ -174,27 +192,14 @@ export class ItemPool implements WorkerPool {
     );
   }
 
-  /** Fills the free slots. A call during a fill makes it check once more. */
-  #fill(): void {
-    this.#fillAgain = true;
-    this.#filling ??= this.#fillFreeSlots().finally(() => {
-      this.#filling = null;
-      if (this.#fillAgain && !this.#stopping.signal.aborted) this.#fill();
-    });
-  }
-
   async #fillFreeSlots(): Promise<void> {
-    while (this.#fillAgain) {
-      this.#fillAgain = false;
-      const fills = await Promise.allSettled(this.#slots.map((slots) => this.#fillSlots(slots)));
-      const failed = fills.find((fill) => fill.status === "rejected");
-      if (!failed) continue;
-      // The database cannot be used now (disk full, say): waits a little, then looks again.
-      this.#deps.log.error("no item could be claimed; trying again", { error: String(failed.reason) });
-      await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
-      this.#fillAgain = true;
-      return;
-    }
+    const fills = await Promise.allSettled(this.#slots.map((slots) => this.#fillSlots(slots)));
+    const failed = fills.find((fill) => fill.status === "rejected");
+    if (!failed) return;
+    // The database cannot be used now (disk full, say): waits a little, then looks again.
+    this.#deps.log.error("no item could be claimed; trying again", { error: String(failed.reason) });
+    await this.#deps.clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
+    if (!this.#stopping.signal.aborted) this.#filling.start();
   }
 
   async #fillSlots(slots: ProviderSlots): Promise<void> {
@@ -215,10 +220,14 @@ export class ItemPool implements WorkerPool {
     }
   }
 
+  get #mayBegin(): boolean {
+    return !this.#isPaused && !this.#stopping.signal.aborted && this.#deps.presence.isFresh;
+  }
+
   /** Takes a turn for each free slot, while there are batches in line. */
   #takeTurns(slots: ProviderSlots): Turn[] {
     const turns: Turn[] = [];
-    while (!this.#isPaused && !this.#stopping.signal.aborted && turns.length < slots.free) {
+    while (this.#mayBegin && turns.length < slots.free) {
       const active = slots.roundRobin.next();
       if (!active) break;
       const turn = takeTurn(this.#deps, active, slots.provider);
@@ -271,9 +280,11 @@ export class ItemPool implements WorkerPool {
     const { pending } = await items.countByStatus(id);
     if (!this.#isActive(active)) return;
     if (pending > 0) {
-      // No worker has them any more: giving back their leases had failed.
+      const { stores, presence } = this.#deps;
+      // Giving back their leases had failed. The others are being made elsewhere: the next look sees their outcome.
+      const dropped = await stores.write((tx) => tx.items.dropLeases(id, presence.id));
+      if (dropped === 0) return;
       active.isAllClaimed = false;
-      await this.#deps.stores.write((tx) => tx.items.dropLeases(id));
       this.#enqueue(active);
       return;
     }

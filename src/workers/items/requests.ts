@@ -42,6 +42,18 @@ export class Requests {
     });
   }
 
+  /** Aborts the requests for items whose lease this process does not hold any more: nobody wants their results. */
+  async abortLost(): Promise<void> {
+    const running = [...this.#running].filter(({ state }) => state !== "ended");
+    if (running.length === 0) return;
+    const { stores, presence } = this.#deps;
+    const held = new Set((await stores.read.items.leasesOf(presence.id)).map(nameOf));
+    for (const { work, controller, state } of running) {
+      const { id: itemId, leaseToken } = work.item;
+      if (state !== "ended" && !held.has(nameOf({ itemId, leaseToken }))) controller.abort();
+    }
+  }
+
   /** Takes back the requests that wait to be sent to an upstream, as for its rate, and must not be sent any more. */
   takeBackUnsent(): void {
     for (const { work, controller, state } of this.#running) {
@@ -72,9 +84,9 @@ export class Requests {
     });
   }
 
-  /** An item is not sent when the service stops, or its provider pauses, between the claim and the request. */
+  /** An item is not sent when the service stops, its provider pauses or its lease may be lost, between the claim and the request. */
   #maySend({ offer, ticket }: ItemWork): boolean {
-    if (this.#stopping.aborted) return false;
+    if (this.#stopping.aborted || !this.#deps.presence.isFresh) return false;
     return ticket.isProbe || !this.#deps.health.blockOf(offer.provider, offer.executedModel);
   }
 
@@ -91,6 +103,8 @@ export class Requests {
     this.#deps.feed.publish({ type: "item", batchId, customId, status });
   }
 }
+
+const nameOf = ({ itemId, leaseToken }: { itemId: number; leaseToken: string }) => `${itemId} ${leaseToken}`;
 
 const bytesOf = (attempt: ItemAttempt) =>
   "images" in attempt ? attempt.images.reduce((sum, { length }) => sum + length, 0) : 0;

@@ -27,8 +27,19 @@ export class JobCloser {
     this.#stopping = stopping;
   }
 
-  /** Makes one attempt now, for at most 30 seconds. */
-  attempt(jobId: string): Promise<boolean> {
+  /** Makes one attempt now, for at most 30 seconds; others follow in the background. Rejects when the attempt fails. */
+  async closeNow(jobId: string): Promise<void> {
+    try {
+      if (!(await this.#attemptNow(jobId))) this.#closeLater(jobId);
+    } catch (error) {
+      const facts = { job: jobId, error: String(error) };
+      this.#deps.log.error("the upstream could not be told to cancel", facts);
+      this.#closeLater(jobId);
+      throw error;
+    }
+  }
+
+  #attemptNow(jobId: string): Promise<boolean> {
     return this.#attempt(jobId, async () => {
       const { signal, unlink } = linkSignals(this.#stopping, AbortSignal.timeout(FIRST_ATTEMPT_MS));
       return closeJob(this.#deps, this.#provider, jobId, signal).finally(unlink);
@@ -52,8 +63,7 @@ export class JobCloser {
     else this.#begin(jobId, 0);
   }
 
-  /** Closes a job for which an attempt has just failed. */
-  closeLater(jobId: string): void {
+  #closeLater(jobId: string): void {
     if (!this.#loops.has(jobId)) this.#begin(jobId, AGAIN_MS.first);
   }
 

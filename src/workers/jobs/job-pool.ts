@@ -6,15 +6,18 @@ import { EVERY_MODEL } from "../../domain/health/transitions.ts";
 import { type Waiting, waitingFor } from "../../domain/health/waiting.ts";
 import { failureOf } from "../../domain/jobs/end-job.ts";
 import { isAtWork } from "../../domain/jobs/job-rules.ts";
-import { identityOf, providerModel } from "../../domain/offers.ts";
+import { providerModel } from "../../domain/offers.ts";
 import type { JobProvider } from "../../domain/ports/image-provider.ts";
 import type { BatchRecord } from "../../domain/records.ts";
 import { endOf } from "../advance-batch.ts";
 import type { WorkerDeps } from "../deps.ts";
+import { Filling } from "../filling.ts";
 import { reportEnded } from "../report-ended.ts";
 import { RoundRobin } from "../round-robin.ts";
+import { asTender, isTendedHere, TenderLost } from "../tender.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { ForeignJobs } from "./foreign-jobs.ts";
+import { isMadeBy } from "./is-made-by.ts";
 import { JobCloser } from "./job-closer.ts";
 import { JobWatch } from "./job-watch.ts";
 import type { JobWork } from "./job-work.ts";
@@ -26,6 +29,8 @@ const TROUBLE_DELAY_MS = 5000;
 
 interface ActiveBatch {
   batch: BatchRecord;
+  /** They write only as long as this process tends the batch. */
+  deps: WorkerDeps;
   controller: AbortController;
   works: Map<string, JobWork>;
   /** No new job is made of it. */
@@ -52,14 +57,14 @@ export class JobPool implements WorkerPool {
   readonly #foreign: ForeignJobs;
   readonly #tasks = new Set<Promise<void>>();
   #running = 0;
-  #filling: Promise<void> | null = null;
-  #fillAgain = false;
+  readonly #filling: Filling;
   #isPaused = false;
 
   constructor(deps: WorkerDeps, provider: JobProvider, onBatchIdle: (batchId: string) => void) {
     this.#deps = deps;
     this.provider = provider;
     this.#onBatchIdle = onBatchIdle;
+    this.#filling = new Filling(() => this.#fillFreeSlots(), this.#stopping.signal);
     this.#watch = new JobWatch(deps, provider, this.#stopping.signal);
     this.#closer = new JobCloser(deps, provider, this.#stopping.signal);
     this.#foreign = new ForeignJobs(deps, provider, this.#stopping.signal);
@@ -73,13 +78,22 @@ export class JobPool implements WorkerPool {
 
   setPaused(isPaused: boolean): void {
     this.#isPaused = isPaused;
-    if (!isPaused) this.#fill();
+    if (!isPaused) this.#filling.start();
   }
 
   async start(): Promise<void> {
     for (const { id, batchId } of await this.#deps.stores.read.upstreamJobs.toClose())
-      if (await this.#isOurs(batchId)) this.#closer.close(id);
+      if ((await isMadeBy(this.#deps, this.provider, batchId)) && (await isTendedHere(this.#deps, batchId)))
+        this.#closer.close(id);
     this.#track(this.#foreign.look());
+  }
+
+  async look(): Promise<void> {
+    this.#filling.start();
+  }
+
+  letGo(): void {
+    for (const batchId of [...this.#active.keys()]) this.remove(batchId);
   }
 
   add(batch: BatchRecord): void {
@@ -89,7 +103,8 @@ export class JobPool implements WorkerPool {
       this.#line(active);
       return;
     }
-    const added = { batch, controller: new AbortController(), works: new Map(), isHeld: false };
+    const deps = asTender(this.#deps, batch.id);
+    const added = { batch, deps, controller: new AbortController(), works: new Map(), isHeld: false };
     this.#active.set(batch.id, added);
     this.#track(this.#resume(added));
   }
@@ -110,25 +125,14 @@ export class JobPool implements WorkerPool {
   }
 
   async abort(batchId: string): Promise<void> {
-    const isOurs = this.#active.has(batchId) || (await this.#isOurs(batchId));
+    const isOurs = this.#active.has(batchId) || (await isMadeBy(this.#deps, this.provider, batchId));
     this.remove(batchId);
     if (!isOurs) return;
-    const failures: unknown[] = [];
-    const close = async (jobId: string) => {
-      const isClosed = await this.#closer.attempt(jobId).catch((error) => {
-        this.#deps.log.error("the upstream could not be told to cancel", {
-          job: jobId,
-          error: String(error),
-        });
-        failures.push(error);
-        return false;
-      });
-      if (!isClosed) this.#closer.closeLater(jobId);
-    };
     const jobs = await this.#deps.stores.read.upstreamJobs.ofBatch(batchId);
-    await Promise.all(jobs.filter(({ step }) => step !== "closed").map(({ id }) => close(id)));
-    if (failures.length > 0)
-      throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause: failures[0] });
+    const open = jobs.filter(({ step }) => step !== "closed");
+    const closings = await Promise.allSettled(open.map(({ id }) => this.#closer.closeNow(id)));
+    const failed = closings.find((closing) => closing.status === "rejected");
+    if (failed) throw new ImgbatchError("BATCH_IMAGE_CANCEL_FAILED", undefined, { cause: failed.reason });
   }
 
   waitingOf(batchId: string): Waiting | null {
@@ -152,22 +156,13 @@ export class JobPool implements WorkerPool {
     if (isAbandoned) this.#abandoning.abort();
     const { paid } = this.load;
     if (paid > 0) this.#deps.log.info("waiting for requests that are paid", { paid, graceMs });
-    await this.#filling;
+    await this.#filling.idle();
     while (this.#tasks.size > 0) await Promise.allSettled([...this.#tasks]);
     await Promise.all([this.#watch.idle(), this.#closer.idle()]);
   }
 
   #works(): JobWork[] {
     return [...this.#active.values()].flatMap(({ works }) => [...works.values()]);
-  }
-
-  /** Whether the jobs of a batch are those of this provider, or of one with another name at the same upstream. */
-  async #isOurs(batchId: string): Promise<boolean> {
-    const batch = await this.#deps.stores.read.batches.byId(batchId);
-    if (!batch) return false;
-    if (batch.provider === this.provider.name) return true;
-    const isConfigured = this.#deps.providers.some(({ name }) => name === batch.provider);
-    return !isConfigured && batch.upstream === identityOf(this.provider);
   }
 
   #isActive(active: ActiveBatch): boolean {
@@ -182,7 +177,7 @@ export class JobPool implements WorkerPool {
   #line(active: ActiveBatch): void {
     if (this.#isActive(active) && !active.isHeld)
       this.#roundRobin.add(active.batch.apiKeyId, active.batch.id, active);
-    this.#fill();
+    this.#filling.start();
   }
 
   /** Goes on with the jobs that an earlier process made. They are at work already, whatever the limit is now. */
@@ -198,6 +193,10 @@ export class JobPool implements WorkerPool {
   }
 
   #later(active: ActiveBatch, error: unknown, again: () => Promise<void>): void {
+    if (error instanceof TenderLost) {
+      this.remove(active.batch.id);
+      return;
+    }
     const { log, clock } = this.#deps;
     const facts = { batch: active.batch.id, error: String(error) };
     log.error("the jobs of a batch could not be looked up; trying again", facts);
@@ -205,40 +204,33 @@ export class JobPool implements WorkerPool {
     this.#track(wait);
   }
 
-  /** Makes jobs while slots are free. A call during a fill makes it check once more. */
-  #fill(): void {
-    this.#fillAgain = true;
-    this.#filling ??= this.#fillFreeSlots().finally(() => {
-      this.#filling = null;
-      if (this.#fillAgain && !this.#stopping.signal.aborted) this.#fill();
-    });
-  }
-
+  /** Makes jobs while slots are free. */
   async #fillFreeSlots(): Promise<void> {
-    while (this.#fillAgain) {
-      this.#fillAgain = false;
-      while (!this.#isPaused && !this.#stopping.signal.aborted && this.#running < this.provider.concurrency) {
-        const active = this.#roundRobin.next();
-        if (!active) break;
-        // Items that come back to the batch meanwhile put it in line again.
-        this.#roundRobin.delete(active.batch.apiKeyId, active.batch.id);
-        try {
-          const jobId = await makeJob(this.#deps, this.provider, active.batch);
-          if (jobId !== null) {
-            this.#start(active, jobId);
-            this.#line(active);
-          } else await this.#rest(active);
-        } catch (error) {
-          this.#later(active, error, async () => this.#line(active));
-        }
+    while (this.#mayBegin && this.#running < this.provider.concurrency) {
+      const active = this.#roundRobin.next();
+      if (!active) break;
+      // Items that come back to the batch meanwhile put it in line again.
+      this.#roundRobin.delete(active.batch.apiKeyId, active.batch.id);
+      try {
+        const jobId = await makeJob(active.deps, this.provider, active.batch);
+        if (jobId !== null) {
+          this.#start(active, jobId);
+          this.#line(active);
+        } else await this.#rest(active);
+      } catch (error) {
+        this.#later(active, error, async () => this.#line(active));
       }
     }
   }
 
+  get #mayBegin(): boolean {
+    return !this.#isPaused && !this.#stopping.signal.aborted && this.#deps.presence.isFresh;
+  }
+
   #start(active: ActiveBatch, jobId: string): void {
     if (!this.#isActive(active) || active.works.has(jobId)) return;
-    const { deps, provider } = { deps: this.#deps, provider: this.provider };
-    const { batch } = active;
+    const { batch, deps } = active;
+    const { provider } = this;
     const work: JobWork = {
       deps,
       provider,
@@ -268,6 +260,7 @@ export class JobPool implements WorkerPool {
         await runJob(work);
         break;
       } catch (error) {
+        if (error instanceof TenderLost) this.remove(active.batch.id);
         if (signal.aborted) break;
         log.error("a job could not be continued; trying again", { job: jobId, error: String(error) });
         await clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { costOf, needsOf } from "../../../src/domain/batches/item-terms.ts";
-import { moveBatch } from "../../../src/domain/batches/lifecycle.ts";
+import { moveBatch, startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { refuseToRetryJob } from "../../../src/domain/batches/new-batch.ts";
 import { checkInvariants } from "../../../src/domain/check-invariants.ts";
 import type { NewItem } from "../../../src/domain/ports/item-repository.ts";
@@ -31,18 +31,21 @@ describe("items that differ from the rest of their batch", () => {
       earnedMicroUsd: 0,
     });
     expect((await checkInvariants(stores, blobs)).problems).toEqual([]);
+    await startBatch(stores, batch.id, 2);
     await stores.write(async (tx) => {
       for (const customId of ["line_000001", "line_000002"]) {
         const token = customId;
         const claim = {
           token,
+          worker: "w",
           nowMs: 2,
           provider: "p",
           isPaid: false,
           which: "any",
           mostSwitches: 2,
+          limit: 1,
         } as const;
-        const claimed = await tx.items.claim(batch.id, claim);
+        const [claimed] = await tx.items.claim(batch.id, claim);
         const made = { mimeType: "image/png", imageCount: 0, error: null, finishedAtMs: 2 } as const;
         const facts = { modelVersion: null, seed: null, notes: [], usage: null };
         await tx.items.finish(claimed?.id ?? 0, token, { status: "success", ...made, ...facts });
@@ -54,7 +57,7 @@ describe("items that differ from the rest of their batch", () => {
       const error = { code: "CANCELLED", message: "no", source: "service" } as const;
       await tx.items.failPending(batch.id, error, 3);
       await tx.batches.addCounts(batch.id, { success: 2, fail: 1 });
-      await moveBatch(tx, batch, "cancelled", 3);
+      await moveBatch(tx, { ...batch, status: "running" }, "cancelled", 3);
     });
     expect(await stores.read.batches.byId(batch.id)).toMatchObject({ actualMicroUsd: 80 });
     expect(await stores.read.accounts.byName("test")).toMatchObject({

@@ -211,7 +211,14 @@ describe("consent", () => {
     const { stores } = money;
     const [key] = await stores.read.keys.list();
     const accountId = (await stores.read.accounts.list())[0]?.id ?? "";
-    const hold = { id: "gen_1", apiKeyId: key?.id ?? "", accountId, amountMicroUsd: 5, createdAtMs: 1 };
+    const hold = {
+      id: "gen_1",
+      apiKeyId: key?.id ?? "",
+      accountId,
+      amountMicroUsd: 5,
+      createdAtMs: 1,
+      worker: "gone",
+    };
     await openHold(stores, hold, { consentMicroUsd: 5, isUpstream: true });
     expect(await money.problems()).toEqual([]);
     await releaseDeadHolds(stores, 2);

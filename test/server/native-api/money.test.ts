@@ -156,6 +156,7 @@ describe("the money of a real-time image", () => {
       accountId: key?.accountId ?? "",
       amountMicroUsd: 5,
       createdAtMs: 1,
+      worker: "gone",
     };
     await openHold(money.stores, { ...hold, id: "gen_1" });
     await openHold(money.stores, { ...hold, id: "gen_2" });
@@ -182,6 +183,7 @@ describe("the money of a real-time image", () => {
         accountId,
         amountMicroUsd: 9,
         createdAtMs: 1,
+        worker: "gone",
       });
     });
     const problems = await money.problems();

@@ -4,7 +4,7 @@ import { saving } from "../../../client/file-errors.ts";
 import { writeFileDurably } from "../../../kernel/files/durable-file.ts";
 import { makeDirectory } from "../../../kernel/files/make-directory.ts";
 import { packageFile } from "../../../kernel/files/package-file.ts";
-import { readVersion } from "../../version.ts";
+import { readVersion } from "../../../kernel/version.ts";
 import type { TemplateFile } from "./template-files.ts";
 
 export interface CopiedTemplates {

@@ -3,8 +3,10 @@ import type { RealtimeHoldRecord } from "../../../domain/ports/realtime-records.
 import type { RealtimeHoldRepository } from "../../../domain/ports/stores.ts";
 import type { SqlSession } from "../../dialects/sql-session.ts";
 import type { Database } from "../../schema.ts";
+import { liveWorkers } from "../workers.ts";
 
-export function realtimeHoldRepository({ build, all, first, run }: SqlSession): RealtimeHoldRepository {
+export function realtimeHoldRepository(session: SqlSession): RealtimeHoldRepository {
+  const { build, all, first, run } = session;
   const holds = () => build.selectFrom("realtime_holds").selectAll();
   return {
     insert: async (hold) => {
@@ -14,12 +16,19 @@ export function realtimeHoldRepository({ build, all, first, run }: SqlSession): 
         account_id: hold.accountId,
         amount_micro_usd: hold.amountMicroUsd,
         created_at_ms: hold.createdAtMs,
+        worker: hold.worker,
       };
       await run(build.insertInto("realtime_holds").values(values));
     },
     remove: async (id) => {
       const row = await first(build.deleteFrom("realtime_holds").where("id", "=", id).returningAll());
       return row && toRecord(row);
+    },
+    abandoned: async () => {
+      const dead = holds().where((eb) =>
+        eb.or([eb("worker", "is", null), eb("worker", "not in", liveWorkers(session))]),
+      );
+      return (await all(dead.orderBy("id"))).map(toRecord);
     },
     list: async () => (await all(holds().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
   };
@@ -32,5 +41,6 @@ function toRecord(row: Selectable<Database["realtime_holds"]>): RealtimeHoldReco
     accountId: row.account_id,
     amountMicroUsd: row.amount_micro_usd,
     createdAtMs: row.created_at_ms,
+    worker: row.worker,
   };
 }

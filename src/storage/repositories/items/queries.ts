@@ -1,6 +1,6 @@
-import type { ItemRepository } from "../../domain/ports/item-repository.ts";
-import { kept, type Values } from "../dialects/kept-query.ts";
-import type { SqlSession } from "../dialects/sql-session.ts";
+import type { ItemRepository } from "../../../domain/ports/item-repository.ts";
+import { kept, type Values } from "../../dialects/kept-query.ts";
+import type { SqlSession } from "../../dialects/sql-session.ts";
 
 // The queries of items that run for each image or request.
 
@@ -33,6 +33,7 @@ export const FINISH = kept((build, item: Values<Lease & FinishedRow>) =>
     error: item.error,
     finished_at_ms: item.finishedAtMs,
     lease_token: null,
+    lease_worker: null,
   }),
 );
 
@@ -45,6 +46,7 @@ export const GIVE_BACK = kept((build, item: Values<Lease & Returned>) =>
     failed_at: item.failedAt,
     maybe_paid: item.maybePaid,
     lease_token: null,
+    lease_worker: null,
   }),
 );
 

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { packageFile } from "../kernel/files/package-file.ts";
+import { packageFile } from "./files/package-file.ts";
 
 /** The version of this package. */
 export function readVersion(): string {

@@ -1,0 +1,98 @@
+import type { BatchSource, BatchStatus } from "../../contract/statuses.ts";
+import type { BatchEvent, BatchRecord } from "../records.ts";
+
+export interface BatchPage {
+  apiKeyId: string;
+  status?: BatchStatus;
+  source?: BatchSource;
+  /** Anywhere in the name, upper and lower case alike. */
+  taskName?: string;
+  isDownloaded?: boolean;
+  /** Created at or after, in ms. */
+  fromMs?: number;
+  /** Created before, in ms. */
+  beforeMs?: number;
+  /** Those that come after this one in the list. */
+  after?: { createdAtMs: number; seq: number };
+  /** Without the first `offset` (default 0) of them. */
+  offset?: number;
+  limit: number;
+}
+
+/** In the order in which batches were made, behind the one with this number. */
+export interface SweepPage {
+  afterSeq: number;
+  limit: number;
+}
+
+/** The batches of a key for a provider: they are started in the order in which they came. */
+export interface BatchQueue {
+  provider: string;
+  apiKeyId: string;
+}
+
+/** A batch that is at work, as far as it takes to decide who works on it. */
+export interface BegunBatch extends BatchQueue {
+  id: string;
+  status: BatchStatus;
+  tender: string | null;
+}
+
+export interface BatchRepository {
+  insert(batch: BatchRecord): Promise<void>;
+  byId(id: string): Promise<BatchRecord | null>;
+  /** Where a batch stands in the lists; null when there is none. */
+  placeOf(id: string): Promise<{ createdAtMs: number; seq: number } | null>;
+  /**
+   * The batches of a key whose records are not deleted, newest first; of equal times the later inserted first. Not inside
+   * a transaction: a long search lets others work meanwhile.
+   */
+  page(filter: BatchPage): Promise<(BatchRecord & { seq: number })[]>;
+  /** Ended batches whose outputs are due for deletion: they have expired, or the batch is `output_deleted` already. */
+  outputsDue(nowMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
+  /** Batches that ended before the time and whose inputs still exist. */
+  inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
+  /** How many batches of a key and source have not ended. */
+  countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
+  /** Oldest first. */
+  withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
+  /** The newest batches, at most `limit`, whose records are not deleted. */
+  latest(limit: number): Promise<BatchRecord[]>;
+  /**
+   * The first batches of a queue that are not started, oldest first. `isTended`: a worker that is alive reads the input of
+   * the batch.
+   */
+  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; isTended: boolean }[]>;
+  /** How many batches of a queue are at work, from their start until they are settled. */
+  countBegun(queue: BatchQueue): Promise<number>;
+  /** The batches that are at work, oldest first. `tender`: the worker that tends the batch; null when none does that is alive. */
+  begun(): Promise<BegunBatch[]>;
+  /** Makes a worker the tender of a batch, unless another one that is alive tends it. */
+  tend(id: string, workerId: string): Promise<{ isOurs: boolean }>;
+  /** The same, whoever tends the batch now. */
+  setTender(id: string, workerId: string): Promise<void>;
+  /** Returns the tender of a batch, even when it is not alive; null when there is none. */
+  tenderOf(id: string): Promise<string | null>;
+  /** How many open batches of the same queue came before this one, at most `limit`. */
+  openBefore(batch: BatchQueue & { id: string }, limit: number): Promise<number>;
+  /** The queues in which a batch is not started. */
+  waitingQueues(): Promise<BatchQueue[]>;
+  /** Batches whose images are not made yet, of any provider but these. */
+  unmadeByOthers(providers: readonly string[]): Promise<BatchRecord[]>;
+  /** Batches that ended after the time and have one of these statuses. */
+  endedSince(ms: number, statuses: readonly BatchStatus[]): Promise<{ id: string }[]>;
+  /** Items without an outcome, of all batches that are at work. */
+  pendingItemCount(): Promise<number>;
+  /** How many batches have each status; one without batches is left out. */
+  countByStatus(): Promise<Partial<Record<BatchStatus, number>>>;
+  /** Changes the status if it still is `from`. Only the lifecycle calls this. */
+  changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
+  /** Changes other columns. */
+  update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): Promise<void>;
+  addCounts(id: string, change: { success: number; fail: number }): Promise<void>;
+  appendEvent(event: BatchEvent): Promise<void>;
+  events(id: string): Promise<BatchEvent[]>;
+  /** When the last written event of any batch happened, as the clock said then; null when there is none. */
+  lastEventMs(): Promise<number | null>;
+  all(): Promise<BatchRecord[]>;
+}

@@ -1,0 +1,41 @@
+import type { WorkerRepository, WorkerRole } from "../../domain/ports/workers.ts";
+import type { SqlSession } from "../dialects/sql-session.ts";
+
+/** `clockMs` returns the time of the database. */
+export function workerRepository(
+  { build, all, run }: SqlSession,
+  clockMs: () => Promise<number>,
+): WorkerRepository {
+  return {
+    insert: async ({ id, role, version, providers, isPaused }) => {
+      const facts = { id, role, version, providers: JSON.stringify(providers), is_paused: Number(isPaused) };
+      await run(build.insertInto("workers").values({ ...facts, seen_at_ms: await clockMs() }));
+    },
+    beat: async (id) => {
+      const seen = build.updateTable("workers").set({ seen_at_ms: await clockMs() });
+      return { isAlive: (await run(seen.where("id", "=", id))) === 1 };
+    },
+    list: async () =>
+      (await all(build.selectFrom("workers").selectAll().orderBy("id"))).map((row) => ({
+        id: row.id,
+        role: row.role as WorkerRole,
+        version: row.version,
+        providers: JSON.parse(row.providers),
+        isPaused: row.is_paused === 1,
+      })),
+    removeSilent: async (termMs) =>
+      run(build.deleteFrom("workers").where("seen_at_ms", "<", (await clockMs()) - termMs)),
+    remove: async (id) => {
+      await run(build.deleteFrom("workers").where("id", "=", id));
+    },
+    removeAll: async () => {
+      await run(build.deleteFrom("workers"));
+    },
+    setPaused: async (isPaused) => {
+      await run(build.updateTable("workers").set({ is_paused: Number(isPaused) }));
+    },
+  };
+}
+
+/** The ids of the workers that are alive, as a part of another query. */
+export const liveWorkers = ({ build }: SqlSession) => build.selectFrom("workers").select("id");

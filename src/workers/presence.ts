@@ -1,0 +1,179 @@
+import type { Stores } from "../domain/ports/stores.ts";
+import type { WorkerRecord } from "../domain/ports/workers.ts";
+import { releaseDeadHolds } from "../domain/realtime/holds.ts";
+import type { Clock } from "../kernel/clock.ts";
+import type { Ids } from "../kernel/ids.ts";
+import type { Log } from "../kernel/log.ts";
+
+/** The pause between two beats. */
+export const BEAT_MS = 2000;
+/** A worker that was not seen for so long is dead to the others. Every work of its own begins before that, by its own clock. */
+export const TERM_MS = 7000;
+const FRESH_MS = 0.7 * TERM_MS;
+
+interface PresenceDeps {
+  stores: Stores;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+}
+
+/** This process among those that share a database. */
+export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "providers"> {
+  /** No other process can be at work on the database: its file is locked. Then nobody looks for others. */
+  isAlone: boolean;
+}
+
+/** What the beats of a process lead to. */
+export interface Follower {
+  /** Called after each beat. `areSomeGone`: workers have left or died since the last one. */
+  look(news: { areSomeGone: boolean }): Promise<void>;
+  /** The others took this process for dead: whatever it is doing belongs to somebody else. */
+  letGo(): void;
+  /** Whether somebody has asked this process, from outside, to begin no work. */
+  setPaused(isPaused: boolean): unknown;
+}
+
+/**
+ * Keeps the record by which other processes see that this one is alive. The record alone decides: a process that finds it
+ * gone stops everything and joins again under another id, so that nothing that it began before can count.
+ */
+export class Presence {
+  readonly isAlone: boolean;
+  readonly #deps: PresenceDeps;
+  readonly #facts: PresenceFacts;
+  #id: string;
+  /** The workers that were alive at the last beat. */
+  #live: readonly WorkerRecord[] = [];
+  /** When the last beat began, and the first of those that came without a gap. */
+  #beatMs = Number.NEGATIVE_INFINITY;
+  #unbrokenSinceMs = Number.NEGATIVE_INFINITY;
+  #follower: Follower | null = null;
+
+  constructor(deps: PresenceDeps, facts: PresenceFacts) {
+    this.#deps = deps;
+    this.#facts = facts;
+    this.isAlone = facts.isAlone;
+    this.#id = deps.ids.recordId("worker");
+  }
+
+  /** Changes when the others took this process for dead. */
+  get id(): string {
+    return this.#id;
+  }
+
+  /** Whether work may begin. The others may soon take a process for dead that has not reached the database for long. */
+  get isFresh(): boolean {
+    return this.isAlone || this.#deps.clock.monotonicMs() - this.#beatMs < FRESH_MS;
+  }
+
+  /** Whether any process makes images, as of the last beat; false for a process that is alone. */
+  get hasWorkers(): boolean {
+    return !this.isAlone && this.#live.some(({ role }) => role !== "api");
+  }
+
+  /** Whether this is the one process that does what must be done once for all. */
+  get isFirst(): boolean {
+    return this.isAlone || this.#live.find(({ role }) => role !== "api")?.id === this.#id;
+  }
+
+  /** Whether images of a provider are made by this process, or by none that is alive. */
+  isOurs(provider: string): boolean {
+    if (this.#facts.providers.includes(provider)) return true;
+    return !this.#live.some(({ providers }) => providers.includes(provider));
+  }
+
+  /** Every provider with which a process that is alive makes the images of batches. */
+  get providers(): string[] {
+    return [...new Set([...this.#facts.providers, ...this.#live.flatMap(({ providers }) => providers)])];
+  }
+
+  /** Begins to be alive. */
+  async join(): Promise<void> {
+    const { stores, clock } = this.#deps;
+    const startMs = clock.monotonicMs();
+    const { role, version, providers } = this.#facts;
+    await stores.write(async (tx) => {
+      if (this.isAlone) await tx.workers.removeAll();
+      await tx.workers.insert({ id: this.#id, role, version, providers, isPaused: false });
+    });
+    this.#beatMs = startMs;
+    this.#unbrokenSinceMs = startMs;
+    this.#live = await stores.read.workers.list();
+    await releaseDeadHolds(stores, clock.nowMs());
+  }
+
+  follow(follower: Follower): void {
+    this.#follower = follower;
+  }
+
+  /** Beats until the signal is aborted. Looks do not hold up beats. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#deps;
+    let looking: Promise<void> | null = null;
+    while (!this.isAlone && !signal.aborted) {
+      await clock.sleep(BEAT_MS, signal).catch(() => {});
+      if (signal.aborted) break;
+      try {
+        const news = await this.beat();
+        looking ??= this.look(news)
+          .catch((error) => log.error("the work of others could not be looked at", { error: String(error) }))
+          .finally(() => {
+            looking = null;
+          });
+      } catch (error) {
+        log.error("the database could not be told that this process is alive", { error: String(error) });
+      }
+    }
+    await looking;
+  }
+
+  /** Says that this process is alive, and removes those that have not said so for too long. */
+  async beat(): Promise<{ areSomeGone: boolean }> {
+    const { stores, clock } = this.#deps;
+    const startMs = clock.monotonicMs();
+    if (startMs - this.#beatMs >= FRESH_MS) this.#unbrokenSinceMs = startMs;
+    // After trouble with the database all records are old: the others get the time to beat again.
+    const mayRemove = startMs - this.#unbrokenSinceMs >= TERM_MS;
+    const isAlive = await stores.write(async (tx) => {
+      if (!(await tx.workers.beat(this.#id)).isAlive) return false;
+      if (mayRemove) await tx.workers.removeSilent(TERM_MS);
+      return true;
+    });
+    if (!isAlive) await this.#rejoin();
+    else this.#beatMs = startMs;
+    const before = this.#live;
+    this.#live = await stores.read.workers.list();
+    this.#follower?.setPaused(this.#live.some(({ id, isPaused }) => id === this.#id && isPaused));
+    return { areSomeGone: before.some(({ id }) => !this.#live.some((each) => each.id === id)) };
+  }
+
+  /** Takes over what the dead have left. */
+  async look(news: { areSomeGone: boolean }): Promise<void> {
+    const { stores, clock } = this.#deps;
+    await releaseDeadHolds(stores, clock.nowMs());
+    await this.#follower?.look(news);
+  }
+
+  /** Asks all processes to begin no work, or to begin work again; they follow with their next beat. */
+  async setPaused(isPaused: boolean): Promise<void> {
+    if (this.isAlone) return;
+    const { stores, log } = this.#deps;
+    await stores
+      .write((tx) => tx.workers.setPaused(isPaused))
+      .catch((error) => log.error("the pause could not be told to others", { error: String(error) }));
+  }
+
+  /** Is not alive any more: the others take over at once. */
+  leave(): Promise<void> {
+    return this.#deps.stores.write((tx) => tx.workers.remove(this.#id));
+  }
+
+  async #rejoin(): Promise<void> {
+    const { ids, log } = this.#deps;
+    log.warn("other processes took this one for dead; it begins anew", { worker: this.#id });
+    this.#follower?.letGo();
+    this.#id = ids.recordId("worker");
+    await this.join();
+  }
+}

@@ -1,0 +1,139 @@
+import { describe, expect, it } from "vitest";
+import { issueKey, openAccount } from "../../src/domain/accounts.ts";
+import type { Stores } from "../../src/domain/ports/stores.ts";
+import { openHold } from "../../src/domain/realtime/holds.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { openDataDirectory } from "../../src/service/data-directory.ts";
+import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+async function openTimed(): Promise<{ stores: Stores; clock: FakeClock }> {
+  const clock = new FakeClock();
+  const { stores } = await openDataDirectory(await tempDir(), clock);
+  return { stores, clock };
+}
+
+function presenceOf(
+  { stores, clock }: { stores: Stores; clock: FakeClock },
+  facts: { isAlone?: boolean; role?: "all" | "api"; providers?: string[] } = {},
+) {
+  const events: string[] = [];
+  const { isAlone = false, role = "all", providers = ["p"] } = facts;
+  const presence = new Presence(
+    { stores, clock, ids: randomIds, log: silentLog },
+    { role, version: "1", providers, isAlone },
+  );
+  presence.follow({
+    look: async ({ areSomeGone }) => {
+      events.push(areSomeGone ? "some gone" : "look");
+    },
+    letGo: () => events.push("let go"),
+    setPaused: (isPaused) => isPaused && events.push("paused"),
+  });
+  return { presence, events };
+}
+
+/** Both beat, as long as the time takes. */
+async function beatFor(ms: number, clock: FakeClock, presences: readonly Presence[]): Promise<void> {
+  for (let passedMs = 0; passedMs < ms; passedMs += BEAT_MS) {
+    clock.advance(BEAT_MS);
+    for (const presence of presences) await presence.look(await presence.beat());
+  }
+}
+
+describe("a process among others", () => {
+  it("[WORK-11] is removed when it is silent, and begins anew under another id", async () => {
+    const timed = await openTimed();
+    const [alive, silent] = [presenceOf(timed), presenceOf(timed, { providers: ["q"] })];
+    await silent.presence.join();
+    await alive.presence.join();
+    expect(alive.presence.isOurs("q")).toBe(false);
+    const before = silent.presence.id;
+    await beatFor(TERM_MS - BEAT_MS, timed.clock, [alive.presence]);
+    expect(alive.events).not.toContain("some gone");
+    expect(silent.presence.isFresh).toBe(false);
+    await beatFor(2 * BEAT_MS, timed.clock, [alive.presence]);
+    expect(alive.events).toContain("some gone");
+    expect(alive.presence.isOurs("q")).toBe(true);
+    await silent.presence.beat();
+    expect(silent.events).toEqual(["let go"]);
+    expect(silent.presence.id).not.toBe(before);
+    expect(silent.presence.isFresh).toBe(true);
+    const ids = (await timed.stores.read.workers.list()).map(({ id }) => id);
+    expect(ids.sort()).toEqual([alive.presence.id, silent.presence.id].sort());
+  });
+
+  it("[WORK-11] gives back the holds of one that died, and keeps those of the living", async () => {
+    const timed = await openTimed();
+    const { stores, clock } = timed;
+    const [alive, dead] = [presenceOf(timed).presence, presenceOf(timed, { role: "api" }).presence];
+    await alive.join();
+    await dead.join();
+    const deps = { clock, ids: randomIds };
+    const key = await stores.write(async (tx) => {
+      const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd: 10 });
+      return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
+    });
+    const { id: apiKeyId, accountId } = key;
+    for (const worker of [alive.id, dead.id]) {
+      const hold = { id: `gen_${worker}`, apiKeyId, accountId, amountMicroUsd: 4, createdAtMs: 1, worker };
+      await openHold(stores, hold);
+    }
+    await beatFor(TERM_MS - BEAT_MS, clock, [alive]);
+    expect(await stores.read.realtimeHolds.list()).toHaveLength(2);
+    await beatFor(2 * BEAT_MS, clock, [alive]);
+    expect((await stores.read.realtimeHolds.list()).map(({ worker }) => worker)).toEqual([alive.id]);
+    expect(await stores.read.accounts.byId(accountId)).toMatchObject({ balanceMicroUsd: 6, heldMicroUsd: 4 });
+  });
+
+  it("[WORK-12] is not removed by one that could not reach the database either", async () => {
+    const timed = await openTimed();
+    const presences = [presenceOf(timed), presenceOf(timed)];
+    for (const { presence } of presences) await presence.join();
+    await beatFor(
+      2 * TERM_MS,
+      timed.clock,
+      presences.map(({ presence }) => presence),
+    );
+    timed.clock.advance(3 * TERM_MS);
+    for (const { presence } of presences) await presence.beat();
+    await beatFor(
+      2 * TERM_MS,
+      timed.clock,
+      presences.map(({ presence }) => presence),
+    );
+    for (const { events } of presences) expect(events).not.toContain("let go");
+    expect(await timed.stores.read.workers.list()).toHaveLength(2);
+  });
+
+  it("[WORK-10] begins no work while another one asks for a pause", async () => {
+    const timed = await openTimed();
+    const [one, other] = [presenceOf(timed), presenceOf(timed, { role: "api" })];
+    await one.presence.join();
+    await other.presence.join();
+    expect([one.presence.isFirst, other.presence.isFirst, other.presence.hasWorkers]).toEqual([
+      true,
+      false,
+      true,
+    ]);
+    await other.presence.setPaused(true);
+    await one.presence.beat();
+    expect(one.events).toEqual(["paused"]);
+  });
+
+  it("[WORK-13] that is alone removes all others at its start, and is always fresh", async () => {
+    const timed = await openTimed();
+    const dead = presenceOf(timed).presence;
+    await dead.join();
+    const alone = presenceOf(timed, { isAlone: true }).presence;
+    await alone.join();
+    timed.clock.advance(10 * TERM_MS);
+    await alone.run(new AbortController().signal);
+    expect([alone.isFresh, alone.isFirst]).toEqual([true, true]);
+    expect((await timed.stores.read.workers.list()).map(({ id }) => id)).toEqual([alone.id]);
+    await alone.leave();
+    expect(await timed.stores.read.workers.list()).toEqual([]);
+  });
+});
