@@ -18,6 +18,7 @@ import { downloads } from "./migrations/011-020/014-downloads.ts";
 import { filePurposes } from "./migrations/011-020/015-file-purposes.ts";
 import { workers } from "./migrations/011-020/016-workers.ts";
 import { additiveSteps } from "./migrations/011-020/017-additive-steps.ts";
+import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -38,6 +39,7 @@ const MIGRATIONS: readonly Migration[] = [
   filePurposes,
   workers,
   additiveSteps,
+  enabledKeys,
 ];
 
 /** The step that adds the mark of additive steps. Those before it have none. */

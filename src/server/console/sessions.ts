@@ -14,11 +14,14 @@ export interface ConsoleSecrets {
   tickets: TimedSecrets<{ keyId: string; batchId: string }>;
 }
 
+/** A session lasts so long. */
+export const SESSION_MS = 12 * HOUR_MS;
+
 export function consoleSecrets(clock: Clock): ConsoleSecrets {
   return {
     codes: new TimedSecrets(clock, { lifeMs: 10 * MINUTE_MS, mostPerKey: 10 }),
     // The prefix of a key: whatever hides keys in logs and messages hides tokens, too.
-    sessions: new TimedSecrets(clock, { lifeMs: 12 * HOUR_MS, mostPerKey: 100, prefix: "imgb_session_" }),
+    sessions: new TimedSecrets(clock, { lifeMs: SESSION_MS, mostPerKey: 100, prefix: "imgb_session_" }),
     tickets: new TimedSecrets(clock, { lifeMs: MINUTE_MS, mostPerKey: 100 }),
   };
 }
