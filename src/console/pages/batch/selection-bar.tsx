@@ -43,7 +43,7 @@ export function SelectionBar(props: SelectionBarProps) {
       <button type="button" className="button plain" onClick={onClear}>
         Clear
       </button>
-      <SaveButton batch={batch} images={images} />
+      {(images.length > 0 || retriable.length === 0) && <SaveButton batch={batch} images={images} />}
       {retriable.length > 0 && (
         <button type="button" className="button" onClick={() => setQuestion("retry")}>
           <Icon name="retry" /> Retry {count(retriable.length)}
