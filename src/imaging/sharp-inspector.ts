@@ -1,5 +1,6 @@
 import type { ImageCost } from "../contract/images/image-cost.ts";
 import { missingEnd } from "../contract/images/image-end.ts";
+import type { ImageMimeType } from "../contract/images/image-types.ts";
 import { type ImageFacts, type ImageInspector, InvalidImageError } from "../domain/ports/image-inspector.ts";
 import { DECODE_SECONDS, type Decoding, TYPE_NAMES } from "./decoding.ts";
 
@@ -24,6 +25,17 @@ export function sharpInspector(decoding: Decoding): ImageInspector {
       decoding.decode(bytes, limits, async (decodable, cost): Promise<ImageFacts> => {
         const { mimeType } = cost;
         const name = TYPE_NAMES[mimeType];
+        let failure: { error: unknown } | null = null;
+        if (isPlain(bytes, mimeType)) {
+          const { widthPx, heightPx } = cost;
+          try {
+            // Only a picture of the measured size has this last row, and no more pixels than it says.
+            await decodeAll(decodable, cost, cost);
+            return { mimeType, widthPx, heightPx, decodedPixels: widthPx * heightPx };
+          } catch (error) {
+            failure = { error };
+          }
+        }
         const header = await readHeader(decodable, name);
         const { widthPx, heightPx, isTurned, frames } = header;
         const decodedPixels = widthPx * heightPx * frames;
@@ -32,11 +44,21 @@ export function sharpInspector(decoding: Decoding): ImageInspector {
         }
         const missing = missingEnd(bytes, mimeType);
         if (missing !== null) throw new InvalidImageError(`the ${name} image is truncated: ${missing}`);
+        if (failure !== null && widthPx === cost.widthPx && heightPx === cost.heightPx) throw failure.error;
         await decodeAll(decodable, cost, header);
         return { mimeType, widthPx, heightPx, decodedPixels, ...(isTurned ? { isTurned } : {}) };
       }),
   };
 }
+
+/** Whether the file is one whole picture that is not turned: then to decode it is one call of the library, not two. */
+function isPlain(bytes: Buffer, mimeType: ImageMimeType): boolean {
+  if (mimeType === "image/webp" || bytes.includes(EXIF[mimeType], 0, "latin1")) return false;
+  return missingEnd(bytes, mimeType) === null;
+}
+
+/** Begins what says how a picture is turned (Exif 3.0, section 4.7.2; PNG, section 11.3.4.5). */
+const EXIF = { "image/jpeg": "Exif\0", "image/png": "eXIf" };
 
 async function readHeader(bytes: Buffer, name: string): Promise<Header> {
   const sharp = await loadSharp();
@@ -64,7 +86,11 @@ async function readHeader(bytes: Buffer, name: string): Promise<Header> {
  * memory. A WebP that does not move is made small while it is decoded, all of it: else the decoder holds it whole,
  * four bytes a pixel.
  */
-async function decodeAll(bytes: Buffer, { mimeType }: ImageCost, header: Header): Promise<void> {
+async function decodeAll(
+  bytes: Buffer,
+  { mimeType }: ImageCost,
+  header: Omit<Header, "isTurned">,
+): Promise<void> {
   const sharp = await loadSharp();
   const { widthPx, heightPx, frames } = header;
   const lastFrame = frames > 1 ? { page: frames - 1 } : {};

@@ -14,7 +14,19 @@ export interface Ids {
   leaseToken(): string;
 }
 
-const hex = (bytes: number) => randomBytes(bytes).toString("hex");
+const BLOCK_BYTES = 4096;
+let block = Buffer.alloc(0);
+let used = 0;
+
+/** Random bytes as hexadecimal digits. They are fetched in blocks: to fetch a few takes as long as to fetch many. */
+function hex(bytes: number): string {
+  if (used + bytes > block.length) {
+    block = randomBytes(BLOCK_BYTES);
+    used = 0;
+  }
+  used += bytes;
+  return block.toString("hex", used - bytes, used);
+}
 
 export const randomIds: Ids = {
   batchId: () => `imgbatch_${hex(16)}`,

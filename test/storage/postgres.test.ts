@@ -107,6 +107,15 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     },
   );
 
+  it("[PG-9] when more commits are cut at once than there are connections, each write happens once all the same", async () => {
+    const { proxy, stores } = await behindProxy();
+    const ids = Array.from({ length: 40 }, (_, i) => `a${i}`);
+    for (const how of ["before", "answer"] as const) proxy.cut(how, { times: 20 });
+    await Promise.all(ids.map((id) => stores.write((tx) => tx.accounts.insert(account(id)))));
+    expect((await stores.read.accounts.list()).map(({ id }) => id).sort()).toEqual([...ids].sort());
+    expect(proxy.cuts).toBe(40);
+  });
+
   it("[PG-9] a write whose commit is cut by a database that does not come back may have happened", async () => {
     const { stores, proxy } = await behindProxy(new InstantClock());
     proxy.cut("answer");

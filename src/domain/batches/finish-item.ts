@@ -35,23 +35,30 @@ export async function finishItem(
     outputs.push({ itemId, batchId, imageIndex, blobKey, ...stored, ...facts, entryName: null });
   }
   const mimeType = made.images[0]?.facts.mimeType ?? null;
-  const isOurs = await deps.stores.write(async (tx) => {
+  const work = async (tx: Transaction) => {
     const facts = { mimeType, imageCount: outputs.length, modelVersion, seed, notes, usage, error: null };
     const outcome = { status: "success" as const, ...facts, finishedAtMs: nowMs() };
-    await tx.lock("batch", item.batchId);
-    if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) return false;
-    await tx.outputs.insertMany(outputs);
+    // First, because it locks the batch: all items of a batch wait for each other here.
     await tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
+    if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) throw LOST;
+    await tx.outputs.insertMany(outputs);
     if (batch.waitingSinceMs !== null) await tx.batches.update(item.batchId, { waitingSinceMs: null });
     await recordItemCall(tx, batch, item, outputs.length, usage, nowMs());
-    return true;
-  });
-  if (isOurs) return "success";
+  };
+  try {
+    await deps.stores.write(work);
+    return "success";
+  } catch (error) {
+    if (error !== LOST) throw error;
+  }
   // A commit that returned an error may have happened all the same: files that a row names stay.
   const named = new Set((await deps.stores.read.outputs.ofItem(item.id)).map((output) => output.blobKey));
   for (const { blobKey } of outputs) if (!named.has(blobKey)) await deps.blobs.delete(blobKey);
   return named.size > 0 ? "success" : null;
 }
+
+/** Undoes the transaction of an outcome that came too late. */
+const LOST = new Error("the lease of the item was lost");
 
 /** Records the final failure of an item. Returns null when its lease was lost. */
 export async function failItem(

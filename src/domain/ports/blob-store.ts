@@ -72,7 +72,7 @@ export interface BlobStore {
   reader(key: string): Promise<BlobReader | null>;
   /** The size, or null when there is no such blob. */
   sizeOf(key: string): Promise<number | null>;
-  /** Returns the blobs below a prefix that ends with `/`, including files that a killed process left half written. */
+  /** Returns the blobs below a prefix that ends with `/`, or all for an empty one, including files that a killed process left half written. */
   list(prefix: string): Promise<ListedBlob[]>;
   /** Does nothing when the blob is missing. */
   delete(key: string): Promise<void>;

@@ -24,18 +24,21 @@ export function requireKnownHost({ host, publicUrl }: Reach): RequestHandler {
   const names = new Set([bound]);
   if (publicUrl !== null) names.add(hostOf(new URL(publicUrl).host));
   if (isWildcard) names.add(hostOf(hostname()));
+  /** Most requests name the same host as the one before. */
+  let lastKnown: string | null = null;
   return (request, _response, next) => {
     const count = request.headersDistinct.host?.length ?? 0;
     const isRequired = Number(request.httpVersion) > 1;
     if (count > 1 || (count === 0 && isRequired)) throw malformed("is required, once");
     const sent = request.get("host");
-    if (sent === undefined) return next();
+    if (sent === undefined || sent === lastKnown) return next();
     const name = hostOf(sent);
     if (name === null) throw malformed("must be a name or an address, with a port or without");
     const isAddress = isIP(name.replace(/^\[|\]$/g, "")) > 0;
     const isKnown = isLoopback(name) || names.has(name) || (isAddress && isWildcard);
+    if (isKnown) lastKnown = sent;
     // The service may listen on a name; a client may use its address.
-    if (!isKnown && name !== urlHost(request.socket.localAddress)) {
+    else if (name !== urlHost(request.socket.localAddress)) {
       throw new ImgbatchError("MISDIRECTED_REQUEST", undefined, { param: "Host" });
     }
     next();

@@ -177,20 +177,40 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
   }
 }
 
-function write<T>(pool: Pool, clock: Clock, work: Parameters<typeof runInTransaction<T>>[1]): Promise<T> {
-  return withClient(pool, async (client) => {
-    const id = await beginWriting(client);
-    const result = await runInTransaction(client, work);
-    try {
-      await commit(client);
-    } catch (error) {
-      if (!isConnectionLost(error)) throw error;
-      const end = await endOf(pool, clock, id);
-      if (end === null) throw perhapsStoredInPostgres(error);
-      if (end === "aborted") throw error;
-    }
-    return result;
-  });
+/** The connection was lost during a commit. */
+class LostCommit<T> extends Error {
+  readonly id: string;
+  readonly result: T;
+
+  constructor(id: string, result: T, cause: unknown) {
+    super("the connection was lost during a commit", { cause });
+    this.id = id;
+    this.result = result;
+  }
+}
+
+async function write<T>(
+  pool: Pool,
+  clock: Clock,
+  work: Parameters<typeof runInTransaction<T>>[1],
+): Promise<T> {
+  try {
+    return await withClient(pool, async (client) => {
+      const id = await beginWriting(client);
+      const result = await runInTransaction(client, work);
+      await commit(client).catch((error) => {
+        throw isConnectionLost(error) ? new LostCommit(id, result, error) : error;
+      });
+      return result;
+    });
+  } catch (error) {
+    if (!(error instanceof LostCommit)) throw error;
+    // The slot in the pool is free by now: when many commits are lost at once, all of them can ask.
+    const end = await endOf(pool, clock, error.id);
+    if (end === null) throw perhapsStoredInPostgres(error.cause);
+    if (end === "aborted") throw error.cause;
+    return error.result as T;
+  }
 }
 
 const ASK_END = "select pg_xact_status($1::xid8) as status";

@@ -3,7 +3,7 @@ import type { AspectRatio, SizeTier } from "../../contract/images/image-sizes.ts
 import type { ImageMimeType } from "../../contract/images/image-types.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import type { ItemRepository, NewItem } from "../../domain/ports/item-repository.ts";
-import { BATCH_TERMS, type ItemTerms } from "../../domain/ports/item-terms.ts";
+import { BATCH_TERMS } from "../../domain/ports/item-terms.ts";
 import type { ItemRecord, MaybePaid } from "../../domain/records.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import type { ItemsTable } from "../schema.ts";
@@ -78,7 +78,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
         .selectFrom("items")
         .select(["id", "lease_token"])
         .where("lease_token", "is not", null);
-      const rows = await all(leased.where("lease_worker", "=", workerId));
+      const rows = await all(leased.where("lease_worker", "=", workerId).orderBy("id"));
       return rows.map(({ id, lease_token }) => ({ itemId: id, leaseToken: lease_token ?? "" }));
     },
     nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
@@ -165,16 +165,18 @@ export function itemRepository(session: SqlSession): ItemRepository {
 const NO_LEASE = { lease_token: null, lease_worker: null };
 
 function toRow(batchId: string, item: NewItem): Insertable<ItemsTable> {
-  const { position, sourceIndex, outputIndex, customId, prompt, terms = BATCH_TERMS, failed } = item;
-  const place = { batch_id: batchId, position, source_index: sourceIndex, output_index: outputIndex };
-  const error = failed ? JSON.stringify(failed.error) : null;
-  const outcome = { status: failed ? "failed" : "pending", error, finished_at_ms: failed?.atMs ?? null };
-  const due = { not_before_ms: item.notBeforeMs ?? 0 };
-  return { ...place, custom_id: customId, prompt, ...outcome, ...due, ...toTermColumns(terms) };
-}
-
-function toTermColumns(terms: ItemTerms) {
+  const { failed, terms = BATCH_TERMS } = item;
   return {
+    batch_id: batchId,
+    position: item.position,
+    source_index: item.sourceIndex,
+    output_index: item.outputIndex,
+    custom_id: item.customId,
+    prompt: item.prompt,
+    status: failed ? "failed" : "pending",
+    error: failed ? JSON.stringify(failed.error) : null,
+    finished_at_ms: failed?.atMs ?? null,
+    not_before_ms: item.notBeforeMs ?? 0,
     tier: terms.tier,
     ratio: terms.ratio,
     asked_mime_type: terms.askedMimeType,

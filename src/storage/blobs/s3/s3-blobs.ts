@@ -89,12 +89,7 @@ export function s3Blobs(settings: S3Settings): BlobStore {
       const file = await open(path).finally(() => rm(path, { force: true }));
       return { read: (into, at) => readFully(file, into, at), close: () => file.close() };
     },
-    sizeOf: async (key) => {
-      const object = await bucket.get(key, { start: 0, end: 0 });
-      if (object === null) return null;
-      for await (const _ of object.bytes());
-      return object.sizeBytes;
-    },
+    sizeOf: (key) => bucket.sizeOf(key),
     list: (prefix) => bucket.list(prefix),
     delete: (key) => bucket.delete(key),
     deleteAll: async (prefix) => {
@@ -108,9 +103,13 @@ export function s3Blobs(settings: S3Settings): BlobStore {
 async function putFile(bucket: S3Bucket, key: string, path: string): Promise<void> {
   const { size } = await stat(path);
   const hash = createHash("sha256");
-  for await (const chunk of createReadStream(path)) hash.update(chunk);
-  const bytes = () => createReadStream(path);
-  await bucket.put(key, { sizeBytes: size, sha256: hash.digest("hex"), bytes });
+  for await (const chunk of readFile(path)) hash.update(chunk);
+  await bucket.put(key, { sizeBytes: size, sha256: hash.digest("hex"), bytes: () => readFile(path) });
+}
+
+/** Opens the file when it is read: nobody hears the error of a stream that is not. */
+async function* readFile(path: string): AsyncGenerator<Buffer> {
+  yield* createReadStream(path);
 }
 
 async function writeFile(path: string, bytes: AsyncIterable<Buffer>): Promise<void> {

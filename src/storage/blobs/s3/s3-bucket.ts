@@ -74,6 +74,18 @@ export class S3Bucket {
     };
   }
 
+  /** Null when there is no such object. */
+  async sizeOf(key: string): Promise<number | null> {
+    const sent = { method: "HEAD", url: this.#urlOf(key) } as const;
+    try {
+      return await this.#connection.send(sent, lengthOf, [400, 401, 403, 404]);
+    } catch (error) {
+      if (!(error instanceof S3Error)) throw error;
+      // No error of HEAD has a code: the bucket may be what is missing. A list says so.
+      return (await this.list(key)).find((blob) => blob.key === key)?.sizeBytes ?? null;
+    }
+  }
+
   /**
    * Hands all bytes of an object to `take`, and again from the beginning when they differ from the server's checksum of it.
    * Null when there is no such object, when it differs each time, or as `take` returns it.
@@ -235,6 +247,11 @@ async function* hashed(
 
 async function finish(answer: S3Answer): Promise<void> {
   for await (const _ of answer.bytes());
+}
+
+async function lengthOf(answer: S3Answer): Promise<number> {
+  await finish(answer);
+  return Number(answer.headers["content-length"]);
 }
 
 interface ListAnswer {

@@ -19,7 +19,7 @@ export interface S3Credentials {
 }
 
 export interface S3Request {
-  method: "GET" | "PUT" | "DELETE";
+  method: "GET" | "HEAD" | "PUT" | "DELETE";
   url: string;
   headers?: Readonly<Record<string, string>>;
   /** Called for each attempt. */

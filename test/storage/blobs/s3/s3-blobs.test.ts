@@ -203,7 +203,7 @@ describe("a bucket that cannot be used", () => {
         for (const secret of [secretAccessKey, settings.secretAccessKey]) expect(shown).not.toContain(secret);
       }
     }
-    expect(fake.requests).toHaveLength(15);
+    expect(fake.requests).toHaveLength(18);
     fake.fail({ refuse: { status: 403, code: "ExpiredToken" } });
     expect(String((await failureOf(blobs.read(KEY))).cause)).toContain("expired");
   });

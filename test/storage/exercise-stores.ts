@@ -1,0 +1,558 @@
+import { NEW_BATCH } from "../../src/domain/batches/new-batch.ts";
+import type { Repositories, Stores } from "../../src/domain/ports/stores.ts";
+import type { UpstreamJobRecord } from "../../src/domain/ports/upstream-jobs.ts";
+import type { BatchRecord } from "../../src/domain/records.ts";
+
+/** What was asked of stores, and what they returned. */
+export interface Transcript {
+  /** The methods that were called, as `repository.method`. */
+  called: Set<string>;
+  lines: { method: string; returned: unknown }[];
+}
+
+const DAY_MS = 86_400_000;
+const PRICE = {
+  imageMicroUsd: 10,
+  holdMicroUsd: 12,
+  basis: {
+    modelPriceUsd: 0.00002,
+    groupMultiplier: 1,
+    providerMultiplier: 1,
+    batchDiscount: 0.5,
+    holdMultiplier: 0.6,
+  },
+};
+
+function batch(id: string, change: Partial<BatchRecord> = {}): BatchRecord {
+  return {
+    ...NEW_BATCH,
+    id,
+    apiKeyId: "key1",
+    accountId: "acct1",
+    taskName: `Task ${id}`,
+    model: "m",
+    mimeType: "image/png",
+    parentBatchId: null,
+    metadata: { ключ: "wörth \u0000 %_" },
+    provider: "p",
+    itemCount: 3,
+    price: PRICE,
+    estimatedMicroUsd: 30,
+    holdMicroUsd: 36,
+    createdAtMs: 10,
+    submittedAtMs: 10,
+    inputsPurgedAtMs: null,
+    upstream: "procedural",
+    source: "batch",
+    input: null,
+    ...change,
+  };
+}
+
+const item = (position: number) => ({
+  position,
+  sourceIndex: position,
+  outputIndex: 0,
+  customId: `i${position}`,
+  prompt: `a picture of ${position} 🐈`,
+});
+
+const JOB: UpstreamJobRecord = {
+  id: "job1",
+  batchId: "b2",
+  step: "new",
+  hasReferences: true,
+  input: null,
+  uploadedAtMs: null,
+  upstreamName: null,
+  endedNames: ["earlier"],
+  creates: 0,
+  sentAtMs: null,
+  state: null,
+  said: null,
+  error: null,
+  results: 0,
+  createdAtMs: 5,
+  polledAtMs: null,
+  endedAtMs: null,
+  closedAtMs: null,
+  stopAskedAtMs: null,
+};
+
+/** Calls every method of every repository, in one order, and returns what they returned. */
+export async function exerciseStores(stores: Stores): Promise<Transcript> {
+  const transcript: Transcript = { called: new Set(), lines: [] };
+  const read = noted(stores.read, transcript);
+  const write = <T>(work: (tx: Parameters<Parameters<Stores["write"]>[0]>[0]) => Promise<T>) =>
+    stores.write((tx) => work(noted(tx, transcript)));
+
+  await workers();
+  await accountsAndKeys();
+  await batches();
+  await items();
+  await jobs();
+  await outputsAndReferences();
+  await realtime();
+  await records();
+  return transcript;
+
+  async function workers() {
+    const facts = { version: "1", providers: ["p", "q"], isPaused: false };
+    await write(async (tx) => {
+      await tx.workers.insert({ ...facts, id: "gone", role: "all" });
+      await tx.workers.removeAll();
+      for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
+      await tx.workers.beat("w1");
+      await tx.workers.beat("gone");
+      await tx.workers.remove("w2");
+      await tx.workers.removeSilent(60_000);
+      await tx.workers.setPaused(true);
+    });
+    await read.workers.list();
+  }
+
+  async function accountsAndKeys() {
+    await write(async (tx) => {
+      for (const id of ["acct2", "acct1", "Acct3"]) {
+        await tx.accounts.insert({ id, name: `${id} ä`, createdAtMs: 1, isPlay: id === "acct2" });
+      }
+      await tx.accounts.setRealAccount("acct2", "acct1");
+      await tx.accounts.change("acct1", { balanceMicroUsd: 2 ** 52, heldMicroUsd: 0 });
+      await tx.accounts.change("acct1", { balanceMicroUsd: -(2 ** 52) - 1, heldMicroUsd: 1 });
+      await tx.accounts.change("nobody", { balanceMicroUsd: 1, heldMicroUsd: 0 });
+      await tx.accounts.byId("acct1");
+      await tx.lock("account", "acct1");
+      const key = { name: "k", prefix: "sk-1", accountId: "acct1", group: "default", createdAtMs: 1 };
+      const ends = { expiresAtMs: 5, disabledAtMs: null };
+      await tx.keys.insert({ ...key, ...ends, id: "key1", sha256: "aa" });
+      await tx.keys.insert({ ...key, ...ends, id: "key2", sha256: "bb", expiresAtMs: null });
+      await tx.keys.setDisabled("key2", 9);
+      await tx.lock("key", "key1");
+      await tx.touch();
+    });
+    await read.accounts.byName("acct1 ä");
+    await read.accounts.byName("ACCT1 ä");
+    await read.accounts.byId("nobody");
+    await read.accounts.list();
+    await read.keys.bySha256("aa");
+    await read.keys.byId("key2");
+    await read.keys.byId("nobody");
+    await read.keys.list();
+    const entry = { accountId: "acct1", batchId: "b1", kind: "top_up" as const, createdAtMs: 1 };
+    const change = { amountMicroUsd: 7, balanceChangeMicroUsd: 7, heldChangeMicroUsd: 0 };
+    const kept = await write(async (tx) => {
+      await tx.ledger.append({ ...entry, ...change, requestId: "r1" });
+      await tx.ledger.append({ ...entry, ...change, requestId: "r1" });
+      await tx.ledger.append({ ...entry, ...change, requestId: "r2", balanceChangeMicroUsd: -3 });
+      return tx.ledger.byRequestId("r1");
+    });
+    await read.ledger.byRequestId("r0");
+    await read.ledger.list({});
+    await read.ledger.list({ batchId: "b1", accountId: "acct2" });
+    await read.ledger.page({ accountIds: ["acct1", "acct2"], limit: 1, offset: 1 });
+    await read.ledger.page({ accountIds: [], limit: 1 });
+    await read.ledger.changeAfter("acct1", kept?.seq ?? 0);
+    await read.ledger.changeAfter("acct2", 0);
+    await failing(() => write((tx) => tx.accounts.insert({ id: "acct1", name: "other", createdAtMs: 1 })));
+    await failing(() => write((tx) => tx.accounts.change("acct1", { balanceMicroUsd: 0, heldMicroUsd: -9 })));
+  }
+
+  async function batches() {
+    await write(async (tx) => {
+      await tx.batches.insert(batch("b1", { taskName: "100% ÄPFEL_X" }));
+      await tx.batches.insert(batch("b2", { provider: "q", createdAtMs: 11 }));
+      await tx.batches.insert(batch("b3", { apiKeyId: "key2", source: "native", input: input("in/b3") }));
+      await tx.batches.appendEvent({ batchId: "b1", from: null, to: "queued", atMs: 10 });
+      await tx.batches.appendEvent({ batchId: "b1", from: "queued", to: "running", atMs: 12 });
+      await tx.batches.changeStatus("b1", "queued", "running");
+      await tx.batches.changeStatus("b1", "queued", "running");
+      await tx.batches.addCounts("b2", { success: 2, fail: 1 });
+      await tx.batches.locked("b1");
+      await tx.batches.locked("nothing");
+      await tx.lock("batch", "b1");
+      await tx.batches.update("b2", { error: { code: "X", message: "m", source: "service" } as never });
+      await tx.batches.changeStatus("b2", "queued", "failed");
+      await tx.batches.update("b2", { endedAtMs: 20, outputsExpireAtMs: 30, downloadedAtMs: 40 });
+    });
+    await read.batches.byId("b2");
+    await read.batches.byId("b3");
+    await read.batches.events("b1");
+    await read.batches.lastEventMs();
+    await read.batches.countUnended("key1", "batch");
+    await read.batches.countByStatus();
+    await read.batches.pendingItemCount();
+    await read.batches.withStatus(["queued", "failed"]);
+    await read.batches.withStatus([]);
+    await read.batches.latest(2);
+    await read.batches.unmadeByOthers(["p"]);
+    await read.batches.unmadeByOthers([]);
+    await read.batches.endedSince(5, ["failed"]);
+    await read.batches.endedSince(5, []);
+    await read.batches.countBegun({ provider: "p", apiKeyId: "key1" });
+    await read.batches.begun();
+    await read.batches.outputsDue(30, { afterSeq: 0, limit: 9 });
+    await read.batches.inputsDue(20, { afterSeq: 0, limit: 9 });
+    await read.batches.waitingQueues();
+    await read.batches.waiting({ provider: "p", apiKeyId: "key2" }, 5);
+    await read.batches.openBefore({ id: "b3", provider: "p", apiKeyId: "key1" }, 5);
+    await write(async (tx) => {
+      await tx.batches.tend("b1", "gone");
+      await tx.batches.tend("b1", "w1");
+      await tx.batches.tend("b1", "W3");
+      await tx.batches.tend("b1", "w1");
+      await tx.batches.tenderOf("b1");
+      await tx.batches.setTender("b1", "W3");
+      await tx.batches.tenderOf("b1");
+      await tx.batches.tenderOf("b2");
+    });
+    await read.batches.begun();
+    await read.batches.waiting({ provider: "q", apiKeyId: "key1" }, 5);
+    await read.batches.all();
+    const after = (await read.batches.placeOf("b2")) ?? undefined;
+    const page = { apiKeyId: "key1", limit: 10 };
+    for (const filter of [
+      {},
+      { status: "running" as const },
+      { source: "native" as const },
+      { taskName: "% äpfel_" },
+      { taskName: "%x" },
+      { isDownloaded: true },
+      { isDownloaded: false },
+      { isDownloaded: false, status: "running" as const },
+      { fromMs: 11 },
+      { beforeMs: 11 },
+      { offset: 1 },
+      { ...(after && { after }) },
+    ]) {
+      await read.batches.page({ ...page, ...filter });
+    }
+    await stores.snapshot((now) => noted(now, transcript).batches.byId("b1"));
+    const record = { apiKeyId: "key1", key: "idem", requestHash: "h", createdAtMs: 1 };
+    await write(async (tx) => {
+      await tx.idempotency.insert({ ...record, batchId: "b1" });
+      await tx.idempotency.insert({ ...record, batchId: "b2" });
+    });
+    await read.idempotency.find("key1", "idem");
+    await read.idempotency.find("key2", "idem");
+    await write(async (tx) => {
+      await tx.batches.update("b1", { recordDeletedAtMs: 50 });
+      await tx.idempotency.removeOfRecordsDeletedBefore(50);
+      await tx.idempotency.removeOfRecordsDeletedBefore(51);
+      await tx.batches.update("b1", { recordDeletedAtMs: null });
+    });
+  }
+
+  async function items() {
+    const terms = {
+      tier: "2K" as const,
+      ratio: "16:9" as const,
+      askedMimeType: "image/webp" as const,
+      earlier: "before",
+      priceMicroUsd: 5,
+      holdMicroUsd: 6,
+      clientKey: "line 1",
+    };
+    const error = { code: "INVALID_ARGUMENT", message: "no \u0000", source: "service" } as const;
+    await write(async (tx) => {
+      const many = Array.from({ length: 1201 }, (_, i) => item(i));
+      await tx.items.insertMany("b1", many);
+      await tx.items.insertMany("b2", [
+        { ...item(0), terms },
+        item(1),
+        { ...item(2), failed: { error, atMs: 3 } },
+      ]);
+      await tx.items.insertMany("b3", []);
+    });
+    await read.items.byCustomId("b1", "i1200");
+    await read.items.byCustomId("b1", "I1");
+    await read.items.page("b1", { afterPosition: 4, offset: 1, limit: 3 });
+    await read.items.page("b2", { afterPosition: -1, limit: 9, status: "failed" });
+    await read.items.countByStatus("b2");
+    await read.items.sums("b2", PRICE);
+    await read.items.sums("b3", PRICE);
+    await read.items.shapes("b2");
+    await read.items.nextDueMs("b1");
+    await read.items.nextDueMs("b3");
+    await exerciseLeases();
+  }
+
+  async function exerciseLeases() {
+    const which = { which: "any", mostSwitches: 2, limit: 1 } as const;
+    const claim = { nowMs: 5, provider: "p", isPaid: true, worker: "w1", ...which };
+    const made = { modelVersion: "v1", seed: 2 ** 50, notes: [{ note: 1 }] as never, usage: null };
+    const outcome = {
+      ...made,
+      status: "success",
+      mimeType: "image/png",
+      imageCount: 1,
+      error: null,
+    } as const;
+    await write(async (tx) => {
+      await tx.items.claim("b1", { ...claim, token: "t1" });
+      await tx.items.claim("b1", { ...claim, token: "t2", which: "not-failed-here" });
+      await tx.items.claim("b1", { ...claim, token: "t3", which: "failed-elsewhere" });
+      const [first, second] = await tx.items.page("b1", { afterPosition: -1, limit: 2 });
+      await tx.items.finish(first?.id ?? 0, "t0", { ...outcome, finishedAtMs: 7 });
+      await tx.items.finish(first?.id ?? 0, "t1", { ...outcome, finishedAtMs: 7 });
+      const back = { notBeforeMs: 9, attempts: 1, failedAt: "p", maybePaid: "once" } as const;
+      await tx.items.giveBack(second?.id ?? 0, "t2", back);
+      await tx.items.giveBack(second?.id ?? 0, "t2", back);
+      await tx.items.claim("b1", { ...claim, token: "t4", limit: 3, provider: "q", worker: "gone" });
+      await tx.items.claim("b2", { ...claim, token: "t5" });
+    });
+    await read.items.abandoned();
+    await read.items.abandoned("b2");
+    await read.items.leasesOf("w1");
+    await read.items.leasesOf("gone");
+    await read.items.page("b1", { afterPosition: -1, limit: 3 });
+    await write(async (tx) => {
+      await tx.items.dropLeases("b1", "gone");
+      await tx.items.dropLeases("b1", "w1");
+      await tx.items.resetSwitches("b1");
+    });
+    const error = { code: "RESULT_MISSING", message: "gone", source: "service" } as const;
+    await write(async (tx) => {
+      const [first] = await tx.items.page("b1", { afterPosition: -1, limit: 1, status: "success" });
+      await tx.items.fail(first?.id ?? 0, error);
+      await tx.items.failPending("b1", error, 8);
+    });
+    await read.items.countByStatus("b1");
+  }
+
+  async function jobs() {
+    await write(async (tx) => {
+      await tx.batches.changeStatus("b2", "failed", "running");
+      await tx.upstreamJobs.insert(JOB);
+      await tx.upstreamJobs.insert({ ...JOB, id: "job2", step: "done", createdAtMs: 4 });
+      await tx.upstreamJobs.update("job1", { upstreamName: "up", hasReferences: false, endedNames: [] });
+      await tx.items.assignToJob("b2", { jobId: "job1", provider: "q", limit: 1 });
+      await tx.items.assignToJob("b3", { jobId: "job1", provider: "q", limit: 1 });
+      await tx.items.leaseJob("job1", "lease");
+      await tx.items.markJob("job1", "twice");
+    });
+    await read.items.ofJob("job1");
+    await read.items.countWithoutJob("b2");
+    await write(async (tx) => {
+      await tx.items.releaseFromJob((await tx.items.ofJob("job1")).map(({ id }) => id));
+      await tx.items.releaseFromJob([]);
+      const foreign = { provider: "q", name: "f", jobId: null, said: "s", createdAtMs: 3 };
+      await tx.upstreamJobs.setForeign("q", [foreign, { ...foreign, name: "g" }]);
+      await tx.upstreamJobs.setForeign("q", [foreign]);
+      await tx.upstreamJobs.setForeign("r", []);
+    });
+    await read.upstreamJobs.byId("job1");
+    await read.upstreamJobs.byId("nothing");
+    await read.upstreamJobs.ofBatch("b2");
+    await read.upstreamJobs.toClose();
+    await read.upstreamJobs.atWork();
+    await read.upstreamJobs.foreign();
+    await read.upstreamJobs.unknown([
+      { name: "up", jobId: null, input: null } as never,
+      { name: "else", jobId: null, input: null } as never,
+    ]);
+    await read.upstreamJobs.unknown([]);
+    transcript.called.add("upstreamJobs.databaseId");
+    if ((await stores.read.upstreamJobs.databaseId()).length !== 12) throw new Error("no id of the database");
+  }
+
+  async function outputsAndReferences() {
+    const [first, second] = await read.items.page("b1", { afterPosition: -1, limit: 2 });
+    const facts = { batchId: "b1", sizeBytes: 2 ** 40, sha256: "cc", crc32: 2 ** 32 - 1, entryName: null };
+    const size = { mimeType: "image/png", widthPx: 10, heightPx: 20 } as const;
+    const ids = [second?.id ?? 0, first?.id ?? 0];
+    await write(async (tx) => {
+      const outputs = ids.flatMap((itemId) =>
+        [1, 0].map((imageIndex) => {
+          return { ...facts, ...size, itemId, imageIndex, blobKey: `out/${itemId}-${imageIndex}` };
+        }),
+      );
+      await tx.outputs.insertMany(outputs);
+      await tx.outputs.setEntryNames(
+        outputs.map(({ itemId, imageIndex }) => ({
+          itemId,
+          imageIndex,
+          entryName: `${itemId} ${imageIndex}.png`,
+        })),
+      );
+      await tx.outputs.setEntryNames([]);
+      const kept = {
+        type: null,
+        mimeType: "image/png",
+        blobKey: "in/1",
+        sha256: "dd",
+        storageUri: null,
+      } as const;
+      const reference = { ...kept, referenceId: "r" };
+      await tx.references.insertMany("b1", [
+        { ...reference, sourceIndex: 1, ordinal: 1 },
+        { ...reference, sourceIndex: 1, ordinal: 0, referenceId: null },
+        { ...reference, sourceIndex: 0, ordinal: 0 },
+      ]);
+    });
+    await read.outputs.ofBatch("b1");
+    await read.outputs.ofItem(ids[0] ?? 0);
+    await read.outputs.ofItems([ids[0] ?? 0]);
+    await read.outputs.ofItems([]);
+    await write((tx) => tx.outputs.removeOfItem(ids[0] ?? 0));
+    await read.outputs.ofItem(ids[0] ?? 0);
+    await read.references.ofSource("b1", 1);
+    await read.references.ofSources("b1", [0, 1]);
+    await read.references.ofSources("b1", []);
+    await read.references.countBySource("b1");
+    await read.references.mostOfSource("b1");
+    await read.references.mostOfSource("b2");
+  }
+
+  async function realtime() {
+    const hold = { worker: "w1", apiKeyId: "key1", accountId: "acct1", amountMicroUsd: 4, createdAtMs: 2 };
+    await write(async (tx) => {
+      await tx.realtimeHolds.insert({ ...hold, id: "h2" });
+      await tx.realtimeHolds.insert({ ...hold, id: "H1", worker: "gone" });
+      await tx.realtimeHolds.insert({ ...hold, id: "h3", worker: null });
+      await tx.realtimeHolds.abandoned();
+      await tx.realtimeHolds.list();
+      await tx.realtimeHolds.remove("h2");
+      await tx.realtimeHolds.remove("h2");
+      const request = { apiKeyId: "key1", key: "k", fingerprint: "f", realtimeId: "h1", paidRuns: 1 };
+      const error = { code: "REALTIME_STOPPING", message: "m" } as const;
+      await tx.keyedRequests.put({ ...request, answer: null, expiresAtMs: 9 });
+      await tx.keyedRequests.put({ ...request, answer: { sha256: "ee" }, expiresAtMs: 9 });
+      await tx.keyedRequests.put({ ...request, key: "l", answer: { error }, expiresAtMs: 8 });
+      await tx.keyedRequests.remove({ ...request, key: "l", realtimeId: "another" });
+    });
+    await read.keyedRequests.find("key1", "l");
+    await read.keyedRequests.find("key1", "nothing");
+    await read.keyedRequests.due(9, 5);
+    await read.keyedRequests.answered();
+    await write((tx) => tx.keyedRequests.remove({ apiKeyId: "key1", key: "l", realtimeId: "h1" }));
+    const made = { model: "m", executedModel: "m2", provider: "p", size: "1K", ratio: "1:1" } as const;
+    const image = {
+      mimeType: "image/png",
+      widthPx: 1,
+      heightPx: 2,
+      sizeBytes: 3,
+      amountMicroUsd: 11,
+    } as const;
+    const usage = { ...made, ...image, apiKeyId: "key1", accountId: "acct1", createdAtMs: DAY_MS + 5 };
+    await write(async (tx) => {
+      await tx.usage.insertMany([0, 1].map((imageIndex) => ({ ...usage, realtimeId: "h1", imageIndex })));
+      await tx.usage.insertMany([]);
+      await tx.batches.update("b1", { settledAtMs: DAY_MS + 1, actualMicroUsd: 20, successCount: 2 });
+    });
+    await read.usage.count();
+    await read.usage.list({ accountId: "acct1" });
+    await read.usage.list({});
+    const time = { fromMs: 0, beforeMs: 9 * DAY_MS };
+    await read.usage.byDay({ apiKeyId: "key1", accountIds: ["acct1"], ...time });
+    await read.usage.byDay({ apiKeyId: "key1", accountIds: [], ...time });
+    await write(async (tx) => {
+      for (const id of ["l2", "l1"]) {
+        await tx.linkedImages.insert({ id, mimeType: "image/png", sizeBytes: 1, expiresAtMs: 4 });
+      }
+    });
+    await read.linkedImages.find("l1");
+    await read.linkedImages.due(4, { afterSeq: 0, limit: 5 });
+    await write((tx) => tx.linkedImages.remove("l1"));
+    await read.linkedImages.find("l1");
+  }
+
+  async function records() {
+    const health = { provider: "p", model: "*", fingerprint: "f", state: "cooling", untilMs: 5 } as const;
+    const rest = { trouble: null, message: null, pauses: 1, failedItems: ["a"], forbiddenMs: [1] };
+    const calls = {
+      provider: "p",
+      model: "m",
+      requests: 1,
+      images: 2,
+      errors: 0,
+      maybePaidTwice: 1,
+      billedMicroUsd: 2 ** 40,
+      costMicroUsd: 0,
+      inputTokens: 5,
+      outputTokens: 6,
+    };
+    await read.retentionTime.read();
+    await write(async (tx) => {
+      await tx.providerHealth.put({ ...health, ...rest });
+      await tx.providerHealth.put({ ...health, ...rest, state: "ok", untilMs: null });
+      await tx.providerCalls.add(0, { ...calls, lastSuccessMs: 7 });
+      await tx.providerCalls.add(0, { ...calls, lastSuccessMs: null });
+      await tx.providerCalls.add(2 * DAY_MS, { ...calls, provider: "q", lastSuccessMs: null });
+      await tx.retentionTime.write({ seenMs: 1, aheadMs: 2, jumpedAtMs: 3 });
+      await tx.retentionTime.write({ seenMs: 4, aheadMs: 5, jumpedAtMs: 6 });
+      const file = {
+        mimeType: "text/plain",
+        purpose: null,
+        sizeBytes: 2 ** 35,
+        sha256: "ff",
+        createdAtMs: 1,
+      };
+      for (const id of ["f1", "f2"]) {
+        const names = { id, displayName: `ä ${id}`, blobKey: `files/${id}`, apiKeyId: "key1" };
+        await tx.files.insert({ ...file, ...names, expiresAtMs: 10 });
+      }
+    });
+    await read.providerHealth.list();
+    await read.providerCalls.list({});
+    await read.providerCalls.list({ fromMs: DAY_MS, beforeMs: 3 * DAY_MS });
+    await read.retentionTime.read();
+    await read.files.find("key1", "f1");
+    await read.files.find("key2", "f1");
+    const page = { apiKeyId: "key1", nowMs: 5, limit: 5 };
+    const [newest] = await read.files.page({ ...page, order: "newest-first" });
+    await read.files.page({ ...page, order: "oldest-first", purpose: "x" });
+    await read.files.page({ ...page, order: "newest-first", afterSeq: newest?.seq ?? 0 });
+    await read.files.bytesOf("key1", 5);
+    await read.files.bytesOf("key2", 5);
+    await read.files.due(10, { afterSeq: 0, limit: 5 });
+    await write(async (tx) => {
+      await tx.files.setExpiry("files/f1", 0);
+      await tx.files.remove("files/f2");
+    });
+    await read.files.blobKeys();
+  }
+
+  async function failing(work: () => Promise<unknown>) {
+    const end = await work().then(
+      () => "nothing",
+      () => "an error",
+    );
+    transcript.lines.push({ method: "rejects with", returned: end });
+  }
+}
+
+const input = (blobKey: string) => ({ fileName: null, blobKey, consentMicroUsd: null });
+
+/** The names of all methods that a transcript must have. */
+export function methodsOf(repositories: Repositories): string[] {
+  return Object.entries(repositories).flatMap(([name, repository]) =>
+    typeof repository === "function" ? [name] : Object.keys(repository).map((method) => `${name}.${method}`),
+  );
+}
+
+type Method = (...given: unknown[]) => Promise<unknown>;
+
+/** The same repositories; each call is noted with what it returned. Numbers of rows (`seq`) are left out: they may have gaps. */
+function noted<Given extends object>(repositories: Given, { called, lines }: Transcript): Given {
+  const note =
+    (method: string, ask: Method): Method =>
+    async (...given) => {
+      called.add(method);
+      const returned = await ask(...given);
+      lines.push({ method, returned: JSON.parse(JSON.stringify(listed(returned) ?? null, withoutSeq)) });
+      return returned;
+    };
+  const all = Object.entries(repositories).map(([name, repository]) => {
+    if (typeof repository === "function") return [name, note(name, repository)];
+    const methods = Object.entries(repository as Record<string, Method>);
+    return [
+      name,
+      Object.fromEntries(methods.map(([method, ask]) => [method, note(`${name}.${method}`, ask)])),
+    ];
+  });
+  return Object.fromEntries(all);
+}
+
+const listed = (value: unknown) => (value instanceof Map ? [...value].sort() : value);
+
+const withoutSeq = (key: string, value: unknown) => (key === "seq" ? undefined : value);
