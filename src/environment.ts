@@ -23,6 +23,32 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
   };
 }
 
+/** The secrets of a shared store, under the names that its own tools know. */
+export interface StorageEnvironment {
+  /** The whole URL of a database, with user and password. */
+  databaseUrl: string | undefined;
+  databaseUser: string | undefined;
+  databasePassword: string | undefined;
+  aws: {
+    accessKeyId: string | undefined;
+    secretAccessKey: string | undefined;
+    sessionToken: string | undefined;
+  };
+}
+
+export function readStorageEnvironment(env: NodeJS.ProcessEnv = process.env): StorageEnvironment {
+  return {
+    databaseUrl: env.IMGBATCH_DATABASE_URL || undefined,
+    databaseUser: env.PGUSER || undefined,
+    databasePassword: env.PGPASSWORD || undefined,
+    aws: {
+      accessKeyId: env.AWS_ACCESS_KEY_ID || undefined,
+      secretAccessKey: env.AWS_SECRET_ACCESS_KEY || undefined,
+      sessionToken: env.AWS_SESSION_TOKEN || undefined,
+    },
+  };
+}
+
 /** Whether lines must not be redrawn even on a terminal: it cannot do so (`TERM=dumb`), or a CI system records it (`CI`). */
 export function isDumbTerminal(env: NodeJS.ProcessEnv = process.env): boolean {
   return env.TERM === "dumb" || !["", "0", "false", undefined].includes(env.CI);

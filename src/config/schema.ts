@@ -3,6 +3,7 @@ import { z } from "zod";
 import { SIZE_TIERS } from "../contract/images/image-sizes.ts";
 import { DEFAULT_LIMITS, type Limits } from "../contract/limits.ts";
 import { providerEntrySchema } from "../contract/provider-entries.ts";
+import { storageSchema } from "./storage-schema.ts";
 import { VENDOR_NAMES } from "./vendors.ts";
 
 const factor = z.number().min(0);
@@ -132,6 +133,7 @@ const entriesSchema = z.strictObject({
         ),
     })
     .prefault({}),
+  storage: storageSchema.prefault({}),
   models: z.array(modelSchema).refine(uniqueBy("id"), "has two models with one id").prefault(DEFAULT_MODELS),
   groups: z
     .array(groupSchema)

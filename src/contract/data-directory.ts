@@ -9,6 +9,10 @@ export const DATA_FILES = {
   blobs: "blobs",
   credentials: "credentials.json",
   server: "server.json",
+  /** Bytes on their way to a bucket. */
+  scratch: "scratch",
+  /** Where the data went, when it was moved away. */
+  moved: "moved.json",
 } as const;
 
 /** `credentials.json`: what a client on this machine needs. Readable by its owner only. */
@@ -72,6 +76,6 @@ export interface ReadyFile {
   url: string;
   pid: number;
   data: string;
-  /** Path of `credentials.json`. */
-  credentials: string;
+  /** Path of `credentials.json`. Left out where the keys are in a shared database. */
+  credentials?: string;
 }

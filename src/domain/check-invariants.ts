@@ -1,7 +1,7 @@
 import { isTerminal } from "../contract/statuses.ts";
 import { TRANSITIONS } from "./batches/lifecycle.ts";
 import { readAhead } from "./downloads/read-ahead.ts";
-import { intactBytes } from "./downloads/read-intact.ts";
+import { isIntact } from "./downloads/read-intact.ts";
 import { fileProblems } from "./files/check-files.ts";
 import { linkProblems } from "./links/linked-images.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
@@ -35,14 +35,11 @@ export async function checkInvariants(stores: Stores, blobs: BlobStore): Promise
     }
     return { accounts: accounts.length, batches: batches.length, problems, outputs };
   });
-  const read = async (output: OutputRecord) => ({
-    output,
-    isIntact: (await intactBytes(blobs, output)) !== null,
-  });
+  const read = async (output: OutputRecord) => ({ output, isGood: await isIntact(blobs, output) });
   const images = readAhead(outputs, { sizeOf: ({ sizeBytes }) => sizeBytes, read });
-  for await (const { output, isIntact } of images) {
+  for await (const { output, isGood } of images) {
     const { batchId, itemId, blobKey } = output;
-    if (isIntact) continue;
+    if (isGood) continue;
     if ((await stores.read.batches.byId(batchId))?.status === "output_deleted") continue;
     if ((await stores.read.outputs.ofItem(itemId)).length === 0) continue;
     const isMissing = (await blobs.sizeOf(blobKey)) === null;

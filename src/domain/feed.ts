@@ -7,6 +7,11 @@ export type ServiceEvent =
   /** The record of a batch was deleted, so the batch must not be shown any more. */
   | { type: "batch-gone"; batchId: string }
   | { type: "item"; batchId: string; customId: string; status: ItemStatus }
+  /**
+   * Another process has changed a batch: `images` were made since its last report, and `failed` are some of the items that
+   * failed, by custom id.
+   */
+  | { type: "elsewhere"; batchId: string; images: number; failed: readonly string[] }
   /** The images of an item were deleted; the item stays. */
   | { type: "images-gone"; batchId: string; customId: string }
   | { type: "request"; line: RequestLine }

@@ -10,11 +10,12 @@ import { requestId } from "./middleware/request-id.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { readColons } from "./native-api/model-path.ts";
 import { openApi } from "./openapi/document.ts";
+import type { Surface } from "./operation.ts";
 import { routerOf } from "./router.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
 
 /** The whole HTTP side, in the order in which a request passes it. */
-export function buildExpressApp(deps: ApiDeps): Express {
+export function buildExpressApp(deps: ApiDeps, surfaces: readonly Surface[] = SURFACES): Express {
   const app = express();
   app.disable("x-powered-by");
   app.disable("etag");
@@ -26,13 +27,13 @@ export function buildExpressApp(deps: ApiDeps): Express {
   app.use(accessLog(deps));
   const metrics = createMetrics(deps);
   const handlerDeps = { ...deps, metrics, openApi: openApi(deps.limits) };
-  for (const { readPath } of SURFACES) if (readPath) app.use(readPath(handlerDeps));
+  for (const { readPath } of surfaces) if (readPath) app.use(readPath(handlerDeps));
   app.use(metrics.observe);
   app.use(guardConnection);
   app.use(refuseKeyInUrl);
   app.use(requireKnownHost(deps.server));
-  for (const surface of SURFACES) app.use(routerOf(surface, handlerDeps));
-  for (const handler of consolePage(deps)) app.use(handler);
+  for (const surface of surfaces) app.use(routerOf(surface, handlerDeps));
+  if (surfaces === SURFACES) for (const handler of consolePage(deps)) app.use(handler);
   app.use(notFound);
   app.use(answerErrors(deps.log, errorStyleOf));
   return app;

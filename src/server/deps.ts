@@ -4,7 +4,7 @@ import type { ShownJob } from "../contract/upstream-jobs.ts";
 import type { CreateBatchDeps } from "../domain/batches/create-batch.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { FindGeneratedFile } from "../domain/files/generated.ts";
-import type { Uploads } from "../domain/files/uploads.ts";
+import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { Waiting } from "../domain/health/waiting.ts";
 import type { Thumbnails } from "../domain/images/thumbnails.ts";
@@ -16,6 +16,7 @@ import type { ItemProvider } from "../domain/ports/image-provider.ts";
 import type { Realtime } from "../domain/realtime/generate.ts";
 import type { KeyedRequests } from "../domain/realtime/keyed-requests.ts";
 import type { ModelNames } from "../domain/realtime/model-names.ts";
+import type { BatchRecord } from "../domain/records.ts";
 import type { Log } from "../kernel/log.ts";
 import type { ConsoleSecrets } from "./console/sessions.ts";
 import type { EventHub } from "./events/hub.ts";
@@ -26,6 +27,13 @@ import type { Reach } from "./middleware/known-host.ts";
 import type { Metrics } from "./monitoring/metrics.ts";
 import type { BodyBudgets } from "./request-body/body-reservation.ts";
 import type { JsonParser } from "./request-body/parse-json.ts";
+
+/** The items (or jobs of whole batches) that run, and the most that may run at once. */
+export interface QueueLoad {
+  running: number;
+  slots: number;
+  isPaused: boolean;
+}
 
 /** The parts of the service that the handlers use. */
 export interface ApiDeps extends CreateBatchDeps {
@@ -46,8 +54,8 @@ export interface ApiDeps extends CreateBatchDeps {
   events: EventHub;
   /** Shown to the owner alone. */
   facts: { dataDirectory: string; startedAtMs: number };
-  /** The load of the workers now. */
-  queue(): { running: number; slots: number; isPaused: boolean };
+  /** The load of all workers now. */
+  queueOfAll(): Promise<QueueLoad>;
   thumbnails: Thumbnails;
   /** Bound the thumbnails that a key may have asked for at once. */
   thumbnailSlots: DownloadSlots;
@@ -62,11 +70,11 @@ export interface ApiDeps extends CreateBatchDeps {
   /** The state of all configured providers. */
   health: ProviderHealth;
   /** Why the items of a batch cannot be made now; null when they can. */
-  waitingOf(batchId: string): Waiting | null;
+  waitingOf(batch: BatchRecord): Waiting | null;
   /** Returns the jobs of a batch that are at work at an upstream. */
-  jobsOf(batchId: string): ShownJob[];
+  jobsOf(batch: BatchRecord): Promise<ShownJob[]>;
   requestLimits: RequestLimits;
-  uploads: Uploads;
+  uploads: UploadStore;
   findGeneratedFile: FindGeneratedFile;
   inspector: ImageInspector;
   converter: ImageConverter;
@@ -81,6 +89,10 @@ export interface ApiDeps extends CreateBatchDeps {
   secret: string;
   /** False when the service only serves existing batches. */
   workersExpected: boolean;
+  /** Asks whether the bucket with the images can be used, and rejects when not; null for files. */
+  askBucket: (() => Promise<unknown>) | null;
+  /** Whether the process takes no new work, because it is about to end. */
+  isStopping(): boolean;
   /** Bytes that may still be written where the data is kept. */
   freeDiskBytes(): Promise<number>;
   feed: Feed;

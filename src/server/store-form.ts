@@ -1,6 +1,8 @@
 import type { Request, Response } from "express";
 import { FIXED_LIMITS } from "../contract/limits.ts";
-import type { Chunk, FileFacts, Upload } from "../domain/files/upload.ts";
+import type { Upload } from "../domain/files/upload.ts";
+import type { Chunk } from "../domain/files/upload-ties.ts";
+import type { FileFacts } from "../domain/ports/files.ts";
 import type { ApiDeps } from "./deps.ts";
 import { callerOf } from "./middleware/authenticate.ts";
 import { boundaryOf } from "./request-body/multipart.ts";

@@ -24,6 +24,9 @@ export const SURFACES: readonly Surface[] = [
   monitoring,
 ];
 
+/** What a process offers that takes no requests of callers. */
+export const WORKER_SURFACES: readonly Surface[] = [monitoring];
+
 /** An operation together with its surface. */
 export interface PlacedOperation extends Operation {
   surface: Surface;

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import { DATA_FILES } from "../contract/data-directory.ts";
 import { ImgbatchError, isDatabaseDamage } from "../contract/errors.ts";
 import {
@@ -19,7 +20,7 @@ import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
-import { type OpenData, openDataDirectory } from "./data-directory.ts";
+import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };
 export type Account = AccountRecord;
@@ -84,6 +85,8 @@ export interface Admin {
 
 export interface AdminOptions {
   directory: string;
+  /** Default: SQLite and files of the directory. */
+  storage?: StoragePlaces | undefined;
   /** Makes the database when there is none, for a directory that is prepared before its first start. */
   mayCreate?: boolean;
   /** For tests. Defaults: the real clock and random ids. */
@@ -94,15 +97,19 @@ export interface AdminOptions {
 /** A file is in the way, or the directory may not be written. */
 const FILE_PROBLEMS = new Set(["EEXIST", "ENOTDIR", "EACCES", "EPERM", "EROFS", "SQLITE_CANTOPEN"]);
 
-/** Opens a data directory for administration, also while a service runs on it: no lock is taken. */
+/**
+ * Opens a data directory, or a shared database and its bucket, for administration, also while services run on it: no lock is taken.
+ */
 export async function openAdmin(options: AdminOptions): Promise<Admin> {
-  const { directory, mayCreate = false, clock = systemClock, ids = randomIds } = options;
-  const isNew = !existsSync(join(directory, DATA_FILES.database));
+  const { directory, storage = LOCAL_STORAGE, mayCreate = false } = options;
+  const { clock = systemClock, ids = randomIds } = options;
+  const isLocal = storage.database.kind === "sqlite";
+  const isNew = isLocal && !existsSync(join(directory, DATA_FILES.database));
   if (isNew && !mayCreate) {
     const message = `${directory} is not a data directory: it has no ${DATA_FILES.database}`;
     throw new ImgbatchError("USAGE", message);
   }
-  const data = await openDataDirectory(directory, clock).catch((error: Error) => {
+  const data = await openStorage(storage, { directory, clock }).catch((error: Error) => {
     const problem = (error instanceof ImgbatchError ? error.cause : error) as
       | NodeJS.ErrnoException
       | undefined;
@@ -112,7 +119,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
   return { isNew, ...adminOf(data, { clock, ids }) };
 }
 
-function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {
+function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {
   const { stores } = data;
   const write: Stores["write"] = (work) =>
     stores.write(work).catch((error) => {
@@ -189,8 +196,8 @@ function adminOf(data: OpenData, deps: { clock: Clock; ids: Ids }): Omit<Admin, 
 }
 
 /** Checks the database file first: its content can be read only as far as the file is intact. */
-async function checkAll(data: OpenData): Promise<CheckReport> {
-  const ofFile = await readable(() => data.integrityProblems());
+async function checkAll(data: OpenStorage): Promise<CheckReport> {
+  const ofFile = await data.integrityProblems().catch(damageOf);
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
   try {
     const report = await checkInvariants(data.stores, data.blobs);
@@ -204,13 +211,10 @@ async function checkAll(data: OpenData): Promise<CheckReport> {
   }
 }
 
-async function readable(read: () => Promise<string[]>): Promise<string[] | Error> {
-  try {
-    return await read();
-  } catch (error) {
-    if (isDatabaseDamage(error)) return error as Error;
-    throw error;
-  }
+/** Throws every error that does not report a damaged file. */
+function damageOf(error: Error): Error {
+  if (isDatabaseDamage(error)) return error;
+  throw error;
 }
 
 /** The held amount may come back to the balance, so their sum must stay a safe integer. */

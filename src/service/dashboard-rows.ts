@@ -15,28 +15,35 @@ export interface RowSource {
   stores: Stores;
   clock: Clock;
   /** Why the items of a batch cannot be made now; null when they can. */
-  waitingOf(batchId: string): Waiting | null;
+  waitingOf(batch: BatchRecord): Waiting | null;
   /** The jobs of a batch that are at work at an upstream. */
-  jobsOf(batchId: string): ShownJob[];
+  jobsOf(batch: BatchRecord): Promise<ShownJob[]>;
+}
+
+/** A row, and the batch that it shows. */
+export interface ShownBatch {
+  row: BatchRow;
+  batch: BatchRecord;
 }
 
 /** Returns the rows of these batches. Deleted ones are left out. */
-export async function changedRows(deps: RowSource, ids: readonly string[]): Promise<BatchRow[]> {
+export async function changedRows(deps: RowSource, ids: readonly string[]): Promise<ShownBatch[]> {
   const batches: (BatchRecord | null)[] = [];
   for (const id of ids) batches.push(await deps.stores.read.batches.byId(id));
   return rowsOf(deps, batches);
 }
 
-async function rowsOf(deps: RowSource, batches: Iterable<BatchRecord | null>): Promise<BatchRow[]> {
-  const rows: BatchRow[] = [];
+async function rowsOf(deps: RowSource, batches: Iterable<BatchRecord | null>): Promise<ShownBatch[]> {
+  const shown: ShownBatch[] = [];
   for (const batch of batches) {
-    if (isShown(batch)) rows.push(toRow(deps, batch, await costOf(deps.stores.read, batch)));
+    if (!isShown(batch)) continue;
+    shown.push({ batch, row: await toRow(deps, batch, await costOf(deps.stores.read, batch)) });
   }
-  return rows;
+  return shown;
 }
 
 /** Returns all batches at work, and the newest of the others. */
-export async function firstRows(deps: RowSource): Promise<BatchRow[]> {
+export async function firstRows(deps: RowSource): Promise<ShownBatch[]> {
   const { stores } = deps;
   const working = await stores.read.batches.withStatus([
     "queued",
@@ -53,19 +60,21 @@ function isShown(batch: BatchRecord | null): batch is BatchRecord {
   return batch !== null && batch.recordDeletedAtMs === null;
 }
 
-function waitingWords(deps: RowSource, batchId: string): string | null {
-  const waiting = deps.waitingOf(batchId);
+function waitingWords(deps: RowSource, batch: BatchRecord): string | null {
+  const waiting = deps.waitingOf(batch);
   return waiting && waitingText(waiting);
 }
 
 /** The words about a batch that change without the batch: why it waits, and its jobs. */
-export function wordsOf(deps: RowSource, batchId: string): string {
-  return JSON.stringify([waitingWords(deps, batchId), jobsWords(deps, batchId)]);
+export async function wordsOf(deps: RowSource, batch: BatchRecord): Promise<string> {
+  return JSON.stringify([waitingWords(deps, batch), await jobsWords(deps, batch)]);
 }
 
-const jobsWords = (deps: RowSource, batchId: string) => jobsText(deps.jobsOf(batchId), deps.clock.nowMs());
+async function jobsWords(deps: RowSource, batch: BatchRecord): Promise<string | null> {
+  return jobsText(await deps.jobsOf(batch), deps.clock.nowMs());
+}
 
-function toRow(deps: RowSource, batch: BatchRecord, costMicroUsd: number): BatchRow {
+async function toRow(deps: RowSource, batch: BatchRecord, costMicroUsd: number): Promise<BatchRow> {
   return {
     id: batch.id,
     name: batch.taskName,
@@ -81,7 +90,7 @@ function toRow(deps: RowSource, batch: BatchRecord, costMicroUsd: number): Batch
     createdAtMs: batch.createdAtMs,
     endedAtMs: batch.endedAtMs,
     error: batch.error === null ? null : `${batch.error.code}: ${batch.error.message}`,
-    waiting: waitingWords(deps, batch.id),
-    jobs: jobsWords(deps, batch.id),
+    waiting: waitingWords(deps, batch),
+    jobs: await jobsWords(deps, batch),
   };
 }

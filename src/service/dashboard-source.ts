@@ -6,7 +6,7 @@ import type { DashboardSource, Intent } from "../dashboard/source.ts";
 import type { Feed } from "../domain/feed.ts";
 import type { BlobStore } from "../domain/ports/blob-store.ts";
 import type { Stores } from "../domain/ports/stores.ts";
-import type { ItemRecord, OutputRecord } from "../domain/records.ts";
+import type { BatchRecord, ItemRecord, OutputRecord } from "../domain/records.ts";
 import type { toPixels } from "../imaging/pixels.ts";
 import { openPath } from "../processes/open-path.ts";
 import { changedRows, firstRows, type RowSource, wordsOf } from "./dashboard-rows.ts";
@@ -14,6 +14,8 @@ import { type TroubleSource, troubleReporter } from "./provider-troubles.ts";
 import { showPicture } from "./show-picture.ts";
 
 const DISK_EVERY_MS = 10_000;
+/** How often batches at work are read again that another process may have changed. */
+const LOOK_EVERY_MS = 2000;
 /** A person could not read more. */
 const FAILURES_A_FRAME = 10;
 
@@ -26,11 +28,16 @@ export interface DashboardSourceDeps extends RowSource {
   freeDiskBytes(): Promise<number>;
   /** Makes a picture small. It waits in turn with all other images that the service decodes. */
   toPixels(...[bytes, box]: Parameters<typeof toPixels>): ReturnType<typeof toPixels>;
-  /** The load of the workers now. */
+  /** Whether other processes change batches, too, which the feed may not report. */
+  isShared: boolean;
+  /** The load of this process now. `paid`: the requests that a stop waits for. */
   queue(): { running: number; paid: number; slots: number; isPaused: boolean };
+  /** The load of all workers now. */
+  queueOfAll(): Promise<{ running: number; slots: number; isPaused: boolean }>;
+  /** Asks all workers to begin no work, or to begin work again. */
   setPaused(isPaused: boolean): void;
   /** Makes a link that signs the owner of this machine in to the web console, once; null where there is no console. */
-  signInLink: (() => string) | null;
+  signInLink: (() => Promise<string>) | null;
   cancel(batchId: string): Promise<void>;
   /** Makes a new batch of the failed items. Returns its name and how many items it has. */
   retry(batchId: string): Promise<{ name: string; itemCount: number }>;
@@ -83,7 +90,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
       tell({ type: "message", text: await openFolder(deps.facts.dataDirectory ?? ".") });
     },
     "open-console": async () => {
-      const link = deps.signInLink?.();
+      const link = await deps.signInLink?.();
       if (link === undefined) return;
       const isOpen = await openPath(link);
       tell({ type: "message", text: isOpen ? "Opened the web console in the browser." : `Open ${link}` });
@@ -110,7 +117,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
       tell = listener;
       const changed = new Set<string>();
       /** The batches at work, and why each waits and its jobs, as they were last shown. The feed does not report these. */
-      const atWork = new Map<string, string>();
+      const atWork = new Map<string, { batch: BatchRecord; words: string }>();
       /** Batches whose records were deleted since the last read began: rows that were read of them are not shown. */
       const gone = new Set<string>();
       let showing: Promise<void> | null = null;
@@ -119,6 +126,7 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
       let failures: { batchId: string; customId: string }[] = [];
       let images = 0;
       let diskAtMs = Number.NEGATIVE_INFINITY;
+      let lookedAtMs = Number.NEGATIVE_INFINITY;
       const unsubscribe = feed.subscribe((event) => {
         if (event.type === "request") return tell({ type: "request", line: event.line });
         if (event.type === "log") return tell({ type: "log", line: event.line });
@@ -130,6 +138,10 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         }
         changed.add(event.batchId);
         hasMoved = true;
+        if (event.type === "elsewhere") {
+          images += event.images;
+          for (const customId of event.failed) failures.push({ batchId: event.batchId, customId });
+        }
         if (event.type === "item" && event.status === "success") images++;
         if (event.type === "item" && event.status === "failed") failures.push(event);
       });
@@ -139,7 +151,11 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         reportTroubles();
         if (images > 0) tell({ type: "images", count: images, atMs: deps.clock.nowMs() });
         images = 0;
-        for (const [id, shown] of atWork) if (wordsOf(deps, id) !== shown) changed.add(id);
+        const nowMs = deps.clock.nowMs();
+        const isOld = deps.isShared && Math.abs(nowMs - lookedAtMs) >= LOOK_EVERY_MS;
+        if (isOld) lookedAtMs = nowMs;
+        for (const [id, { batch, words }] of atWork)
+          if (isOld || (await wordsOf(deps, batch)) !== words) changed.add(id);
         const ids = [...changed];
         changed.clear();
         gone.clear();
@@ -149,10 +165,11 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         hasMoved = false;
         const isDetailOld = openDetail !== null && ids.includes(openDetail);
         const found = hasBegun ? await changedRows(deps, ids) : await firstRows(deps);
-        const rows = found.filter(({ id }) => !gone.has(id));
-        for (const { id, status, waiting, jobs } of rows)
-          if (isTerminal(status)) atWork.delete(id);
-          else atWork.set(id, JSON.stringify([waiting, jobs]));
+        const shown = found.filter(({ batch }) => !gone.has(batch.id));
+        for (const { row, batch } of shown)
+          if (isTerminal(row.status)) atWork.delete(batch.id);
+          else atWork.set(batch.id, { batch, words: JSON.stringify([row.waiting, row.jobs]) });
+        const rows = shown.map(({ row }) => row);
         if (rows.length > 0 || !hasBegun) tell({ type: "batches", rows });
         hasBegun = true;
         for (const failure of failed) await tellFailure(deps, failure, tell);
@@ -160,14 +177,13 @@ export function createDashboardSource(deps: DashboardSourceDeps): DashboardSourc
         if (isMoved) {
           const pendingItems = await stores.read.batches.pendingItemCount();
           const money = await moneyOf(stores);
-          const { running, slots, isPaused } = deps.queue();
+          const { running, slots, isPaused } = await deps.queueOfAll();
           const waitingItems = Math.max(0, pendingItems - running);
           tell({
             type: "vitals",
             vitals: { ...money, waitingItems, runningItems: running, concurrency: slots, isPaused },
           });
         }
-        const nowMs = deps.clock.nowMs();
         if (Math.abs(nowMs - diskAtMs) < DISK_EVERY_MS) return;
         diskAtMs = nowMs;
         deps.freeDiskBytes().then(

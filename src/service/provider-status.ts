@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config/schema.ts";
+import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
 import { DATA_FILES } from "../contract/data-directory.ts";
 import type { ProviderIdentity } from "../contract/provider-identity.ts";
 import type { CallSums } from "../domain/health/call-sums.ts";
@@ -20,7 +21,7 @@ import { linkSignals } from "../kernel/linked-signal.ts";
 import { silentLog } from "../kernel/log.ts";
 import { createProviders } from "../providers/registry.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
-import { openDataDirectory } from "./data-directory.ts";
+import { openStorage } from "./storage/open-storage.ts";
 
 export { type CallSums, type ProviderReport, type ProviderTrouble, splitTroubles, type Trouble };
 
@@ -55,12 +56,14 @@ export interface ProviderStatus {
 export async function openProviderStatus(options: {
   config: Config;
   directory: string;
+  /** Default: SQLite and files of the directory. */
+  storage?: StoragePlaces;
   /** The providers of the running service, if they are the configured ones. Default: none runs. */
   running?: readonly ProviderIdentity[];
   /** For tests. Default: the real clock. */
   clock?: Clock;
 }): Promise<ProviderStatus> {
-  const { config, directory, running = [], clock = systemClock } = options;
+  const { config, directory, storage = LOCAL_STORAGE, running = [], clock = systemClock } = options;
   const own = await createProviders(config.providers, {
     clock,
     simulate: config.simulate,
@@ -68,8 +71,8 @@ export async function openProviderStatus(options: {
     secret: (name) => secretOf(name),
   });
   const providers = own.map((each) => asRunning(each, running));
-  const isThere = existsSync(join(directory, DATA_FILES.database));
-  const data = isThere ? await openDataDirectory(directory, clock).catch(rethrow) : null;
+  const isThere = storage.database.kind === "postgres" || existsSync(join(directory, DATA_FILES.database));
+  const data = isThere ? await openStorage(storage, { directory, clock }).catch(rethrow) : null;
   const health =
     data && (await ProviderHealth.load({ stores: data.stores, clock, log: silentLog }, providers));
   const ask = async (signal: AbortSignal) =>

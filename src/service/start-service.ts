@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
+import type { Role } from "../config/roles.ts";
 import type { Config } from "../config/schema.ts";
-import { type Credentials, DATA_FILES } from "../contract/data-directory.ts";
-import { topUpReal } from "../domain/accounts.ts";
+import { LOCAL_STORAGE, type StoragePlaces } from "../config/storage-places.ts";
+import type { Credentials } from "../contract/data-directory.ts";
 import { dropOutputs } from "../domain/batches/delete-outputs.ts";
 import { deleteRecord } from "../domain/batches/delete-record.ts";
 import { retryFailed } from "../domain/batches/retry-failed.ts";
@@ -13,7 +13,7 @@ import { Realtime } from "../domain/realtime/generate.ts";
 import { toPixels } from "../imaging/pixels.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { removePartialFiles } from "../kernel/files/durable-file.ts";
-import { type Ids, randomIds, sha256Hex } from "../kernel/ids.ts";
+import { type Ids, randomIds } from "../kernel/ids.ts";
 import { type Log, silentLog } from "../kernel/log.ts";
 import { identitiesOf } from "../providers/registry.ts";
 import { buildExpressApp } from "../server/app.ts";
@@ -21,20 +21,24 @@ import { withPathTargets } from "../server/connections/path-targets.ts";
 import type { ApiDeps } from "../server/deps.ts";
 import { listen } from "../server/listen.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
+import { SURFACES, WORKER_SURFACES } from "../server/surfaces.ts";
 import { acquireDataLockPatiently } from "../storage/data-lock.ts";
 import { storageFailure } from "../storage/disk-trouble.ts";
 import { Scheduler } from "../workers/scheduler.ts";
 import { signInLinks } from "./console.ts";
 import type { DashboardSourceDeps } from "./dashboard-source.ts";
-import { freeBytesOf, makeDataDirectory, openDataDirectory } from "./data-directory.ts";
-import { ensureCredentials } from "./local-credentials.ts";
 import { apiParts } from "./parts/api-part.ts";
+import { type LocalAccess, openLocalAccess } from "./parts/local-access.ts";
 import { sharedParts } from "./parts/shared-parts.ts";
+import { shareChanges } from "./parts/sharing.ts";
 import { Teardown } from "./parts/teardown.ts";
+import { workOfAll } from "./parts/work-of-all.ts";
 import { startWorkers } from "./parts/worker-part.ts";
-import { removeServerFile, writeServerFile } from "./server-file.ts";
+import { freeBytesOf, makeDataDirectory } from "./storage/make-data-directory.ts";
+import { openStorage } from "./storage/open-storage.ts";
 
-export interface ServiceOptions {
+/** A service that keeps everything in its data directory. */
+export interface LocalServiceOptions {
   config: Config;
   dataDirectory: string;
   /** Port 0 takes a free one. */
@@ -58,11 +62,20 @@ export interface ServiceOptions {
   feed?: Feed;
 }
 
+export interface ServiceOptions extends LocalServiceOptions {
+  /** Where the data is kept. In a shared database, keys are made by `imgbatch admin keys create` alone. */
+  storage: StoragePlaces;
+  /** The part that this process takes. Others than `all` need a database and a bucket that others share. */
+  role: Role;
+  /** For tests. False: what other processes do is found by looking alone. Default: true. */
+  usesNotices?: boolean;
+}
+
 export interface Service {
   url: string;
-  /** Path of the file with the key for clients on this machine. */
-  credentialsFile: string;
-  credentials: Credentials;
+  /** Path of the file with the key for clients on this machine; null with a shared database. */
+  credentialsFile: string | null;
+  credentials: Credentials | null;
   feed: Feed;
   /**
    * Aborted with `STORAGE_FAILED` when the disk fails under the database. Nothing is written after that, and the owner
@@ -75,12 +88,21 @@ export interface Service {
   close(graceMs: number): Promise<void>;
 }
 
+export interface LocalService extends Service {
+  credentialsFile: string;
+  credentials: Credentials;
+}
+
 /**
- * Starts the whole service on a data directory. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
- * `STORAGE_FAILED` when its disk is full or refuses.
+ * Starts a service, or the part of one that `role` names. The data directory belongs to this process: with a shared
+ * database it holds bytes on their way to the bucket. Throws `DATA_DIRECTORY_IN_USE` when another process owns it, and
+ * `STORAGE_FAILED` when its disk is full or refuses, or when the database cannot be reached.
  */
-export async function startService(options: ServiceOptions): Promise<Service> {
-  const { config, dataDirectory } = options;
+export async function startService(options: LocalServiceOptions): Promise<LocalService>;
+export async function startService(options: ServiceOptions): Promise<Service>;
+export async function startService(options: LocalServiceOptions & Partial<ServiceOptions>): Promise<Service> {
+  const { config, dataDirectory, storage = LOCAL_STORAGE, role = "all" } = options;
+  const isShared = storage.database.kind === "postgres";
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? randomIds;
   const feed = options.feed ?? new Feed();
@@ -96,13 +118,14 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await makeDataDirectory(dataDirectory);
     teardown.add(await acquireDataLockPatiently(dataDirectory, systemClock));
     await removePartialFiles(dataDirectory);
-    const { stores, blobs, close } = await openDataDirectory(dataDirectory, clock, onBroken);
-    teardown.add(close);
+    const opened = await openStorage(storage, { directory: dataDirectory, clock, onBroken });
+    const { stores, blobs } = opened;
+    teardown.add(() => opened.close());
     await blobs.removeDrafts();
 
     const random = options.random ?? Math.random;
-    const withWorkers = options.workers && config.features.workers;
-    const presence = { role: withWorkers ? "all" : "api", isAlone: true } as const;
+    const withWorkers = role !== "api" && options.workers && config.features.workers;
+    const presence = { role: withWorkers ? role : "api", isAlone: !isShared } as const;
     const sources = { config, stores, blobs, clock, ids, random, feed, log, presence };
     const parts = await sharedParts({ ...sources, providers: options.providers }, teardown);
     const { workerDeps, providers, decoding } = parts;
@@ -111,32 +134,44 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       ...workerDeps,
       offers: parts.realtimeOffers,
       timeoutMs: config.limits.realtimeTimeoutSeconds * 1000,
+      rate: isShared ? config.limits : null,
     });
+    const { usesNotices = true } = options;
+    const callWorkers = isShared
+      ? shareChanges(opened, workerDeps, scheduler, { usesNotices, teardown })
+      : () => {};
     const secret = randomBytes(32).toString("base64url");
     const onBatchCreated = (batchId: string) => {
       feed.publish({ type: "batch", batchId, status: "queued" });
       scheduler.wake(batchId);
+      callWorkers();
     };
-    let ownerKeyId: string | null = null;
-    let localKeyId: string | null = null;
+    const cancel = (batchId: string) => scheduler.cancel(batchId).finally(callWorkers);
+    let access: LocalAccess | null = null;
+    let isStopping = false;
+    const own: Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> = {
+      waitingOf: ({ id }) => scheduler.waitingOf(id),
+      jobsOf: async ({ id }) => scheduler.jobsOf(id),
+      queueOfAll: async () => scheduler.load,
+    };
     const apiDeps: ApiDeps = {
-      ...apiParts(parts, config, options.address.host),
-      isLocalKey: (keyId) => keyId === localKeyId,
-      isOwnerKey: (keyId) => keyId === ownerKeyId,
+      ...apiParts(parts, config, { host: options.address.host, isShared }),
+      ...(isShared ? workOfAll(workerDeps) : own),
+      isLocalKey: (keyId) => keyId === access?.localKeyId,
+      isOwnerKey: (keyId) => keyId === access?.ownerKeyId,
       facts: { dataDirectory, startedAtMs: clock.nowMs() },
-      queue: () => scheduler.load,
       realtime,
-      waitingOf: (batchId) => scheduler.waitingOf(batchId),
-      jobsOf: (batchId) => scheduler.jobsOf(batchId),
       requestLog: options.log === "feed" ? silentLog : log,
       workersRunning: () => scheduler.isRunning || workerDeps.presence.hasWorkers,
-      workersExpected: withWorkers,
+      workersExpected: withWorkers || isShared,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
+      askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,
+      isStopping: () => isStopping,
       secret,
-      cancel: (batchId) => scheduler.cancel(batchId),
+      cancel,
       onBatchCreated,
     };
-    const app = buildExpressApp(apiDeps);
+    const app = buildExpressApp(apiDeps, role === "worker" ? WORKER_SURFACES : SURFACES);
     let graceMs = 0;
     const stopWork = () => scheduler.stop(graceMs, failing.signal.aborted);
     if (withWorkers) await startWorkers(scheduler, config, workerDeps, teardown, stopWork);
@@ -148,38 +183,26 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       await realtime.stop(Math.max(0, graceMs - (clock.monotonicMs() - startMs)));
     });
     teardown.add(() => apiDeps.events.close());
-    const credentials = await ensureCredentials(
-      { config, dataDirectory, announceUrl: options.announceUrl, url: listening.url },
-      { stores, clock, ids, log },
-    );
-    const localKey = await stores.read.keys.bySha256(sha256Hex(credentials.api_key));
-    ownerKeyId = localKey?.id ?? null;
-    const { budgetMicroUsd } = options;
-    if (localKey && budgetMicroUsd === undefined) localKeyId = localKey.id;
-    else if (localKey && budgetMicroUsd) {
-      await stores.write((tx) => topUpReal(tx, { clock, ids }, localKey.accountId, budgetMicroUsd));
+    if (!isShared) {
+      const identities = identitiesOf(config.providers, providers);
+      const facts = { url: listening.url, workers: withWorkers, providers: identities, secret };
+      access = await openLocalAccess({ ...options, facts }, { stores, clock, ids, log }, teardown);
     }
-    const facts = {
-      url: listening.url,
-      workers: withWorkers,
-      providers: identitiesOf(config.providers, providers),
-      secret,
-    };
-    await writeServerFile(dataDirectory, facts, clock);
-    teardown.add(() => removeServerFile(dataDirectory, secret));
     return {
       url: listening.url,
-      credentialsFile: join(dataDirectory, DATA_FILES.credentials),
-      credentials,
+      credentialsFile: access?.credentialsFile ?? null,
+      credentials: access?.credentials ?? null,
       feed,
       failed: failing.signal,
       view: {
         ...workerDeps,
-        signInLink: signInLinks(config, apiDeps.secrets, listening.url, ownerKeyId),
+        signInLink: signInLinks(config, apiDeps.secrets, listening.url, access?.ownerKeyId ?? null),
         freeDiskBytes: apiDeps.freeDiskBytes,
         cancel: apiDeps.cancel,
         waitingOf: apiDeps.waitingOf,
         jobsOf: apiDeps.jobsOf,
+        queueOfAll: apiDeps.queueOfAll,
+        isShared,
         facts: {
           ...apiDeps.facts,
           url: listening.url,
@@ -198,6 +221,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       },
       close: async (grace) => {
         graceMs = grace;
+        isStopping = true;
         await teardown.run();
       },
     };

@@ -18,6 +18,7 @@ import { downloads } from "./migrations/011-020/014-downloads.ts";
 import { filePurposes } from "./migrations/011-020/015-file-purposes.ts";
 import { workers } from "./migrations/011-020/016-workers.ts";
 import { additiveSteps } from "./migrations/011-020/017-additive-steps.ts";
+import { sharedApi } from "./migrations/011-020/018-shared-api.ts";
 import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
 import type { Migration } from "./migrations/migration.ts";
 
@@ -39,6 +40,7 @@ const MIGRATIONS: readonly Migration[] = [
   filePurposes,
   workers,
   additiveSteps,
+  sharedApi,
   enabledKeys,
 ];
 

@@ -29,6 +29,33 @@ export interface LinkedImagesTable {
   expires_at_ms: number;
 }
 
+export interface TimedSecretsTable {
+  id: string;
+  kind: string;
+  api_key_id: string;
+  batch_id: string | null;
+  expires_at_ms: number;
+}
+
+export interface UploadsTable {
+  id: string;
+  api_key_id: string;
+  /** As JSON. */
+  facts: string;
+  announced_bytes: number | null;
+  received_bytes: number;
+  /** As JSON. */
+  parts: string;
+  file_id: string | null;
+  touched_at_ms: number;
+}
+
+export interface RequestCountsTable {
+  api_key_id: string;
+  second: number;
+  count: number;
+}
+
 export interface UsageRecordsTable {
   seq: Generated<number>;
   realtime_id: string;

@@ -3,6 +3,9 @@ import type {
   KeyedRequestsTable,
   LinkedImagesTable,
   RealtimeHoldsTable,
+  RequestCountsTable,
+  TimedSecretsTable,
+  UploadsTable,
   UsageRecordsTable,
 } from "./realtime-tables.ts";
 
@@ -31,6 +34,9 @@ export interface Database {
   files: FilesTable;
   keyed_requests: KeyedRequestsTable;
   linked_images: LinkedImagesTable;
+  timed_secrets: TimedSecretsTable;
+  uploads: UploadsTable;
+  request_counts: RequestCountsTable;
   workers: WorkersTable;
   schema_migrations: { name: string /** 0 or 1. */; is_additive: Generated<number> };
 }

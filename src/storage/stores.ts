@@ -13,6 +13,9 @@ import { providerHealthRepository } from "./repositories/providers/health.ts";
 import { realtimeHoldRepository } from "./repositories/realtime/holds.ts";
 import { keyedRequestRepository } from "./repositories/realtime/keyed-requests.ts";
 import { linkedImageRepository } from "./repositories/realtime/linked-images.ts";
+import { requestCountRepository } from "./repositories/realtime/request-counts.ts";
+import { timedSecretRepository } from "./repositories/realtime/timed-secrets.ts";
+import { uploadRepository } from "./repositories/realtime/uploads.ts";
 import { usageRepository } from "./repositories/realtime/usage.ts";
 import { referenceRepository } from "./repositories/references.ts";
 import { retentionTimeRepository } from "./repositories/retention-time.ts";
@@ -64,6 +67,9 @@ function repositoriesOf(session: SqlSession, { clockMs }: Pick<SqlDatabase, "clo
     providerCalls: providerCallsRepository(session),
     files: fileRepository(session),
     linkedImages: linkedImageRepository(session),
+    timedSecrets: timedSecretRepository(session),
+    uploads: uploadRepository(session),
+    requestCounts: requestCountRepository(session),
     workers: workerRepository(session, () => clockMs(session)),
     touch: async () => {
       await session.run(session.build.updateTable("database_identity").set((eb) => ({ id: eb.ref("id") })));

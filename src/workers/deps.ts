@@ -1,5 +1,5 @@
 import type { Feed } from "../domain/feed.ts";
-import type { Uploads } from "../domain/files/uploads.ts";
+import type { UploadStore } from "../domain/files/uploads.ts";
 import type { ProviderHealth } from "../domain/health/provider-health.ts";
 import type { TakeInDeps } from "../domain/lines/take-in.ts";
 import type { ModelEntry } from "../domain/models.ts";
@@ -37,5 +37,5 @@ export interface WorkerDeps extends Pick<TakeInDeps, "limits" | "lineReaders"> {
   /** This process, as others see it. */
   presence: Presence;
   /** Files on their way into the service. */
-  uploads: Uploads;
+  uploads: UploadStore;
 }

@@ -1,11 +1,12 @@
-// A service whose provider answers at once, and beside it a server that sends its images one after the other, unchecked.
-//   node quick-service.mjs DATA_DIRECTORY
+// A service whose provider answers at once, or after LATENCY_MS, and beside it a server that sends its images one after the other, unchecked.
+//   node quick-service.mjs DATA_DIRECTORY [LATENCY_MS]
 
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseConfig } from "../../build/config/load.js";
 import { silentLog } from "../../build/kernel/log.js";
 import { startService } from "../../build/service/start-service.js";
@@ -14,17 +15,26 @@ const PNG = Buffer.from(
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
   "base64",
 );
-const [dataDirectory = ""] = process.argv.slice(2);
+const [dataDirectory = "", latencyMs] = process.argv.slice(2);
 const provider = {
   kind: "item",
   name: "procedural",
   concurrency: 2,
   serves: () => true,
-  generate: async () => ({ images: [PNG], modelVersion: null }),
+  generate: async () => {
+    if (latencyMs !== undefined) await sleep(Number(latencyMs));
+    return { images: [PNG], modelVersion: null };
+  },
   close: async () => {},
 };
 const { url, credentials } = await startService({
-  config: parseConfig({ limits: { downloadsPerKey: 16, zipBytes: 4e9 } }, "bench"),
+  config: parseConfig(
+    {
+      limits: { downloadsPerKey: 16, zipBytes: 4e9 },
+      models: [{ id: "vendorx-3.1-flash-image", prices: { "1K": 0 } }],
+    },
+    "bench",
+  ),
   dataDirectory,
   address: { host: "127.0.0.1", port: 0 },
   announceUrl: true,

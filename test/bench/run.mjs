@@ -5,6 +5,7 @@ import { measureEventStreams } from "./event-streams.mjs";
 import { measureLists } from "./lists.mjs";
 import { measureLiveView } from "./live-view.mjs";
 import { measurePipeline } from "./pipeline.mjs";
+import { measureRequests } from "./requests.mjs";
 import { measureRestart } from "./restart.mjs";
 import { measureStartUp } from "./start-up.mjs";
 import { measureUpstream } from "./upstream.mjs";
@@ -19,6 +20,7 @@ const results = [
   ...(await measureThumbnails()),
   await measureZip(),
   await measureLists(),
+  ...(await measureRequests()),
   await measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: "at most 1.05" }),
   await measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: "at most 1.02" }),
 ];

@@ -5,9 +5,12 @@ import { fileURLToPath } from "node:url";
 
 const SERVICE = fileURLToPath(new URL("quick-service.mjs", import.meta.url));
 
-/** Starts `quick-service.mjs` on a data directory, as a process of its own. */
-export async function startQuickService(data) {
-  const child = spawn(process.execPath, [SERVICE, data], { stdio: ["ignore", "pipe", "inherit"] });
+/** Starts `quick-service.mjs` on a data directory, as a process of its own. Default latency: none. */
+export async function startQuickService(data, latencyMs) {
+  const options = latencyMs === undefined ? [] : [String(latencyMs)];
+  const child = spawn(process.execPath, [SERVICE, data, ...options], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const [line] = await once(createInterface(child.stdout), "line");
   const stop = async () => {
     child.kill("SIGKILL");

@@ -62,9 +62,10 @@ const MAY_COMPOSE: readonly { target: RegExp; from: RegExp }[] = [
     from: /^cli\/(service\/embedded|commands\/(serve|exec)\/[a-z-]+)\.ts$/,
   },
   { target: /^service\/dashboard-source\.ts$/, from: /^cli\/commands\/serve\/run\.ts$/ },
+  { target: /^service\/storage\/move\.ts$/, from: /^cli\/commands\/admin\/move\.ts$/ },
   { target: /^service\/admin\.ts$/, from: /^cli\/commands\/admin\/[a-z/-]+\.ts$/ },
   {
-    target: /^service\/provider-status\.ts$/,
+    target: /^service\/(provider-status|storage\/open-storage)\.ts$/,
     from: /^cli\/commands\/(providers|doctor)\/[a-z-]+\.ts$/,
   },
   {

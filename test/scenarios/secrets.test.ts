@@ -388,6 +388,7 @@ describe("the tests themselves", () => {
     const searched = [
       "sdk/service.ts",
       "support/global-setup.ts",
+      "support/postgres-server.ts",
       "support/temp-dir.ts",
       "support/upstreams/chain.ts",
       "support/upstreams/job-world.ts",

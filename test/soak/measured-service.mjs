@@ -12,18 +12,18 @@ const pause = promisify(setTimeout);
 
 /**
  * Starts a service of its own from a checkout, runs the work with it, and kills it. `peak` is the most memory in MB since
- * the work began.
+ * the work began. Default: no configuration.
  */
-export async function withService(root, work) {
+export async function withService(root, work, { config = null, env = {} } = {}) {
   const data = await mkdtemp(join(tmpdir(), "imgbatch-measured-"));
-  const service = spawn(
-    process.execPath,
-    [resolve(root, "bin/imgbatch.mjs"), "serve", "--data", data, "--port", "0"],
-    {
-      cwd: data,
-      stdio: ["ignore", "pipe", "ignore"],
-    },
-  );
+  const file = join(data, "soak.json");
+  if (config) writeFileSync(file, JSON.stringify(config));
+  const args = ["serve", "--data", data, "--port", "0", ...(config ? ["--config", file] : [])];
+  const service = spawn(process.execPath, [resolve(root, "bin/imgbatch.mjs"), ...args], {
+    cwd: data,
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "ignore"],
+  });
   try {
     const lines = createInterface({ input: service.stdout })[Symbol.asyncIterator]();
     const { url } = JSON.parse((await lines.next()).value);

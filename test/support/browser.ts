@@ -47,7 +47,7 @@ export async function openPage(url: string, options: BrowserContextOptions = {})
 
 /** Opens the console of a service, signed in with a one-time code. */
 export async function openConsole(service: TestService, options?: BrowserContextOptions): Promise<Page> {
-  const link = service.view.signInLink?.() ?? "";
+  const link = (await service.view.signInLink?.()) ?? "";
   watchSecret(new URL(link).hash.slice("#code=".length));
   const page = await openPage(link, options);
   await page.getByRole("navigation").waitFor();

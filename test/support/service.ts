@@ -9,13 +9,13 @@ import { randomIds } from "../../src/kernel/ids.ts";
 import type { Log } from "../../src/kernel/log.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { createLog } from "../../src/service/pino-log.ts";
-import { type Service, startService } from "../../src/service/start-service.ts";
+import { type LocalService, startService } from "../../src/service/start-service.ts";
 import { FakeProvider } from "./fake-provider.ts";
 import { gate } from "./gate.ts";
 import { watchText } from "./secrets.ts";
 import { tempDir } from "./temp-dir.ts";
 
-export interface TestService extends Service {
+export interface TestService extends LocalService {
   data: string;
   /** Asks the service with the local key; `path` is below `/v1/images/batches`. */
   ask(path: string, init?: RequestInit): Promise<Response>;

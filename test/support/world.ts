@@ -25,7 +25,8 @@ import { sweep } from "../../src/domain/retention.ts";
 import type { Clock } from "../../src/kernel/clock.ts";
 import { type Ids, sha256Hex } from "../../src/kernel/ids.ts";
 import { silentLog } from "../../src/kernel/log.ts";
-import { type OpenData, openDataDirectory } from "../../src/service/data-directory.ts";
+import { openDataDirectory } from "../../src/service/data-directory.ts";
+import type { OpenStorage } from "../../src/service/storage/open-storage.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
 import { Presence } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
@@ -74,7 +75,7 @@ export class World {
   key!: ApiKeyRecord;
   stores!: Stores;
   scheduler!: Scheduler;
-  #data!: OpenData;
+  #data!: OpenStorage;
   #deps!: WorkerDeps;
   readonly #directory: string;
   readonly #random: () => number;

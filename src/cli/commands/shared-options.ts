@@ -28,6 +28,16 @@ export const vendorOption: OptionSpec = {
   choices: VENDOR_NAMES,
 };
 
+/** Where the data of a service is. `storageOf` reads these options. */
+export const storageOptions: readonly OptionSpec[] = [
+  {
+    flags: "--database <place>",
+    description: "sqlite, or postgres://host/database without a password (also IMGBATCH_DATABASE_URL)",
+    default: "sqlite",
+  },
+  { flags: "--blobs <place>", description: "files, or s3://bucket/prefix", default: "files" },
+];
+
 export const target: ArgumentSpec = {
   name: "<id|dir>",
   description: "a batch id, or the output directory of a run",

@@ -7,6 +7,7 @@ import type { Output } from "../command-line/command-context.ts";
 import { paidRequestsNote } from "../interruption/paid-requests.ts";
 import { isInterruption } from "../interruption/stop-reason.ts";
 import type { DisabledProvider, ServiceConnection, ServiceNeeds } from "./connection.ts";
+import { requireLocalStorage } from "./require-local-storage.ts";
 import { findRunning } from "./running-service.ts";
 import { keyAdvice, requireKeys } from "./upstream-keys.ts";
 
@@ -52,6 +53,7 @@ export async function connectEmbedded(embedding: Embedding): Promise<ServiceConn
       };
       return { baseUrl, apiKey, confirm, kind: "shared", isLocal: true, close: async () => {}, ...facts };
     }
+    requireLocalStorage(embedding.config);
     const config = embedding.config ?? (await defaultConfig());
     if (wantsImages) requireKeys(config);
     const providers = config.providers.map(identityOf);

@@ -1,6 +1,6 @@
 import type { ItemError } from "../../contract/item-errors.ts";
 import { readAhead } from "../downloads/read-ahead.ts";
-import { intactBytes } from "../downloads/read-intact.ts";
+import { isIntact } from "../downloads/read-intact.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { Transaction } from "../ports/stores.ts";
 import type { BatchRecord, OutputRecord } from "../records.ts";
@@ -23,12 +23,10 @@ export class ReadBack {
 
   /** Reads those that were not read yet. Slow: not for a transaction. */
   async read(outputs: readonly OutputRecord[]): Promise<void> {
-    const isIntact = async (output: OutputRecord) => {
-      const bytes = await intactBytes(this.#blobs, output);
-      return [output.blobKey, bytes !== null] as const;
-    };
+    const read = async (output: OutputRecord) =>
+      [output.blobKey, await isIntact(this.#blobs, output)] as const;
     const unread = outputs.filter(({ blobKey }) => !this.#isIntact.has(blobKey));
-    const all = readAhead(unread, { sizeOf: ({ sizeBytes }) => sizeBytes, read: isIntact });
+    const all = readAhead(unread, { sizeOf: ({ sizeBytes }) => sizeBytes, read });
     for await (const [blobKey, isGood] of all) this.#isIntact.set(blobKey, isGood);
   }
 

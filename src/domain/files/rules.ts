@@ -53,6 +53,11 @@ export function quotaExceeded(maxBytes: number): ImgbatchError {
   return new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
 }
 
+export function tooManyOpen(most: number): ImgbatchError {
+  const message = `This key has ${most} open uploads; finish or cancel one of them.`;
+  return new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
+}
+
 /** An error about one field or header of an upload. */
 export function argumentError(param: string, problem: string): ImgbatchError {
   return new ImgbatchError("REALTIME_INVALID_ARGUMENT", `${param}: ${problem}`, { param });

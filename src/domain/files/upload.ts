@@ -3,7 +3,7 @@ import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import type { BlobDraft, BlobStore } from "../ports/blob-store.ts";
-import type { FileRecord } from "../ports/files.ts";
+import type { FileFacts, FileRecord } from "../ports/files.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Stores } from "../ports/stores.ts";
 import { FILES_PREFIX } from "./files.ts";
@@ -15,8 +15,8 @@ import {
   quotaExceeded,
   refuseTakenName,
   storedBytes,
-  type UploadLimits,
 } from "./rules.ts";
+import type { Chunk, KnownUpload, Ties } from "./upload-ties.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -26,50 +26,31 @@ export interface UploadDeps {
   clock: Clock;
 }
 
-/** The caller's description of a file. */
-export interface FileFacts {
-  /** Null: the service makes one. */
-  id: string | null;
-  displayName: string | null;
-  mimeType: string;
-  /** Default: the caller said nothing. */
-  purpose?: string;
-  /** How long the file is kept, in ms. */
-  keptMs?: number;
-}
-
-/** The ties of one upload to all others. */
-interface Ties {
-  limits: UploadLimits;
-  /** Bytes of all open uploads of the key. */
-  openBytes(): number;
-  /** The upload is not open any more. */
-  onEnd(): void;
-}
-
 /**
  * A file on its way. Requests bring it in chunks; one of them has the upload at a time. All methods wait for the step that
  * is running.
  */
 export class Upload {
   /** 128 random bits: whoever knows them may go on with the upload. Must not be logged. */
-  readonly id = randomBytes(16).toString("hex");
+  readonly id: string;
   readonly apiKeyId: string;
   /** May be set until the upload is finished. */
   facts: FileFacts;
   /** The size that was announced; null when none was. */
   readonly announcedBytes: number | null;
-  receivedBytes = 0;
-  state: "active" | "final" | "cancelled" = "active";
+  receivedBytes: number;
+  state: "active" | "final" | "cancelled";
   /** When it was last used, in ms of the monotonic clock. */
   touchedMs: number;
   readonly #deps: UploadDeps;
   readonly #ties: Ties;
-  readonly #draft: BlobDraft;
+  #draft: BlobDraft;
+  /** Where the bytes of the draft begin. */
+  #draftFrom: number;
   readonly #hash = createHash("sha256");
   /** Set once the bytes are a blob. */
-  #blobKey: string | null = null;
-  #file: FileRecord | null = null;
+  #stored: { blobKey: string; sha256: string } | null = null;
+  #file: FileRecord | null;
   /** The record may have been written, or not: only the next start knows. */
   #mayBeRecorded = false;
   #storedBytes = 0;
@@ -80,7 +61,13 @@ export class Upload {
     deps: UploadDeps,
     caller: { apiKeyId: string; facts: FileFacts; announcedBytes: number | null },
     ties: Ties,
+    known: KnownUpload = { id: newUploadId(), receivedBytes: 0, file: null },
   ) {
+    this.id = known.id;
+    this.receivedBytes = known.receivedBytes;
+    this.state = known.file === null ? "active" : "final";
+    this.#file = known.file;
+    this.#draftFrom = known.receivedBytes;
     this.#deps = deps;
     this.#ties = ties;
     this.apiKeyId = caller.apiKeyId;
@@ -140,8 +127,7 @@ export class Upload {
 
   async #store(bytes: Buffer): Promise<void> {
     if (bytes.length === 0) return;
-    if (this.#blobKey !== null)
-      throw argumentError("body", "the file has all its bytes already: finalize it");
+    if (this.#stored !== null) throw argumentError("body", "the file has all its bytes already: finalize it");
     await this.#refuseTooMany(bytes.length);
     try {
       await this.#draft.write(bytes);
@@ -166,21 +152,28 @@ export class Upload {
       const problem = `${announcedBytes} bytes were announced, and ${receivedBytes} were received`;
       throw argumentError("X-Goog-Upload-Header-Content-Length", problem);
     }
-    if (this.#blobKey === null) {
-      const blobKey = `${FILES_PREFIX}${randomBytes(16).toString("hex")}`;
-      await this.#draft.keepAs(blobKey);
-      this.#blobKey = blobKey;
-    }
-    this.#file = await this.#record(this.#blobKey, this.#hash.copy().digest("hex")).catch((error) => {
+    this.#stored ??= await this.#storeWhole();
+    this.#file = await this.#record(this.#stored).catch((error) => {
       this.#mayBeRecorded ||= error instanceof StorageUnavailable && error.reason === "unknown-commit";
       throw error;
     });
     this.state = "final";
-    this.#ties.onEnd();
+    await this.#ties.onEnd();
     return this.#file;
   }
 
-  async #record(blobKey: string, sha256: string): Promise<FileRecord> {
+  async #storeWhole(): Promise<{ blobKey: string; sha256: string }> {
+    const blobKey = `${FILES_PREFIX}${randomBytes(16).toString("hex")}`;
+    const { parts } = this.#ties;
+    const isWhole = this.#draftFrom === 0 || parts === null;
+    const { draft, sha256 } = isWhole
+      ? { draft: this.#draft, sha256: this.#hash.copy().digest("hex") }
+      : await parts.join(this.receivedBytes > this.#draftFrom ? this.#draft : null);
+    await draft.keepAs(blobKey);
+    return { blobKey, sha256 };
+  }
+
+  async #record({ blobKey, sha256 }: { blobKey: string; sha256: string }): Promise<FileRecord> {
     const { apiKeyId, facts, receivedBytes: sizeBytes } = this;
     const { stores, clock } = this.#deps;
     const { displayName, mimeType, purpose = null, keptMs = FIXED_LIMITS.fileHours * HOUR_MS } = facts;
@@ -195,6 +188,7 @@ export class Upload {
       const stored = await tx.files.bytesOf(apiKeyId, nowMs);
       if (stored + sizeBytes > this.#ties.limits.fileBytesPerKey) throw this.#quotaError();
       await tx.files.insert(record);
+      await this.#ties.parts?.finish(tx, this.#draftFrom, id);
     });
     return record;
   }
@@ -203,8 +197,21 @@ export class Upload {
     this.touchedMs = this.#deps.clock.monotonicMs();
     if (this.#chunk !== chunk) return;
     this.#chunk = null;
+    if (this.state !== "active") return;
     // Between two chunks an upload needs no file handle.
-    if (this.state === "active") await this.#draft.finish();
+    await this.#draft.finish();
+    await this.#keepPart();
+  }
+
+  /** Whatever this request has brought, another process may have to go on from there. */
+  async #keepPart(): Promise<void> {
+    const { parts } = this.#ties;
+    if (parts === null || this.receivedBytes === this.#draftFrom || this.#stored !== null) return;
+    const draft = this.#draft;
+    this.#draft = this.#deps.blobs.draft();
+    const from = this.#draftFrom;
+    this.#draftFrom = this.receivedBytes;
+    await parts.keep(draft, from, this.receivedBytes);
   }
 
   /** A file that can never be stored ends its upload; one for which there may be space later does not. */
@@ -233,11 +240,11 @@ export class Upload {
   async #end(): Promise<void> {
     if (this.state !== "active") return;
     this.state = "cancelled";
-    this.#ties.onEnd();
+    await this.#ties.onEnd();
     // The next start removes what cannot be removed now.
     await this.#draft.discard().catch(() => {});
-    if (this.#blobKey !== null && !this.#mayBeRecorded)
-      await this.#deps.blobs.delete(this.#blobKey).catch(() => {});
+    if (this.#stored !== null && !this.#mayBeRecorded)
+      await this.#deps.blobs.delete(this.#stored.blobKey).catch(() => {});
   }
 
   #inTurn<T>(step: () => Promise<T>): Promise<T> {
@@ -247,19 +254,7 @@ export class Upload {
   }
 }
 
-/** A part of a file that one request brings. */
-export interface Chunk {
-  /** Where the next byte belongs. */
-  at: number;
-  /**
-   * Stores the next bytes. Throws `FILE_UPLOAD_TAKEN_OVER`, and the errors of `Upload.open` and of a disk that refuses.
-   */
-  add(bytes: Buffer): Promise<void>;
-  /**
-   * Makes the upload a file, durably. Throws `REALTIME_INVALID_ARGUMENT` when it is empty, has another size than
-   * announced or more bytes than this chunk ends with, `FILE_NAME_TAKEN`, `FILE_QUOTA_EXCEEDED`, and `StorageUnavailable`; then it can be tried again.
-   */
-  finish(): Promise<FileRecord>;
-  /** The request has ended. What it has brought stays. */
-  close(): Promise<void>;
+/** Returns a new id. */
+export function newUploadId(): string {
+  return randomBytes(16).toString("hex");
 }

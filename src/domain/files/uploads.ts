@@ -1,17 +1,36 @@
 import { ImgbatchError } from "../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../contract/limits.ts";
-import { fileTooLarge, quotaExceeded, refuseTakenName, storedBytes, type UploadLimits } from "./rules.ts";
-import { type FileFacts, Upload, type UploadDeps } from "./upload.ts";
+import type { FileFacts } from "../ports/files.ts";
+import {
+  fileTooLarge,
+  quotaExceeded,
+  refuseTakenName,
+  storedBytes,
+  tooManyOpen,
+  type UploadLimits,
+} from "./rules.ts";
+import { Upload, type UploadDeps } from "./upload.ts";
 
 /** An upload that nobody goes on with ends after an hour. A finished one is known so long to a client that lost the answer. */
-const IDLE_MS = 3_600_000;
+export const IDLE_MS = 3_600_000;
 /** More finished ones are forgotten, the oldest first. */
 const MOST_FINISHED = 10_000;
 
-/**
- * The uploads of this process. They end with it: their bytes are removed at the next start.
- */
-export class Uploads {
+/** The uploads that are on their way. */
+export interface UploadStore {
+  /**
+   * Begins an upload. `announcedBytes` is the size of the file; null when the caller does not say it. Throws
+   * `REQUEST_TOO_LARGE`, `FILE_QUOTA_EXCEEDED` and `FILE_NAME_TAKEN`.
+   */
+  begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload>;
+  /** The upload that is open, or was finished within the last hour. Throws `FILE_UPLOAD_NOT_FOUND`. */
+  find(id: string): Promise<Upload>;
+  /** Ends the uploads that nobody has gone on with for an hour. */
+  endIdle(): Promise<void>;
+}
+
+/** The uploads of this process. They end with it: their bytes are removed at the next start. */
+export class Uploads implements UploadStore {
   readonly #deps: UploadDeps;
   readonly #limits: UploadLimits;
   readonly #open = new Map<string, Upload>();
@@ -24,10 +43,6 @@ export class Uploads {
     this.#limits = limits;
   }
 
-  /**
-   * Begins an upload. `announcedBytes` is the size of the file; null when the caller does not say it. Throws
-   * `REQUEST_TOO_LARGE`, `FILE_QUOTA_EXCEEDED` and `FILE_NAME_TAKEN`.
-   */
   async begin(apiKeyId: string, facts: FileFacts, announcedBytes: number | null): Promise<Upload> {
     const { fileBytes, fileBytesPerKey, openUploadsPerKey } = this.#limits;
     if ((announcedBytes ?? 0) > fileBytes) throw fileTooLarge(fileBytes);
@@ -36,8 +51,7 @@ export class Uploads {
     const stored = await storedBytes(this.#deps, apiKeyId);
     // From here on nothing is awaited: no other upload can come in between.
     if (this.#ofKey(apiKeyId).length >= openUploadsPerKey) {
-      const message = `This key has ${openUploadsPerKey} open uploads; finish or cancel one of them.`;
-      throw new ImgbatchError("FILE_QUOTA_EXCEEDED", message);
+      throw tooManyOpen(openUploadsPerKey);
     }
     if (stored + this.#openBytes(apiKeyId) + (announcedBytes ?? 0) > fileBytesPerKey) {
       throw quotaExceeded(fileBytesPerKey);
@@ -47,19 +61,18 @@ export class Uploads {
       limits: this.#limits,
       openBytes: () => this.#openBytes(apiKeyId),
       onEnd: () => this.#ended(upload),
+      parts: null,
     });
     this.#open.set(upload.id, upload);
     return upload;
   }
 
-  /** The upload that is open, or was finished within the last hour. Throws `FILE_UPLOAD_NOT_FOUND`. */
-  find(id: string): Upload {
+  async find(id: string): Promise<Upload> {
     const upload = this.#open.get(id) ?? this.#finished.get(id);
     if (upload) return upload;
     throw new ImgbatchError("FILE_UPLOAD_NOT_FOUND");
   }
 
-  /** Ends the uploads that nobody has gone on with for an hour. */
   async endIdle(): Promise<void> {
     const isIdle = ({ touchedMs }: Upload) => this.#deps.clock.monotonicMs() - touchedMs >= IDLE_MS;
     for (const upload of [...this.#open.values()]) {

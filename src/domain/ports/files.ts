@@ -41,3 +41,15 @@ export interface FileRepository {
   remove(blobKey: string): Promise<void>;
   blobKeys(): Promise<string[]>;
 }
+
+/** The caller's description of a file. */
+export interface FileFacts {
+  /** Null: the service makes one. */
+  id: string | null;
+  displayName: string | null;
+  mimeType: string;
+  /** Default: the caller said nothing. */
+  purpose?: string;
+  /** How long the file is kept, in ms. */
+  keptMs?: number;
+}

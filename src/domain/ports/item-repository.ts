@@ -58,6 +58,8 @@ export interface ItemRepository {
   /** In request order, those after `afterPosition` (-1 for all), without the first `offset` (default 0) of them. */
   page(batchId: string, filter: ItemPage): Promise<ItemRecord[]>;
   countByStatus(batchId: string): Promise<Record<ItemStatus, number>>;
+  /** How many items are being made now, of all batches. */
+  countLeased(): Promise<number>;
   /** The sums over the items of a batch. `price` is that of items without one of their own. */
   sums(batchId: string, price: Pick<PriceSnapshot, "imageMicroUsd" | "holdMicroUsd">): Promise<ItemSums>;
   /** The tiers and ratios that the items of a batch have of their own, each once. */

@@ -22,6 +22,7 @@ import type {
   UsageFilter,
   UsageRecord,
 } from "./realtime-records.ts";
+import type { RequestCountRepository, TimedSecretRepository, UploadRepository } from "./shared-records.ts";
 import type { UpstreamJobRepository } from "./upstream-jobs.ts";
 import type { WorkerRepository } from "./workers.ts";
 
@@ -62,6 +63,9 @@ export interface Repositories {
   providerCalls: ProviderCallsRepository;
   files: FileRepository;
   linkedImages: LinkedImageRepository;
+  timedSecrets: TimedSecretRepository;
+  uploads: UploadRepository;
+  requestCounts: RequestCountRepository;
   workers: WorkerRepository;
   /** Writes existing values again: a transaction that writes nothing would not touch the disk. */
   touch(): Promise<void>;
@@ -165,6 +169,10 @@ export interface RealtimeHoldRepository {
   remove(id: string): Promise<RealtimeHoldRecord | null>;
   /** Oldest first. */
   list(): Promise<RealtimeHoldRecord[]>;
+  /** How many holds of a key belong to processes that are alive. */
+  countOpen(apiKeyId: string): Promise<number>;
+  /** Whether there is the hold, of a process that is alive. */
+  isOpen(id: string): Promise<{ isOpen: boolean }>;
   /** Those of workers that are not alive. */
   abandoned(): Promise<RealtimeHoldRecord[]>;
 }

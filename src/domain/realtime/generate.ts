@@ -8,7 +8,8 @@ import type { Call } from "../health/record-call.ts";
 import { isPaid, type Offer, type Offers } from "../offers.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
-import type { Stores } from "../ports/stores.ts";
+import type { Stores, Transaction } from "../ports/stores.ts";
+import { countRequest, type RequestRate } from "../request-rate.ts";
 import type { CheckedContent } from "./checked-content.ts";
 import { endHold, openHold } from "./holds.ts";
 import { type Made, type MakeImageDeps, makeImage, type Trail, type WantedImage } from "./make-image.ts";
@@ -24,6 +25,8 @@ export interface RealtimeDeps extends MakeImageDeps {
   offers: Offers<ItemProvider>;
   /** The longest time that a request may take; 0 sets no limit. */
   timeoutMs: number;
+  /** The limits of a key over all processes that take requests; null where this is the only one, whose API counts. */
+  rate: RequestRate | null;
   /** The worker that the holds belong to: they are released when it dies. */
   presence: { readonly id: string };
 }
@@ -124,8 +127,13 @@ export class Realtime {
       worker: this.#deps.presence.id,
     };
     const opening = { realtimeId: hold.id, isPaid: offers.some(({ provider }) => isPaid(provider)) };
+    const { rate } = this.#deps;
+    const alongside = async (tx: Transaction) => {
+      if (rate !== null) await countRequest(tx, caller.key.id, rate, hold.createdAtMs);
+      await record.opened(tx, opening);
+    };
     const what = count === 1 ? "The image" : "The request";
-    await openHold(stores, hold, payer, { what, alongside: (tx) => record.opened(tx, opening) });
+    await openHold(stores, hold, payer, { what, alongside });
     const { mayBePaidTwice } = record;
     const trails = Array.from({ length: count }, (): Trail => ({ calls: [], isPaid: false, mayBePaidTwice }));
     const calls = () => trails.flatMap((trail) => trail.calls);

@@ -6,7 +6,7 @@ import { unlessAborted } from "../../kernel/unless-aborted.ts";
 import type { BlobStore } from "../ports/blob-store.ts";
 import type { KeyedRequestRecord } from "../ports/realtime-records.ts";
 import type { Stores } from "../ports/stores.ts";
-import { answerKey, KeyedRun, type Render, type RunOutcome } from "./keyed-run.ts";
+import { answerKey, KeyedRun, Overtaken, type Render, type RunOutcome } from "./keyed-run.ts";
 import type { RequestRecord } from "./request-record.ts";
 
 /** A request that its caller may send again, to get the same answer. */
@@ -45,9 +45,13 @@ interface Running {
   outcome: Promise<KeyedAnswer>;
 }
 
+/** How often a repeat looks for the answer of another process. */
+const LOOK_EVERY_MS = 250;
+
 /**
  * Answers the requests of this process that have an idempotency key. Each key of each API key is answered once: a repeat
- * gets the first finished answer, byte for byte, and a repeat that comes too early waits for it.
+ * gets the first finished answer, byte for byte, and a repeat that comes too early waits for it, also when another
+ * process makes it: that one is at work as long as the hold of the request is there.
  *
  * An answer is finished when it is a success, or an error after which an upstream may have been paid. After any other
  * error a repeat runs again. A run that a stop or a kill cut short is followed by another one; when an upstream may have
@@ -89,19 +93,27 @@ export class KeyedRequests {
   }
 
   async #answer<T>(request: KeyedRequest, work: KeyedWork<T>, begin: () => void): Promise<KeyedAnswer> {
-    const earlier = await this.#deps.stores.read.keyedRequests.find(request.apiKeyId, request.key);
-    if (earlier !== null && earlier.fingerprint !== request.fingerprint) throw conflict();
-    if (earlier !== null && earlier.answer !== null) return this.#replay(earlier, earlier.answer);
-    if (earlier !== null && earlier.paidRuns > 1) throw unknownOutcome();
-    begin();
-    const run = new KeyedRun(this.#deps, request, earlier, work.render);
-    try {
-      await work.make(run);
-      return { ...run.outcome, isReplay: false };
-    } catch (error) {
-      const kept = await run.failed(error);
-      if (kept === null) throw error;
-      return { error: kept, isReplay: false };
+    const { stores, clock } = this.#deps;
+    for (;;) {
+      const earlier = await stores.read.keyedRequests.find(request.apiKeyId, request.key);
+      if (earlier !== null && earlier.fingerprint !== request.fingerprint) throw conflict();
+      if (earlier !== null && earlier.answer !== null) return this.#replay(earlier, earlier.answer);
+      if (earlier !== null && (await stores.read.realtimeHolds.isOpen(earlier.realtimeId)).isOpen) {
+        await clock.sleep(LOOK_EVERY_MS);
+        continue;
+      }
+      if (earlier !== null && earlier.paidRuns > 1) throw unknownOutcome();
+      begin();
+      const run = new KeyedRun(this.#deps, request, earlier, work.render);
+      try {
+        await work.make(run);
+        return { ...run.outcome, isReplay: false };
+      } catch (error) {
+        if (error instanceof Overtaken) continue;
+        const kept = await run.failed(error);
+        if (kept === null) throw error;
+        return { error: kept, isReplay: false };
+      }
     }
   }
 

@@ -38,6 +38,14 @@ export async function outcomeOf<T>(render: Render<T>, made: T): Promise<RunOutco
   }
 }
 
+/** Another process has begun to answer the same request. Nothing was made here. */
+export class Overtaken extends Error {
+  constructor() {
+    super("another process answers this request");
+    this.name = "Overtaken";
+  }
+}
+
 /** One run of a request with an idempotency key. */
 export class KeyedRun<T> implements RequestRecord<T> {
   readonly mayBePaidTwice: boolean;
@@ -70,6 +78,10 @@ export class KeyedRun<T> implements RequestRecord<T> {
   }
 
   async opened(tx: Transaction, { realtimeId, isPaid }: { realtimeId: string; isPaid: boolean }) {
+    const { apiKeyId, key } = this.#request;
+    await tx.lock("key", apiKeyId);
+    const now = await tx.keyedRequests.find(apiKeyId, key);
+    if (now?.realtimeId !== this.#earlier?.realtimeId || now?.answer) throw new Overtaken();
     const paidRuns = (this.#earlier?.paidRuns ?? 0) + (isPaid ? 1 : 0);
     this.#record = { ...this.#request, realtimeId, paidRuns, ...this.#ends(null) };
     await tx.keyedRequests.put(this.#record);
@@ -105,14 +117,14 @@ export class KeyedRun<T> implements RequestRecord<T> {
     const earlier = this.#earlier;
     if (record === null) return null;
     if (!this.#isLost) {
-      await this.#write((tx) =>
+      await this.#write(record, (tx) =>
         earlier === null ? tx.keyedRequests.remove(record) : tx.keyedRequests.put(earlier),
       );
       return null;
     }
     if (!(error instanceof ImgbatchError) || error.code === "REALTIME_STOPPING") return null;
     const answer = { error: keptError(error) };
-    await this.#write((tx) => tx.keyedRequests.put({ ...record, ...this.#ends(answer) }));
+    await this.#write(record, (tx) => tx.keyedRequests.put({ ...record, ...this.#ends(answer) }));
     return error;
   }
 
@@ -120,10 +132,17 @@ export class KeyedRun<T> implements RequestRecord<T> {
     return { answer, expiresAtMs: this.#deps.clock.nowMs() + ANSWER_RETENTION_MS };
   }
 
-  /** Without this write, a repeat finds a run that was cut short. */
-  async #write(work: (tx: Transaction) => Promise<void>): Promise<void> {
+  /** Without this write, a repeat finds a run that was cut short. Another process may have begun one by now: it stays. */
+  async #write(
+    { apiKeyId, key, realtimeId }: KeyedRequestRecord,
+    work: (tx: Transaction) => Promise<void>,
+  ): Promise<void> {
     const { stores, log } = this.#deps;
-    await stores.write(work).catch((error) => {
+    const ifOurs = async (tx: Transaction) => {
+      await tx.lock("key", apiKeyId);
+      if ((await tx.keyedRequests.find(apiKeyId, key))?.realtimeId === realtimeId) await work(tx);
+    };
+    await stores.write(ifOurs).catch((error) => {
       log.error("the end of a request with an idempotency key could not be recorded", {
         error: String(error),
       });

@@ -55,15 +55,16 @@ function stateOf(operation: unknown): JobState {
   return valueAt(operation, "error") === undefined ? "succeeded" : "failed";
 }
 
-/** Returns the file with the results; none when there is none. */
+/** Returns the file with the results; none when there are none. */
 export function outputFilesOf(operation: unknown): ResultFile[] {
   const outputs = [valueAt(operation, "metadata", "output"), valueAt(operation, "response")];
   const names = outputs.flatMap((output) => [
     textAt(output, "responsesFile"),
     textAt(output, "responses_file"),
   ]);
-  const name = names.find((name) => name !== null && NAME.test(name));
-  return name ? [{ name, results: resultsOf(operation) }] : [];
+  const name = names.find((name) => name !== null && NAME.test(name)) ?? null;
+  const results = resultsOf(operation);
+  return name !== null || results ? [{ name, results }] : [];
 }
 
 /** How many lines the file has at least; null when nothing is said. A job that was stopped may count requests as failed that were never run. */

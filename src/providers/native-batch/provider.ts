@@ -60,7 +60,10 @@ export function createNativeBatchAdapter(entry: EntryOf<"native-batch">, deps: A
       if (job === null) throw ambiguous(name, "HTTP 200 that shows no job", 200);
       return job;
     },
-    outputs: async (resource, signal) => outputFilesOf(await operation(resource, signal)),
+    async outputs(resource, signal) {
+      const shown = await operation(resource, signal);
+      return readOperation(name, shown)?.state === "running" ? null : outputFilesOf(shown);
+    },
     async *read(file, signal) {
       const path = `${at(file)}:download?alt=media`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))

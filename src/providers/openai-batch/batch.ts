@@ -1,6 +1,6 @@
 import type { JobState, UpstreamJob } from "../../domain/ports/image-provider.ts";
 import type { ResultFile } from "../upstream/jobs/job-provider.ts";
-import { countAt, listAt, textAt, valueAt } from "../upstream/read-json.ts";
+import { countAt, listAt, textAt } from "../upstream/read-json.ts";
 import { oneLine, upstreamWords } from "../upstream/words.ts";
 
 const ID = /^[\w.:-]{1,200}$/;
@@ -52,8 +52,10 @@ export function readBatch(provider: string, batch: unknown): UpstreamJob | null 
 /** Returns the files with results: successes, then errors. Either may be missing. */
 export function outputFilesOf(batch: unknown): ResultFile[] {
   return (["completed", "failed"] as const).flatMap((count) => {
-    const name = valueAt(batch, count === "completed" ? "output_file_id" : "error_file_id");
-    if (typeof name !== "string" || !ID.test(name)) return [];
-    return [{ name, results: countAt(batch, "request_counts", count) }];
+    const id = textAt(batch, count === "completed" ? "output_file_id" : "error_file_id");
+    const name = id !== null && ID.test(id) ? id : null;
+    const results = countAt(batch, "request_counts", count);
+    // Requests that were never run may count as failed.
+    return name !== null || (results && count === "completed") ? [{ name, results }] : [];
   });
 }

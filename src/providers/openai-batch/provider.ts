@@ -82,7 +82,10 @@ export function createOpenaiBatchAdapter(entry: EntryOf<"openai-batch">, deps: A
       if (job === null) throw ambiguous(name, "HTTP 200 that shows no job", 200);
       return job;
     },
-    outputs: async (id, signal) => outputFilesOf(await batch(id, signal)),
+    async outputs(id, signal) {
+      const shown = await batch(id, signal);
+      return readBatch(name, shown)?.state === "running" ? null : outputFilesOf(shown);
+    },
     async *read(file, signal) {
       const path = `${at("files", file)}/content`;
       for await (const line of resultLines(http, { path, headers }, deps.clock, signal))

@@ -7,6 +7,7 @@ import type { Waiting } from "../../domain/health/waiting.ts";
 import type { BatchRecord, ItemRecord, OutputRecord, ReferenceRecord } from "../../domain/records.ts";
 import { microsToNumber } from "../../kernel/money.ts";
 import { truncateCodePoints } from "../../kernel/text.ts";
+import type { ApiDeps } from "../deps.ts";
 
 const seconds = (ms: number) => Math.floor(ms / 1000);
 const secondsOrNull = (ms: number | null) => (ms === null ? null : seconds(ms));
@@ -55,6 +56,15 @@ export function batchView(
     queued_behind: queuedBehind,
     upstream_jobs: jobs.map(({ createdAtMs, ...job }) => ({ ...job, created_at: seconds(createdAtMs) })),
   };
+}
+
+/** Returns a batch as the API shows it, with why it waits and its jobs as they are now. */
+export async function showBatch(
+  deps: Pick<ApiDeps, "waitingOf" | "jobsOf">,
+  batch: BatchRecord,
+  queuedBehind: number | null = null,
+): Promise<BatchObject> {
+  return batchView(batch, deps.waitingOf(batch), await deps.jobsOf(batch), queuedBehind);
 }
 
 const PAID_TWICE_NOTE = `${MAY_BE_PAID_TWICE}: the outcome of a request is unknown, and another one was sent after it`;

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { batchView } from "./batch-view.ts";
+import { showBatch } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
 /** `POST …/{id}/cancel`: stops the batch; an ended one stays as it is. */
@@ -11,6 +11,6 @@ export function cancel(deps: ApiDeps) {
     const { id } = await findBatch(deps.stores, caller, request.params.id);
     await deps.cancel(id);
     const batch = await findBatch(deps.stores, caller, id);
-    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
+    response.json(await showBatch(deps, batch));
   };
 }

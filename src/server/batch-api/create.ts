@@ -6,7 +6,7 @@ import type { ApiDeps } from "../deps.ts";
 import { idempotencyKeyOf } from "../idempotency-key.ts";
 import type { ImageTexts } from "../request-body/image-extraction.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
-import { batchView } from "./batch-view.ts";
+import { showBatch } from "./batch-view.ts";
 import { checkRequest } from "./request/check-request.ts";
 
 const IMAGES: Pick<ImageTexts, "path" | "base64"> = {
@@ -32,6 +32,6 @@ export function create(deps: ApiDeps) {
     });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);
-    response.status(200).json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
+    response.status(200).json(await showBatch(deps, batch));
   };
 }

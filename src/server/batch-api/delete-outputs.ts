@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { dropOutputs } from "../../domain/batches/delete-outputs.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { batchView } from "./batch-view.ts";
+import { showBatch } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
 /** `DELETE …/{id}/outputs`: deletes the image files and keeps the record. */
@@ -12,6 +12,6 @@ export function deleteOutputs(deps: ApiDeps) {
     const { id } = await findBatch(deps.stores, caller, request.params.id);
     await dropOutputs(deps, id, deps.clock.nowMs());
     const batch = await findBatch(deps.stores, caller, id);
-    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
+    response.json(await showBatch(deps, batch));
   };
 }

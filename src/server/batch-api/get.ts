@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import type { ApiDeps } from "../deps.ts";
 import { callerOf } from "../middleware/authenticate.ts";
-import { batchView } from "./batch-view.ts";
+import { showBatch } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
 /** A larger number of batches that come first helps nobody, and costs time to count. */
@@ -13,6 +13,6 @@ export function get(deps: ApiDeps) {
     const batch = await findBatch(deps.stores, callerOf(response), request.params.id);
     const isQueued = batch.status === "queued";
     const behind = isQueued ? await deps.stores.read.batches.openBefore(batch, MOST_COUNTED) : null;
-    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id), behind));
+    response.json(await showBatch(deps, batch, behind));
   };
 }

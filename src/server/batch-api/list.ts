@@ -7,7 +7,7 @@ import { callerOf } from "../middleware/authenticate.ts";
 import { pagingBy } from "../query/cursor.ts";
 import { invalidQuery, queryChoice, queryInteger, queryText } from "../query/query.ts";
 import { readInstant } from "../query/query-instant.ts";
-import { batchView } from "./batch-view.ts";
+import { showBatch } from "./batch-view.ts";
 
 const paging = pagingBy("b", ["createdAtMs", "seq"]);
 
@@ -19,9 +19,8 @@ export function list(deps: ApiDeps) {
     const limit = queryInteger(request, "limit", { fallback: batchPageDefault, min: 1, max: batchPageMax });
     const filter = { ...readFilter(request), ...paging.start(request) };
     const found = await deps.stores.read.batches.page({ apiKeyId: key.id, ...filter, limit: limit + 1 });
-    response.json(
-      paging.page(found, limit, (batch) => batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id))),
-    );
+    const page = paging.page(found, limit, (batch) => batch);
+    response.json({ ...page, data: await Promise.all(page.data.map((batch) => showBatch(deps, batch))) });
   };
 }
 

@@ -8,7 +8,7 @@ import type { ApiDeps } from "../deps.ts";
 import { idempotencyKeyOf } from "../idempotency-key.ts";
 import { withJsonBody } from "../request-body/with-json-body.ts";
 import { schemaProblem } from "../request-problems.ts";
-import { batchView } from "./batch-view.ts";
+import { showBatch } from "./batch-view.ts";
 import { findBatch } from "./find-batch.ts";
 
 /** `POST …/{id}/retry`: makes failed items again, as a new batch; or returns the one that the same key made. */
@@ -22,7 +22,7 @@ export function retry(deps: ApiDeps) {
     const { batch, replayed } = await retryFailed(deps, id, { idempotencyKey, consentMicroUsd, customIds });
     if (replayed) response.setHeader(IDEMPOTENCY_REPLAYED_HEADER, "true");
     else deps.onBatchCreated(batch.id);
-    response.json(batchView(batch, deps.waitingOf(batch.id), deps.jobsOf(batch.id)));
+    response.json(await showBatch(deps, batch));
   };
 }
 

@@ -23,7 +23,7 @@ export function overview(deps: ApiDeps) {
   const lastRequests = rememberRequests(deps.feed);
   return async (_request: Request, response: Response): Promise<void> => {
     const { stores, health, clock, facts } = deps;
-    const { running, slots, isPaused } = deps.queue();
+    const { running, slots, isPaused } = await deps.queueOfAll();
     const pending = await stores.read.batches.pendingItemCount();
     const reports = await reportProviders(health.providers, {
       read: stores.read,

@@ -17,11 +17,13 @@ export function requireConsole({ features }: Pick<ApiDeps, "features">): Request
 
 /** `POST /v1/console/codes`: a new code for the key of the caller. A session makes none: it would never end. */
 export function makeCode(deps: ApiDeps) {
-  return (request: Request, response: Response): void => {
-    if (isSession(deps, request)) {
+  return async (request: Request, response: Response): Promise<void> => {
+    if (await isSession(deps, request)) {
       throw new ImgbatchError("INVALID_API_KEY", "A session makes no codes: send the key itself.");
     }
-    const { secret: code, expiresAtMs } = deps.secrets.codes.issue({ keyId: callerOf(response).key.id });
+    const { secret: code, expiresAtMs } = await deps.secrets.codes.issue({
+      keyId: callerOf(response).key.id,
+    });
     const view: SignInCode = {
       object: "console.code",
       code,
@@ -51,7 +53,7 @@ async function keyOfSignIn(
   request: Request,
 ): Promise<ApiKeyRecord> {
   const credential = bearerToken(request);
-  const ofCode = credential === null ? null : secrets.codes.take(credential);
+  const ofCode = credential === null ? null : await secrets.codes.take(credential);
   if (ofCode) return activeKey(stores.read, ofCode.keyId, clock.nowMs());
   try {
     return await authenticateKey(stores.read, credential, clock.nowMs());
@@ -64,8 +66,8 @@ async function keyOfSignIn(
 
 /** `POST /v1/console/sessions`: begins a session of the key. */
 export function signIn({ secrets }: Pick<ApiDeps, "secrets">) {
-  return (_request: Request, response: Response): void => {
-    const { secret: token, expiresAtMs } = secrets.sessions.issue({ keyId: callerOf(response).key.id });
+  return async (_request: Request, response: Response): Promise<void> => {
+    const { secret: token, expiresAtMs } = await secrets.sessions.issue({ keyId: callerOf(response).key.id });
     const view: Session = { object: "console.session", token, expires_at: Math.floor(expiresAtMs / 1000) };
     response.setHeader("Cache-Control", "no-store");
     response.json(view);
@@ -74,12 +76,12 @@ export function signIn({ secrets }: Pick<ApiDeps, "secrets">) {
 
 /** `DELETE /v1/console/session`: ends the session whose token comes with the request. */
 export function signOut({ secrets }: Pick<ApiDeps, "secrets">) {
-  return (request: Request, response: Response): void => {
-    secrets.sessions.end(bearerToken(request) ?? "");
+  return async (request: Request, response: Response): Promise<void> => {
+    await secrets.sessions.end(bearerToken(request) ?? "");
     response.status(204).end();
   };
 }
 
-function isSession({ secrets }: Pick<ApiDeps, "secrets">, request: Request): boolean {
-  return secrets.sessions.find(bearerToken(request) ?? "") !== null;
+async function isSession({ secrets }: Pick<ApiDeps, "secrets">, request: Request): Promise<boolean> {
+  return (await secrets.sessions.find(bearerToken(request) ?? "")) !== null;
 }

@@ -15,7 +15,7 @@ export function makeTicket(deps: ApiDeps) {
   return async (request: Request, response: Response): Promise<void> => {
     const caller = callerOf(response);
     const { id: batchId } = await findBatch(deps.stores, caller, request.params.id);
-    const { secret, expiresAtMs } = deps.secrets.tickets.issue({ keyId: caller.key.id, batchId });
+    const { secret, expiresAtMs } = await deps.secrets.tickets.issue({ keyId: caller.key.id, batchId });
     const url = `${publicUrlOf(deps, request)}${routes.ticketDownload(batchId)}?ticket=${secret}`;
     const view: Ticket = { object: "download.ticket", url, expires_at: Math.floor(expiresAtMs / 1000) };
     response.setHeader("Cache-Control", "no-store");
@@ -29,7 +29,7 @@ export function authenticateTicket({ stores, clock, secrets, failedAuth }: ApiDe
     const ticket = queryText(request, "ticket");
     if (ticket === undefined) throw new ImgbatchError("API_KEY_REQUIRED", "The link lacks its ticket.");
     const { tickets } = secrets;
-    const held = request.method === "HEAD" ? tickets.find(ticket)?.value : tickets.take(ticket);
+    const held = request.method === "HEAD" ? (await tickets.find(ticket))?.value : await tickets.take(ticket);
     if (!held || held.batchId !== request.params.id) {
       failedAuth.note(callerAddress(request));
       throw new ImgbatchError("INVALID_API_KEY", "This link has been used, or is older than a minute.");

@@ -113,6 +113,7 @@ export class EventHub {
       this.#deleted.add(batchId);
       return;
     }
+    if (each.type === "elsewhere") return void this.#changed.set(batchId, null);
     const items = this.#changed.get(batchId) ?? (this.#changed.has(batchId) ? null : new Set<string>());
     if (each.type === "item" || each.type === "images-gone") items?.add(each.customId);
     this.#changed.set(batchId, items !== null && items.size > MOST_ITEMS ? null : items);

@@ -1,12 +1,11 @@
-import { ImgbatchError } from "../../contract/errors.ts";
+import { type RequestRate, tooManyAtOnce, tooManyInMinute } from "../../domain/request-rate.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { PerKeyCount } from "./per-key-count.ts";
 
 const WINDOW_MS = 60_000;
-const BUSY_RETRY_MS = 1000;
 
 /**
- * Limits the real-time requests that a key may have running, and may begin within any minute. 0 switches a limit off.
+ * Limits the real-time requests that a key may have running in this process, and may begin within any minute. 0 switches a limit off.
  * A refused request does not count.
  */
 export class RequestLimits {
@@ -17,7 +16,7 @@ export class RequestLimits {
   /** The start times of the requests of the last minute, oldest first. */
   readonly #begun = new Map<string, number[]>();
 
-  constructor(limits: { requestsPerMinute: number; concurrentRequests: number }, clock: Clock) {
+  constructor(limits: RequestRate, clock: Clock) {
     this.#perMinute = limits.requestsPerMinute;
     this.#atOnce = limits.concurrentRequests;
     this.#clock = clock;
@@ -44,8 +43,7 @@ export class RequestLimits {
   #requireSlot(keyId: string): void {
     const running = this.#slots.takenBy(keyId);
     if (this.#atOnce === 0 || running < this.#atOnce) return;
-    const message = `This key has ${running} requests running; ${this.#atOnce} are allowed at once.`;
-    throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs: BUSY_RETRY_MS });
+    throw tooManyAtOnce(running, this.#atOnce);
   }
 
   #note(keyId: string): void {
@@ -55,9 +53,7 @@ export class RequestLimits {
     this.#begun.set(keyId, begun);
     const oldest = begun[0];
     if (oldest !== undefined && begun.length >= this.#perMinute) {
-      const message = `This key may begin ${this.#perMinute} requests a minute.`;
-      const retryAfterMs = Math.max(1, oldest + WINDOW_MS - nowMs);
-      throw new ImgbatchError("RATE_LIMITED", message, { retryAfterMs });
+      throw tooManyInMinute(this.#perMinute, oldest, nowMs);
     }
     begun.push(nowMs);
   }

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Clock } from "../../kernel/clock.ts";
 import { sha256Hex } from "../../kernel/ids.ts";
 
-interface Options {
+export interface SecretOptions {
   lifeMs: number;
   /** The most secrets of one key. A further one ends the oldest. */
   mostPerKey: number;
@@ -10,14 +10,27 @@ interface Options {
   prefix?: string;
 }
 
-/** Random secrets that each stand for something of a key for a time. They are kept in memory alone, as hashes. */
-export class TimedSecrets<T extends { keyId: string }> {
+/** Random secrets that each stand for something of a key for a time. */
+export interface SecretStore<T extends { keyId: string }> {
+  issue(value: T): Answer<{ secret: string; expiresAtMs: number }>;
+  /** Null for an unknown secret, and for one whose time is over. */
+  find(secret: string): Answer<{ value: T; expiresAtMs: number } | null>;
+  /** Returns what a secret stands for, and ends it: only one call gets it. */
+  take(secret: string): Answer<T | null>;
+  end(secret: string): Answer<void>;
+}
+
+/** Known at once, or when the database has answered. */
+type Answer<T> = T | Promise<T>;
+
+/** Secrets of this process alone. They are kept in memory, as hashes. */
+export class TimedSecrets<T extends { keyId: string }> implements SecretStore<T> {
   readonly #clock: Clock;
-  readonly #options: Options;
+  readonly #options: SecretOptions;
   /** By hash, the oldest first. */
   readonly #held = new Map<string, { value: T; expiresAtMs: number }>();
 
-  constructor(clock: Clock, options: Options) {
+  constructor(clock: Clock, options: SecretOptions) {
     this.#clock = clock;
     this.#options = options;
   }

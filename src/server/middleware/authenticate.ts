@@ -26,7 +26,7 @@ export async function keyOfCredential(
   credential: string | null,
 ): Promise<ApiKeyRecord> {
   const nowMs = clock.nowMs();
-  const session = credential === null ? null : secrets.sessions.find(credential);
+  const session = credential === null ? null : await secrets.sessions.find(credential);
   if (session === null) return authenticateKey(stores.read, credential, nowMs);
   try {
     const key = await activeKey(stores.read, session.value.keyId, nowMs);
@@ -34,7 +34,7 @@ export async function keyOfCredential(
     if (hasEndedWithKey) throw new ImgbatchError("INVALID_API_KEY");
     return key;
   } catch (error) {
-    if (credential !== null) secrets.sessions.end(credential);
+    if (credential !== null) await secrets.sessions.end(credential);
     throw error;
   }
 }

@@ -6,16 +6,26 @@ import type { Readiness } from "../openapi/schemas.ts";
 /** With less free space than this the service is not ready: the images of a batch may not fit. */
 export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
 
-/** The database is probed at most this often: each probe is a write, and asking needs no key. */
+/** Database and bucket are probed at most this often: each probe is a write or a request, and asking needs no key. */
 const PROBE_EVERY_MS = 1000;
 
-type ReadinessDeps = Pick<ApiDeps, "stores" | "workersExpected" | "workersRunning" | "freeDiskBytes">;
+type ReadinessDeps = Pick<
+  ApiDeps,
+  "stores" | "workersExpected" | "workersRunning" | "freeDiskBytes" | "askBucket" | "isStopping"
+>;
+
+/** Returns a problem, or null. */
+type Probe = () => Promise<string | null>;
 
 /** `GET /readyz`: whether the service can do work, and what keeps it from that. */
 export function readiness(deps: ReadinessDeps): RequestHandler {
-  const databaseProblem = probing(deps);
+  const { stores, askBucket } = deps;
+  const probes = [
+    probing("the database cannot be written", () => stores.write((tx) => tx.touch())),
+    ...(askBucket === null ? [] : [probing("the bucket of the images cannot be used", askBucket)]),
+  ];
   return async (_request, response) => {
-    const problems = await readinessProblems(deps, databaseProblem);
+    const problems = await readinessProblems(deps, probes);
     const isReady = problems.length === 0;
     const answer: Readiness = { status: isReady ? "ready" : "not_ready", problems };
     response.status(isReady ? 200 : 503).json(answer);
@@ -23,25 +33,25 @@ export function readiness(deps: ReadinessDeps): RequestHandler {
 }
 
 /** Everything that keeps the service from working, in words that reveal nothing about its machine. */
-async function readinessProblems(
-  deps: ReadinessDeps,
-  databaseProblem: () => Promise<string | null>,
-): Promise<string[]> {
-  const found = await Promise.all([databaseProblem(), diskProblem(deps), workersProblem(deps)]);
+async function readinessProblems(deps: ReadinessDeps, probes: readonly Probe[]): Promise<string[]> {
+  if (deps.isStopping()) return ["the service is stopping"];
+  const found = await Promise.all([
+    ...probes.map((probe) => probe()),
+    diskProblem(deps),
+    workersProblem(deps),
+  ]);
   return found.filter((problem) => problem !== null);
 }
 
-function probing({ stores }: ReadinessDeps): () => Promise<string | null> {
+function probing(trouble: string, ask: () => Promise<unknown>): Probe {
   let last: { atMs: number; problem: Promise<string | null> } | null = null;
   return () => {
     const nowMs = systemClock.monotonicMs();
     if (last === null || nowMs - last.atMs >= PROBE_EVERY_MS) {
-      const problem = stores
-        .write((tx) => tx.touch())
-        .then(
-          () => null,
-          () => "the database cannot be written",
-        );
+      const problem = ask().then(
+        () => null,
+        () => trouble,
+      );
       last = { atMs: nowMs, problem };
     }
     return last.problem;

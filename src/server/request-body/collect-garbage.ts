@@ -1,9 +1,6 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
+import { collectGarbage } from "../../kernel/memory/garbage.ts";
 
 const QUIET_MS = 1000;
-
-let collect: (() => void) | undefined;
 
 /** Returns the memory of large bodies to the system. */
 export class MemoryReturn {
@@ -11,7 +8,7 @@ export class MemoryReturn {
   #timer: NodeJS.Timeout | undefined;
 
   /** `collect` collects the garbage; the default asks V8 for it. */
-  constructor(collect: () => void = collectNow) {
+  constructor(collect: () => void = collectGarbage) {
     this.#collect = collect;
   }
 
@@ -26,12 +23,4 @@ export class MemoryReturn {
       if (isQuiet()) this.#collect();
     }, QUIET_MS).unref();
   }
-}
-
-function collectNow(): void {
-  if (!collect) {
-    setFlagsFromString("--expose-gc");
-    collect = runInNewContext("gc") as () => void;
-  }
-  collect();
 }

@@ -17,7 +17,7 @@ type Derived = Omit<
   | "isLocalKey"
   | "isOwnerKey"
   | "facts"
-  | "queue"
+  | "queueOfAll"
   | "realtime"
   | "waitingOf"
   | "jobsOf"
@@ -25,21 +25,23 @@ type Derived = Omit<
   | "workersRunning"
   | "workersExpected"
   | "freeDiskBytes"
+  | "askBucket"
+  | "isStopping"
   | "secret"
   | "cancel"
   | "onBatchCreated"
 >;
 
-/** Makes the parts of the API for a service that listens on `host`. */
+/** Makes the parts of the API for a service that listens on `host`. `isShared`: other processes take requests, too. */
 export function apiParts(
   { workerDeps, realtimeOffers, decoding }: SharedParts,
   config: Config,
-  host: string,
+  { host, isShared }: { host: string; isShared: boolean },
 ): Derived {
   const { stores, blobs, clock, feed } = workerDeps;
   return {
     ...workerDeps,
-    ...consoleParts({ stores, blobs, clock, decoding, feed }),
+    ...consoleParts({ stores, blobs, clock, decoding, feed, isShared }),
     server: { ...config.server, host },
     storageUriPrefixes: config.storageUriPrefixes,
     groups: config.groups,

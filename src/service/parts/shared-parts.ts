@@ -1,5 +1,6 @@
 import type { Config } from "../../config/schema.ts";
 import type { Feed } from "../../domain/feed.ts";
+import { SharedUploads } from "../../domain/files/shared-uploads.ts";
 import { Uploads } from "../../domain/files/uploads.ts";
 import { ProviderHealth } from "../../domain/health/provider-health.ts";
 import { Offers } from "../../domain/offers.ts";
@@ -104,7 +105,9 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
       health,
       presence,
       outageMs: config.limits.outageHours * HOUR_MS,
-      uploads: new Uploads({ stores, blobs, clock }),
+      uploads: presence.isAlone
+        ? new Uploads({ stores, blobs, clock })
+        : new SharedUploads({ stores, blobs, clock }),
       clock,
       ids,
       random,

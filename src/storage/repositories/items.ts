@@ -32,6 +32,14 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const some = query.where("status", "=", status).orderBy("position").limit(limit).offset(offset);
       return (await all(some)).map(toRecord);
     },
+    countLeased: async () => {
+      const leased = build
+        .selectFrom("items")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("lease_worker", "in", liveWorkers(session))
+        .where("status", "=", "pending");
+      return (await first(leased))?.count ?? 0;
+    },
     countByStatus: async (batchId) => {
       const counts = { pending: 0, success: 0, failed: 0 };
       for (const { status, count } of await all(COUNTS(build, { batchId })))

@@ -2,39 +2,48 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { intactBytes } from "../../../src/domain/downloads/read-intact.ts";
+import { intactBytes, isIntact } from "../../../src/domain/downloads/read-intact.ts";
 import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const KEY = "outputs/a/0";
+/** A large one is read in pieces where only its hash matters. */
+const IMAGES = [
+  ["small", Buffer.from("an image")],
+  ["large", Buffer.alloc(3_000_001, "an image")],
+] as const;
 
-it("[RESULT-3] a stored image that has become too large to be read, or no file, is damaged", async () => {
-  const root = await tempDir();
-  const blobs = fileBlobs(root);
-  const output = { blobKey: KEY, ...(await blobs.put(KEY, Buffer.from("an image"))) };
-  const file = join(root, "outputs", "a", "0");
-  expect(String(await intactBytes(blobs, output))).toBe("an image");
-
-  await writeFile(file, "an IMAGE");
-  expect(await intactBytes(blobs, output)).toBeNull();
-  // Sparse: it takes no room on the disk.
-  await truncate(file, 3 * 1024 ** 3);
-  expect(await intactBytes(blobs, output)).toBeNull();
-  await rm(file);
-  expect(await intactBytes(blobs, output)).toBeNull();
-  await mkdir(file);
-  expect(await intactBytes(blobs, output)).toBeNull();
-});
-
-it.skipIf(process.platform === "win32")(
-  "[RESULT-3] a pipe in the place of an image is not waited for",
-  async () => {
+it.each(IMAGES)(
+  "[RESULT-3] a stored image (%s) that was changed, has become too large to be read, or is no file, is damaged",
+  async (_, image) => {
     const root = await tempDir();
     const blobs = fileBlobs(root);
-    const output = { blobKey: KEY, ...(await blobs.put(KEY, Buffer.from("an image"))) };
+    const output = { blobKey: KEY, ...(await blobs.put(KEY, image)) };
     const file = join(root, "outputs", "a", "0");
+    const expectDamaged = async () => {
+      expect(await intactBytes(blobs, output)).toBeNull();
+      expect(await isIntact(blobs, output)).toBe(false);
+    };
+    expect((await intactBytes(blobs, output))?.equals(image)).toBe(true);
+    expect(await isIntact(blobs, output)).toBe(true);
+
+    const changed = Buffer.from(image);
+    changed.write("E", image.length - 1);
+    await writeFile(file, changed);
+    await expectDamaged();
+    await truncate(file, image.length - 1);
+    await expectDamaged();
+    // Sparse: it takes no room on the disk.
+    await truncate(file, 3 * 1024 ** 3);
+    await expectDamaged();
     await rm(file);
+    await expectDamaged();
+    await mkdir(file);
+    await expectDamaged();
+    if (process.platform === "win32") return;
+    await rm(file, { recursive: true });
+    // Nothing would ever come out of a pipe.
     execFileSync("mkfifo", [file]);
-    expect(await intactBytes(blobs, output)).toBeNull();
+    await expectDamaged();
   },
 );

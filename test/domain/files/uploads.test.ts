@@ -113,15 +113,15 @@ describe("uploads", () => {
     clock.advance(1);
     await begin();
     expect([idle.state, busy.state]).toEqual(["cancelled", "active"]);
-    expect(() => uploads.find(idle.id)).toThrow("No such upload");
+    await expect(uploads.find(idle.id)).rejects.toThrow("No such upload");
     expect(await left()).toEqual([]);
     await running.add(bytes(1));
     await running.finish();
     await running.close();
-    expect(uploads.find(busy.id).state).toBe("final");
+    expect((await uploads.find(busy.id)).state).toBe("final");
     clock.advance(HOUR_MS);
     await uploads.endIdle();
-    expect(() => uploads.find(busy.id)).toThrow("No such upload");
+    await expect(uploads.find(busy.id)).rejects.toThrow("No such upload");
   });
 
   it("[FILES-11] end when the disk is full, and leave nothing there", async () => {

@@ -18,18 +18,18 @@ async function call(service: TestService, method: string, path: string, credenti
   return { status: answer.status, headers: answer.headers, body: text === "" ? null : JSON.parse(text) };
 }
 
-const codeOf = (service: TestService): string =>
-  new URL(service.view.signInLink?.() ?? "").hash.slice("#code=".length);
+const codeOf = async (service: TestService): Promise<string> =>
+  new URL((await service.view.signInLink?.()) ?? "").hash.slice("#code=".length);
 
 async function signedIn(service: TestService): Promise<string> {
-  const { body } = await call(service, "POST", "console/sessions", codeOf(service));
+  const { body } = await call(service, "POST", "console/sessions", await codeOf(service));
   return body.token;
 }
 
 describe("signing in to the console", () => {
   it("[CONSOLE-1] a code buys a session once, whose token works wherever the key does", async () => {
     const service = await startTestService({ clock: new FakeClock() });
-    const link = service.view.signInLink?.() ?? "";
+    const link = (await service.view.signInLink?.()) ?? "";
     expect(link).toMatch(new RegExp(`^${service.url}/#code=[\\w-]{43}$`));
     const code = link.slice(link.indexOf("=") + 1);
     const { status, body, headers } = await call(service, "POST", "console/sessions", code);
@@ -53,7 +53,7 @@ describe("signing in to the console", () => {
   it("[CONSOLE-1] a code is good for 10 minutes, and a session for 12 hours", async () => {
     const clock = new FakeClock();
     const service = await startTestService({ workers: false, clock });
-    const [late, inTime] = [codeOf(service), codeOf(service)];
+    const [late, inTime] = [await codeOf(service), await codeOf(service)];
     clock.advance(10 * MINUTE_MS - 1);
     const { body } = await call(service, "POST", "console/sessions", inTime);
     clock.advance(1);
@@ -88,7 +88,7 @@ describe("signing in to the console", () => {
     expect((await call(service, "GET", "account", first)).body.error.code).toBe("INVALID_API_KEY");
     const { stores } = await openBeside(service.data);
     const [key] = await stores.read.keys.list();
-    const code = codeOf(service);
+    const code = await codeOf(service);
     await stores.write((tx) => tx.keys.setDisabled(key?.id ?? "", 1));
     expect((await call(service, "GET", "account", second)).body.error.code).toBe("API_KEY_DISABLED");
     expect((await call(service, "POST", "console/sessions", code)).body.error.code).toBe("API_KEY_DISABLED");
@@ -116,13 +116,13 @@ describe("signing in to the console", () => {
     const service = await startTestService({ workers: false, config, clock: new FakeClock() });
     const wrong = async () => (await call(service, "POST", "console/sessions", "guess")).status;
     expect([await wrong(), await wrong(), await wrong()]).toEqual([401, 401, 429]);
-    expect((await call(service, "POST", "console/sessions", codeOf(service))).status).toBe(200);
+    expect((await call(service, "POST", "console/sessions", await codeOf(service))).status).toBe(200);
   });
 
   it("[CONSOLE-2] codes and tokens are not in the log, not even when a request fails", async () => {
     const logLines: string[] = [];
     const service = await startTestService({ workers: false, logLines });
-    const code = codeOf(service);
+    const code = await codeOf(service);
     const token = await signedIn(service);
     await call(service, "GET", `${token}?x=${token}`, token);
     await call(service, "GET", `images/batches/${token}`, token);

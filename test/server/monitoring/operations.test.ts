@@ -32,6 +32,12 @@ describe("the service tells whether it is ready", () => {
       "the free disk space cannot be read",
     ],
     ["the database refuses to write", { stores: refusingStores() }, "the database cannot be written"],
+    [
+      "the bucket does not answer",
+      { askBucket: () => Promise.reject(new Error("AKID")) },
+      "the bucket of the images cannot be used",
+    ],
+    ["it stops", { isStopping: () => true, workersRunning: () => false }, "the service is stopping"],
     ["the workers ended", { workersRunning: () => false }, "the workers are not running"],
   ])("[OPS-7] says no, and why, when %s", async (_, deps, problem) => {
     expect(await readiness(deps)).toEqual([503, { status: "not_ready", problems: [problem] }]);
@@ -106,6 +112,8 @@ async function serveOperations(deps: Partial<HandlerDeps>): Promise<string> {
     workersExpected: true,
     workersRunning: () => true,
     freeDiskBytes: async () => GIB,
+    askBucket: null,
+    isStopping: () => false,
     metrics: { observe: () => {}, answer: () => {} },
     openApi: () => {},
   };

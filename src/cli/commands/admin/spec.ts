@@ -1,5 +1,6 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
 import type { OptionSpec } from "../../command-line/option-values.ts";
+import { storageOptions } from "../shared-options.ts";
 import { USAGE_GROUPS } from "./arguments.ts";
 
 const accountOption: OptionSpec = {
@@ -87,8 +88,14 @@ const keys: CommandSpec = {
   ],
 };
 
+/** Lets every command below name a shared database and a bucket in place of the data directory. */
+function withStorage(spec: CommandSpec): CommandSpec {
+  if (spec.commands) return { ...spec, commands: spec.commands.map(withStorage) };
+  return { ...spec, options: [...(spec.options ?? []), ...storageOptions] };
+}
+
 /** `imgbatch admin`: the commands that work on a data directory directly. A service may run on it meanwhile. */
-export const admin: CommandSpec = {
+export const admin: CommandSpec = withStorage({
   name: "admin",
   summary: "manage the accounts, keys and money of a data directory",
   examples: [
@@ -142,5 +149,16 @@ export const admin: CommandSpec = {
       exits: ["someFailed"],
       load: () => import("./check.ts"),
     },
+    {
+      name: "move",
+      summary: "copy a data directory to PostgreSQL and S3, and compare both; the old data stays, unused",
+      examples: [
+        "imgbatch admin move --database postgres://db.example/imgbatch --blobs s3://pictures/imgbatch",
+        "imgbatch admin move --blobs s3://pictures/imgbatch",
+      ],
+      exits: ["conflict", "temporary", "saving"],
+      notes: ["A move that was ended goes on where it was: run the same command again."],
+      load: () => import("./move.ts"),
+    },
   ],
-};
+});

@@ -1,21 +1,31 @@
+import { loadUnlessDefault } from "../../../config/load-unless-default.ts";
 import { dataDirectoryOf } from "../../../config/places.ts";
 import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { type Admin, openAdmin } from "../../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
+import { storageOf } from "../../service/storage-of.ts";
 
-/** Opens the data directory of a command while the work lasts. Creates a missing one only with `mayCreate`. */
+/**
+ * Opens the data directory or the shared database of a command while the work lasts. Creates a missing directory only with
+ * `mayCreate`. `place` is the directory, or the URL of the database without secrets.
+ */
 export async function withAdmin(
   context: CommandContext,
   needs: { mayCreate: boolean },
-  work: (admin: Admin, directory: string) => Promise<CommandResult> | CommandResult,
+  work: (admin: Admin, place: string) => Promise<CommandResult> | CommandResult,
 ): Promise<CommandResult> {
-  const directory = dataDirectoryOf(context.global.data, readEnvironment(), context.cwd);
-  context.output.detail(`data directory: ${directory}`);
-  const admin = await openAdmin({ directory, ...needs });
+  const { global, cwd, output } = context;
+  const config = await loadUnlessDefault({ file: global.config, cwd });
+  const storage = storageOf(context, config);
+  const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
+  const { database } = storage;
+  const place = database.kind === "postgres" ? database.name : directory;
+  output.detail(database.kind === "postgres" ? `database: ${place}` : `data directory: ${place}`);
+  const admin = await openAdmin({ directory, storage, ...needs });
   try {
-    if (admin.isNew) context.output.note(`created the data directory: ${directory}`);
-    return await work(admin, directory);
+    if (admin.isNew) output.note(`created the data directory: ${directory}`);
+    return await work(admin, place);
   } finally {
     await admin.close();
   }

@@ -1,4 +1,5 @@
 import type { Config } from "../../../config/schema.ts";
+import type { StoragePlaces } from "../../../config/storage-places.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import type { ProviderEntry } from "../../../contract/provider-entries.ts";
 import { identityOf, secretVariables } from "../../../contract/provider-identity.ts";
@@ -13,12 +14,19 @@ import { exitOfTrouble, type Finding, fail, ok, warn } from "./finding.ts";
  * Checks each configured upstream: whether its keys are set, whether it answers a request that costs nothing, and whether
  * it pauses. Drawings need nothing. While one upstream can be used, troubles of the others are warnings.
  */
-export async function checkUpstreams(
-  config: Config,
-  directory: string,
-  signal: AbortSignal,
-  where: Whereabouts,
-): Promise<Finding[]> {
+export async function checkUpstreams({
+  config,
+  directory,
+  storage,
+  signal,
+  where,
+}: {
+  config: Config;
+  directory: string;
+  storage: StoragePlaces;
+  signal: AbortSignal;
+  where: Whereabouts;
+}): Promise<Finding[]> {
   if (config.providers.every(({ type }) => type === "procedural")) return [];
   // It needs the database library, which may not load on this system.
   const { openProviderStatus } = await import("../../../service/provider-status.ts");
@@ -26,7 +34,7 @@ export async function checkUpstreams(
   try {
     const running = (await findRunning(directory).catch(() => null))?.providers ?? [];
     const isSame = providersInWords(running) === providersInWords(config.providers.map(identityOf));
-    status = await openProviderStatus({ config, directory, running: isSame ? running : [] });
+    status = await openProviderStatus({ config, directory, storage, running: isSame ? running : [] });
   } catch (error) {
     if (!(error instanceof ImgbatchError)) throw error;
     const { exit } = errorEntry(error.code);

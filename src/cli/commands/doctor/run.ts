@@ -2,6 +2,7 @@ import { loadConfig } from "../../../config/load.ts";
 import { dataDirectoryOf } from "../../../config/places.ts";
 import { UPSTREAM_NAMES, type UpstreamName } from "../../../config/presets.ts";
 import type { Config } from "../../../config/schema.ts";
+import type { StoragePlaces } from "../../../config/storage-places.ts";
 import { errorEntry, ImgbatchError } from "../../../contract/errors.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { counted } from "../../../kernel/text.ts";
@@ -10,10 +11,12 @@ import { choiceOption } from "../../command-line/option-values.ts";
 import { agreeTo } from "../../service/agreed-addresses.ts";
 import { checkedUrl, upstreamElsewhere } from "../../service/connect.ts";
 import { createServiceLocator, type FoundService } from "../../service/locate-service.ts";
+import { storageOf } from "../../service/storage-of.ts";
 import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { checkDirectory, checkOwner, checkSecrecy } from "./check-directory.ts";
 import { checkNativeParts, checkNode } from "./check-program.ts";
 import { checkService } from "./check-service.ts";
+import { checkStorage } from "./check-storage.ts";
 import { checkUpstreams } from "./check-upstreams.ts";
 import { type Finding, fail, ok, warn, worstExitCode } from "./finding.ts";
 
@@ -41,12 +44,19 @@ async function examine(context: CommandContext): Promise<Finding[]> {
     ...(await checkDirectory("output", cwd)),
   ];
   if (config === null) return findings;
-  if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
   const data = dataDirectoryOf(global.data, environment, cwd);
+  const { storage, finding: place } = readStorage(context, config);
+  if (storage === null) return [...findings, ...place];
+  const shared = await checkStorage(storage, data);
+  findings.push(...shared);
+  if (!isEmbedded) return [...findings, ...(await checkNamed(context, config))];
   findings.push(...(await checkDirectory("data", data)), ...(await checkSecrecy(data)));
   if (global.config === undefined) findings.push(...(await checkAddresses(config)));
   // Without the native modules or with a damaged directory nothing can be known of upstreams.
-  if (worstExitCode(findings) === 0) findings.push(...(await checkUpstreams(config, data, signal, global)));
+  if (worstExitCode(findings) === 0)
+    findings.push(...(await checkUpstreams({ config, directory: data, storage, signal, where: global })));
+  // Its processes are found by their addresses, which only their callers know.
+  if (storage.database.kind === "postgres") return findings;
   const locate = await createServiceLocator(context);
   const service = await locate(signal);
   const answers = service === null ? [] : await checkService(service, signal);
@@ -111,6 +121,20 @@ function readConfig(
     if (!(error instanceof ImgbatchError)) throw error;
     const advice = "fix it; `imgbatch schema config` prints every key";
     return { config: null, finding: fail("config", "usage", error.message, advice) };
+  }
+}
+
+function readStorage(
+  context: CommandContext,
+  config: Config,
+): { storage: StoragePlaces | null; finding: Finding[] } {
+  try {
+    return { storage: storageOf(context, config), finding: [] };
+  } catch (error) {
+    if (!(error instanceof ImgbatchError)) throw error;
+    const { exit } = errorEntry(error.code);
+    const advice = error.advice ?? "write it as the message says";
+    return { storage: null, finding: [fail("storage", exit, error.message, advice)] };
   }
 }
 

@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Config } from "../../../config/schema.ts";
 import type { Log } from "../../../kernel/log.ts";
-import { type Service, startService } from "../../../service/start-service.ts";
+import { type LocalService, startService } from "../../../service/start-service.ts";
 import { paidRequestsNote } from "../../interruption/paid-requests.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 
@@ -37,7 +37,7 @@ export async function startOwnService(options: {
   const dataDirectory = resolve(
     options.dataDirectory ?? (await makeEphemeralDirectory("exec", options.nowMs)),
   );
-  let service: Service;
+  let service: LocalService;
   try {
     service = await startService({
       config,

@@ -9,10 +9,10 @@ export const init: CommandSpec = {
     {
       flags: "--template <name>",
       description:
-        "starter (prompts and configuration), github, gitlab, script, comfyui or all; may be repeated",
+        "starter (prompts and configuration), github, gitlab, script, comfyui, compose or all; may be repeated",
       default: "starter",
       repeatable: true,
-      choices: ["starter", "github", "gitlab", "script", "comfyui", "all"],
+      choices: ["starter", "github", "gitlab", "script", "comfyui", "compose", "all"],
     },
     { ...upstreamOption, description: `write the configuration for ${upstreamOption.description}` },
     { flags: "--force", description: "replace existing files" },

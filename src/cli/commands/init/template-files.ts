@@ -17,6 +17,7 @@ const github: TemplateFile = { source: "github-actions.yml", target: ".github/wo
 const gitlab: TemplateFile = { source: "gitlab-ci.yml", target: ".gitlab-ci.yml" };
 const script: TemplateFile = { source: "make-images.sh", target: "make-images.sh", isExecutable: true };
 const comfyui: TemplateFile = { source: "comfyui.mjs", target: "comfyui.mjs", isExecutable: true };
+const compose: TemplateFile = { source: "compose.yaml", target: "compose.yaml" };
 const workflow: TemplateFile = { source: "comfyui-workflow.json", target: "comfyui-workflow.json" };
 
 /** The files of each template. They work together in an empty directory. */
@@ -26,5 +27,6 @@ export const TEMPLATES: Readonly<Record<string, readonly TemplateFile[]>> = {
   gitlab: [prompts, gitlab],
   script: [prompts, script],
   comfyui: [prompts, comfyui, workflow],
-  all: [prompts, config, github, gitlab, script, comfyui, workflow],
+  compose: [prompts, compose],
+  all: [prompts, config, github, gitlab, script, comfyui, workflow, compose],
 };

@@ -10,6 +10,7 @@ import type { CommandContext, RunCommand } from "../../command-line/command-cont
 import { choiceOption, flagOption } from "../../command-line/option-values.ts";
 import { providersInWords } from "../../service/embedded.ts";
 import { findRunning } from "../../service/running-service.ts";
+import { storageOf } from "../../service/storage-of.ts";
 import { requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { exitOfTrouble, worstExitCode } from "../doctor/finding.ts";
 import { providerView, tableOf } from "./provider-view.ts";
@@ -20,10 +21,15 @@ export const run: RunCommand = async (context) => {
   const upstream = choiceOption(options, "upstream", "--upstream", UPSTREAM_NAMES) ?? null;
   const config = loadConfig({ file: global.config, cwd, upstream });
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
-  output.detail(`data directory: ${directory}`);
+  const storage = storageOf(context, config);
+  output.detail(
+    storage.database.kind === "postgres"
+      ? `database: ${storage.database.name}`
+      : `data directory: ${directory}`,
+  );
   if (flagOption(options, "probe") && global.config === undefined) await requireNamedAddresses(config);
   const running = await runningProviders(context, config, directory);
-  const status = await openProviderStatus({ config, directory, running });
+  const status = await openProviderStatus({ config, directory, storage, running });
   try {
     const probes = flagOption(options, "probe") ? await status.probe(signal) : null;
     const reports = await status.report();

@@ -1,5 +1,5 @@
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { upstreamOption } from "../shared-options.ts";
+import { storageOptions, upstreamOption } from "../shared-options.ts";
 
 export const providers: CommandSpec = {
   name: "providers",
@@ -10,6 +10,7 @@ export const providers: CommandSpec = {
       description:
         "ask each upstream with a request that costs nothing; one that works is used again at once",
     },
+    ...storageOptions,
     upstreamOption,
   ],
   examples: ["imgbatch providers", "imgbatch providers --probe", "imgbatch providers --json"],

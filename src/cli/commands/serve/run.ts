@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { loadConfig } from "../../../config/load.ts";
 import { dataDirectoryOf } from "../../../config/places.ts";
 import { UPSTREAM_NAMES } from "../../../config/presets.ts";
+import { ROLES } from "../../../config/roles.ts";
 import { VENDOR_NAMES } from "../../../config/vendors.ts";
 import type { ReadyFile } from "../../../contract/data-directory.ts";
 import { ImgbatchError } from "../../../contract/errors.ts";
@@ -25,6 +26,7 @@ import { paidRequestsNote } from "../../interruption/paid-requests.ts";
 import { nextCommand, type Whereabouts } from "../../result/next-command.ts";
 import { makeEphemeralDirectory } from "../../service/ephemeral-directory.ts";
 import { withSimulation } from "../../service/simulation.ts";
+import { requireShared, storageOf } from "../../service/storage-of.ts";
 import { requireKeys, requireNamedAddresses } from "../../service/upstream-keys.ts";
 import { mayShowDashboard } from "../../terminal/dashboard.ts";
 import { mayColor } from "../../terminal/terminal.ts";
@@ -40,6 +42,9 @@ export async function run(context: CommandContext): Promise<CommandResult> {
   const choice = { file: global.config, cwd, upstream, vendor };
   const config = withSimulation(loadConfig(choice), textOption(options, "simulate"));
   if (choice.file === undefined) await requireNamedAddresses(config);
+  const role = choiceOption(options, "role", "--role", ROLES) ?? "all";
+  const storage = storageOf(context, config);
+  requireShared(role, storage);
   // A service whose providers stand in a file starts without their keys, and says so.
   if (upstream !== null) requireKeys(config);
   const graceMs = durationOption(options, "grace", "--grace") ?? DEFAULT_GRACE_MS;
@@ -63,7 +68,7 @@ export async function run(context: CommandContext): Promise<CommandResult> {
     ? await makeEphemeralDirectory("serve", clock.nowMs())
     : dataDirectoryOf(global.data, readEnvironment(), cwd);
   try {
-    const start = { config, dataDirectory, address, workers: true, announceUrl: true };
+    const start = { config, dataDirectory, storage, role, address, workers: true, announceUrl: true };
     const service = await startService({ ...start, log: isLive ? "feed" : log }).catch(async (error) => {
       throw await explainPortInUse(error, address, cwd);
     });
@@ -129,8 +134,9 @@ async function announce(
   service: Service,
   where: { cwd: string; dataDirectory: string; readyFile: string | undefined },
 ): Promise<void> {
-  const { url, credentialsFile: credentials } = service;
-  const ready: ReadyFile = { url, pid: process.pid, data: where.dataDirectory, credentials };
+  const { url, credentialsFile } = service;
+  const credentials = credentialsFile === null ? {} : { credentials: credentialsFile };
+  const ready: ReadyFile = { url, pid: process.pid, data: where.dataDirectory, ...credentials };
   const line = process.stdout.isTTY
     ? `imgbatch is ready at ${url} (data: ${where.dataDirectory})`
     : JSON.stringify({ event: "ready", url });
@@ -142,7 +148,7 @@ async function announce(
     });
   }
   process.stdout.write(`${line}\n`);
-  const link = process.stdout.isTTY ? service.view.signInLink?.() : undefined;
+  const link = process.stdout.isTTY ? await service.view.signInLink?.() : undefined;
   if (link !== undefined) process.stdout.write(`web console, for 10 minutes and once: ${link}\n`);
 }
 

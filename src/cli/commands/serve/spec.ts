@@ -1,5 +1,6 @@
+import { ROLES } from "../../../config/roles.ts";
 import type { CommandSpec } from "../../command-line/command-spec.ts";
-import { upstreamOption, vendorOption } from "../shared-options.ts";
+import { storageOptions, upstreamOption, vendorOption } from "../shared-options.ts";
 
 export const serve: CommandSpec = {
   name: "serve",
@@ -7,6 +8,13 @@ export const serve: CommandSpec = {
   options: [
     { flags: "--port <n>", description: "the port to listen on; 0 for a free one", default: "8787" },
     { flags: "--host <address>", description: "the address to listen on", default: "127.0.0.1" },
+    {
+      flags: "--role <role>",
+      description: "all; api: take requests; worker: make images. The last two share a database and a bucket",
+      default: "all",
+      choices: ROLES,
+    },
+    ...storageOptions,
     upstreamOption,
     vendorOption,
     { flags: "--ephemeral", description: "use a temporary data directory, removed at the end" },
@@ -27,7 +35,11 @@ export const serve: CommandSpec = {
       choices: ["debug", "info", "warn", "error"],
     },
   ],
-  examples: ["imgbatch serve", "imgbatch serve --port 0 --data ./data --ready-file ready.json"],
+  examples: [
+    "imgbatch serve",
+    "imgbatch serve --port 0 --data ./data --ready-file ready.json",
+    "imgbatch serve --role worker --database postgres://db/imgbatch --blobs s3://images",
+  ],
   exits: ["auth", "conflict", "saving"],
   json: false,
   load: () => import("./run.ts"),

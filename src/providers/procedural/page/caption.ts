@@ -2,9 +2,7 @@ import { short } from "../svg/canvas.ts";
 import type { Hex } from "../svg/color.ts";
 import { hasGlyph, outlineOf } from "./font.ts";
 import { RIGHT_TO_LEFT, SYSTEM_FONTS } from "./system-fonts.ts";
-import { type FittedText, widthOf } from "./text-lines.ts";
-
-const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+import { type FittedText, graphemes, widthOf } from "./text-lines.ts";
 
 /** Returns the lines as SVG. The letters of the first line hang from `y`. */
 export function captionSvg(text: FittedText, x: number, y: number, color: Hex): string {
@@ -29,10 +27,6 @@ export function lineSvg(line: string, x: number, y: number, size: number, color:
     for (const character of graphemes(text)) at += widthOf(character) * size;
   }
   return svg;
-}
-
-function graphemes(text: string): string[] {
-  return [...segmenter.segment(text)].map(({ segment }) => segment);
 }
 
 function runsOf(line: string): { text: string; packaged: boolean }[] {

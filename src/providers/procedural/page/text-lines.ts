@@ -22,10 +22,23 @@ export function drawableText(text: string): string {
     .trim();
 }
 
-/** The characters of a text, as readers count them, that a caption may have space for. */
+/** Each of these is a character of its own. The segmenter would take most of the time of a caption for them. */
+const PLAIN = /^[ -~]*$/;
+
+/** The characters of a text as readers count them, at most `most` of them. Default: all. */
+export function graphemes(text: string, most = Number.POSITIVE_INFINITY): string[] {
+  if (PLAIN.test(text)) return [...text.slice(0, most)];
+  const characters: string[] = [];
+  for (const { segment } of segmenter.segment(text)) {
+    if (characters.length >= most) break;
+    characters.push(segment);
+  }
+  return characters;
+}
+
+/** The characters of a text that a caption may have space for. */
 export function captionGraphemes(text: string): string[] {
-  const characters = [...segmenter.segment(text.slice(0, MAX_CHARACTERS * 4))].map(({ segment }) => segment);
-  return characters.slice(0, MAX_CHARACTERS);
+  return graphemes(text.slice(0, MAX_CHARACTERS * 4), MAX_CHARACTERS);
 }
 
 /**
@@ -39,7 +52,7 @@ export function fitText(
 ): FittedText {
   const shown = captionGraphemes(text);
   const cut = shown.join("").length < text.length;
-  for (let size = sizes.largest; ; size *= 0.92) {
+  for (let size = cut ? sizes.smallest : sizes.largest; ; size *= 0.92) {
     const last = size <= sizes.smallest;
     const used = last ? sizes.smallest : size;
     const maxLines = Math.max(1, Math.floor((box.height / used - 1) / LEADING + 1.001));
@@ -100,7 +113,7 @@ function breakLines(characters: readonly string[], width: number): string[] {
 }
 
 function shorten(lines: readonly string[], width: number): string[] {
-  const last = [...segmenter.segment(lines.at(-1) ?? "")].map(({ segment }) => segment);
+  const last = graphemes(lines.at(-1) ?? "");
   let total = last.reduce((sum, character) => sum + widthOf(character), widthOf("…"));
   while (last.length > 1 && total > width) total -= widthOf(last.pop() ?? "");
   return [...lines.slice(0, -1), `${last.join("").replace(/[\s.,;:]+$/, "")}…`];

@@ -31,7 +31,8 @@ export interface JobPage {
 
 /** A file with results. */
 export interface ResultFile {
-  name: string;
+  /** Null when the upstream counts results and does not name the file. */
+  name: string | null;
   /** How many results the upstream says that it has; null when it does not say. */
   results: number | null;
 }
@@ -45,8 +46,8 @@ export interface JobAdapter
     > {
   /** Returns a page of the jobs, newest first, and the mark of the next page; null behind the last one. */
   page(mark: string | null, signal: AbortSignal): Promise<JobPage>;
-  /** Returns the files with the results of an ended job. */
-  outputs(name: string, signal: AbortSignal): Promise<readonly ResultFile[]>;
+  /** Returns the files with the results of an ended job; null when the upstream shows it before its end. */
+  outputs(name: string, signal: AbortSignal): Promise<readonly ResultFile[] | null>;
   /** Yields the results of one file. */
   read(file: string, signal: AbortSignal): AsyncIterable<JobResult>;
 }
@@ -116,8 +117,13 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
     },
     poll: async (job, signal) => shown(await call(signal, (limited) => adapter.poll(job, limited))),
     async *results(job, signal) {
-      for (const file of await call(signal, (limited) => adapter.outputs(job, limited)))
-        yield* counted(file, withHiddenSecrets(adapter.read(file.name, signal)));
+      const files = await call(signal, (limited) => adapter.outputs(job, limited));
+      if (files === null) yield { endsEarly: "the upstream shows the job before its end" };
+      for (const file of files ?? [])
+        yield* counted(
+          file,
+          file.name === null ? none() : withHiddenSecrets(adapter.read(file.name, signal)),
+        );
     },
     cancel: (job, signal) => call(signal, (limited) => adapter.cancel(job, limited)),
     discard: (input, signal) => call(signal, (limited) => adapter.discard(input, limited)),
@@ -129,6 +135,8 @@ export function asJobProvider(entry: JobEntry, adapter: JobAdapter, deps: Adapte
 function shown(job: UpstreamJob): UpstreamJob {
   return { ...job, said: hideUsedKeys(job.said) };
 }
+
+async function* none(): AsyncGenerator<JobResult> {}
 
 /** The results of a file, and whether it has ended early. A connection that breaks may look like the end. */
 async function* counted(

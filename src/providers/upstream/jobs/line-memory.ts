@@ -1,5 +1,8 @@
 import { decodeDataUrl } from "../image-address.ts";
 
+/** An image has at most 64 MiB, 86 MiB as Base64. */
+export const MAX_LINE_BYTES = 90 * 1024 * 1024;
+const GROWTH_BYTES = 1024 * 1024;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 /** Shorter texts cost little. */
@@ -22,7 +25,9 @@ export interface LongJson {
  * size takes no more memory than its largest line.
  */
 export class LineMemory {
-  #line = Buffer.alloc(0);
+  /** It grows where it is, so nothing is copied, and no smaller one is left behind. */
+  readonly #room = new ArrayBuffer(0, { maxByteLength: MAX_LINE_BYTES });
+  #line = Buffer.from(this.#room);
   #length = 0;
   #images = Buffer.alloc(0);
   #used = 0;
@@ -31,13 +36,12 @@ export class LineMemory {
     return this.#length;
   }
 
-  /** Appends a piece of the line. */
+  /** Appends a piece of the line, which has at most `MAX_LINE_BYTES` then. */
   add(piece: Buffer): void {
     const length = this.#length + piece.length;
     if (length > this.#line.length) {
-      const larger = Buffer.allocUnsafeSlow(Math.max(2 * this.#line.length, length));
-      this.#line.copy(larger, 0, 0, this.#length);
-      this.#line = larger;
+      this.#room.resize(Math.min(Math.ceil(length / GROWTH_BYTES) * GROWTH_BYTES, MAX_LINE_BYTES));
+      this.#line = Buffer.from(this.#room, 0, this.#room.byteLength);
     }
     piece.copy(this.#line, this.#length);
     this.#length = length;

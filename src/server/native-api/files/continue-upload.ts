@@ -66,7 +66,7 @@ const isTakenOver = (error: unknown) =>
 
 async function findUpload(deps: ApiDeps, request: Request, response: Response): Promise<Upload> {
   const id = request.query[UPLOAD_ID];
-  const upload = deps.uploads.find(typeof id === "string" ? id : "");
+  const upload = await deps.uploads.find(typeof id === "string" ? id : "");
   const key = await deps.stores.read.keys.byId(upload.apiKeyId);
   if (key === null || keyState(key, deps.clock.nowMs()) !== "active") {
     throw new ImgbatchError("API_KEY_DISABLED");

@@ -4,7 +4,7 @@ import { ImgbatchError } from "../../../contract/errors.ts";
 import { FIXED_LIMITS } from "../../../contract/limits.ts";
 import { startUploadSchema } from "../../../contract/native-api/files.ts";
 import { inWords } from "../../../contract/schema-words.ts";
-import type { FileFacts } from "../../../domain/files/upload.ts";
+import type { FileFacts } from "../../../domain/ports/files.ts";
 import { jsonExcess } from "../../../kernel/json/json-shape.ts";
 import { hasUnstorableText, isLongerThan } from "../../../kernel/text.ts";
 import { fieldError, schemaProblem } from "../../request-problems.ts";

@@ -30,6 +30,18 @@ export function realtimeHoldRepository(session: SqlSession): RealtimeHoldReposit
       );
       return (await all(dead.orderBy("id"))).map(toRecord);
     },
+    countOpen: async (apiKeyId) => {
+      const open = build
+        .selectFrom("realtime_holds")
+        .select((eb) => eb.fn.countAll<number>().as("count"))
+        .where("api_key_id", "=", apiKeyId)
+        .where("worker", "in", liveWorkers(session));
+      return (await first(open))?.count ?? 0;
+    },
+    isOpen: async (id) => {
+      const open = holds().where("id", "=", id).where("worker", "in", liveWorkers(session));
+      return { isOpen: (await first(open)) !== null };
+    },
     list: async () => (await all(holds().orderBy("created_at_ms").orderBy("id"))).map(toRecord),
   };
 }

@@ -6,7 +6,12 @@ import { EXTENDED_RATIOS, imageSizePx } from "../../../../src/contract/images/im
 import { documentOf } from "../../../../src/providers/procedural/draw.ts";
 import { outlineOf } from "../../../../src/providers/procedural/page/font.ts";
 import { learnMissing, legibleText } from "../../../../src/providers/procedural/page/system-fonts.ts";
-import { drawableText, fitText, widthOf } from "../../../../src/providers/procedural/page/text-lines.ts";
+import {
+  drawableText,
+  fitText,
+  graphemes,
+  widthOf,
+} from "../../../../src/providers/procedural/page/text-lines.ts";
 import { draw, request } from "../requests.ts";
 
 const signal = new AbortController().signal;
@@ -104,6 +109,16 @@ describe("the caption", () => {
           901,
         );
       expect(size + (lines.length - 1) * leading).toBeLessThanOrEqual(121);
+    }
+  });
+
+  it("[DRAW-6] characters are those that readers count, also where none of them is looked up", () => {
+    const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
+    const looked = (text: string) => [...segmenter.segment(text)].map(({ segment }) => segment);
+    const printable = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i)).join("");
+    for (const text of [printable, "", "a b  c", ...HOSTILE.map((each) => each.slice(0, 300))]) {
+      expect(graphemes(text)).toEqual(looked(text));
+      expect(graphemes(text, 7)).toEqual(looked(text).slice(0, 7));
     }
   });
 

@@ -1,6 +1,7 @@
 import type { ServerResponse } from "node:http";
 import { expect, it, onTestFinished } from "vitest";
 import { type JobEntry, providerEntrySchema } from "../../../../src/contract/provider-entries.ts";
+import type { JobResult } from "../../../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../../../src/kernel/clock.ts";
 import { createNativeBatchAdapter } from "../../../../src/providers/native-batch/provider.ts";
 import { createOpenaiBatchAdapter } from "../../../../src/providers/openai-batch/provider.ts";
@@ -62,12 +63,13 @@ const ENDS: Record<string, (answer: ServerResponse, part: Buffer, whole: Buffer)
   "has the length of what came": (answer, part) => answer.setHeader("content-length", part.length).end(part),
 };
 
-/** A provider of a job whose results `answer` sends. */
+/** A provider of a job whose results `answer` sends. `job`: the job as the upstream shows it. */
 async function connect(
   type: keyof typeof UPSTREAMS,
   answer: (response: ServerResponse, seen: Seen, whole: Buffer) => void,
+  job: object = UPSTREAMS[type].job,
 ) {
-  const { create, line, job, file } = UPSTREAMS[type];
+  const { create, line, file } = UPSTREAMS[type];
   const whole = Buffer.from(KEYS.map((key) => `${JSON.stringify(line(key))}\n`).join(""));
   const server = await scriptedServer((seen, response, socket) =>
     seen.url === file ? answer(response, seen, whole) : json(job)(seen, response, socket),
@@ -124,3 +126,35 @@ it("[UPSTREAM-19] a download goes on behind a part that is shorter than the one 
   for await (const result of provider.results("b1", never)) keys.push("key" in result && result.key);
   expect(keys).toEqual(KEYS);
 });
+
+it.each([
+  ["native-batch", { name: "batches/b1", metadata: { state: "BATCH_STATE_RUNNING" } }],
+  ["openai-batch", { id: "b1", status: "finalizing", output_file_id: null }],
+] as const)(
+  "[UPSTREAM-19] a job of %s that runs again after its end has no results yet",
+  async (type, job) => {
+    const { provider } = await connect(type, () => {}, job);
+    const results: JobResult[] = [];
+    for await (const result of provider.results("b1", never)) results.push(result);
+    expect(results).toEqual([{ endsEarly: expect.stringContaining("before its end") }]);
+  },
+);
+
+it.each([
+  [
+    "native-batch",
+    {
+      name: "batches/b1",
+      metadata: { state: "BATCH_STATE_SUCCEEDED", batchStats: { successfulRequestCount: "3" } },
+    },
+  ],
+  ["openai-batch", { id: "b1", status: "completed", request_counts: { total: 3, completed: 3, failed: 0 } }],
+] as const)(
+  "[UPSTREAM-19] a job of %s that counts results and names no file of them says so",
+  async (type, job) => {
+    const { provider } = await connect(type, () => {}, job);
+    const results: JobResult[] = [];
+    for await (const result of provider.results("b1", never)) results.push(result);
+    expect(results).toEqual([{ endsEarly: expect.stringContaining("0 of the 3") }]);
+  },
+);

@@ -1,0 +1,81 @@
+import { randomBytes } from "node:crypto";
+import type { TimedSecretRecord } from "../../domain/ports/shared-records.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { sha256Hex } from "../../kernel/ids.ts";
+import type { SecretOptions, SecretStore } from "./timed-secrets.ts";
+
+/** The value of a secret: the key that it stands for, and the batch of a ticket. */
+interface StoredValue {
+  keyId: string;
+  batchId?: string;
+}
+
+/** Secrets that every process of a service knows, in the database, as hashes. */
+export class StoredSecrets<T extends StoredValue> implements SecretStore<T> {
+  readonly #deps: { stores: Stores; clock: Clock };
+  readonly #kind: TimedSecretRecord["kind"];
+  readonly #options: SecretOptions;
+
+  constructor(
+    deps: { stores: Stores; clock: Clock },
+    kind: TimedSecretRecord["kind"],
+    options: SecretOptions,
+  ) {
+    this.#deps = deps;
+    this.#kind = kind;
+    this.#options = options;
+  }
+
+  async issue(value: T) {
+    const { keyId, batchId }: StoredValue = value;
+    const { lifeMs, mostPerKey, prefix = "" } = this.#options;
+    const { stores, clock } = this.#deps;
+    const secret = prefix + randomBytes(32).toString("base64url");
+    const expiresAtMs = clock.nowMs() + lifeMs;
+    const record = {
+      id: sha256Hex(secret),
+      kind: this.#kind,
+      apiKeyId: keyId,
+      batchId: batchId ?? null,
+      expiresAtMs,
+    };
+    await stores.write(async (tx) => {
+      await tx.lock("key", keyId);
+      await tx.timedSecrets.removeExpired(clock.nowMs());
+      const ofKey = await tx.timedSecrets.ofKey(this.#kind, keyId);
+      for (const { id } of ofKey.slice(0, Math.max(0, ofKey.length + 1 - mostPerKey)))
+        await tx.timedSecrets.take(id);
+      await tx.timedSecrets.insert(record);
+    });
+    return { secret, expiresAtMs };
+  }
+
+  async find(secret: string) {
+    if (!this.#mayBeOurs(secret)) return null;
+    return this.#valid(await this.#deps.stores.read.timedSecrets.find(sha256Hex(secret)));
+  }
+
+  async take(secret: string) {
+    if ((await this.find(secret)) === null) return null;
+    const taken = await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
+    return this.#valid(taken)?.value ?? null;
+  }
+
+  async end(secret: string): Promise<void> {
+    await this.#deps.stores.write((tx) => tx.timedSecrets.take(sha256Hex(secret)));
+  }
+
+  /** Most credentials are API keys: they need no look into the database here. */
+  #mayBeOurs(secret: string): boolean {
+    return secret.startsWith(this.#options.prefix ?? "");
+  }
+
+  #valid(record: TimedSecretRecord | null): { value: T; expiresAtMs: number } | null {
+    if (record === null || record.kind !== this.#kind) return null;
+    const { apiKeyId: keyId, batchId, expiresAtMs } = record;
+    if (expiresAtMs <= this.#deps.clock.nowMs()) return null;
+    const value: StoredValue = batchId === null ? { keyId } : { keyId, batchId };
+    return { value: value as T, expiresAtMs };
+  }
+}

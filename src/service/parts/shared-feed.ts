@@ -1,0 +1,171 @@
+import { isTerminal } from "../../contract/statuses.ts";
+import type { Feed, ServiceEvent } from "../../domain/feed.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import { fieldsOf } from "../../kernel/json/fields.ts";
+import type { Log } from "../../kernel/log.ts";
+import type { Notices } from "../../storage/dialects/postgres-notices.ts";
+
+/** How long changes are gathered: a notice of each commit would hold up all of them, one behind the other. */
+const GATHER_MS = 200;
+/** How often the database is read while no notices arrive. */
+const POLL_MS = 2000;
+/** A notice has at most 8000 bytes. */
+const BATCHES_PER_NOTICE = 40;
+const FAILURES_PER_BATCH = 3;
+const LATEST = 100;
+
+/** What has happened to a batch since the last notice. */
+interface Change {
+  images: number;
+  /** The custom ids of the first items that failed. */
+  failed: string[];
+  isGone: boolean;
+}
+
+interface Deps {
+  feed: Feed;
+  stores: Stores;
+  clock: Clock;
+  log: Log;
+}
+
+/**
+ * Brings the changes that other processes make to the feed of this one, and the changes of this one to the others. By
+ * notices where they arrive, and by reading the database where they do not.
+ */
+export class SharedFeed {
+  readonly #deps: Deps;
+  /** Tells its own notices from those of others. */
+  readonly #from: string;
+  readonly #changes = new Map<string, Change>();
+  readonly #unsubscribe: () => void;
+  readonly #timer: NodeJS.Timeout;
+  /** The batches as they were at the last poll; null after a time in which notices arrived. */
+  #polled: Map<string, { state: string; images: number }> | null = null;
+  #notices: Notices | null = null;
+  #pollAtMs = 0;
+  #isPolling = false;
+  /** What is published now comes from another process. */
+  #isRepeating = false;
+
+  /** `from`: a name of this process that no other has. */
+  constructor(deps: Deps, from: string) {
+    this.#deps = deps;
+    this.#from = from;
+    this.#unsubscribe = deps.feed.subscribe((event) => this.#note(event));
+    this.#timer = setInterval(() => this.#beat(), GATHER_MS).unref();
+  }
+
+  /** Uses notices from now on. */
+  use(notices: Notices): void {
+    this.#notices = notices;
+  }
+
+  /** Tells the other processes at once that there is work for them, or that some of theirs has ended. */
+  callWorkers(): void {
+    this.#notices?.send(JSON.stringify({ from: this.#from, look: true }));
+  }
+
+  /** Reads a notice. Returns whether it calls this process to look for work. */
+  read(text: string): { isCall: boolean } {
+    const { from, look, batches } = fieldsOf(parsed(text)) ?? {};
+    if (from === this.#from) return { isCall: false };
+    for (const each of Array.isArray(batches) ? batches : []) {
+      const { id, images = 0, failed = [], gone } = fieldsOf(each) ?? {};
+      if (typeof id !== "string") continue;
+      if (gone === true) this.#publish({ type: "batch-gone", batchId: id });
+      else
+        this.#publish({ type: "elsewhere", batchId: id, images: Number(images), failed: failed as string[] });
+    }
+    return { isCall: look === true };
+  }
+
+  close(): void {
+    this.#unsubscribe();
+    clearInterval(this.#timer);
+    this.#tell();
+  }
+
+  #publish(event: ServiceEvent): void {
+    this.#isRepeating = true;
+    this.#deps.feed.publish(event);
+    this.#isRepeating = false;
+  }
+
+  #note(event: ServiceEvent): void {
+    if (this.#isRepeating || event.type === "log" || event.type === "request" || event.type === "elsewhere")
+      return;
+    const { batchId } = event;
+    const change = this.#changes.get(batchId) ?? { images: 0, failed: [], isGone: false };
+    this.#changes.set(batchId, change);
+    if (event.type === "batch-gone") change.isGone = true;
+    if (event.type !== "item") return;
+    if (event.status === "success") change.images++;
+    if (event.status === "failed" && change.failed.length < FAILURES_PER_BATCH)
+      change.failed.push(event.customId);
+  }
+
+  #beat(): void {
+    this.#tell();
+    if (this.#notices?.isListening) {
+      this.#polled = null;
+      return;
+    }
+    const nowMs = this.#deps.clock.monotonicMs();
+    if (this.#isPolling || nowMs - this.#pollAtMs < POLL_MS) return;
+    this.#pollAtMs = nowMs;
+    this.#isPolling = true;
+    this.#poll()
+      .catch((error) => this.#deps.log.warn("changes of others could not be read", { error: String(error) }))
+      .finally(() => {
+        this.#isPolling = false;
+      });
+  }
+
+  #tell(): void {
+    const changes = [...this.#changes];
+    this.#changes.clear();
+    for (let at = 0; at < changes.length; at += BATCHES_PER_NOTICE) {
+      const batches = changes.slice(at, at + BATCHES_PER_NOTICE).map(([id, { images, failed, isGone }]) => ({
+        id,
+        ...(images > 0 ? { images } : {}),
+        ...(failed.length > 0 ? { failed } : {}),
+        ...(isGone ? { gone: true } : {}),
+      }));
+      this.#notices?.send(JSON.stringify({ from: this.#from, batches }));
+    }
+  }
+
+  /** Publishes what differs from the last poll. After a time with notices, everything at work may. */
+  async #poll(): Promise<void> {
+    const { batches } = this.#deps.stores.read;
+    const atWork = await batches.withStatus(["running", "processing_results", "settling"]);
+    const found = [...atWork, ...(await batches.latest(LATEST))];
+    const before = this.#polled ?? new Map();
+    const now = new Map(
+      found.map(({ id, status, successCount, failCount, waitingSinceMs }) => [
+        id,
+        { state: `${status} ${successCount} ${failCount} ${waitingSinceMs}`, images: successCount, status },
+      ]),
+    );
+    const isFirst = this.#polled === null;
+    this.#polled = now;
+    for (const [batchId, { state, images, status }] of now) {
+      const last = before.get(batchId);
+      if (last?.state === state || (isFirst && isTerminal(status))) continue;
+      const made = last === undefined ? 0 : Math.max(0, images - last.images);
+      this.#publish({ type: "elsewhere", batchId, images: made, failed: [] });
+    }
+    for (const batchId of before.keys())
+      if (!now.has(batchId)) this.#publish({ type: "elsewhere", batchId, images: 0, failed: [] });
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

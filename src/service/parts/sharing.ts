@@ -1,0 +1,55 @@
+import type { WorkerDeps } from "../../workers/deps.ts";
+import type { Scheduler } from "../../workers/scheduler.ts";
+import type { OpenStorage } from "../storage/open-storage.ts";
+import { SharedFeed } from "./shared-feed.ts";
+import type { Teardown } from "./teardown.ts";
+
+/** A look reads all that is at work: a hundred calls a second must not become as many looks. */
+const LOOK_PAUSE_MS = 200;
+
+/**
+ * Lets this process and the others of a shared database know of each other's changes sooner than the next beat tells.
+ * Returns the function that calls all workers to look for work. `usesNotices`: false leaves it to beats and reading.
+ */
+export function shareChanges(
+  { listen }: Pick<OpenStorage, "listen">,
+  deps: WorkerDeps,
+  scheduler: Scheduler,
+  { usesNotices, teardown }: { usesNotices: boolean; teardown: Teardown },
+): () => void {
+  const feed = new SharedFeed(deps, deps.ids.recordId("process"));
+  teardown.add(() => feed.close());
+  if (listen === null || !usesNotices) return () => {};
+  const look = oneAtATime(async () => {
+    await scheduler.look().catch((error) => {
+      deps.log.error("the work of others could not be looked at", { error: String(error) });
+    });
+    await deps.clock.sleep(LOOK_PAUSE_MS);
+  });
+  const notices = listen((text) => {
+    if (feed.read(text).isCall) look();
+  });
+  feed.use(notices);
+  teardown.add(() => {
+    // What this process gave back is taken up at once.
+    feed.callWorkers();
+    return notices.close();
+  });
+  return () => feed.callWorkers();
+}
+
+/** Returns a function that begins the work. A call while it is at work begins it once more afterwards. */
+function oneAtATime(work: () => Promise<void>): () => void {
+  let isRunning = false;
+  let again = false;
+  return async function begin() {
+    again = true;
+    if (isRunning) return;
+    isRunning = true;
+    while (again) {
+      again = false;
+      await work();
+    }
+    isRunning = false;
+  };
+}

@@ -1,0 +1,43 @@
+import { isTerminal } from "../../contract/statuses.ts";
+import { waitingFor } from "../../domain/health/waiting.ts";
+import { isAtWork } from "../../domain/jobs/job-rules.ts";
+import type { ApiDeps } from "../../server/deps.ts";
+import type { WorkerDeps } from "../../workers/deps.ts";
+import { showJob } from "../../workers/jobs/show-job.ts";
+
+/**
+ * What the workers of all processes do, as the database tells it: this process may have nothing to do with a batch. The
+ * processes of a service have the same configuration.
+ */
+export function workOfAll({
+  stores,
+  offers,
+  health,
+  providers,
+}: WorkerDeps): Pick<ApiDeps, "waitingOf" | "jobsOf" | "queueOfAll"> {
+  const slots = providers.reduce((sum, { concurrency }) => sum + concurrency, 0);
+  const hasJobs = new Set(providers.flatMap(({ kind, name }) => (kind === "job" ? [name] : [])));
+  return {
+    waitingOf: (batch) => {
+      if (isTerminal(batch.status) || batch.waitingSinceMs === null) return null;
+      const able = offers.forBatch(batch);
+      const blocks = able.flatMap(
+        ({ provider, executedModel }) => health.blockOf(provider, executedModel) ?? [],
+      );
+      return blocks.length === able.length ? waitingFor(blocks) : null;
+    },
+    jobsOf: async (batch) => {
+      if (isTerminal(batch.status) || !hasJobs.has(batch.provider)) return [];
+      const jobs = await stores.read.upstreamJobs.ofBatch(batch.id);
+      return jobs.filter(isAtWork).map(showJob);
+    },
+    queueOfAll: async () => {
+      const workers = (await stores.read.workers.list()).filter(({ role }) => role !== "api");
+      return {
+        running: await stores.read.items.countLeased(),
+        slots: slots * workers.length,
+        isPaused: workers.length > 0 && workers.every(({ isPaused }) => isPaused),
+      };
+    },
+  };
+}

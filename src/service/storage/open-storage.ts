@@ -1,0 +1,130 @@
+import { existsSync, statSync } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { BlobsPlace, DatabasePlace, StoragePlaces } from "../../config/storage-places.ts";
+import { DATA_FILES } from "../../contract/data-directory.ts";
+import { ImgbatchError, isDatabaseDamage } from "../../contract/errors.ts";
+import type { BlobStore } from "../../domain/ports/blob-store.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
+import type { Stores } from "../../domain/ports/stores.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { fileBlobs } from "../../storage/blobs/file-blobs.ts";
+import { type Notices, openNotices } from "../../storage/dialects/postgres-notices.ts";
+import type { SqlDatabase } from "../../storage/dialects/sql-session.ts";
+import { openSqlite } from "../../storage/dialects/sqlite.ts";
+import { storageFailure } from "../../storage/disk-trouble.ts";
+import { migrate } from "../../storage/migrate.ts";
+import { sqlStores } from "../../storage/stores.ts";
+import { makeDataDirectory } from "./make-data-directory.ts";
+import { refuseMoved } from "./moved.ts";
+
+/** Everything that a service keeps, open. */
+export interface OpenStorage {
+  stores: Stores;
+  blobs: BlobStore;
+  /** Problems of the files of the database itself, a line each. */
+  integrityProblems(): Promise<string[]>;
+  /** Begins to hear the notices of other processes; null where there are none. */
+  listen: ((onNotice: (text: string) => void) => Notices) | null;
+  close(): Promise<void>;
+}
+
+export interface StorageOptions {
+  /** The data directory: SQLite and files are in it, and bytes on their way to a bucket. */
+  directory: string;
+  clock?: Clock;
+  /** See `openSqlite`. */
+  onBroken?: ((cause: Error) => void) | undefined;
+}
+
+/**
+ * Opens the database and the images of a service, without owning them; those of a data directory are made when there are
+ * none. Throws `STORAGE_FAILED` when the file of a database is damaged, or is missing although images exist, or when a
+ * database on another machine cannot be reached; and `INVALID_CONFIG` for a directory whose data was moved away.
+ */
+export async function openStorage(
+  places: StoragePlaces,
+  { directory, clock = systemClock, onBroken }: StorageOptions,
+): Promise<OpenStorage> {
+  refuseMoved(directory, places);
+  if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
+  const database = await openDatabase(places.database, directory, clock, onBroken);
+  try {
+    const { database: place } = places;
+    return {
+      listen: place.kind === "postgres" ? (onNotice) => openNotices(place.url, clock, onNotice) : null,
+      stores: sqlStores(database),
+      blobs: await openBlobs(places.blobs, directory),
+      integrityProblems: async () => database.integrityProblems(),
+      close: async () => database.close(),
+    };
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}
+
+/** Opens the images of one place. */
+export async function openBlobs(place: BlobsPlace, directory: string): Promise<BlobStore> {
+  if (place.kind === "files") return fileBlobs(join(directory, DATA_FILES.blobs));
+  const { s3Blobs } = await import("../../storage/blobs/s3/s3-blobs.ts");
+  return s3Blobs({ ...place, scratchDirectory: join(directory, DATA_FILES.scratch) });
+}
+
+/** Opens one database, with all tables. Throws as `openStorage` does. */
+export async function openDatabase(
+  place: DatabasePlace,
+  directory: string,
+  clock: Clock,
+  onBroken?: StorageOptions["onBroken"],
+): Promise<SqlDatabase> {
+  if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
+  const { openPostgres } = await import("../../storage/dialects/postgres.ts");
+  try {
+    return await migrated(await openPostgres({ url: place.url }, clock));
+  } catch (error) {
+    throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
+  }
+}
+
+/** Names the database in an error, without its secrets. */
+function namedError(error: ImgbatchError, name: string): ImgbatchError {
+  const advice =
+    "check that the database runs at this address, and PGUSER and PGPASSWORD (or IMGBATCH_DATABASE_URL)";
+  return new ImgbatchError(error.code, `${name}: ${error.message}`, { advice, cause: error });
+}
+
+async function openLocalDatabase(
+  directory: string,
+  clock: Clock,
+  onBroken: StorageOptions["onBroken"],
+): Promise<SqlDatabase> {
+  const file = join(directory, DATA_FILES.database);
+  await refuseLostDatabase(file, directory);
+  try {
+    return await migrated(openSqlite(file, clock, { onBroken, lockFile: join(directory, DATA_FILES.lock) }));
+  } catch (cause) {
+    const damage = cause instanceof StorageUnavailable ? cause.cause : cause;
+    if (!isDatabaseDamage(damage)) throw cause;
+    throw storageFailure(directory, damage);
+  }
+}
+
+async function migrated(database: SqlDatabase): Promise<SqlDatabase> {
+  try {
+    await migrate(database);
+    return database;
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}
+
+/** A new database in place of a lost one would have other balances, and would not know the stored images. */
+async function refuseLostDatabase(file: string, directory: string): Promise<void> {
+  if (existsSync(file) && statSync(file).size > 0) return;
+  const images = await readdir(join(directory, DATA_FILES.blobs, "outputs")).catch(() => []);
+  if (images.length === 0) return;
+  const message = `${file} is missing or empty, but ${directory} holds images of batches: put the database back, or move the directory away.`;
+  throw new ImgbatchError("STORAGE_FAILED", message);
+}

@@ -1,0 +1,82 @@
+import type { Client } from "pg";
+import type { Clock } from "../../kernel/clock.ts";
+
+const CHANNEL = "imgbatch";
+/** Pauses between two attempts to connect. */
+const AGAIN_MS = { first: 500, longest: 10_000 };
+
+/**
+ * Short texts from process to process (PostgreSQL's LISTEN and NOTIFY). A text can get lost at any time: whoever gets one
+ * only looks earlier than it would have looked anyway.
+ */
+export interface Notices {
+  /** Whether texts of others arrive now. */
+  readonly isListening: boolean;
+  /** Tells all processes, this one among them. At most 8000 bytes. Does nothing while there is no connection. */
+  send(text: string): void;
+  close(): Promise<void>;
+}
+
+/** Listens on a connection of its own, which is made again whenever it is lost. */
+export function openNotices(url: string, clock: Clock, onNotice: (text: string) => void): Notices {
+  const closing = new AbortController();
+  let client: Client | null = null;
+  const running = (async () => {
+    for (let pauseMs = AGAIN_MS.first; !closing.signal.aborted; pauseMs = 2 * pauseMs) {
+      const listening = await listen(url, onNotice).catch(() => null);
+      if (listening !== null) {
+        client = listening.client;
+        pauseMs = AGAIN_MS.first;
+        await Promise.race([listening.lost, aborted(closing.signal)]);
+        client = null;
+        await listening.client.end().catch(() => {});
+      }
+      await clock.sleep(Math.min(pauseMs, AGAIN_MS.longest), closing.signal).catch(() => {});
+    }
+  })();
+  return {
+    get isListening() {
+      return client !== null;
+    },
+    send: (text) => {
+      client?.query("select pg_notify($1, $2)", [CHANNEL, text]).catch(() => {});
+    },
+    close: () => {
+      closing.abort();
+      return running;
+    },
+  };
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+/** `lost` resolves when the connection is. */
+async function listen(
+  url: string,
+  onNotice: (text: string) => void,
+): Promise<{ client: Client; lost: Promise<void> }> {
+  const { default: pg } = await import("pg");
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: "imgbatch notices",
+    connectionTimeoutMillis: AGAIN_MS.longest,
+    keepAlive: true,
+  });
+  const lost = new Promise<void>((resolve) => {
+    client.on("error", () => resolve()).on("end", () => resolve());
+  });
+  client.on("notification", ({ payload }) => onNotice(payload ?? ""));
+  try {
+    await client.connect();
+    await client.query(`listen ${CHANNEL}`);
+    return { client, lost };
+  } catch (error) {
+    await client.end().catch(() => {});
+    throw error;
+  }
+}

@@ -1,0 +1,124 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { parseConfig } from "../../src/config/load.ts";
+import { LOCAL_STORAGE, type StorageFlags, storagePlaces } from "../../src/config/storage-places.ts";
+import { readStorageEnvironment } from "../../src/environment.ts";
+import { runInProcess } from "../support/cli-in-process.ts";
+import { watchSecret, watchText } from "../support/secrets.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const AWS = { AWS_ACCESS_KEY_ID: "AKIDEXAMPLE", AWS_SECRET_ACCESS_KEY: "wJalrXUtnFEMI/K7MDENG" };
+
+function places(storage: object, flags: StorageFlags = {}, env: NodeJS.ProcessEnv = {}) {
+  return storagePlaces(parseConfig({ storage }, "test").storage, flags, readStorageEnvironment(env));
+}
+
+afterEach(() => vi.unstubAllEnvs());
+
+describe("the places of the data", () => {
+  it("[CONF-7] are SQLite and files, unless a flag, the environment or the configuration says otherwise, in this order", () => {
+    expect(storagePlaces(undefined, {}, readStorageEnvironment({}))).toEqual(LOCAL_STORAGE);
+    const ofFile = { database: "postgres://file/d" };
+    const env = { IMGBATCH_DATABASE_URL: "postgres://u:hidden-by-env@env/d" };
+    expect(places(ofFile).database).toMatchObject({ name: "postgres://file/d" });
+    expect(places(ofFile, {}, env).database).toMatchObject({
+      url: "postgres://u:hidden-by-env@env/d",
+      name: "postgres://env/d",
+    });
+    expect(places(ofFile, { database: "postgres://flag:7/d" }, env).database).toMatchObject({
+      url: "postgres://flag:7/d",
+      name: "postgres://flag:7/d",
+    });
+    expect(places(ofFile, { database: "sqlite" }, env).database).toEqual({ kind: "sqlite" });
+  });
+
+  it("[CONF-7] take user, password and keys from the environment", () => {
+    const env = { PGUSER: "me", PGPASSWORD: "p&w/ord of the test", ...AWS };
+    const { database, blobs } = places({ database: "postgres://h/d", blobs: "s3://b.c/d/e/" }, {}, env);
+    const { searchParams } = new URL(database.kind === "postgres" ? database.url : "");
+    expect([searchParams.get("user"), searchParams.get("password")]).toEqual(["me", "p&w/ord of the test"]);
+    expect(blobs).toMatchObject({
+      bucket: "b.c",
+      prefix: "d/e",
+      region: "us-east-1",
+      accessKeyId: AWS.AWS_ACCESS_KEY_ID,
+      secretAccessKey: AWS.AWS_SECRET_ACCESS_KEY,
+    });
+    const named = places({ database: "postgres://you@h/d" }, {}, { PGUSER: "me" }).database;
+    expect(named).toMatchObject({ url: "postgres://you@h/d", name: "postgres://h/d" });
+  });
+
+  it.each([
+    [{ database: "mysql://h/d" }, "storage.database: must be"],
+    [{ database: "h/d" }, "storage.database: must be"],
+    [{ database: "postgres://me:canary-of-the-file@h/d" }, "set PGPASSWORD"],
+    [{ database: "postgresql://h/d?password=canary-of-the-file" }, "set PGPASSWORD"],
+    [{ blobs: "s3://AKID:canary-of-the-file@b" }, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"],
+    [{ blobs: "s3://B_ucket" }, "storage.blobs: must be"],
+    [{ blobs: "https://b" }, "storage.blobs: must be"],
+    [{ s3: { endpoint: "h:9000" } }, "storage.s3.endpoint: must be like https://host"],
+    [{ s3: { endpoint: "http://AKID:canary-of-the-file@h" } }, "storage.s3.endpoint: must hold no keys"],
+  ])("[CONF-7] %j is an error that says what to do, and not the secret", (storage, problem) => {
+    let message = "";
+    try {
+      parseConfig({ storage }, "some/file.json");
+    } catch (error) {
+      message = String(error);
+    }
+    expect(message).toContain(problem);
+    expect(message).not.toContain("canary-of-the-file");
+  });
+
+  it("[CONF-7] that cannot be used end a command before anything else, without the secret in its words", async () => {
+    const cwd = await tempDir();
+    const secret = "canary-of-the-command-line";
+    watchSecret(secret);
+    const run = async (...args: string[]) => {
+      const { code, stdout, stderr } = await runInProcess([...args, "--data", cwd], { cwd });
+      watchText(stdout + stderr, "the output");
+      return { code, stderr };
+    };
+    const typed = await run("admin", "keys", "list", "--database", `postgres://me:${secret}@127.0.0.1/d`);
+    expect(typed).toMatchObject({ code: 2, stderr: expect.stringContaining("set PGPASSWORD") });
+    const keyless = await run("serve", "--blobs", "s3://bucket");
+    expect(keyless).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("AWS_ACCESS_KEY_ID is not set"),
+    });
+    const alone = await run("serve", "--role", "worker");
+    expect(alone).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("add --database postgres://host/database --blobs s3://bucket/prefix"),
+    });
+    const split = await run("serve", "--database", "postgres://127.0.0.1/d");
+    expect(split).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("add --blobs s3://bucket/prefix"),
+    });
+    writeFileSync(join(cwd, "imgbatch.config.json"), '{"storage": {"database": "postgres://db.example/d"}}');
+    const embedded = await run("list");
+    expect(embedded).toMatchObject({ code: 2, stderr: expect.stringContaining("set IMGBATCH_BASE_URL") });
+  });
+
+  it("[CONF-6] an address that only the working directory's file names gets no password and no keys", async () => {
+    const cwd = await tempDir();
+    const file = join(cwd, "imgbatch.config.json");
+    const env = { PGPASSWORD: "password-of-the-test", ...AWS };
+    for (const secret of Object.values(env)) watchSecret(secret);
+    for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
+    const list = () => runInProcess(["admin", "keys", "list"], { cwd });
+    writeFileSync(file, '{"storage": {"database": "postgres://db.invalid/d"}}');
+    const ofDatabase = await list();
+    expect(ofDatabase).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining("No secret is sent to postgres://db.invalid/d"),
+    });
+    writeFileSync(file, '{"storage": {"blobs": "s3://bucket", "s3": {"endpoint": "https://s3.invalid"}}}');
+    const ofBucket = await list();
+    expect(ofBucket).toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining("No secret is sent to https://s3.invalid"),
+    });
+  });
+});

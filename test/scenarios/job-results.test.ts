@@ -1,0 +1,17 @@
+import { resolve } from "node:path";
+import { expect, it } from "vitest";
+import { startNode } from "../support/processes.ts";
+
+const SOAK = resolve(import.meta.dirname, "../soak/job-results.mjs");
+
+it("[JOB-12] a file of results is fetched over many broken downloads, in the memory of a few of its lines", async () => {
+  const soak = startNode([SOAK, "--images", "10", "--cuts", "8"]);
+  const { code, stdout, stderr } = await soak.exited;
+  expect(code, stdout + stderr).toBe(0);
+  const { results } = JSON.parse(stdout);
+  for (const type of ["native-batch", "openai-batch"]) {
+    expect(results[type]).toMatchObject({ status: "completed", made: 10, wrong: 0 });
+    expect(results[type].downloads).toBeGreaterThan(4);
+    expect(results[type].sent_mb).toBeLessThan(results[type].file_mb + 5);
+  }
+}, 120_000);

@@ -1,0 +1,269 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { parseConfig } from "../../src/config/load.ts";
+import type { Role } from "../../src/config/roles.ts";
+import type { StoragePlaces } from "../../src/config/storage-places.ts";
+import type { BatchObject } from "../../src/contract/batch-api/batches.ts";
+import { isTerminal } from "../../src/contract/statuses.ts";
+import type { ServiceEvent } from "../../src/domain/feed.ts";
+import { openAdmin } from "../../src/service/admin.ts";
+import { startService } from "../../src/service/start-service.ts";
+import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { gate } from "../support/gate.ts";
+import { hasPostgres, newDatabase } from "../support/postgres.ts";
+import { fakeBucket } from "../support/s3/buckets.ts";
+import { watchSecret } from "../support/secrets.ts";
+import { items, MODEL, watchedLog } from "../support/service.ts";
+import { tempDir } from "../support/temp-dir.ts";
+import { KEY_HEADER, send } from "../support/uploads.ts";
+
+/** A database and a bucket, and processes that share them; all are stopped after the test. */
+async function shared({ config = {}, usesNotices = true }: { config?: object; usesNotices?: boolean } = {}) {
+  const url = await newDatabase();
+  const { fake, settings } = await fakeBucket();
+  const { scratchDirectory: _, ...bucket } = settings;
+  const storage = {
+    database: { kind: "postgres", url, name: "postgres://test" },
+    blobs: { kind: "s3", ...bucket, name: "s3://test" },
+  } as StoragePlaces;
+  const admin = await openAdmin({ directory: await tempDir(), storage });
+  onTestFinished(() => admin.close());
+  const key = await admin.createKey({
+    name: "k",
+    accountName: "default",
+    group: "default",
+    expiresAtMs: null,
+    isPlayMoney: true,
+  });
+  const secret = key?.key ?? "";
+  watchSecret(secret);
+  const provider = new FakeProvider({ concurrency: 4 });
+  const start = async (role: Role) => {
+    const service = await startService({
+      config: parseConfig(config, "test"),
+      dataDirectory: await tempDir(),
+      storage,
+      role,
+      usesNotices,
+      address: { host: "127.0.0.1", port: 0 },
+      announceUrl: true,
+      workers: true,
+      log: watchedLog(),
+      providers: [provider],
+    });
+    let closing: Promise<void> | null = null;
+    const close = (graceMs = 0) => (closing ??= service.close(graceMs));
+    onTestFinished(() => close());
+    const ask = (path: string, init: RequestInit = {}, credential = secret) =>
+      fetch(service.url + path, {
+        ...init,
+        headers: {
+          "content-type": "application/json",
+          ...(path.includes("/v1beta/")
+            ? { [KEY_HEADER]: credential }
+            : { authorization: `Bearer ${credential}` }),
+          ...init.headers,
+        },
+      });
+    const json = async (path: string, init?: RequestInit) => (await ask(path, init)).json();
+    const post = (path: string, body: unknown, headers = {}) =>
+      ask(path, { method: "POST", body: JSON.stringify(body), headers });
+    return { ...service, close, ask, json, post };
+  };
+  return { admin, provider, start, secret, fake };
+}
+
+type Process = Awaited<ReturnType<Awaited<ReturnType<typeof shared>>["start"]>>;
+
+const BATCHES = "/v1/images/batches";
+
+async function submit(api: Process, count: number): Promise<string> {
+  const answer = await api.post(BATCHES, { model: MODEL, task_name: "t", items: items(count) });
+  const { id } = (await answer.json()) as BatchObject;
+  return id;
+}
+
+async function ended(api: Process, id: string): Promise<BatchObject> {
+  let batch: BatchObject;
+  do {
+    await sleep(50);
+    batch = await api.json(`${BATCHES}/${id}`);
+  } while (!isTerminal(batch.status));
+  return batch;
+}
+
+const image = { contents: [{ role: "user", parts: [{ text: "a fox" }] }] };
+const wanted = { ...image, generationConfig: { responseModalities: ["IMAGE"], imageConfig: {} } };
+const GENERATE = `/v1beta/models/${MODEL}:generateContent`;
+
+describe.skipIf(!hasPostgres)("processes that share a database and a bucket", () => {
+  it.each([true, false])(
+    "[ROLE-1] one takes a batch, another makes its images, and a third serves them (notices: %s)",
+    async (usesNotices) => {
+      const { admin, start, fake } = await shared({ usesNotices });
+      const [one, two] = [await start("api"), await start("api")];
+      expect(await one.json("/readyz")).toEqual({
+        status: "not_ready",
+        problems: ["the workers are not running"],
+      });
+      expect((await one.post(BATCHES, { model: MODEL, items: items(1) })).status).toBe(502);
+      const worker = await start("worker");
+      await expect.poll(async () => (await one.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+      expect((await worker.ask("/readyz")).status).toBe(200);
+      expect((await worker.ask("/metrics")).status).toBe(200);
+      expect((await worker.ask(BATCHES)).status).toBe(404);
+      expect([one.credentials, one.credentialsFile, worker.credentials]).toEqual([null, null, null]);
+
+      await expect.poll(async () => (await two.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+      const told: ServiceEvent[] = [];
+      one.feed.subscribe((event) => told.push(event));
+      const id = await submit(two, 3);
+      expect(await ended(one, id)).toMatchObject({ status: "completed", success_count: 3 });
+      await expect
+        .poll(() =>
+          told.flatMap((event) => (event.type === "elsewhere" && event.batchId === id ? [event] : [])),
+        )
+        .not.toEqual([]);
+      for (const api of [one, two]) {
+        const zip = await api.ask(`${BATCHES}/${id}/download`);
+        expect([zip.status, (await zip.arrayBuffer()).byteLength > 300]).toEqual([200, true]);
+      }
+      expect([...fake.objects.keys()].filter((key) => key.includes("/outputs/"))).toHaveLength(3);
+      expect((await admin.check()).problems).toEqual([]);
+    },
+  );
+
+  it("[ROLE-2] a batch that one cancels stops in the other", async () => {
+    const { provider, start, admin } = await shared();
+    const [api, _worker] = [await start("api"), await start("worker")];
+    let aborted = 0;
+    provider.answer = (_request, signal) =>
+      new Promise((_resolve, reject) =>
+        signal.addEventListener("abort", () => {
+          aborted++;
+          reject(signal.reason);
+        }),
+      );
+    await expect.poll(async () => (await api.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    const id = await submit(api, 2);
+    await expect.poll(() => provider.running).toBe(2);
+    const startMs = performance.now();
+    expect(await (await api.post(`${BATCHES}/${id}/cancel`, {})).json()).toMatchObject({
+      status: "cancelled",
+    });
+    await expect.poll(() => aborted, { timeout: 4000 }).toBe(2);
+    expect(performance.now() - startMs).toBeLessThan(1500);
+    expect((await admin.check()).problems).toEqual([]);
+  });
+
+  it("[ROLE-3] a request with an idempotency key is made once, whichever of them gets it", async () => {
+    const { provider, start, admin } = await shared();
+    const [one, two] = [await start("api"), await start("api")];
+    const may = gate();
+    provider.answer = async () => {
+      await may.promise;
+      return made(await tinyPng());
+    };
+    const key = { "idempotency-key": "twice-sent" };
+    const answers = [one, two].map((api) => api.post(GENERATE, wanted, key));
+    await expect.poll(() => provider.running).toBe(1);
+    await sleep(400);
+    may.open();
+    const [first, second] = await Promise.all(answers);
+    const bodies = [await first?.text(), await second?.text()];
+    expect([first?.status, second?.status, bodies[0] === bodies[1], provider.requests.length]).toEqual([
+      200,
+      200,
+      true,
+      1,
+    ]);
+    const charged = (await admin.ledger({})).filter(({ kind }) => kind === "capture");
+    expect(charged).toHaveLength(1);
+  });
+
+  it("[ROLE-4] the limits of a key count over all of them", async () => {
+    const config = { limits: { concurrentRequests: 1, requestsPerMinute: 3 } };
+    const { provider, start } = await shared({ config });
+    const [one, two] = [await start("api"), await start("api")];
+    const may = gate();
+    provider.answer = async () => {
+      await may.promise;
+      return made(await tinyPng());
+    };
+    const running = one.post(GENERATE, wanted);
+    await expect.poll(() => provider.running).toBe(1);
+    const busy = await two.post(GENERATE, wanted);
+    expect([busy.status, await busy.text()]).toEqual([429, expect.stringContaining("1 are allowed at once")]);
+    may.open();
+    expect((await running).status).toBe(200);
+    expect((await two.post(GENERATE, wanted)).status).toBe(200);
+    expect((await one.post(GENERATE, wanted)).status).toBe(200);
+    const late = await two.post(GENERATE, wanted);
+    expect([late.status, await late.text()]).toEqual([429, expect.stringContaining("3 requests a minute")]);
+  });
+
+  it("[ROLE-5] a person who signs in with one is known to the others until the sign-out", async () => {
+    const { start } = await shared();
+    const [one, two] = [await start("api"), await start("api")];
+    const { code } = await one.json("/v1/console/codes", { method: "POST" });
+    const signIn = (api: Process) => api.ask("/v1/console/sessions", { method: "POST" }, code);
+    const signed = await signIn(two);
+    expect(signed.status).toBe(200);
+    const { token } = (await signed.json()) as { token: string };
+    watchSecret(token);
+    const again = await signIn(one);
+    expect([again.status, await again.text()]).toEqual([401, expect.stringContaining("A code works once")]);
+    expect((await one.ask("/v1/account", {}, token)).status).toBe(200);
+    expect((await one.ask("/v1/console/session", { method: "DELETE" }, token)).status).toBe(204);
+    expect((await two.ask("/v1/account", {}, token)).status).toBe(401);
+  });
+
+  it("[ROLE-6] the chunks of an upload may come to any of them", async () => {
+    const { start, fake } = await shared();
+    const [one, two] = [await start("api"), await start("api")];
+    const begun = await one.ask("/upload/v1beta/files", {
+      method: "POST",
+      headers: {
+        "x-goog-upload-protocol": "resumable",
+        "x-goog-upload-command": "start",
+        "x-goog-upload-header-content-length": "9",
+        "x-goog-upload-header-content-type": "text/plain",
+      },
+      body: JSON.stringify({ file: { displayName: "d" } }),
+    });
+    await begun.arrayBuffer();
+    const atOne = begun.headers.get("x-goog-upload-url") ?? "";
+    const atTwo = atOne.replace(one.url, two.url);
+    await send(atOne, "upload", 0, "abc");
+    await send(atTwo, "upload", 3, "def");
+    const asked = await send(atOne, "query");
+    expect(asked.headers.get("x-goog-upload-size-received")).toBe("6");
+    const lost = await Promise.all([send(atOne, "upload", 6, "ghi"), send(atTwo, "upload", 6, "ghi")]);
+    expect(lost.map(({ status }) => status).sort()[0]).toBe(200);
+    const last = await send(atTwo, "finalize", null);
+    const { file } = (await last.json()) as { file: { sizeBytes: string; sha256Hash: string; name: string } };
+    expect(file.sizeBytes).toBe("9");
+    const again = await send(atOne, "finalize", null);
+    expect(((await again.json()) as { file: object }).file).toMatchObject({ name: file.name });
+    const body = await one.ask(`/v1beta/${file.name}:download?alt=media`);
+    expect(await body.text()).toBe("abcdefghi");
+    expect([...fake.objects.keys()].filter((each) => each.includes("/uploads/"))).toEqual([]);
+  });
+
+  it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {
+    const { provider, start, admin } = await shared();
+    const [api, first] = [await start("api"), await start("worker")];
+    await expect.poll(async () => (await api.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    provider.answer = (_request, signal) =>
+      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    const id = await submit(api, 2);
+    await expect.poll(() => provider.running).toBe(2);
+    await start("worker");
+    provider.answer = async () => made(await tinyPng());
+    const startMs = performance.now();
+    await first.close();
+    expect(await ended(api, id)).toMatchObject({ status: "completed", success_count: 2 });
+    expect(performance.now() - startMs).toBeLessThan(5000);
+    expect((await admin.check()).problems).toEqual([]);
+  });
+});
