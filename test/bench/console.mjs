@@ -75,7 +75,9 @@ async function colourful() {
   const pictures = [];
   for (let hue = 0; hue < 8; hue++) {
     const noise = { type: "gaussian", mean: 100 + hue * 10, sigma: 40 };
-    const small = await sharp({ create: { width: 128, height: 128, channels: 3, noise } }).png().toBuffer();
+    const small = await sharp({ create: { width: 128, height: 128, channels: 3, noise } })
+      .png()
+      .toBuffer();
     pictures.push(await sharp(small).resize(1024, 1024).blur(2).png().toBuffer());
   }
   let next = 0;
@@ -116,7 +118,10 @@ async function visit(browser, service, path) {
   try {
     const page = await context.newPage();
     await page.goto(service.view.signInLink());
-    await page.getByRole("link", { name: /200 of 200|completed/ }).first().waitFor();
+    await page
+      .getByRole("link", { name: /200 of 200|completed/ })
+      .first()
+      .waitFor();
     const first = await open(page, path);
     await page.evaluate("location.hash = '#/money'; location.reload()");
     await page.getByRole("heading", { name: "Ledger" }).waitFor();
