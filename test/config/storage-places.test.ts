@@ -86,6 +86,8 @@ describe("the places of the data", () => {
       code: 2,
       stderr: expect.stringContaining("AWS_ACCESS_KEY_ID is not set"),
     });
+    const wrong = await run("serve", "--blobs", "ftp://bucket");
+    expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining("next: correct --blobs") });
     const alone = await run("serve", "--role", "worker");
     expect(alone).toMatchObject({
       code: 2,
