@@ -64,13 +64,14 @@ export class Intake {
    * the start again.
    */
   async #backOff(batchId: string, { reason }: StorageUnavailable): Promise<void> {
-    const { clock, random, stores } = this.#deps;
+    const { clock, random, stores, presence } = this.#deps;
     const failures = (this.#failures.get(batchId) ?? 0) + 1;
     this.#failures.set(batchId, failures);
     const batch = await stores.read.batches.byId(batchId).catch(() => null);
     // After a commit of which nobody knows, records may name the files.
     const isUnread = reason !== "unknown-commit" && batch !== null && !hasItems(batch);
-    if (isUnread) await this.#dropRead(batch).catch(() => {});
+    // Beside others, one of them may be reading it by now.
+    if (isUnread && presence.isAlone) await this.#dropRead(batch).catch(() => {});
     await clock.sleep(backoffMs(failures, AGAIN, random), this.#stopping.signal).catch(() => {});
     const now = await stores.read.batches.byId(batchId).catch(() => batch);
     if (now?.status !== "queued") this.#failures.delete(batchId);

@@ -10,7 +10,9 @@ const rounds = Number(values.rounds ?? 10_000);
 const seed = Number(values.seed ?? Date.now() % 2 ** 31);
 process.stdout.write(`rounds ${rounds}, seed ${seed}\n`);
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const files = ["test/scenarios/cancel-races.test.ts", "test/scenarios/money-stories.test.ts"];
+const files = ["cancel-races", "money-stories", "three-processes"].map(
+  (name) => `test/scenarios/${name}.test.ts`,
+);
 await startVitest("test", files, {
   root,
   config: `${root}/test/vitest.config.ts`,

@@ -94,6 +94,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
   await outputsAndReferences();
   await realtime();
   await records();
+  await sharedRecords();
   return transcript;
 
   async function workers() {
@@ -304,6 +305,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.abandoned("b2");
     await read.items.leasesOf("w1");
     await read.items.leasesOf("gone");
+    await read.items.countLeased();
     await read.items.page("b1", { afterPosition: -1, limit: 3 });
     await write(async (tx) => {
       await tx.items.dropLeases("b1", "gone");
@@ -410,6 +412,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.realtimeHolds.insert({ ...hold, id: "H1", worker: "gone" });
       await tx.realtimeHolds.insert({ ...hold, id: "h3", worker: null });
       await tx.realtimeHolds.abandoned();
+      await tx.realtimeHolds.countOpen("key1");
+      await tx.realtimeHolds.isOpen("h2");
+      await tx.realtimeHolds.isOpen("H1");
       await tx.realtimeHolds.list();
       await tx.realtimeHolds.remove("h2");
       await tx.realtimeHolds.remove("h2");
@@ -510,6 +515,40 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.files.remove("files/f2");
     });
     await read.files.blobKeys();
+  }
+
+  async function sharedRecords() {
+    const secret = { kind: "session", apiKeyId: "key1", batchId: null } as const;
+    const facts = { id: null, displayName: "ä", mimeType: "text/plain" };
+    const upload = { apiKeyId: "key1", facts, announcedBytes: 2 ** 35, touchedAtMs: 3 };
+    const begun = { ...upload, receivedBytes: 0, parts: [], fileId: null };
+    await write(async (tx) => {
+      for (const [id, expiresAtMs] of Object.entries({ s2: 8, s1: 9, s3: 3 })) {
+        await tx.timedSecrets.insert({ ...secret, id, expiresAtMs });
+      }
+      await tx.timedSecrets.removeExpired(3);
+      await tx.timedSecrets.take("s1");
+      await tx.timedSecrets.take("s1");
+      for (const id of ["u2", "u1"]) await tx.uploads.insert({ ...begun, id });
+      const change = { receivedBytes: 7, parts: ["p/1", "p/2"], touchedAtMs: 5 };
+      await tx.uploads.change({ id: "u1", receivedBytes: 1 }, change);
+      await tx.uploads.change({ id: "u1", receivedBytes: 0 }, change);
+      await tx.uploads.change({ id: "u2", receivedBytes: 0 }, { fileId: "f" });
+      await tx.uploads.change({ id: "u2", receivedBytes: 0 }, change);
+      for (const second of [1, 5, 5, 6]) await tx.requestCounts.add("key1", second, 4);
+    });
+    await read.timedSecrets.find("s2");
+    await read.timedSecrets.find("s3");
+    await read.timedSecrets.ofKey("session", "key1");
+    await read.timedSecrets.ofKey("code", "key1");
+    await read.uploads.find("u1");
+    await read.uploads.find("u3");
+    await read.uploads.openOfKey("key1");
+    await read.uploads.idleSince(4);
+    await write((tx) => tx.uploads.remove("u1"));
+    await read.uploads.find("u1");
+    await read.requestCounts.since("key1", 5);
+    await read.requestCounts.since("key2", 0);
   }
 
   async function failing(work: () => Promise<unknown>) {

@@ -10,6 +10,7 @@ export function seededRandom(seed: number): () => number {
 }
 
 interface Waiter {
+  who: object | null;
   go(): void;
 }
 
@@ -20,25 +21,41 @@ interface Waiter {
 export class SeededTurns {
   readonly random: () => number;
   #waiting: Waiter[] = [];
+  readonly #gone = new Set<object | null>();
+  readonly #stopped = new Set<object | null>();
   #isOver = false;
 
   constructor(seed: number) {
     this.random = seededRandom(seed);
   }
 
-  /** A point at which anything else may happen first. Never comes back once this is over. */
-  turn(): Promise<void> {
+  /** A point at which anything else may happen first. Never comes back once this is over, or over for `who`. */
+  turn(who: object | null = null): Promise<void> {
     return new Promise((resolve) => {
-      if (!this.#isOver) this.#waiting.push({ go: resolve });
+      if (!this.#isOver && !this.#gone.has(who)) this.#waiting.push({ who, go: resolve });
     });
+  }
+
+  /** Lets nobody of these go on any more, as when their process is killed. */
+  endOf(who: object): void {
+    this.#gone.add(who);
+    this.#waiting = this.#waiting.filter((waiter) => waiter.who !== who);
+  }
+
+  /** Lets nobody of these go on until they may, as when their process is stopped by a signal. */
+  setStopped(who: object, isStopped: boolean): void {
+    if (isStopped) this.#stopped.add(who);
+    else this.#stopped.delete(who);
   }
 
   /** Lets up to `count` go, as long as somebody waits; answers how many. Between two, everything that can run does. */
   async run(count = Number.POSITIVE_INFINITY): Promise<number> {
     for (let done = 0; done < count; done++) {
       await quiet();
-      const [next] = this.#waiting.splice(Math.floor(this.random() * this.#waiting.length), 1);
+      const able = this.#waiting.filter(({ who }) => !this.#stopped.has(who));
+      const next = able[Math.floor(this.random() * able.length)];
       if (!next) return done;
+      this.#waiting.splice(this.#waiting.indexOf(next), 1);
       next.go();
     }
     await quiet();

@@ -28,7 +28,7 @@ import { silentLog } from "../../src/kernel/log.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import type { OpenStorage } from "../../src/service/storage/open-storage.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
-import { Presence } from "../../src/workers/presence.ts";
+import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { Scheduler } from "../../src/workers/scheduler.ts";
 import { FakeUpstream } from "./fake-upstream.ts";
 import { SeededTurns, seededRandom } from "./seeded-turns.ts";
@@ -57,9 +57,19 @@ interface WorldJob {
   state: "running" | "succeeded" | "failed" | "cancelled";
 }
 
+/** A process of the world. One that was killed is replaced by another. */
+export interface WorldProcess {
+  deps: WorkerDeps;
+  scheduler: Scheduler;
+  presence: Presence;
+  isStopped: boolean;
+  isBeating: boolean;
+}
+
 /**
  * The scheduler, the domain and the SQLite stores as they are, in a world in which every read, write, file, sleep and answer of a
- * provider waits for a turn that a seed gives it. Files are in memory; they and the upstream outlive a crash.
+ * provider waits for a turn that a seed gives it. Files are in memory; they and the upstream outlive a crash. Several
+ * processes share one database; they beat when they are told to.
  */
 export class World {
   turns: SeededTurns;
@@ -67,6 +77,12 @@ export class World {
   readonly jobs = new Map<string, WorldJob>();
   readonly inputs = new Map<string, readonly JobItem[]>();
   readonly events: ServiceEvent[] = [];
+  /** Whether no request for an image gets an answer. */
+  isHanging = false;
+  /** How many requests for an image were sent, by its prompt. */
+  readonly sent = new Map<string, number>();
+  /** Errors of beats and looks. */
+  readonly failures: unknown[] = [];
   /** Share of the files that the disk stores with other bytes, and the keys of their items (`itemOf`). */
   damagedShare = 0;
   readonly damaged = new Set<string>();
@@ -74,25 +90,29 @@ export class World {
   priceUsd = 0.01;
   key!: ApiKeyRecord;
   stores!: Stores;
-  scheduler!: Scheduler;
+  /** One, by default. */
+  readonly processes: WorldProcess[] = [];
   #data!: OpenStorage;
-  #deps!: WorkerDeps;
   readonly #directory: string;
   readonly #random: () => number;
   #nowMs = Date.UTC(2030, 0, 1);
   #ids = 0;
 
-  private constructor(directory: string, seed: number) {
+  readonly #count: number;
+
+  private constructor(directory: string, seed: number, count: number) {
     this.#directory = directory;
+    this.#count = count;
     this.#random = seededRandom(seed + 1);
     this.turns = new SeededTurns(seed);
   }
 
-  /** A world with one account and one key, whose workers run. */
-  static async begin(directory: string, seed: number, balanceMicroUsd: number): Promise<World> {
-    const world = new World(directory, seed);
+  /** A world with one account and one key, whose workers run: those of one process, by default. */
+  static async begin(directory: string, seed: number, balanceMicroUsd: number, count = 1): Promise<World> {
+    const world = new World(directory, seed, count);
     await world.#open();
-    const deps = { clock: world.#deps.clock, ids: world.#deps.ids };
+    const { clock, ids } = (world.processes[0] as WorldProcess).deps;
+    const deps = { clock, ids };
     world.key = await world.stores.write(async (tx) => {
       const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd });
       return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
@@ -101,7 +121,62 @@ export class World {
     return world;
   }
 
-  /** The process is killed: whatever waits never goes on. The next one starts on the same data. */
+  get scheduler(): Scheduler {
+    return this.#process(0).scheduler;
+  }
+
+  get #deps(): WorkerDeps {
+    return this.#process(0).deps;
+  }
+
+  #process(at: number): WorldProcess {
+    return this.processes[at % this.processes.length] as WorldProcess;
+  }
+
+  /** One process is killed, and another one starts in its place. */
+  async crashOne(at: number): Promise<void> {
+    const killed = this.#process(at);
+    this.turns.endOf(killed);
+    const next = await this.#newProcess();
+    this.processes[this.processes.indexOf(killed)] = next;
+    await this.turns.until(next.presence.join().then(() => next.scheduler.start()));
+  }
+
+  /** One process is stopped by a signal, or goes on. */
+  setStopped(at: number, isStopped: boolean): void {
+    const process = this.#process(at);
+    process.isStopped = isStopped;
+    this.turns.setStopped(process, isStopped);
+  }
+
+  /** All processes beat, and look at the work of others. Nobody waits for it. */
+  beat(): void {
+    this.#nowMs += BEAT_MS;
+    for (const process of this.processes) {
+      if (process.isStopped || process.isBeating) continue;
+      const { presence } = process;
+      process.isBeating = true;
+      presence
+        .beat()
+        .then((news) => presence.look(news))
+        .catch((error) => this.failures.push(error))
+        .finally(() => {
+          process.isBeating = false;
+        });
+    }
+  }
+
+  /** Lets all go on, and beats until everything is done that can be. */
+  async settle(): Promise<void> {
+    for (const at of this.processes.keys()) this.setStopped(at, false);
+    await this.turns.run();
+    for (let beats = 0; beats < 2 * (TERM_MS / BEAT_MS) + 4; beats++) {
+      this.beat();
+      await this.turns.run();
+    }
+  }
+
+  /** All processes are killed: whatever waits never goes on. The next ones start on the same data. */
   async crash(): Promise<void> {
     this.turns.end();
     await this.#data.close();
@@ -122,6 +197,7 @@ export class World {
     prompts: readonly string[],
     idempotencyKey: string | null,
     consentMicroUsd: number | null = null,
+    by = 0,
   ) {
     const entry: ModelEntry = {
       id: model,
@@ -141,10 +217,10 @@ export class World {
       items: prompts.map((prompt, i) => ({ customId: `i${i}`, prompt, outputCount: 1, references: [] })),
       hash: sha256Hex(JSON.stringify([model, prompts])),
     };
-    const { scheduler } = this;
+    const { scheduler, deps: own } = this.#process(by);
     const deps = {
-      ...this.#deps,
-      offers: new Offers(this.#deps.providers, [], new Map(), undefined, false),
+      ...own,
+      offers: new Offers(own.providers, [], new Map(), undefined, false),
       workersRunning: () => true,
     };
     return createBatch(deps, { key: this.key, group, consentMicroUsd }, request, idempotencyKey).then(
@@ -155,8 +231,8 @@ export class World {
     );
   }
 
-  cancel(batchId: string): Promise<void> {
-    return this.scheduler.cancel(batchId);
+  cancel(batchId: string, by = 0): Promise<void> {
+    return this.#process(by).scheduler.cancel(batchId);
   }
 
   async deleteOutputs(batchId: string): Promise<void> {
@@ -183,11 +259,18 @@ export class World {
   }
 
   async #open(): Promise<void> {
-    const { turns } = this;
-    const turn = () => turns.turn();
-    this.#data = await openDataDirectory(this.#directory);
-    const { read, snapshot, write } = this.#data.stores;
+    const clock = this.#clock(async () => {});
+    this.#data = await openDataDirectory(this.#directory, clock);
     this.stores = this.#data.stores;
+    this.processes.length = 0;
+    for (let i = 0; i < this.#count; i++) this.processes.push(await this.#newProcess());
+  }
+
+  async #newProcess(): Promise<WorldProcess> {
+    const { turns } = this;
+    const process = { isStopped: false, isBeating: false } as WorldProcess;
+    const turn = () => turns.turn(process);
+    const { read, snapshot, write } = this.#data.stores;
     const stores: Stores = {
       read: eachAfter(turn, read),
       snapshot: (work) => turn().then(() => snapshot(work)),
@@ -199,10 +282,12 @@ export class World {
     feed.subscribe((event) => this.events.push(event));
     const ids = this.#countingIds();
     const names = providers.map(({ name }) => name);
-    const facts = { role: "all", version: "1", providers: names, isAlone: true } as const;
-    this.#deps = {
+    const isAlone = this.#count === 1;
+    const facts = { role: "all", version: "1", providers: names, isAlone } as const;
+    const presence = new Presence({ stores, clock, ids, log: silentLog }, facts);
+    const deps: WorkerDeps = {
       stores,
-      presence: new Presence({ stores, clock, ids, log: silentLog }, facts),
+      presence,
       blobs: this.#filesOf(turn),
       inspector: {
         inspect: async () => {
@@ -225,20 +310,14 @@ export class World {
       outputRetentionMs: 0,
       uploads: new Uploads({ stores, blobs: this.#filesOf(turn), clock }),
     };
-    this.scheduler = new Scheduler(this.#deps);
+    return Object.assign(process, { deps, presence, scheduler: new Scheduler(deps) });
   }
 
   async #start(): Promise<void> {
-    const { scheduler, turns } = this;
-    let isStarted = false;
-    const starting = this.#deps.presence
-      .join()
-      .then(() => scheduler.start())
-      .then(() => {
-        isStarted = true;
-      });
-    while (!isStarted) await turns.run(1);
-    await starting;
+    const starting = this.processes.map(({ presence, scheduler }) =>
+      presence.join().then(() => scheduler.start()),
+    );
+    await this.turns.until(Promise.all(starting));
   }
 
   #filesOf(turn: () => Promise<void>): BlobStore {
@@ -353,9 +432,14 @@ export class World {
         ...base,
         kind: "item",
         name: "items",
+        ...(this.#count > 1 ? { upstream: new FakeUpstream("items").upstream } : {}),
         serves: (model) => model === "one-by-one",
-        generate: async (_, signal) => {
+        generate: async ({ prompt }, signal, onSent) => {
           await turn();
+          onSent?.();
+          this.sent.set(prompt, (this.sent.get(prompt) ?? 0) + 1);
+          await turn();
+          if (this.isHanging) await aborted(signal);
           if (chance(0.5)) signal.throwIfAborted();
           return outcome();
         },
@@ -424,6 +508,14 @@ export class World {
       },
     ];
   }
+}
+
+/** Rejects when the signal is aborted. */
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
 }
 
 /** The same repositories; each of their answers waits for a turn first. */

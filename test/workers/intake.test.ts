@@ -51,6 +51,7 @@ async function jobsOfKeys() {
     offers: new Offers([], [model]),
     limits: DEFAULT_LIMITS,
     lineReaders: { native: read },
+    presence: { isAlone: true },
   } as unknown as WorkerDeps;
   const intake = new Intake(deps);
   const job = async (apiKeyId?: string): Promise<BatchRecord> => {

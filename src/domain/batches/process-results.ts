@@ -34,12 +34,14 @@ export async function processResults(
   batchId: string,
   nowMs: () => number,
 ): Promise<boolean> {
-  const outputs = await deps.stores.read.outputs.ofBatch(batchId);
   const readBack = new ReadBack(deps.blobs);
-  await readBack.read(outputs);
+  await readBack.read(await deps.stores.read.outputs.ofBatch(batchId));
   return deps.stores.write(async (tx) => {
     const batch = await tx.batches.locked(batchId);
     if (batch?.status !== "processing_results") return false;
+    const outputs = await tx.outputs.ofBatch(batchId);
+    // Asked too early, while images were still being stored.
+    if (!readBack.hasRead(outputs)) return false;
     const good = await readBack.failDamaged(tx, batch, outputs);
     const items = await tx.items.page(batchId, { afterPosition: -1, limit: batch.itemCount });
     const named = nameImages(items, good);

@@ -4,6 +4,9 @@ import type { OpenStorage } from "../storage/open-storage.ts";
 import { SharedFeed } from "./shared-feed.ts";
 import type { Teardown } from "./teardown.ts";
 
+/** A look reads all that is at work: a hundred calls a second must not become as many looks. */
+const LOOK_PAUSE_MS = 200;
+
 /**
  * Lets this process and the others of a shared database know of each other's changes sooner than the next beat tells.
  * Returns the function that calls all workers to look for work. `usesNotices`: false leaves it to beats and reading.
@@ -21,6 +24,7 @@ export function shareChanges(
     await scheduler.look().catch((error) => {
       deps.log.error("the work of others could not be looked at", { error: String(error) });
     });
+    await deps.clock.sleep(LOOK_PAUSE_MS);
   });
   const notices = listen((text) => {
     if (feed.read(text).isCall) look();

@@ -6,12 +6,15 @@ import type { Transaction } from "../../domain/ports/stores.ts";
 import type { JobStep, UpstreamJobRecord } from "../../domain/ports/upstream-jobs.ts";
 import type { ItemRecord } from "../../domain/records.ts";
 import { buildImageRequest } from "../image-request.ts";
+import { TenderLost } from "../tender.ts";
 import { findJob, findJobInTime } from "./find-job.ts";
 import type { JobWork } from "./job-work.ts";
 import { endWaiting, ticketFor, waitAfter } from "./wait-for-upstream.ts";
 
 const BEING_CREATED: readonly JobStep[] = ["uploaded", "sent"];
 
+/** How long the request may take that stops a job which was created too late. */
+const STOP_MS = 30_000;
 /** Why the items of a job fail of which nobody knows whether it exists. */
 const LOST =
   "The answer of the upstream to the creation of the job was lost, and its list does not have the job. The images may have been billed.";
@@ -128,7 +131,12 @@ export async function createJob(work: JobWork, job: UpstreamJobRecord): Promise<
   try {
     const { input, hasReferences } = job;
     const name = await provider.create({ jobId, model, input, hasReferences }, work.abandoned);
-    await stores.write((tx) => markCreated(tx, jobId, name, clock.nowMs()));
+    await stores
+      .write((tx) => markCreated(tx, jobId, name, clock.nowMs()))
+      .catch(async (error) => {
+        if (error instanceof TenderLost) await stopLate(work, name);
+        throw error;
+      });
     await ticket.succeeded();
     await endWaiting(work);
     return;
@@ -161,6 +169,17 @@ async function isMadeAlready(work: JobWork, job: UpstreamJobRecord): Promise<boo
   await stores.write((tx) => markCreated(tx, job.id, found.name, clock.nowMs()));
   await endWaiting(work);
   return true;
+}
+
+/**
+ * The answer came after another process had taken over. That one looks for the job, unless it has gone on without it: then
+ * nobody else knows of it.
+ */
+async function stopLate({ deps, provider, jobId }: JobWork, name: string): Promise<void> {
+  const job = await deps.stores.read.upstreamJobs.byId(jobId);
+  if (job?.step === "sent" || job?.upstreamName === name || job?.endedNames.includes(name)) return;
+  deps.log.warn("a job was created too late; the upstream is asked to stop it", { job: jobId, name });
+  await provider.cancel(name, AbortSignal.timeout(STOP_MS));
 }
 
 /** The next step looks for the job. */

@@ -8,6 +8,8 @@ import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { loadConfig, parseConfig } from "../../../src/config/load.ts";
 import { PRESETS, UPSTREAM_NAMES, upstreamConfig } from "../../../src/config/presets.ts";
+import { storagePlaces } from "../../../src/config/storage-places.ts";
+import { readStorageEnvironment } from "../../../src/environment.ts";
 import { readVersion } from "../../../src/kernel/version.ts";
 import { runInProcess } from "../../support/cli-in-process.ts";
 import { BIN } from "../../support/processes.ts";
@@ -239,6 +241,25 @@ describe("the templates", () => {
     const [, report = ""] = /junit: (.*)/.exec(yaml) ?? [];
     expect(await read(dir, report)).toContain('tests="2" failures="0"');
     expect(await read(dir, report)).toContain("[[ATTACHMENT|images-out/images/fox_01.png]]");
+  });
+
+  it("[INIT-5] the compose file is YAML whose processes, configuration and secrets are those of the program", async () => {
+    const dir = await tempDir();
+    await init(dir, "--template", "compose");
+    const { services, configs } = parse(await read(dir, "compose.yaml"), { merge: true });
+    const { storage, server } = parseConfig(JSON.parse(configs.imgbatch.content), "compose.yaml");
+    expect(storage).toMatchObject({ database: "postgres://imgbatch@db/imgbatch", blobs: "s3://imgbatch" });
+    expect(server.trustProxy).toEqual(["uniquelocal"]);
+    expect(Object.keys(services)).toEqual(
+      expect.arrayContaining(["db", "s3", new URL(storage.s3.endpoint ?? "").hostname]),
+    );
+    for (const role of ["api", "worker"]) {
+      const { command, configs: files, environment } = services[role];
+      expect(command).toBe(`serve --role ${role} --config ${files[0].target} --grace 30s`);
+      const env = { ...environment, IMGBATCH_DATABASE_URL: undefined };
+      const { database, blobs } = storagePlaces(storage, {}, readStorageEnvironment(env));
+      expect([database.kind, blobs.kind]).toEqual(["postgres", "s3"]);
+    }
   });
 
   it("[INIT-4] every template runs the version that wrote it, or a package that a variable names", async () => {

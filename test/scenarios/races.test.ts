@@ -1,0 +1,228 @@
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { ImgbatchError } from "../../src/contract/errors.ts";
+import { isTerminal } from "../../src/contract/statuses.ts";
+import { issueKey, openAccount, topUp } from "../../src/domain/accounts.ts";
+import { cancelBatch } from "../../src/domain/batches/cancel-batch.ts";
+import type { CheckedRequest } from "../../src/domain/batches/checked-request.ts";
+import { createBatch } from "../../src/domain/batches/create-batch.ts";
+import { dropOutputs } from "../../src/domain/batches/delete-outputs.ts";
+import { failItem, finishItem } from "../../src/domain/batches/finish-item.ts";
+import { startBatch } from "../../src/domain/batches/lifecycle.ts";
+import { processResults, startProcessing } from "../../src/domain/batches/process-results.ts";
+import { settleBatch } from "../../src/domain/batches/settle.ts";
+import { checkInvariants } from "../../src/domain/check-invariants.ts";
+import { Feed } from "../../src/domain/feed.ts";
+import { Offers } from "../../src/domain/offers.ts";
+import type { BatchRepository } from "../../src/domain/ports/batch-repository.ts";
+import type { BlobStore } from "../../src/domain/ports/blob-store.ts";
+import type { Stores } from "../../src/domain/ports/stores.ts";
+import { endHold, openHold } from "../../src/domain/realtime/holds.ts";
+import { systemClock } from "../../src/kernel/clock.ts";
+import { randomIds } from "../../src/kernel/ids.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { fileBlobs } from "../../src/storage/blobs/file-blobs.ts";
+import { openPostgres } from "../../src/storage/dialects/postgres.ts";
+import { sqlStores } from "../../src/storage/stores.ts";
+import { FakeProvider } from "../support/fake-provider.ts";
+import { hasPostgres, newDatabase } from "../support/postgres.ts";
+import { seededRandom } from "../support/seeded-turns.ts";
+import { turnBeforeEveryStatement } from "../support/statement-turns.ts";
+import { tempDir } from "../support/temp-dir.ts";
+
+const PROCESSES = 3;
+const RACES = 15;
+const ITEMS = 4;
+/** Enough for the batch and for one of the real-time requests. */
+const BALANCE = 30;
+const HOLD = 4;
+
+const MODEL = {
+  id: "m",
+  family: "native",
+  batch: true,
+  realtime: true,
+  ratios: "common",
+  sizes: ["1K"],
+  prices: { "1K": 0.000_01 },
+} as const;
+const GROUP = {
+  name: "g",
+  platform: "native",
+  allowBatchImages: true,
+  models: ["*"],
+  rateMultiplier: 1,
+  batchDiscount: 0.5,
+  holdMultiplier: 0.6,
+} as const;
+const FACTS = { mimeType: "image/png", widthPx: 1, heightPx: 1, decodedPixels: 1 } as const;
+const deps = { clock: systemClock, ids: randomIds };
+
+/** Three processes on one database and one store of blobs. */
+async function processes(): Promise<{ all: Stores[]; blobs: BlobStore }> {
+  const url = await newDatabase();
+  const all: Stores[] = [];
+  for (let i = 0; i < PROCESSES; i++) {
+    const database = await openPostgres({ url }, systemClock);
+    onTestFinished(() => database.close());
+    all.push(sqlStores(database));
+  }
+  return { all, blobs: damaging(fileBlobs(join(await tempDir(), "blobs"))) };
+}
+
+/** Stores every third image with other bytes, as a bad disk does: it must be read back, and not be paid for. */
+function damaging(blobs: BlobStore): BlobStore {
+  let count = 0;
+  const put: BlobStore["put"] = async (key, bytes) => {
+    const stored = await blobs.put(key, bytes);
+    if (count++ % 3 === 0) await blobs.put(key, Buffer.from("damaged"));
+    return stored;
+  };
+  return { ...blobs, put };
+}
+
+/** The entries of an account, in the order of their numbers, never take more than there is. */
+async function ledgerProblems(stores: Stores, accountId: string): Promise<string[]> {
+  let balance = 0;
+  const entries = await stores.read.ledger.list({ accountId });
+  return entries.flatMap(({ seq, balanceChangeMicroUsd }) => {
+    balance += balanceChangeMicroUsd;
+    return balance < 0 ? [`entry ${seq} of the ledger leaves ${balance}`] : [];
+  });
+}
+
+/** The same stores, but nothing is locked before it is read. */
+function withoutLocks(stores: Stores): Stores {
+  const write: Stores["write"] = (work) =>
+    stores.write((tx) => {
+      const batches = tx.batches as typeof tx.batches & BatchRepository;
+      return work({ ...tx, lock: async () => {}, batches: { ...batches, locked: batches.byId } });
+    });
+  return { ...stores, write };
+}
+
+/**
+ * Three processes do at the same time whatever a service does, with one batch and one account, until the batch has ended.
+ * Returns what is wrong then.
+ */
+async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Promise<string[]> {
+  const random = seededRandom(seed);
+  const [stores] = all as [Stores, Stores, Stores];
+  const troubles: string[] = [];
+  /** Refusals are answers. */
+  const attempt = <T>(work: Promise<T>): Promise<T | null> =>
+    work.catch((error) => {
+      if (!(error instanceof ImgbatchError)) troubles.push(`${error}`);
+      return null;
+    });
+  const each = <T>(work: (stores: Stores, at: number) => Promise<T>) =>
+    Promise.all(all.map((one, at) => attempt(work(one, at))));
+
+  const key = await stores.write(async (tx) => {
+    const account = await openAccount(tx, deps, { name: `a${seed}`, balanceMicroUsd: BALANCE });
+    return issueKey(tx, deps, { name: "k", accountId: account.id, group: "g", expiresAtMs: null });
+  });
+  const { accountId, id: apiKeyId } = key;
+  const request: CheckedRequest = {
+    model: MODEL,
+    taskName: null,
+    parentBatchId: null,
+    mimeType: "image/png",
+    metadata: null,
+    items: Array.from({ length: ITEMS }, (_, i) => {
+      return { customId: `i${i}`, prompt: "p", outputCount: 1, references: [] };
+    }),
+    hash: "h",
+  };
+  const realtime = async (one: Stores) => {
+    const id = randomIds.recordId("rt");
+    const hold = { id, apiKeyId, accountId, amountMicroUsd: HOLD, createdAtMs: 1, worker: null };
+    await openHold(one, hold);
+    await each((other) => endHold(other, id, [], [], 2));
+  };
+  const offers = new Offers([new FakeProvider()], []);
+  const [created] = await Promise.all([
+    each((one) =>
+      createBatch(
+        { stores: one, blobs, ...deps, offers, workersRunning: () => true },
+        { key, group: GROUP },
+        request,
+        "idem",
+      ),
+    ),
+    each(realtime),
+    each((one) => one.write((tx) => topUp(tx, deps, accountId, 1))),
+  ]);
+  const made = created.filter((one) => one !== null && !one.replayed);
+  const ids = new Set(created.flatMap((one) => one?.batch.id ?? []));
+  if (made.length > 1 || ids.size > 1) troubles.push(`${made.length} batches were made of one key`);
+  const [batch] = made.map((one) => one?.batch);
+  if (batch) await makeBatch(batch.id);
+  const { problems } = await checkInvariants(stores, blobs);
+  return [...troubles, ...(await ledgerProblems(stores, accountId)), ...problems];
+
+  async function makeBatch(id: string): Promise<void> {
+    const end = () => ({ nowMs: Date.now(), outputsExpireAtMs: null });
+    const status = async (one: Stores) => (await one.read.batches.byId(id))?.status ?? "failed";
+    const cancelAfter = random() < 0.7 ? Math.floor(random() * 2) : Number.POSITIVE_INFINITY;
+    await each((one) => startBatch(one, id, Date.now()));
+    await each(async (one, at) => {
+      for (let turn = 0; turn < 50 && !isTerminal(await status(one)); turn++) {
+        if (turn >= cancelAfter && at === 0) await cancelBatch({ stores: one, blobs }, id, end);
+        await makeItems(one, id, `w${at}`);
+        await startProcessing(one, id, `w${at}`, Date.now());
+        await processResults({ stores: one, blobs }, id, Date.now);
+        await settleBatch(one, id, end());
+      }
+    });
+    if (!isTerminal(await status(stores))) troubles.push("the batch did not end");
+    const feed = new Feed();
+    if (random() < 0.3) await each((one) => dropOutputs({ stores: one, blobs, feed, log: silentLog }, id, 9));
+  }
+
+  async function makeItems(one: Stores, id: string, worker: string): Promise<void> {
+    const batch = await one.read.batches.byId(id);
+    const token = randomIds.leaseToken();
+    const which = { which: "any", mostSwitches: 2, limit: 2 } as const;
+    const claim = { token, worker, nowMs: Date.now(), provider: "procedural", isPaid: false, ...which };
+    const items = await one.write((tx) => tx.items.claim(id, claim));
+    if (batch === null) return;
+    await Promise.all(
+      items.map((item) => {
+        const leased = { ...item, leaseToken: token };
+        const images = [{ bytes: Buffer.from(token), facts: FACTS }];
+        const error = { code: "PROVIDER_ITEM_FAILED", message: "m", source: "provider" } as const;
+        const back = { notBeforeMs: 0, attempts: 1, failedAt: null, maybePaid: "no" } as const;
+        const dice = random();
+        if (dice < 0.2) return attempt(failItem(one, batch, leased, error, Date.now()));
+        if (dice < 0.3) return attempt(one.write((tx) => tx.items.giveBack(item.id, token, back)));
+        return attempt(
+          finishItem({ stores: one, blobs }, batch, leased, { images, modelVersion: null }, Date.now),
+        );
+      }),
+    );
+  }
+}
+
+describe.skipIf(!hasPostgres)("races of three processes on one PostgreSQL", () => {
+  it("[RACE-1] money, counts, history and images agree whatever the order of their statements", async () => {
+    const { all, blobs } = await processes();
+    const turns = turnBeforeEveryStatement();
+    for (let seed = 1; seed <= RACES; seed++) {
+      turns.begin(seed);
+      expect(await race(seed, all, blobs), `seed ${seed}`).toEqual([]);
+    }
+  });
+
+  it("[RACE-1] the same races find out when nothing is locked", async () => {
+    const { all, blobs } = await processes();
+    const turns = turnBeforeEveryStatement();
+    const bare = all.map(withoutLocks);
+    const problems: string[] = [];
+    for (let seed = 1; seed <= 4 * RACES && problems.length === 0; seed++) {
+      turns.begin(seed);
+      problems.push(...(await race(seed, bare, blobs)));
+    }
+    expect(problems).not.toEqual([]);
+  });
+});
