@@ -117,6 +117,10 @@ function checked(flag: string, text: string | undefined, schema: z.ZodType<strin
   return text;
 }
 
-function invalid(what: string, problem: string, advice?: string): ImgbatchError {
+function invalid(
+  what: string,
+  problem: string,
+  advice = `correct ${what}, then run the same command again`,
+): ImgbatchError {
   return new ImgbatchError("INVALID_CONFIG", `${what}: ${problem}.`, { advice });
 }

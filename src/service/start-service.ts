@@ -162,7 +162,9 @@ export async function startService(options: LocalServiceOptions & Partial<Servic
       facts: { dataDirectory, startedAtMs: clock.nowMs() },
       realtime,
       requestLog: options.log === "feed" ? silentLog : log,
-      workersRunning: () => scheduler.isRunning || workerDeps.presence.hasWorkers,
+      workersRunning: () =>
+        (scheduler.isRunning && workerDeps.presence.isFresh) ||
+        (role !== "worker" && workerDeps.presence.hasWorkers),
       workersExpected: withWorkers || isShared,
       freeDiskBytes: () => freeBytesOf(dataDirectory),
       askBucket: storage.blobs.kind === "s3" ? () => blobs.list("ready/") : null,

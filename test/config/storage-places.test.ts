@@ -5,6 +5,7 @@ import { parseConfig } from "../../src/config/load.ts";
 import { LOCAL_STORAGE, type StorageFlags, storagePlaces } from "../../src/config/storage-places.ts";
 import { readStorageEnvironment } from "../../src/environment.ts";
 import { runInProcess } from "../support/cli-in-process.ts";
+import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { watchSecret, watchText } from "../support/secrets.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -86,6 +87,8 @@ describe("the places of the data", () => {
       code: 2,
       stderr: expect.stringContaining("AWS_ACCESS_KEY_ID is not set"),
     });
+    const wrong = await run("serve", "--blobs", "ftp://bucket");
+    expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining("next: correct --blobs") });
     const alone = await run("serve", "--role", "worker");
     expect(alone).toMatchObject({
       code: 2,
@@ -120,5 +123,18 @@ describe("the places of the data", () => {
       code: 3,
       stderr: expect.stringContaining("No secret is sent to https://s3.invalid"),
     });
+  });
+
+  it.skipIf(!hasPostgres)("[CONF-7] a database that refuses is named without its secret", async () => {
+    const cwd = await tempDir();
+    const url = new URL(`${await newDatabase()}-that-is-not-there`);
+    url.password = "canary-of-the-variable";
+    watchSecret(url.password);
+    vi.stubEnv("IMGBATCH_DATABASE_URL", url.href);
+    const { code, stdout, stderr } = await runInProcess(["admin", "keys", "list", "--json"], { cwd });
+    watchText(stdout + stderr, "the output");
+    expect(code).toBe(9);
+    expect(stderr).toContain(`postgres://${url.host}${url.pathname}: `);
+    expect(stdout + stderr).not.toContain("canary");
   });
 });

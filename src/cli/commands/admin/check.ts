@@ -5,7 +5,7 @@ import { withAdmin } from "./with-admin.ts";
 
 /** `imgbatch admin check`: verifies every invariant of a data directory. A service may run on it meanwhile. */
 export const run: RunCommand = (context) =>
-  withAdmin(context, { mayCreate: false }, async (admin, directory) => {
+  withAdmin(context, { mayCreate: false, readsImages: true }, async (admin, directory) => {
     const { accounts, batches, images, problems } = await admin.check();
     const summary = [
       counted(accounts, "account"),

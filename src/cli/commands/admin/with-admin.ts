@@ -4,20 +4,21 @@ import { EXIT_CODES } from "../../../contract/exit-codes.ts";
 import { readEnvironment } from "../../../environment.ts";
 import { type Admin, openAdmin } from "../../../service/admin.ts";
 import type { CommandContext, CommandResult } from "../../command-line/command-context.ts";
-import { storageOf } from "../../service/storage-of.ts";
+import { requireShared, storageOf } from "../../service/storage-of.ts";
 
 /**
  * Opens the data directory or the shared database of a command while the work lasts. Creates a missing directory only with
- * `mayCreate`. `place` is the directory, or the URL of the database without secrets.
+ * `mayCreate`; with `readsImages`, refuses a shared database without the bucket of its images. `place` is the directory, or the URL of the database without secrets.
  */
 export async function withAdmin(
   context: CommandContext,
-  needs: { mayCreate: boolean },
+  { readsImages = false, ...needs }: { mayCreate: boolean; readsImages?: boolean },
   work: (admin: Admin, place: string) => Promise<CommandResult> | CommandResult,
 ): Promise<CommandResult> {
   const { global, cwd, output } = context;
   const config = await loadUnlessDefault({ file: global.config, cwd });
   const storage = storageOf(context, config);
+  if (readsImages) requireShared("all", storage);
   const directory = dataDirectoryOf(global.data, readEnvironment(), cwd);
   const { database } = storage;
   const place = database.kind === "postgres" ? database.name : directory;

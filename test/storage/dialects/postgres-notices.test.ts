@@ -1,0 +1,35 @@
+import pg from "pg";
+import { expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { openNotices } from "../../../src/storage/dialects/postgres-notices.ts";
+import { hasPostgres, newDatabase } from "../../support/postgres.ts";
+
+it.skipIf(!hasPostgres)(
+  "[ROLE-9] notices reach all processes, and come again after their connections were cut",
+  async () => {
+    const url = await newDatabase();
+    const heard: string[] = [];
+    const open = (name: string) => {
+      const notices = openNotices(url, systemClock, (text) => heard.push(`${name} ${text}`));
+      onTestFinished(() => notices.close());
+      return notices;
+    };
+    const both = [open("one"), open("two")];
+    const areListening = () => both.every(({ isListening }) => isListening);
+    await expect.poll(areListening).toBe(true);
+    both[0]?.send("a");
+    await expect.poll(() => heard.sort()).toEqual(["one a", "two a"]);
+
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    const others =
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'imgbatch notices'";
+    await client.query(others);
+    await client.end();
+    await expect.poll(areListening).toBe(false);
+    both[1]?.send("lost, and nothing fails");
+    await expect.poll(areListening, { timeout: 5000 }).toBe(true);
+    both[1]?.send("b");
+    await expect.poll(() => heard.slice().sort()).toEqual(["one a", "one b", "two a", "two b"]);
+  },
+);
