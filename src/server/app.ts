@@ -7,12 +7,12 @@ import { refuseKeyInUrl } from "./middleware/authenticate.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
+import { sendJson } from "./middleware/send-json.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { readColons } from "./native-api/model-path.ts";
 import { openApi } from "./openapi/document.ts";
 import type { Surface } from "./operation.ts";
 import { routerOf } from "./router.ts";
-import { sendJson } from "./send-json.ts";
 import { errorStyleOf, SURFACES } from "./surfaces.ts";
 
 /** The whole HTTP side, in the order in which a request passes it. */
