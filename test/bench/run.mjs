@@ -1,5 +1,7 @@
 // Benchmarks: each is a ratio to a baseline that is measured in the same run, in turns with it, so that a busy or a
 // slow machine changes both. Run with `npm run bench`; needs a build. `--json` prints one document.
+import { measureThumbnails } from "./console.mjs";
+import { measureEventStreams } from "./event-streams.mjs";
 import { measureLists } from "./lists.mjs";
 import { measureLiveView } from "./live-view.mjs";
 import { measureOnPostgres } from "./on-postgres.mjs";
@@ -15,6 +17,8 @@ const results = [
   await measurePipeline(),
   await measureRestart(),
   await measureLiveView(),
+  await measureEventStreams(),
+  ...(await measureThumbnails()),
   await measureZip(),
   await measureLists(),
   ...(await measureOnPostgres()),
