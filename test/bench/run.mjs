@@ -4,6 +4,7 @@ import { measureThumbnails } from "./console.mjs";
 import { measureEventStreams } from "./event-streams.mjs";
 import { measureLists } from "./lists.mjs";
 import { measureLiveView } from "./live-view.mjs";
+import { measureOnPostgres } from "./on-postgres.mjs";
 import { measurePipeline } from "./pipeline.mjs";
 import { measureRequests } from "./requests.mjs";
 import { measureRestart } from "./restart.mjs";
@@ -20,6 +21,7 @@ const results = [
   ...(await measureThumbnails()),
   await measureZip(),
   await measureLists(),
+  ...(await measureOnPostgres()),
   ...(await measureRequests()),
   await measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: "at most 1.05" }),
   await measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: "at most 1.02" }),
