@@ -10,7 +10,8 @@ export function keyRecord(
   key: string,
   facts: Pick<ApiKeyRecord, "id" | "name" | "accountId" | "group" | "createdAtMs" | "expiresAtMs">,
 ): ApiKeyRecord & { sha256: string } {
-  return { ...facts, prefix: key.slice(0, PREFIX_CHARS), disabledAtMs: null, sha256: sha256Hex(key) };
+  const prefix = key.slice(0, PREFIX_CHARS);
+  return { ...facts, prefix, disabledAtMs: null, enabledAtMs: null, sha256: sha256Hex(key) };
 }
 
 /**

@@ -30,6 +30,8 @@ export interface ApiKeyRecord {
   createdAtMs: number;
   expiresAtMs: number | null;
   disabledAtMs: number | null;
+  /** When it was enabled again after it was disabled; null when it never was. */
+  enabledAtMs: number | null;
 }
 
 export type LedgerKind = "top_up" | "hold" | "capture" | "release" | "charge" | "grant" | "take_back";

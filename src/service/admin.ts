@@ -163,9 +163,10 @@ function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admi
       write(async (tx) => {
         const before = await tx.keys.byId(id);
         if (!before) return null;
-        const disabledAtMs = isDisabled ? (before.disabledAtMs ?? deps.clock.nowMs()) : null;
-        await tx.keys.setDisabled(id, disabledAtMs);
-        return describeKey(tx, { ...before, disabledAtMs }, deps.clock);
+        const nowMs = deps.clock.nowMs();
+        if (isDisabled) await tx.keys.setDisabled(id, before.disabledAtMs ?? nowMs);
+        else if (before.disabledAtMs !== null) await tx.keys.setEnabled(id, nowMs);
+        return describeKey(tx, (await tx.keys.byId(id)) ?? before, deps.clock);
       }),
     hasBatch: async (id) => (await stores.read.batches.byId(id)) !== null,
     ledger: ({ accountId, batchIds }) =>

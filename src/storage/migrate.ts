@@ -19,6 +19,7 @@ import { filePurposes } from "./migrations/011-020/015-file-purposes.ts";
 import { workers } from "./migrations/011-020/016-workers.ts";
 import { additiveSteps } from "./migrations/011-020/017-additive-steps.ts";
 import { sharedApi } from "./migrations/011-020/018-shared-api.ts";
+import { enabledKeys } from "./migrations/011-020/019-enabled-keys.ts";
 import type { Migration } from "./migrations/migration.ts";
 
 const MIGRATIONS: readonly Migration[] = [
@@ -40,6 +41,7 @@ const MIGRATIONS: readonly Migration[] = [
   workers,
   additiveSteps,
   sharedApi,
+  enabledKeys,
 ];
 
 /** The step that adds the mark of additive steps. Those before it have none. */

@@ -73,6 +73,7 @@ interface ApiKeysTable {
   created_at_ms: number;
   expires_at_ms: number | null;
   disabled_at_ms: number | null;
+  enabled_at_ms: Generated<number | null>;
 }
 
 interface LedgerEntriesTable {

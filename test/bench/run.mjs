@@ -1,7 +1,10 @@
 // Benchmarks: each is a ratio to a baseline that is measured in the same run, in turns with it, so that a busy or a
 // slow machine changes both. Run with `npm run bench`; needs a build. `--json` prints one document.
+import { measureThumbnails } from "./console.mjs";
+import { measureEventStreams } from "./event-streams.mjs";
 import { measureLists } from "./lists.mjs";
 import { measureLiveView } from "./live-view.mjs";
+import { measureOnPostgres } from "./on-postgres.mjs";
 import { measurePipeline } from "./pipeline.mjs";
 import { measureRequests } from "./requests.mjs";
 import { measureRestart } from "./restart.mjs";
@@ -14,8 +17,11 @@ const results = [
   await measurePipeline(),
   await measureRestart(),
   await measureLiveView(),
+  await measureEventStreams(),
+  ...(await measureThumbnails()),
   await measureZip(),
   await measureLists(),
+  ...(await measureOnPostgres()),
   ...(await measureRequests()),
   await measureUpstream({ images: 1000, latencyMs: 50, concurrency: 8, goal: "at most 1.05" }),
   await measureUpstream({ images: 2000, latencyMs: 2000, concurrency: 200, goal: "at most 1.02" }),

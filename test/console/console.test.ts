@@ -205,9 +205,11 @@ describe.skipIf(CHROMIUM === null)("the web console in Chromium", { timeout: 120
 
     isBad = false;
     for (const tile of [0, 1, 4]) await page.getByRole("checkbox").nth(tile).check();
-    expect(await bar.getByRole("button").allInnerTexts()).toEqual(["All", "Clear", "Download 0", "Retry 1"]);
+    expect(await bar.getByRole("button").allInnerTexts()).toEqual(["All", "Clear", "Retry 1"]);
     await bar.getByRole("button", { name: "Retry 1" }).click();
-    await page.getByText("1 more was refused for what the prompt asks.").waitFor();
+    await page
+      .getByText("1 more was refused for what the prompt asks, and would be refused again: it is left out.")
+      .waitFor();
     await page.getByRole("button", { name: "Make again" }).click();
     await page.getByText("an earlier batch").waitFor();
     await page.locator(".tile img").waitFor();

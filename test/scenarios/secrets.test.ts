@@ -247,7 +247,7 @@ describe("keys", () => {
     expect(await codeNow()).toBe(200);
     await stores.write((tx) => tx.keys.setDisabled(record?.id ?? "", Date.now()));
     expect(await codeNow()).toBe("API_KEY_DISABLED");
-    await stores.write((tx) => tx.keys.setDisabled(record?.id ?? "", null));
+    await stores.write((tx) => tx.keys.setEnabled(record?.id ?? "", 1));
     expect(await codeNow()).toBe(200);
   });
 });

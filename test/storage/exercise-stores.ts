@@ -124,7 +124,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.accounts.byId("acct1");
       await tx.lock("account", "acct1");
       const key = { name: "k", prefix: "sk-1", accountId: "acct1", group: "default", createdAtMs: 1 };
-      const ends = { expiresAtMs: 5, disabledAtMs: null };
+      const ends = { expiresAtMs: 5, disabledAtMs: null, enabledAtMs: null };
       await tx.keys.insert({ ...key, ...ends, id: "key1", sha256: "aa" });
       await tx.keys.insert({ ...key, ...ends, id: "key2", sha256: "bb", expiresAtMs: null });
       await tx.keys.setDisabled("key2", 9);

@@ -4,11 +4,13 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { openPostgres } from "../../src/storage/dialects/postgres.ts";
 import { type SqlSession, written } from "../../src/storage/dialects/sql-session.ts";
+import { migrate } from "../../src/storage/migrate.ts";
 import { sqlStores } from "../../src/storage/stores.ts";
 import { gate } from "../support/gate.ts";
 import { InstantClock } from "../support/instant-clock.ts";
 import { startPgProxy } from "../support/pg-proxy.ts";
 import { hasPostgres, newDatabase, openTestPostgres } from "../support/postgres.ts";
+import { startPostgresServer } from "../support/postgres-server.ts";
 
 const account = (id: string, name = id) => ({ id, name, createdAtMs: 1 });
 
@@ -21,13 +23,14 @@ async function beside(url: string): Promise<pg.Client> {
 }
 
 /** A test database whose connections can be cut. */
-async function behindProxy(clock: Clock = systemClock) {
-  const url = new URL(await newDatabase());
+async function behindProxy(clock: Clock = systemClock, place?: string) {
+  const url = new URL(place ?? (await newDatabase()));
   const proxy = await startPgProxy({ port: Number(url.port) });
   onTestFinished(() => proxy.close());
   url.port = String(proxy.port);
   const database = await openPostgres({ url: url.href }, clock);
   onTestFinished(() => database.close());
+  if (place !== undefined) await migrate(database);
   return { proxy, stores: sqlStores(database) };
 }
 
@@ -114,6 +117,28 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
     await Promise.all(ids.map((id) => stores.write((tx) => tx.accounts.insert(account(id)))));
     expect((await stores.read.accounts.list()).map(({ id }) => id).sort()).toEqual([...ids].sort());
     expect(proxy.cuts).toBe(40);
+  });
+
+  it("[PG-9] a write that a crash has undone happens again, although the server gives its number to another", async () => {
+    const server = await startPostgresServer({ fsync: true });
+    onTestFinished(() => server.stop());
+    const { stores, proxy } = await behindProxy(systemClock, server.url());
+    const isCut = gate();
+    proxy.cut("before", {
+      when: (text) => {
+        const isCommit = text === "COMMIT";
+        proxy.isRefusing = isCommit;
+        if (isCommit) isCut.open();
+        return isCommit;
+      },
+    });
+    const writing = stores.write((tx) => tx.accounts.insert(account("a")));
+    await isCut.promise;
+    await server.restart("immediate");
+    await server.sql("insert into accounts (id, name, created_at_ms) values ('b', 'b', 1)");
+    proxy.heal();
+    await writing;
+    expect((await stores.read.accounts.list()).map(({ id }) => id)).toEqual(["a", "b"]);
   });
 
   it("[PG-9] a write whose commit is cut by a database that does not come back may have happened", async () => {

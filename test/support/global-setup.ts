@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
 import { lendPostgres } from "./postgres-lender.ts";
+import { postgresBin } from "./postgres-server.ts";
 
 /** Names the directory, in the environment, in which all directories of a run of the tests are. */
 export const SUITE_ROOT = "IMGBATCH_TEST_ROOT";
@@ -52,6 +53,8 @@ export default function setup(): (() => Promise<void>) | undefined {
   buildWhenStale();
   const root = mkdtempSync(join(parentDirectory(), "imgbatch-suite-"));
   process.env[SUITE_ROOT] = root;
+  if (postgresBin() === null)
+    process.stderr.write("There is no PostgreSQL here: the tests that need it are skipped.\n");
   const takeBack = lendPostgres(root, parentDirectory());
   return async () => {
     await takeBack();

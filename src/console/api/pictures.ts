@@ -97,7 +97,8 @@ class Pictures {
   async #fetch(path: string, entry: Entry, signal: AbortSignal): Promise<void> {
     this.#running++;
     try {
-      const blob = await (await send(path, { signal })).blob();
+      // A picture never changes: the browser may have kept it.
+      const blob = await (await send(path, { signal, cache: "default" })).blob();
       if (!signal.aborted) entry.url = URL.createObjectURL(blob);
     } catch (error) {
       entry.error = error instanceof Error ? error : new Error(String(error));

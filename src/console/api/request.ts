@@ -32,7 +32,7 @@ export async function send(path: string, { json, credential, ...init }: Call = {
   headers.set("Authorization", `Bearer ${token}`);
   if (json !== undefined) headers.set("Content-Type", "application/json");
   const body = json === undefined ? init.body : JSON.stringify(json);
-  const request = { ...init, headers, cache: "no-cache" as const, ...(body === undefined ? {} : { body }) };
+  const request = { cache: "no-cache" as const, ...init, headers, ...(body === undefined ? {} : { body }) };
   const isRead = (init.method ?? "GET") === "GET";
   for (let waits = 0; ; waits++) {
     const response = await answerOf(path, request);

@@ -90,7 +90,8 @@ export interface KeyRepository {
   bySha256(sha256: string): Promise<ApiKeyRecord | null>;
   byId(id: string): Promise<ApiKeyRecord | null>;
   list(): Promise<ApiKeyRecord[]>;
-  setDisabled(id: string, atMs: number | null): Promise<void>;
+  setDisabled(id: string, atMs: number): Promise<void>;
+  setEnabled(id: string, atMs: number): Promise<void>;
 }
 
 export interface LedgerPage {

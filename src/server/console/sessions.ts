@@ -16,9 +16,11 @@ export interface ConsoleSecrets {
   tickets: SecretStore<{ keyId: string; batchId: string }>;
 }
 
+/** A session lasts so long. */
+export const SESSION_MS = 12 * HOUR_MS;
 const CODES = { lifeMs: 10 * MINUTE_MS, mostPerKey: 10 };
 // The prefix of a key: whatever hides keys in logs and messages hides tokens, too.
-const SESSIONS = { lifeMs: 12 * HOUR_MS, mostPerKey: 100, prefix: "imgb_session_" };
+const SESSIONS = { lifeMs: SESSION_MS, mostPerKey: 100, prefix: "imgb_session_" };
 const TICKETS = { lifeMs: MINUTE_MS, mostPerKey: 100 };
 
 /** They end with the process. */

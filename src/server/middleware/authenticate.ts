@@ -3,6 +3,7 @@ import { ImgbatchError, type ServiceErrorCode } from "../../contract/errors.ts";
 import type { Caller } from "../../domain/batches/create-batch.ts";
 import { activeKey, authenticate as authenticateKey } from "../../domain/keys.ts";
 import type { AccountRecord, ApiKeyRecord } from "../../domain/records.ts";
+import { SESSION_MS } from "../console/sessions.ts";
 import type { ApiDeps } from "../deps.ts";
 import { callerAddress } from "../limits/failed-auth-limit.ts";
 
@@ -18,7 +19,7 @@ type KeyDeps = Pick<ApiDeps, "stores" | "clock" | "secrets">;
 
 /**
  * Returns the active key that a credential is or stands for: an API key, or the token of a session of the console, which ends
- * when its key is found disabled. Throws as `authenticate` of the domain does.
+ * when its key is disabled, also when that is enabled again before anybody asks. Throws as `authenticate` of the domain does.
  */
 export async function keyOfCredential(
   { stores, clock, secrets }: KeyDeps,
@@ -28,7 +29,10 @@ export async function keyOfCredential(
   const session = credential === null ? null : await secrets.sessions.find(credential);
   if (session === null) return authenticateKey(stores.read, credential, nowMs);
   try {
-    return await activeKey(stores.read, session.value.keyId, nowMs);
+    const key = await activeKey(stores.read, session.value.keyId, nowMs);
+    const hasEndedWithKey = key.enabledAtMs !== null && session.expiresAtMs - SESSION_MS <= key.enabledAtMs;
+    if (hasEndedWithKey) throw new ImgbatchError("INVALID_API_KEY");
+    return key;
   } catch (error) {
     if (credential !== null) await secrets.sessions.end(credential);
     throw error;

@@ -105,6 +105,7 @@ async function open(directory: string, places: StoragePlaces, clock: Clock): Pro
   const from = { database, blobs: await openBlobs({ kind: "files" }, directory) };
   try {
     const blobs = await openBlobs(places.blobs, directory);
+    await blobs.removeDrafts();
     const isStaying = places.database.kind === "sqlite";
     const other = isStaying ? database : await openDatabase(places.database, directory, clock);
     return { from, to: { database: other, blobs } };

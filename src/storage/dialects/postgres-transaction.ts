@@ -1,4 +1,5 @@
 import type { PoolClient, QueryArrayResult, QueryResult } from "pg";
+import { type CommitMark, markStatement } from "./postgres-commits.ts";
 import { type Ask, postgresSession } from "./postgres-session.ts";
 import type { SqlSession } from "./sql-session.ts";
 
@@ -10,13 +11,13 @@ import type { SqlSession } from "./sql-session.ts";
 const LIMITS =
   "SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '60s'";
 
-/** Begins a transaction whose commit can be asked for later. Returns its id. */
-export async function beginWriting(client: PoolClient): Promise<string> {
-  const id = "SELECT pg_current_xact_id()::text AS id";
-  const results = await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}; ${id}`);
+/** Begins a transaction whose commit can be asked for later. */
+export async function beginWriting(client: PoolClient): Promise<CommitMark> {
+  const { connection, statement } = markStatement(client);
+  const results = await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${LIMITS}; ${statement}`);
   // A text of several statements has several results, which the types do not know.
-  const last = (results as unknown as QueryResult<{ id: string }>[]).at(-1);
-  return last?.rows[0]?.id ?? "";
+  const last = (results as unknown as QueryResult<{ count: number }>[]).at(-1);
+  return { connection, count: last?.rows[0]?.count ?? 0 };
 }
 
 /** Begins a transaction that sees one moment. */

@@ -3,6 +3,7 @@ import type { CustomTypesConfig, Pool, PoolClient, QueryConfig, QueryResultRow }
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
+import { askForCount, type CommitMark, PREPARE_MARKS } from "./postgres-commits.ts";
 import { postgresSession } from "./postgres-session.ts";
 import { beginReading, beginWriting, commit, runInTransaction } from "./postgres-transaction.ts";
 import {
@@ -58,7 +59,7 @@ export async function openPostgres({ url }: { url: string }, clock: Clock): Prom
     close: () => pool.end(),
   };
   try {
-    await refuseUnfit(pool, again);
+    await prepare(pool, again);
   } catch (error) {
     await pool.end();
     throw error instanceof ImgbatchError ? error : cannotUse(error);
@@ -92,7 +93,7 @@ function toSafeInteger(text: string): number {
   return value;
 }
 
-async function refuseUnfit(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
+async function prepare(pool: Pool, again: <T>(attempt: () => Promise<T>) => Promise<T>): Promise<void> {
   const facts = "select current_setting('server_version') as version, getdatabaseencoding() as encoding";
   const { rows } = await again(() => query<{ version: string; encoding: string }>(pool, { text: facts }));
   const { version = "", encoding = "" } = rows[0] ?? {};
@@ -103,6 +104,7 @@ async function refuseUnfit(pool: Pool, again: <T>(attempt: () => Promise<T>) => 
     );
   }
   if (encoding !== "UTF8") throw refuse(`The database has the encoding ${encoding}; it must be UTF8.`);
+  await again(() => query(pool, { text: PREPARE_MARKS }));
 }
 
 /** The reason is PostgreSQL's or the system's, which name no password. */
@@ -179,12 +181,12 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
 
 /** The connection was lost during a commit. */
 class LostCommit<T> extends Error {
-  readonly id: string;
+  readonly mark: CommitMark;
   readonly result: T;
 
-  constructor(id: string, result: T, cause: unknown) {
+  constructor(mark: CommitMark, result: T, cause: unknown) {
     super("the connection was lost during a commit", { cause });
-    this.id = id;
+    this.mark = mark;
     this.result = result;
   }
 }
@@ -196,38 +198,31 @@ async function write<T>(
 ): Promise<T> {
   try {
     return await withClient(pool, async (client) => {
-      const id = await beginWriting(client);
+      const mark = await beginWriting(client);
       const result = await runInTransaction(client, work);
       await commit(client).catch((error) => {
-        throw isConnectionLost(error) ? new LostCommit(id, result, error) : error;
+        throw isConnectionLost(error) ? new LostCommit(mark, result, error) : error;
       });
       return result;
     });
   } catch (error) {
     if (!(error instanceof LostCommit)) throw error;
     // The slot in the pool is free by now: when many commits are lost at once, all of them can ask.
-    const end = await endOf(pool, clock, error.id);
+    const end = await endOf(pool, clock, error.mark);
     if (end === null) throw perhapsStoredInPostgres(error.cause);
     if (end === "aborted") throw error.cause;
     return error.result as T;
   }
 }
 
-const ASK_END = "select pg_xact_status($1::xid8) as status";
-
-/** Asks what has become of a transaction. Null when that cannot be found out. */
-async function endOf(pool: Pool, clock: Clock, id: string): Promise<"committed" | "aborted" | null> {
+/** Waits for the end of a transaction whose connection is lost. Null when it cannot be asked for. */
+async function endOf(pool: Pool, clock: Clock, mark: CommitMark): Promise<"committed" | "aborted" | null> {
   const startMs = clock.monotonicMs();
   while (clock.monotonicMs() - startMs < ASK_COMMIT_MS) {
     try {
-      const { rows } = await query<{ status: "committed" | "aborted" | "in progress" | null }>(pool, {
-        text: ASK_END,
-        values: [id],
-      });
-      const status = rows[0]?.status;
-      if (status !== "in progress") return status ?? null;
+      const { rows } = await query<{ count: number }>(pool, askForCount(mark));
+      return (rows[0]?.count ?? 0) < mark.count ? "aborted" : "committed";
     } catch (error) {
-      // The server does not know the transaction: it is another one, with an older state.
       if (!isConnectionLost(error)) return null;
     }
     await clock.sleep(PAUSE_MS);

@@ -5,7 +5,7 @@ import {
   isTerminal,
   TERMINAL_BATCH_STATUSES,
 } from "../../contract/statuses.ts";
-import type { BatchRepository } from "../../domain/ports/batch-repository.ts";
+import type { BatchQueue, BatchRepository } from "../../domain/ports/batch-repository.ts";
 import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
 import { batchPage } from "./batch-page.ts";
@@ -36,13 +36,51 @@ const ADD_COUNTS = kept(
       .where("id", "=", id),
 );
 
+/** The tender of a batch; null when it is not alive. */
+const liveTender = (build: SqlSession["build"]) =>
+  build.selectFrom("workers").select("workers.id").whereRef("workers.id", "=", sql.ref("batches.tender"));
+
+const WAITING = kept((build, queue: Values<BatchQueue & { limit: number }>) =>
+  build
+    .selectFrom("batches")
+    .select(["id", liveTender(build).as("tender")])
+    .where("status", "=", "queued")
+    .where("provider", "=", queue.provider)
+    .where("api_key_id", "=", queue.apiKeyId)
+    .orderBy("seq")
+    .limit(queue.limit),
+);
+
+const COUNT_BEGUN = kept((build, { provider, apiKeyId }: Values<BatchQueue>) =>
+  build
+    .selectFrom("batches")
+    .select((eb) => eb.fn.countAll<number>().as("count"))
+    .where("status", "in", [...BEGUN])
+    .where("provider", "=", provider)
+    .where("api_key_id", "=", apiKeyId),
+);
+
+const TENDER_OF = kept((build, { id }: Values<{ id: string }>) =>
+  build.selectFrom("batches").select("tender").where("id", "=", id),
+);
+
+const TEND = kept((build, { id, workerId }: Values<{ id: string; workerId: string }>) =>
+  build
+    .updateTable("batches")
+    .set({ tender: workerId })
+    .where("id", "=", id)
+    .where((eb) =>
+      eb.or([
+        eb("tender", "is", null),
+        eb("tender", "=", workerId),
+        eb("tender", "not in", liveWorkers(build)),
+      ]),
+    ),
+);
+
 export function batchRepository(session: SqlSession): BatchRepository {
   const { build, first, all, run } = session;
   const batches = () => build.selectFrom("batches").selectAll();
-  const liveTender = build
-    .selectFrom("workers")
-    .select("workers.id")
-    .whereRef("workers.id", "=", sql.ref("batches.tender"));
   return {
     insert: async (batch) => {
       await insertRows(session, "batches", [toBatchRow(batch)]);
@@ -105,52 +143,26 @@ export function batchRepository(session: SqlSession): BatchRepository {
       (
         await all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit))
       ).map(toBatchRecord),
-    waiting: async ({ provider, apiKeyId }, limit) => {
-      const first = build
-        .selectFrom("batches")
-        .select(["id", liveTender.as("tender")])
-        .where("status", "=", "queued")
-        .where("provider", "=", provider)
-        .where("api_key_id", "=", apiKeyId)
-        .orderBy("seq")
-        .limit(limit);
-      return (await all(first)).map(({ id, tender }) => ({ id, isTended: tender !== null }));
-    },
-    countBegun: async ({ provider, apiKeyId }) => {
-      const query = build
-        .selectFrom("batches")
-        .select((eb) => eb.fn.countAll<number>().as("count"))
-        .where("status", "in", [...BEGUN])
-        .where("provider", "=", provider)
-        .where("api_key_id", "=", apiKeyId);
-      return (await first(query))?.count ?? 0;
-    },
+    waiting: async (queue, limit) =>
+      (await all(WAITING(build, { ...queue, limit }))).map(({ id, tender }) => {
+        return { id, isTended: tender !== null };
+      }),
+    countBegun: async (queue) => (await first(COUNT_BEGUN(build, queue)))?.count ?? 0,
     begun: async () => {
       const begun = build
         .selectFrom("batches")
-        .select(["id", "status", "provider", "api_key_id", liveTender.as("tender")])
+        .select(["id", "status", "provider", "api_key_id", liveTender(build).as("tender")])
         .where("status", "in", [...BEGUN])
         .orderBy("seq");
       return (await all(begun)).map(({ id, status, provider, api_key_id, tender }) => {
         return { id, status: status as BatchStatus, provider, apiKeyId: api_key_id, tender };
       });
     },
-    tend: async (id, workerId) => {
-      const update = build.updateTable("batches").set({ tender: workerId }).where("id", "=", id);
-      const isFree = update.where((eb) =>
-        eb.or([
-          eb("tender", "is", null),
-          eb("tender", "=", workerId),
-          eb("tender", "not in", liveWorkers(session)),
-        ]),
-      );
-      return { isOurs: (await run(isFree)) === 1 };
-    },
+    tend: async (id, workerId) => ({ isOurs: (await run(TEND(build, { id, workerId }))) === 1 }),
     setTender: async (id, workerId) => {
       await run(build.updateTable("batches").set({ tender: workerId }).where("id", "=", id));
     },
-    tenderOf: async (id) =>
-      (await first(build.selectFrom("batches").select("tender").where("id", "=", id)))?.tender ?? null,
+    tenderOf: async (id) => (await first(TENDER_OF(build, { id })))?.tender ?? null,
     openBefore: async ({ id, provider, apiKeyId }, limit) => {
       const own = build.selectFrom("batches").select("seq").where("id", "=", id);
       const before = build

@@ -36,7 +36,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const leased = build
         .selectFrom("items")
         .select((eb) => eb.fn.countAll<number>().as("count"))
-        .where("lease_worker", "in", liveWorkers(session))
+        .where("lease_worker", "in", liveWorkers(build))
         .where("status", "=", "pending");
       return (await first(leased))?.count ?? 0;
     },
@@ -76,7 +76,7 @@ export function itemRepository(session: SqlSession): ItemRepository {
     abandoned: async (batchId) => {
       const leased = items().where("lease_token", "is not", null).where("job_id", "is", null);
       const dead = leased.where((eb) =>
-        eb.or([eb("lease_worker", "is", null), eb("lease_worker", "not in", liveWorkers(session))]),
+        eb.or([eb("lease_worker", "is", null), eb("lease_worker", "not in", liveWorkers(build))]),
       );
       const some = batchId === undefined ? dead : dead.where("batch_id", "=", batchId);
       return (await all(some.orderBy("id"))).map(toRecord);

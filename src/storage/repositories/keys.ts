@@ -33,6 +33,10 @@ export function keyRepository({ build, first, all, run }: SqlSession): KeyReposi
     setDisabled: async (id, atMs) => {
       await run(build.updateTable("api_keys").set({ disabled_at_ms: atMs }).where("id", "=", id));
     },
+    setEnabled: async (id, atMs) => {
+      const enabled = { disabled_at_ms: null, enabled_at_ms: atMs };
+      await run(build.updateTable("api_keys").set(enabled).where("id", "=", id));
+    },
   };
 }
 
@@ -50,5 +54,6 @@ function toRecord(row: Row): ApiKeyRecord {
     createdAtMs: row.created_at_ms,
     expiresAtMs: row.expires_at_ms,
     disabledAtMs: row.disabled_at_ms,
+    enabledAtMs: row.enabled_at_ms,
   };
 }

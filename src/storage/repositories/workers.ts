@@ -38,4 +38,4 @@ export function workerRepository(
 }
 
 /** The ids of the workers that are alive, as a part of another query. */
-export const liveWorkers = ({ build }: SqlSession) => build.selectFrom("workers").select("id");
+export const liveWorkers = (build: SqlSession["build"]) => build.selectFrom("workers").select("id");

@@ -13,6 +13,7 @@ import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
 import { isPaid, type Offer } from "../../domain/offers.ts";
 import { type GeneratedImages, type ItemProvider, ProviderError } from "../../domain/ports/image-provider.ts";
+import { StorageUnavailable } from "../../domain/ports/storage-unavailable.ts";
 import type { BatchRecord, MaybePaid } from "../../domain/records.ts";
 import { backoffMs } from "../../kernel/backoff.ts";
 import type { WorkerDeps } from "../deps.ts";
@@ -39,8 +40,9 @@ export interface ItemWork {
 }
 
 /**
- * Asks the provider for one item's image. Never rejects. `beforeSending` is called right before the request leaves. It
- * may abort the signal: then nothing is sent.
+ * Asks the provider for one item's image. Never rejects. While the storage cannot give the reference images, it waits: that
+ * is no failure of the provider. `beforeSending` is called right before the request leaves. It may abort the signal: then
+ * nothing is sent.
  */
 export async function makeItem(
   deps: WorkerDeps,
@@ -54,18 +56,26 @@ export async function makeItem(
     signal.throwIfAborted();
     isSent = true;
   };
-  try {
-    const request = await buildImageRequest(deps, batch, item, offer.executedModel);
-    const made = await offer.provider.generate(request, signal, onSent);
-    return signal.aborted ? { aborted: true, isSent } : made;
-  } catch (error) {
-    if (signal.aborted) return { aborted: true, isSent };
-    if (error instanceof ProviderError) return error;
-    deps.log.error("provider failed unexpectedly", { error: String(error) });
-    return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", {
-      retryable: true,
-      trouble: offer.provider.upstream ? (isSent ? "ambiguous" : "failing") : null,
-    });
+  for (;;) {
+    try {
+      const request = await buildImageRequest(deps, batch, item, offer.executedModel);
+      const made = await offer.provider.generate(request, signal, onSent);
+      return signal.aborted ? { aborted: true, isSent } : made;
+    } catch (error) {
+      if (signal.aborted) return { aborted: true, isSent };
+      if (error instanceof ProviderError) return error;
+      if (!(error instanceof StorageUnavailable) || isSent) {
+        deps.log.error("provider failed unexpectedly", { error: String(error) });
+        return new ProviderError("PROVIDER_ITEM_FAILED", "The provider failed.", {
+          retryable: true,
+          trouble: offer.provider.upstream ? (isSent ? "ambiguous" : "failing") : null,
+        });
+      }
+      const facts = { batch: item.batchId, item: item.id, error: String(error) };
+      deps.log.error("the reference images of an item cannot be read; trying again", facts);
+      await deps.clock.sleep(TROUBLE_DELAY_MS, signal).catch(() => {});
+      if (signal.aborted) return { aborted: true, isSent };
+    }
   }
 }
 

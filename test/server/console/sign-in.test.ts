@@ -92,8 +92,23 @@ describe("signing in to the console", () => {
     await stores.write((tx) => tx.keys.setDisabled(key?.id ?? "", 1));
     expect((await call(service, "GET", "account", second)).body.error.code).toBe("API_KEY_DISABLED");
     expect((await call(service, "POST", "console/sessions", code)).body.error.code).toBe("API_KEY_DISABLED");
-    await stores.write((tx) => tx.keys.setDisabled(key?.id ?? "", null));
+    await stores.write((tx) => tx.keys.setEnabled(key?.id ?? "", 2));
     expect((await call(service, "GET", "account", second)).status).toBe(401);
+  });
+
+  it("[CONSOLE-2] a session ends with its key although nobody asks before that is enabled again", async () => {
+    const clock = new FakeClock();
+    const service = await startTestService({ workers: false, clock });
+    const before = await signedIn(service);
+    const { stores } = await openBeside(service.data);
+    const [key] = await stores.read.keys.list();
+    clock.advance(1000);
+    await stores.write((tx) => tx.keys.setDisabled(key?.id ?? "", clock.nowMs()));
+    clock.advance(1000);
+    await stores.write((tx) => tx.keys.setEnabled(key?.id ?? "", clock.nowMs()));
+    expect((await call(service, "GET", "account", before)).body.error.code).toBe("INVALID_API_KEY");
+    clock.advance(1);
+    expect((await call(service, "GET", "account", await signedIn(service))).status).toBe(200);
   });
 
   it("[CONSOLE-2] wrong codes are limited like wrong keys, and a right one works all the same", async () => {

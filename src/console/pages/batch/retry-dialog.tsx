@@ -47,13 +47,13 @@ export function RetryDialog(props: {
       }}
     >
       <p>
-        A new batch is made of them, linked to this one. It costs about {usd(price)}, and {usd(hold)} is held
-        until it has ended.
+        A new batch, linked to this one, makes {items.length === 1 ? "it" : "them"} again. It costs about{" "}
+        {usd(price)}, and {usd(hold)} is held until it has ended.
       </p>
       {leftOut > 0 && (
         <p>
-          {leftOut} more {leftOut === 1 ? "was" : "were"} refused for what the prompt asks. They are left out,
-          since they would be refused again.
+          {leftOut} more {leftOut === 1 ? "was" : "were"} refused for what the prompt asks, and would be
+          refused again: {leftOut === 1 ? "it is" : "they are"} left out.
         </p>
       )}
     </ConfirmDialog>

@@ -35,25 +35,27 @@ export function SelectionBar(props: SelectionBarProps) {
   const failed = chosen.filter(({ status }) => status === "failed");
   const close = () => setQuestion(null);
   return (
-    <section className="selection" aria-label="Selected images">
-      <b>{count(selected.size)} selected</b>
-      <button type="button" className="button plain" onClick={onSelectAll}>
-        All
-      </button>
-      <button type="button" className="button plain" onClick={onClear}>
-        Clear
-      </button>
-      <SaveButton batch={batch} images={images} />
-      {retriable.length > 0 && (
-        <button type="button" className="button" onClick={() => setQuestion("retry")}>
-          <Icon name="retry" /> Retry {count(retriable.length)}
+    <>
+      <section className="selection" aria-label="Selected images">
+        <b>{count(selected.size)} selected</b>
+        <button type="button" className="button plain" onClick={onSelectAll}>
+          All
         </button>
-      )}
-      {images.length > 0 && batch.source === "batch" && (
-        <button type="button" className="button" onClick={() => setQuestion("delete")}>
-          <Icon name="trash" /> Delete {count(images.length)}
+        <button type="button" className="button plain" onClick={onClear}>
+          Clear
         </button>
-      )}
+        {(images.length > 0 || retriable.length === 0) && <SaveButton batch={batch} images={images} />}
+        {retriable.length > 0 && (
+          <button type="button" className="button" onClick={() => setQuestion("retry")}>
+            <Icon name="retry" /> Retry {count(retriable.length)}
+          </button>
+        )}
+        {images.length > 0 && batch.source === "batch" && (
+          <button type="button" className="button" onClick={() => setQuestion("delete")}>
+            <Icon name="trash" /> Delete {count(images.length)}
+          </button>
+        )}
+      </section>
       {question === "retry" && (
         <RetryDialog
           batch={batch}
@@ -81,7 +83,7 @@ export function SelectionBar(props: SelectionBarProps) {
           <p>The files are deleted from the service. This cannot be undone, and what was paid stays paid.</p>
         </ConfirmDialog>
       )}
-    </section>
+    </>
   );
 }
 

@@ -19,7 +19,8 @@ export function thumbnail({ stores, thumbnails, thumbnailSlots }: ApiDeps) {
     const { output } = await findOutput(stores, request, response, { mustHaveEnded: false });
     const etag = `"${output.sha256}-${width}"`;
     response.setHeader("ETag", etag);
-    response.setHeader("Cache-Control", "private, max-age=300");
+    // It never changes. As long as a session of the console, in whose tab it is looked at again and again.
+    response.setHeader("Cache-Control", "private, max-age=43200");
     // A browser must not show it to the next person who signs in.
     response.setHeader("Vary", "Authorization");
     response.setHeader("X-Content-Type-Options", "nosniff");

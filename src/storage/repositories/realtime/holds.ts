@@ -26,7 +26,7 @@ export function realtimeHoldRepository(session: SqlSession): RealtimeHoldReposit
     },
     abandoned: async () => {
       const dead = holds().where((eb) =>
-        eb.or([eb("worker", "is", null), eb("worker", "not in", liveWorkers(session))]),
+        eb.or([eb("worker", "is", null), eb("worker", "not in", liveWorkers(build))]),
       );
       return (await all(dead.orderBy("id"))).map(toRecord);
     },
@@ -35,11 +35,11 @@ export function realtimeHoldRepository(session: SqlSession): RealtimeHoldReposit
         .selectFrom("realtime_holds")
         .select((eb) => eb.fn.countAll<number>().as("count"))
         .where("api_key_id", "=", apiKeyId)
-        .where("worker", "in", liveWorkers(session));
+        .where("worker", "in", liveWorkers(build));
       return (await first(open))?.count ?? 0;
     },
     isOpen: async (id) => {
-      const open = holds().where("id", "=", id).where("worker", "in", liveWorkers(session));
+      const open = holds().where("id", "=", id).where("worker", "in", liveWorkers(build));
       return { isOpen: (await first(open)) !== null };
     },
     list: async () => (await all(holds().orderBy("created_at_ms").orderBy("id"))).map(toRecord),

@@ -40,7 +40,7 @@ describe("a thumbnail", () => {
     const answer = await ask(query);
     expect(Object.fromEntries(answer.headers)).toMatchObject({
       "content-type": "image/webp",
-      "cache-control": "private, max-age=300",
+      "cache-control": "private, max-age=43200",
       vary: "Authorization",
       "x-content-type-options": "nosniff",
     });

@@ -1,0 +1,52 @@
+import { finishItem } from "../../build/domain/batches/finish-item.js";
+import { timed } from "./measure.mjs";
+import { makeBatches } from "./shared-stores.mjs";
+
+const ITEMS = 2000;
+const AT_ONCE = 16;
+const ROUNDS = 3;
+
+const FACTS = { mimeType: "image/png", widthPx: 1, heightPx: 1, decodedPixels: 1 };
+const MADE = { images: [{ bytes: Buffer.alloc(1), facts: FACTS }], modelVersion: "m" };
+/** Only the database is measured. */
+const blobs = {
+  put: async () => ({ sizeBytes: 1, sha256: "0".repeat(64), crc32: 0 }),
+  delete: async () => {},
+};
+
+/** How many items a second PostgreSQL records as made, in one batch and in 20, with 16 under way. */
+export async function measureFinishes({ stores, sql }) {
+  const [one, twenty] = [await bestRate(stores, sql, 1), await bestRate(stores, sql, 20)];
+  return {
+    name: "items finished in one batch on PostgreSQL, against 600 a second",
+    ratio: one / 600,
+    goal: "at least 1",
+    facts: {
+      "one batch": `${one.toFixed(0)} a second`,
+      "20 batches": `${twenty.toFixed(0)} a second (2400 wanted)`,
+    },
+  };
+}
+
+async function bestRate(stores, sql, batches) {
+  let best = 0;
+  for (let round = 0; round < ROUNDS; round++) {
+    const ids = await makeBatches(stores, batches, ITEMS / batches);
+    await sql("update items set lease_token = 'token' where status = 'pending'");
+    const lists = await Promise.all(
+      ids.map((id) => stores.read.items.page(id, { afterPosition: -1, limit: ITEMS })),
+    );
+    // Turn about among the batches.
+    const queue = lists[0].flatMap((_, at) => lists.map((list) => ({ ...list[at], leaseToken: "token" })));
+    const batch = await stores.read.batches.byId(ids[0]);
+    const work = async () => {
+      for (let item = queue.pop(); item !== undefined; item = queue.pop()) {
+        const end = await finishItem({ stores, blobs }, batch, item, MADE, Date.now);
+        if (end !== "success") throw new Error(`an item ended with ${end}`);
+      }
+    };
+    const ms = await timed(() => Promise.all(Array.from({ length: AT_ONCE }, work)));
+    best = Math.max(best, (ITEMS / ms) * 1000);
+  }
+  return best;
+}

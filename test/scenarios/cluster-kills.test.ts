@@ -1,0 +1,66 @@
+import { expect, inject, it, onTestFinished } from "vitest";
+import { seeded } from "../soak/random.mjs";
+import { randomStory } from "../soak/stories.mjs";
+import { Cluster } from "../support/cluster/cluster.ts";
+import { ClusterClient, keyedStory } from "../support/cluster/customers.ts";
+import { harm } from "../support/cluster/misfortunes.ts";
+import { judge } from "../support/cluster/verdict.ts";
+import { postgresBin } from "../support/postgres-server.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    kills?: number;
+  }
+}
+
+const KILLS = inject("kills") ?? 6;
+/** By when others take up the work of a process that is gone; beside a whole suite all is slower. */
+const TAKEN_UP_MS = inject("kills") ? 10_000 : 20_000;
+const SEED = inject("seed") ?? 7;
+const SMALL = { width: 64, height: 64 };
+const EVERY_MS = 700;
+
+if (postgresBin() === null) process.stderr.write("SKIPPED: the kills of a cluster need PostgreSQL\n");
+
+it.skipIf(postgresBin() === null)(
+  "[SCALE-1] two APIs and three workers keep every promise while processes, PostgreSQL and S3 fail",
+  { timeout: 120_000 + KILLS * 10_000 },
+  async () => {
+    const cluster = await Cluster.start({ config: { retention: { sweepMinutes: 0.05 } } });
+    onTestFinished(() => cluster.close());
+    const random = seeded(SEED, "cluster");
+    cluster.upstream.setBehaviour(async ({ read, pause, make, send }) => {
+      await read();
+      await pause(random.whole(20, 400));
+      send(await make({ size: SMALL }));
+    });
+    const client = new ClusterClient(cluster);
+    const stories = [
+      randomStory(client, { keys: [cluster.key], random, clients: 4, prefix: "c" }),
+      keyedStory(client, random, "one"),
+      keyedStory(client, random, "two"),
+    ];
+    const broken = Promise.all(stories).then(() => new Promise<never>(() => {}));
+    try {
+      const plan = { random, count: KILLS, everyMs: EVERY_MS, takenUpMs: TAKEN_UP_MS };
+      const harmed = await Promise.race([harm(cluster, plan), broken]);
+      client.isOver = true;
+      await Promise.all(stories);
+      await client.drain();
+      await judge(cluster, client);
+      expect(harmed.longestIdleMs).toBeLessThan(TAKEN_UP_MS);
+      expect(client.memory.batches.size).toBeGreaterThan(KILLS / 2);
+      const summary = {
+        seed: SEED,
+        ...harmed,
+        batches: client.memory.batches.size,
+        keyed: client.keyed.size,
+      };
+      if (inject("kills"))
+        process.stdout.write(`${JSON.stringify({ ...summary, repeats: client.repeats })}\n`);
+    } catch (error) {
+      process.stderr.write(`${cluster.output}\n${JSON.stringify(client.repeats)}\n`);
+      throw error;
+    }
+  },
+);

@@ -1,0 +1,94 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { LOCAL_STORAGE, type StoragePlaces } from "../../../src/config/storage-places.ts";
+import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { randomIds } from "../../../src/kernel/ids.ts";
+import {
+  type LocalService,
+  type LocalServiceOptions,
+  type Service,
+  startService,
+} from "../../../src/service/start-service.ts";
+import { openStorage } from "../../../src/service/storage/open-storage.ts";
+import { startFakeS3 } from "../fake-s3.ts";
+import { newDatabase } from "../postgres.ts";
+
+/**
+ * What the services of the tests are, as the environment says. `local`: one, on SQLite and files. `postgres`: one, on
+ * PostgreSQL and files. `cluster`: two APIs that are asked in turns and three workers, on PostgreSQL and S3.
+ */
+export const TEST_STORES = (process.env.IMGBATCH_TEST_STORES ?? "local") as "local" | "postgres" | "cluster";
+
+const ROLES = ["api", "api", "worker", "worker", "worker"] as const;
+const BALANCE_MICRO_USD = 1_000_000_000;
+
+const places = new Map<string, Promise<StoragePlaces>>();
+
+/** Where the data of a test's directory is kept, for all services that the test starts on it. */
+export function placesOf(data: string): Promise<StoragePlaces> {
+  const known = places.get(data);
+  if (known !== undefined) return known;
+  const made = TEST_STORES === "local" ? Promise.resolve(LOCAL_STORAGE) : makePlaces();
+  places.set(data, made);
+  onTestFinished(() => void places.delete(data));
+  return made;
+}
+
+async function makePlaces(): Promise<StoragePlaces> {
+  const database = { kind: "postgres" as const, url: await newDatabase(), name: "postgres" };
+  if (TEST_STORES === "postgres") return { database, blobs: LOCAL_STORAGE.blobs };
+  const s3 = await startFakeS3();
+  onTestFinished(() => s3.close());
+  const { bucket, region, credentials, url: endpoint } = s3;
+  const place = { bucket, region, endpoint, prefix: "test/", sessionToken: null, name: "s3" };
+  return { database, blobs: { kind: "s3", ...place, ...credentials } as StoragePlaces["blobs"] };
+}
+
+/** Starts a service, or as many as `TEST_STORES` says, that tests use like one on a data directory. */
+export async function startServices(options: LocalServiceOptions): Promise<LocalService> {
+  if (TEST_STORES === "local") return startService(options);
+  const storage = await placesOf(options.dataDirectory);
+  const credentials = { base_url: "", api_key: await keyOf(options.dataDirectory, storage) };
+  const parts: Service[] = [];
+  for (const [i, role] of (TEST_STORES === "cluster" ? ROLES : (["all"] as const)).entries()) {
+    const dataDirectory =
+      TEST_STORES === "cluster" ? join(options.dataDirectory, `${role}-${i}`) : options.dataDirectory;
+    await mkdir(dataDirectory, { recursive: true });
+    parts.push(await startService({ ...options, dataDirectory, storage, role }));
+  }
+  const [first] = parts;
+  if (first === undefined) throw new Error("no service was started");
+  const apis = TEST_STORES === "cluster" ? parts.slice(0, 2) : parts;
+  let asked = 0;
+  return {
+    ...first,
+    credentials,
+    credentialsFile: join(options.dataDirectory, "credentials.json"),
+    get url() {
+      return apis[asked++ % apis.length]?.url ?? first.url;
+    },
+    close: async (graceMs) => {
+      await Promise.all(parts.map((part) => part.close(graceMs)));
+    },
+  };
+}
+
+const keys = new Map<string, string>();
+
+/** The key of the default account, which has the money that it has on a new data directory. */
+async function keyOf(data: string, storage: StoragePlaces): Promise<string> {
+  const known = keys.get(data);
+  if (known !== undefined) return known;
+  const { stores, close } = await openStorage(storage, { directory: data });
+  const deps = { clock: systemClock, ids: randomIds };
+  const { key } = await stores.write(async (tx) => {
+    const account = await openAccount(tx, deps, { name: "default", balanceMicroUsd: BALANCE_MICRO_USD });
+    return issueKey(tx, deps, { name: "local", accountId: account.id, group: "default", expiresAtMs: null });
+  });
+  await close();
+  keys.set(data, key);
+  onTestFinished(() => void keys.delete(data));
+  return key;
+}
