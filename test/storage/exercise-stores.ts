@@ -180,6 +180,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.events("b1");
     await read.batches.lastEventMs();
     await read.batches.countUnended("key1", "batch");
+    await read.batches.ofOpenaiRequest({ apiKeyId: "key1", requestHash: "hash", fromMs: 0 });
     await read.batches.countByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);
