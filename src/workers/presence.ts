@@ -10,6 +10,11 @@ export const BEAT_MS = 2000;
 /** A worker that was not seen for so long is dead to the others. Every work of its own begins before that, by its own clock. */
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
+/**
+ * A pause between two beats that means trouble with the database, or with its clock: then all records are old. After it
+ * the others get as long to beat again, which takes them one beat and a second to find the database.
+ */
+const TROUBLE_MS = 2 * BEAT_MS;
 
 interface PresenceDeps {
   stores: Stores;
@@ -45,9 +50,9 @@ export class Presence {
   #id: string;
   /** The workers that were alive at the last beat. */
   #live: readonly WorkerRecord[] = [];
-  /** When the last beat began, and the first of those that came without a gap. */
+  /** When the last beat began, and when the first of those ended that came without trouble. */
   #beatMs = Number.NEGATIVE_INFINITY;
-  #unbrokenSinceMs = Number.NEGATIVE_INFINITY;
+  #wellSinceMs = Number.NEGATIVE_INFINITY;
   #follower: Follower | null = null;
 
   constructor(deps: PresenceDeps, facts: PresenceFacts) {
@@ -98,7 +103,7 @@ export class Presence {
       await tx.workers.insert({ id: this.#id, role, version, providers, isPaused: false });
     });
     this.#beatMs = startMs;
-    this.#unbrokenSinceMs = startMs;
+    this.#wellSinceMs = clock.monotonicMs();
     this.#live = await stores.read.workers.list();
     await releaseDeadHolds(stores, clock.nowMs());
   }
@@ -132,14 +137,14 @@ export class Presence {
   async beat(): Promise<{ areSomeGone: boolean }> {
     const { stores, clock } = this.#deps;
     const startMs = clock.monotonicMs();
-    if (startMs - this.#beatMs >= FRESH_MS) this.#unbrokenSinceMs = startMs;
-    // After trouble with the database all records are old: the others get the time to beat again.
-    const mayRemove = startMs - this.#unbrokenSinceMs >= TERM_MS;
-    const isAlive = await stores.write(async (tx) => {
-      if (!(await tx.workers.beat(this.#id)).isAlive) return false;
-      if (mayRemove) await tx.workers.removeSilent(TERM_MS);
-      return true;
+    // The write waits for a database that is away: whoever reaches it first must not find all others silent.
+    const { isAlive, wasAway } = await stores.write(async (tx) => {
+      const seen = await tx.workers.beat(this.#id, TROUBLE_MS);
+      const isWell = !seen.wasAway && clock.monotonicMs() - this.#wellSinceMs >= TROUBLE_MS;
+      if (seen.isAlive && isWell) await tx.workers.removeSilent(this.#id, TERM_MS);
+      return seen;
     });
+    if (wasAway) this.#wellSinceMs = clock.monotonicMs();
     if (!isAlive) await this.#rejoin();
     else this.#beatMs = startMs;
     const before = this.#live;

@@ -108,6 +108,43 @@ describe("a process among others", () => {
     expect(await timed.stores.read.workers.list()).toHaveLength(2);
   });
 
+  it("[WORK-12] is not removed by the first one that reaches the database again, in the middle of a beat", async () => {
+    const timed = await openTimed();
+    const { stores, clock } = timed;
+    let outageMs = 0;
+    const write: Stores["write"] = (work) => {
+      clock.advance(outageMs);
+      outageMs = 0;
+      return stores.write(work);
+    };
+    const [first, other] = [presenceOf({ clock, stores: { ...stores, write } }), presenceOf(timed)];
+    await first.presence.join();
+    await other.presence.join();
+    await beatFor(2 * TERM_MS, clock, [first.presence, other.presence]);
+    clock.advance(BEAT_MS);
+    outageMs = 8000;
+    await first.presence.beat();
+    await other.presence.beat();
+    expect(other.events).not.toContain("let go");
+    expect(await stores.read.workers.list()).toHaveLength(2);
+  });
+
+  it("[WORK-12] is removed two beats after an outage in which it died, and another one is not that needs so long to come back", async () => {
+    const timed = await openTimed();
+    const [alive, late, dead] = [presenceOf(timed), presenceOf(timed), presenceOf(timed)];
+    const living = [late.presence, alive.presence];
+    for (const presence of [dead.presence, ...living]) await presence.join();
+    await beatFor(2 * TERM_MS, timed.clock, [dead.presence, ...living]);
+    timed.clock.advance(2 * TERM_MS);
+    await beatFor(2 * BEAT_MS, timed.clock, [alive.presence]);
+    expect(await timed.stores.read.workers.list()).toHaveLength(3);
+    await beatFor(BEAT_MS, timed.clock, living);
+    expect(alive.events).toContain("some gone");
+    for (const { events } of [alive, late]) expect(events).not.toContain("let go");
+    const ids = (await timed.stores.read.workers.list()).map(({ id }) => id);
+    expect(ids.sort()).toEqual(living.map(({ id }) => id).sort());
+  });
+
   it("[WORK-10] begins no work while another one asks for a pause", async () => {
     const timed = await openTimed();
     const [one, other] = [presenceOf(timed), presenceOf(timed, { role: "api" })];
