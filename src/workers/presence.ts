@@ -31,7 +31,7 @@ export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "
 
 /** What the beats of a process lead to. */
 export interface Follower {
-  /** Called after each beat. `areSomeGone`: workers have left or died since the last one. */
+  /** Called after each beat. `areSomeGone`: workers have left or died since the last look that succeeded. */
   look(news: { areSomeGone: boolean }): Promise<void>;
   /** The others took this process for dead: whatever it is doing belongs to somebody else. */
   letGo(): void;
@@ -50,6 +50,8 @@ export class Presence {
   #id: string;
   /** The workers that were alive at the last beat. */
   #live: readonly WorkerRecord[] = [];
+  /** Workers have left or died, and no look has taken over yet what they left. */
+  #areSomeGone = false;
   /** When the last beat began, and when the first of those ended that came without trouble. */
   #beatMs = Number.NEGATIVE_INFINITY;
   #wellSinceMs = Number.NEGATIVE_INFINITY;
@@ -120,8 +122,8 @@ export class Presence {
       await clock.sleep(BEAT_MS, signal).catch(() => {});
       if (signal.aborted) break;
       try {
-        const news = await this.beat();
-        looking ??= this.look(news)
+        await this.beat();
+        looking ??= this.look()
           .catch((error) => log.error("the work of others could not be looked at", { error: String(error) }))
           .finally(() => {
             looking = null;
@@ -134,8 +136,9 @@ export class Presence {
   }
 
   /** Says that this process is alive, and removes those that have not said so for too long. */
-  async beat(): Promise<{ areSomeGone: boolean }> {
+  async beat(): Promise<void> {
     const { stores, clock } = this.#deps;
+    const before = this.#live;
     const startMs = clock.monotonicMs();
     // The write waits for a database that is away: whoever reaches it first must not find all others silent.
     const { isAlive, wasAway } = await stores.write(async (tx) => {
@@ -147,17 +150,23 @@ export class Presence {
     if (wasAway) this.#wellSinceMs = clock.monotonicMs();
     if (!isAlive) await this.#rejoin();
     else this.#beatMs = startMs;
-    const before = this.#live;
     this.#live = await stores.read.workers.list();
     this.#follower?.setPaused(this.#live.some(({ id, isPaused }) => id === this.#id && isPaused));
-    return { areSomeGone: before.some(({ id }) => !this.#live.some((each) => each.id === id)) };
+    if (before.some(({ id }) => !this.#live.some((each) => each.id === id))) this.#areSomeGone = true;
   }
 
   /** Takes over what the dead have left. */
-  async look(news: { areSomeGone: boolean }): Promise<void> {
+  async look(): Promise<void> {
     const { stores, clock } = this.#deps;
-    await releaseDeadHolds(stores, clock.nowMs());
-    await this.#follower?.look(news);
+    const areSomeGone = this.#areSomeGone;
+    this.#areSomeGone = false;
+    try {
+      await releaseDeadHolds(stores, clock.nowMs());
+      await this.#follower?.look({ areSomeGone });
+    } catch (error) {
+      if (areSomeGone) this.#areSomeGone = true;
+      throw error;
+    }
   }
 
   /** Asks all processes to begin no work, or to begin work again; they follow with their next beat. */

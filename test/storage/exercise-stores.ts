@@ -131,6 +131,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.keys.insert({ ...key, ...ends, id: "key1", sha256: "aa" });
       await tx.keys.insert({ ...key, ...ends, id: "key2", sha256: "bb", expiresAtMs: null });
       await tx.keys.setDisabled("key2", 9);
+      await tx.keys.setEnabled("key2", 10);
+      await tx.keys.setDisabled("key2", 11);
       await tx.lock("key", "key1");
       await tx.touch();
     });

@@ -7,6 +7,7 @@ import { silentLog } from "../../src/kernel/log.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { FakeClock } from "../support/fake-clock.ts";
+import { type Gate, gate } from "../support/gate.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 async function openTimed(): Promise<{ stores: Stores; clock: FakeClock }> {
@@ -39,7 +40,10 @@ function presenceOf(
 async function beatFor(ms: number, clock: FakeClock, presences: readonly Presence[]): Promise<void> {
   for (let passedMs = 0; passedMs < ms; passedMs += BEAT_MS) {
     clock.advance(BEAT_MS);
-    for (const presence of presences) await presence.look(await presence.beat());
+    for (const presence of presences) {
+      await presence.beat();
+      await presence.look();
+    }
   }
 }
 
@@ -106,6 +110,44 @@ describe("a process among others", () => {
     );
     for (const { events } of presences) expect(events).not.toContain("let go");
     expect(await timed.stores.read.workers.list()).toHaveLength(2);
+  });
+
+  it("[WORK-17] is looked for by one whose earlier look goes on, or fails", async () => {
+    const timed = await openTimed();
+    const { clock } = timed;
+    const [alive, dead] = [presenceOf(timed).presence, presenceOf(timed).presence];
+    await alive.join();
+    await dead.join();
+    const looks: { areSomeGone: boolean; end: Gate<void> }[] = [];
+    alive.follow({
+      look: async ({ areSomeGone }) => {
+        const end = gate<void>();
+        looks.push({ areSomeGone, end });
+        await end.promise;
+      },
+      letGo: () => {},
+      setPaused: () => {},
+    });
+    const stopping = new AbortController();
+    const running = alive.run(stopping.signal);
+    const nextBeat = async () => {
+      await expect.poll(() => clock.sleeperCount).toBe(1);
+      clock.advance(BEAT_MS);
+    };
+    while (looks.length === 0) await nextBeat();
+    await dead.leave();
+    for (let beats = 0; beats < 3; beats++) await nextBeat();
+    expect(looks.map(({ areSomeGone }) => areSomeGone)).toEqual([false]);
+    looks[0]?.end.open();
+    while (looks.length === 1) await nextBeat();
+    looks[1]?.end.fail(new Error("no"));
+    while (looks.length === 2) await nextBeat();
+    looks[2]?.end.open();
+    while (looks.length === 3) await nextBeat();
+    looks[3]?.end.open();
+    expect(looks.map(({ areSomeGone }) => areSomeGone)).toEqual([false, true, true, false]);
+    stopping.abort();
+    await running;
   });
 
   it("[WORK-12] is not removed by the first one that reaches the database again, in the middle of a beat", async () => {
