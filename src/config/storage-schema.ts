@@ -54,7 +54,7 @@ export const storageSchema = z.strictObject({
     .describe("sqlite: a file of the data directory; or postgres://host/database, without a password"),
   blobs: blobsSchema
     .default("files")
-    .describe("files: those of the data directory; or s3://bucket/prefix, which needs PostgreSQL, too"),
+    .describe("files: those of the data directory; or s3://bucket/prefix, which PostgreSQL needs, too"),
   s3: s3Schema.prefault({}),
 });
 

@@ -9,6 +9,7 @@ import type { ServiceEvent } from "../../src/domain/feed.ts";
 import { openAdmin } from "../../src/service/admin.ts";
 import { startService } from "../../src/service/start-service.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { fakeBucket } from "../support/s3/buckets.ts";
@@ -18,7 +19,15 @@ import { tempDir } from "../support/temp-dir.ts";
 import { KEY_HEADER, send } from "../support/uploads.ts";
 
 /** A database and a bucket, and processes that share them; all are stopped after the test. */
-async function shared({ config = {}, usesNotices = true }: { config?: object; usesNotices?: boolean } = {}) {
+async function shared({
+  config = {},
+  usesNotices = true,
+  provider = new FakeProvider({ concurrency: 4 }),
+}: {
+  config?: object;
+  usesNotices?: boolean;
+  provider?: FakeProvider;
+} = {}) {
   const url = await newDatabase();
   const { fake, settings } = await fakeBucket();
   const { scratchDirectory: _, ...bucket } = settings;
@@ -37,7 +46,6 @@ async function shared({ config = {}, usesNotices = true }: { config?: object; us
   });
   const secret = key?.key ?? "";
   watchSecret(secret);
-  const provider = new FakeProvider({ concurrency: 4 });
   const start = async (role: Role) => {
     const service = await startService({
       config: parseConfig(config, "test"),
@@ -248,6 +256,20 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const body = await one.ask(`/v1beta/${file.name}:download?alt=media`);
     expect(await body.text()).toBe("abcdefghi");
     expect([...fake.objects.keys()].filter((each) => each.includes("/uploads/"))).toEqual([]);
+  });
+
+  it("[ROLE-10] one tells why a batch waits whose provider has refused another", async () => {
+    const provider = new FakeUpstream("own");
+    provider.answer = () => {
+      throw troubled("limited", { retryAfterMs: 60_000 });
+    };
+    const { start, admin } = await shared({ provider });
+    await admin.topUp("default", 1_000_000, { isReal: true });
+    const [api, _worker] = [await start("api"), await start("worker")];
+    await expect.poll(async () => (await api.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    const id = await submit(api, 1);
+    const waiting = async () => ((await api.json(`${BATCHES}/${id}`)) as BatchObject).waiting;
+    await expect.poll(waiting, { timeout: 8000 }).toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
   });
 
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {

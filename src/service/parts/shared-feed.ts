@@ -8,8 +8,9 @@ import type { Notices } from "../../storage/dialects/postgres-notices.ts";
 
 /** How long changes are gathered: a notice of each commit would hold up all of them, one behind the other. */
 const GATHER_MS = 200;
-/** How often the database is read while no notices arrive. */
+/** How often the database is read while no notices arrive, and while they do: a process that is killed has told not all. */
 const POLL_MS = 2000;
+const LISTENING_POLL_MS = 15_000;
 /** A notice has at most 8000 bytes. */
 const BATCHES_PER_NOTICE = 40;
 const FAILURES_PER_BATCH = 3;
@@ -41,7 +42,7 @@ export class SharedFeed {
   readonly #changes = new Map<string, Change>();
   readonly #unsubscribe: () => void;
   readonly #timer: NodeJS.Timeout;
-  /** The batches as they were at the last poll; null after a time in which notices arrived. */
+  /** The batches as they were at the last poll; null before. */
   #polled: Map<string, { state: string; images: number }> | null = null;
   #notices: Notices | null = null;
   #pollAtMs = 0;
@@ -108,15 +109,12 @@ export class SharedFeed {
 
   #beat(): void {
     this.#tell();
-    if (this.#notices?.isListening) {
-      this.#polled = null;
-      return;
-    }
+    const isListening = this.#notices?.isListening === true;
     const nowMs = this.#deps.clock.monotonicMs();
-    if (this.#isPolling || nowMs - this.#pollAtMs < POLL_MS) return;
+    if (this.#isPolling || nowMs - this.#pollAtMs < (isListening ? LISTENING_POLL_MS : POLL_MS)) return;
     this.#pollAtMs = nowMs;
     this.#isPolling = true;
-    this.#poll()
+    this.#poll(isListening)
       .catch((error) => this.#deps.log.warn("changes of others could not be read", { error: String(error) }))
       .finally(() => {
         this.#isPolling = false;
@@ -137,8 +135,8 @@ export class SharedFeed {
     }
   }
 
-  /** Publishes what differs from the last poll. After a time with notices, everything at work may. */
-  async #poll(): Promise<void> {
+  /** Publishes what differs from the last poll. Notices, where they arrive, have counted the images. */
+  async #poll(isListening: boolean): Promise<void> {
     const { batches } = this.#deps.stores.read;
     const atWork = await batches.withStatus(["running", "processing_results", "settling"]);
     const found = [...atWork, ...(await batches.latest(LATEST))];
@@ -154,11 +152,15 @@ export class SharedFeed {
     for (const [batchId, { state, images, status }] of now) {
       const last = before.get(batchId);
       if (last?.state === state || (isFirst && isTerminal(status))) continue;
-      const made = last === undefined ? 0 : Math.max(0, images - last.images);
+      const made = last === undefined || isListening ? 0 : Math.max(0, images - last.images);
       this.#publish({ type: "elsewhere", batchId, images: made, failed: [] });
     }
-    for (const batchId of before.keys())
-      if (!now.has(batchId)) this.#publish({ type: "elsewhere", batchId, images: 0, failed: [] });
+    for (const batchId of before.keys()) {
+      if (now.has(batchId)) continue;
+      const isThere = (await batches.byId(batchId))?.recordDeletedAtMs === null;
+      if (isThere) this.#publish({ type: "elsewhere", batchId, images: 0, failed: [] });
+      else this.#publish({ type: "batch-gone", batchId });
+    }
   }
 }
 
