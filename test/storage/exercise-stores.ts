@@ -103,10 +103,13 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.workers.insert({ ...facts, id: "gone", role: "all" });
       await tx.workers.removeAll();
       for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
-      await tx.workers.beat("w1");
-      await tx.workers.beat("gone");
+      await tx.workers.beat("w1", 60_000);
+      await tx.workers.beat("gone", 60_000);
       await tx.workers.remove("w2");
-      await tx.workers.removeSilent(60_000);
+      await tx.workers.removeSilent("w1", 60_000);
+      await tx.workers.removeSilent("w1", -60_000);
+      for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
+      await tx.workers.remove("w2");
       await tx.workers.setPaused(true);
     });
     await read.workers.list();
@@ -128,6 +131,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.keys.insert({ ...key, ...ends, id: "key1", sha256: "aa" });
       await tx.keys.insert({ ...key, ...ends, id: "key2", sha256: "bb", expiresAtMs: null });
       await tx.keys.setDisabled("key2", 9);
+      await tx.keys.setEnabled("key2", 10);
+      await tx.keys.setDisabled("key2", 11);
       await tx.lock("key", "key1");
       await tx.touch();
     });
