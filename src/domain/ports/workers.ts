@@ -22,6 +22,8 @@ export interface WorkerRepository {
   insert(worker: WorkerRecord): Promise<void>;
   /** Notes that the worker was seen now. `isAlive` is false when it has no record any more. */
   beat(id: string): Promise<{ isAlive: boolean }>;
+  /** Whether the worker has a record. */
+  isAlive(id: string): Promise<{ isAlive: boolean }>;
   list(): Promise<WorkerRecord[]>;
   /** Removes the workers that were not seen for longer than `termMs`. Returns how many. */
   removeSilent(termMs: number): Promise<number>;

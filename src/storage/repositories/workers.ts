@@ -1,9 +1,14 @@
 import type { WorkerRepository, WorkerRole } from "../../domain/ports/workers.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+
+const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
+  build.selectFrom("workers").select("id").where("id", "=", id),
+);
 
 /** `clockMs` returns the time of the database. */
 export function workerRepository(
-  { build, all, run }: SqlSession,
+  { build, all, first, run }: SqlSession,
   clockMs: () => Promise<number>,
 ): WorkerRepository {
   return {
@@ -15,6 +20,7 @@ export function workerRepository(
       const seen = build.updateTable("workers").set({ seen_at_ms: await clockMs() });
       return { isAlive: (await run(seen.where("id", "=", id))) === 1 };
     },
+    isAlive: async (id) => ({ isAlive: (await first(BY_ID(build, { id }))) !== null }),
     list: async () =>
       (await all(build.selectFrom("workers").selectAll().orderBy("id"))).map((row) => ({
         id: row.id,
