@@ -7,6 +7,7 @@ import { refuseKeyInUrl } from "./middleware/authenticate.ts";
 import { answerErrors, notFound } from "./middleware/errors.ts";
 import { requireKnownHost } from "./middleware/known-host.ts";
 import { requestId } from "./middleware/request-id.ts";
+import { sendJson } from "./middleware/send-json.ts";
 import { createMetrics } from "./monitoring/metrics.ts";
 import { readColons } from "./native-api/model-path.ts";
 import { openApi } from "./openapi/document.ts";
@@ -22,6 +23,7 @@ export function buildExpressApp(deps: ApiDeps, surfaces: readonly Surface[] = SU
   app.enable("case sensitive routing");
   app.enable("strict routing");
   app.set("trust proxy", deps.server.trustProxy);
+  app.response.json = sendJson;
   app.use(requestId(deps.ids));
   app.use(readColons);
   app.use(accessLog(deps));

@@ -9,7 +9,9 @@ import type { ServiceEvent } from "../../src/domain/feed.ts";
 import { openAdmin } from "../../src/service/admin.ts";
 import { startService } from "../../src/service/start-service.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
+import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
+import { batchOf, fileOf, GENERATIONS, jsonl, line } from "../support/openai-batches.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { fakeBucket } from "../support/s3/buckets.ts";
 import { watchSecret } from "../support/secrets.ts";
@@ -18,7 +20,15 @@ import { tempDir } from "../support/temp-dir.ts";
 import { KEY_HEADER, send } from "../support/uploads.ts";
 
 /** A database and a bucket, and processes that share them; all are stopped after the test. */
-async function shared({ config = {}, usesNotices = true }: { config?: object; usesNotices?: boolean } = {}) {
+async function shared({
+  config = {},
+  usesNotices = true,
+  provider = new FakeProvider({ concurrency: 4 }),
+}: {
+  config?: object;
+  usesNotices?: boolean;
+  provider?: FakeProvider;
+} = {}) {
   const url = await newDatabase();
   const { fake, settings } = await fakeBucket();
   const { scratchDirectory: _, ...bucket } = settings;
@@ -37,7 +47,6 @@ async function shared({ config = {}, usesNotices = true }: { config?: object; us
   });
   const secret = key?.key ?? "";
   watchSecret(secret);
-  const provider = new FakeProvider({ concurrency: 4 });
   const start = async (role: Role) => {
     const service = await startService({
       config: parseConfig(config, "test"),
@@ -248,6 +257,54 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const body = await one.ask(`/v1beta/${file.name}:download?alt=media`);
     expect(await body.text()).toBe("abcdefghi");
     expect([...fake.objects.keys()].filter((each) => each.includes("/uploads/"))).toEqual([]);
+  });
+
+  it("[ROLE-10] one tells why a batch waits whose provider has refused another", async () => {
+    const provider = new FakeUpstream("own");
+    provider.answer = () => {
+      throw troubled("limited", { retryAfterMs: 60_000 });
+    };
+    const { start, admin } = await shared({ provider });
+    await admin.topUp("default", 1_000_000, { isReal: true });
+    const [api, _worker] = [await start("api"), await start("worker")];
+    await expect.poll(async () => (await api.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    const id = await submit(api, 1);
+    const waiting = async () => ((await api.json(`${BATCHES}/${id}`)) as BatchObject).waiting;
+    await expect.poll(waiting, { timeout: 8000 }).toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
+  });
+
+  it.each([
+    ["the first request", 0, 1],
+    ["the repeat", 1, 0],
+  ])("[ROLE-12] %s for a batch is overtaken at another one", async (_, slow, quick) => {
+    const { start, fake, secret } = await shared();
+    const [one, two, _worker] = [await start("api"), await start("api"), await start("worker")];
+    await expect.poll(async () => (await one.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    await expect.poll(async () => (await two.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    const form = new FormData();
+    form.append("purpose", "batch");
+    form.append("file", new Blob([jsonl([line("a", "a fox")])]), "lines.jsonl");
+    const sent = await fetch(`${one.url}/v1/files`, {
+      method: "POST",
+      body: form,
+      headers: { authorization: `Bearer ${secret}` },
+    });
+    const body = { input_file_id: (await fileOf(sent)).id, endpoint: GENERATIONS, completion_window: "24h" };
+    const create = async (api: Process, count: number) =>
+      (await batchOf(await api.post("/v1/batches", body, { "x-stainless-retry-count": `${count}` }))).id;
+    const isCopy = ({ method, key }: { method: string; key: string }) =>
+      method === "PUT" && key.includes("inputs/");
+    fake.fail({ slowMs: 1500 }, { when: isCopy });
+    const late = create(one, slow);
+    await expect.poll(() => fake.requests.filter(isCopy).length).toBe(1);
+    const id = await create(two, quick);
+    expect(await late).toBe(id);
+    const list = (await one.json("/v1/batches")) as { data: { id: string }[] };
+    expect(list.data.map((each) => each.id)).toEqual([id]);
+    const copies = new Set([...fake.objects.keys()].filter((key) => key.endsWith("/lines")));
+    expect(copies.size).toBeLessThanOrEqual(1);
+    const [again, third] = [await create(one, 0), await create(two, 0)];
+    expect(new Set([id, again, third]).size).toBe(3);
   });
 
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {

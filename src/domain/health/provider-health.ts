@@ -129,9 +129,12 @@ export class ProviderHealth {
     this.#tell();
   }
 
-  /** Takes over what another process has changed in the database: `imgbatch providers --probe` forgives troubles. */
-  async refresh(): Promise<void> {
-    if ([...this.#scopes.values()].every(({ record }) => record.state === "ok")) return;
+  /**
+   * Takes over what another process has changed in the database: `imgbatch providers --probe` forgives troubles. `isShared`:
+   * other processes ask the providers, too, and may have met troubles.
+   */
+  async refresh({ isShared }: { isShared: boolean }): Promise<void> {
+    if (!isShared && [...this.#scopes.values()].every(({ record }) => record.state === "ok")) return;
     this.#saving = this.#saving
       .then(() => this.#readAgain())
       .catch((error) =>
@@ -207,13 +210,21 @@ export class ProviderHealth {
   async #readAgain(): Promise<void> {
     let isChanged = false;
     for (const row of await this.#deps.stores.read.providerHealth.list()) {
-      const scope = this.#scopes.get(keyOf(row));
-      if (!scope || scope.record.fingerprint !== row.fingerprint) continue;
+      const provider = this.#providers.get(row.provider);
+      if (provider?.upstream === undefined || provider.upstream.fingerprint !== row.fingerprint) continue;
+      const isNew = !this.#scopes.has(keyOf(row));
+      const scope = this.#scope(provider, row.model);
+      if (isNew) scope.stored = scope.record;
       // A newer result of this process is stored next, or the row is as this process wrote it.
       if (scope.stored !== scope.record || isSame(row, scope.stored)) continue;
-      this.#log(scope.record, row);
-      Object.assign(scope, { record: row, stored: row, generation: scope.generation + 1 });
-      isChanged = true;
+      const isMoved = isOther(scope.record, row);
+      if (isMoved) this.#log(scope.record, row);
+      Object.assign(scope, {
+        record: row,
+        stored: row,
+        generation: scope.generation + Number(isMoved),
+      });
+      isChanged ||= isMoved;
     }
     if (isChanged) this.#tell();
   }

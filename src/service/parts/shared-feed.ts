@@ -8,10 +8,11 @@ import type { Notices } from "../../storage/dialects/postgres-notices.ts";
 
 /** How long changes are gathered: a notice of each commit would hold up all of them, one behind the other. */
 const GATHER_MS = 200;
-/** How often the database is read while no notices arrive. */
+/** How often the database is read while no notices arrive, and while they do: a process that is killed has told not all. */
 const POLL_MS = 2000;
-/** A notice has at most 8000 bytes. */
-const BATCHES_PER_NOTICE = 40;
+const LISTENING_POLL_MS = 15_000;
+/** PostgreSQL takes a notice of less than 8000 bytes. The rest is for the name of the process. */
+const BATCHES_BYTES = 7800;
 const FAILURES_PER_BATCH = 3;
 const LATEST = 100;
 
@@ -41,7 +42,7 @@ export class SharedFeed {
   readonly #changes = new Map<string, Change>();
   readonly #unsubscribe: () => void;
   readonly #timer: NodeJS.Timeout;
-  /** The batches as they were at the last poll; null after a time in which notices arrived. */
+  /** The batches as they were at the last poll; null before. */
   #polled: Map<string, { state: string; images: number }> | null = null;
   #notices: Notices | null = null;
   #pollAtMs = 0;
@@ -108,15 +109,12 @@ export class SharedFeed {
 
   #beat(): void {
     this.#tell();
-    if (this.#notices?.isListening) {
-      this.#polled = null;
-      return;
-    }
+    const isListening = this.#notices?.isListening === true;
     const nowMs = this.#deps.clock.monotonicMs();
-    if (this.#isPolling || nowMs - this.#pollAtMs < POLL_MS) return;
+    if (this.#isPolling || nowMs - this.#pollAtMs < (isListening ? LISTENING_POLL_MS : POLL_MS)) return;
     this.#pollAtMs = nowMs;
     this.#isPolling = true;
-    this.#poll()
+    this.#poll(isListening)
       .catch((error) => this.#deps.log.warn("changes of others could not be read", { error: String(error) }))
       .finally(() => {
         this.#isPolling = false;
@@ -124,21 +122,32 @@ export class SharedFeed {
   }
 
   #tell(): void {
-    const changes = [...this.#changes];
-    this.#changes.clear();
-    for (let at = 0; at < changes.length; at += BATCHES_PER_NOTICE) {
-      const batches = changes.slice(at, at + BATCHES_PER_NOTICE).map(([id, { images, failed, isGone }]) => ({
+    let batches: string[] = [];
+    let bytes = 0;
+    const send = () => {
+      if (batches.length === 0) return;
+      this.#notices?.send(`{"from":${JSON.stringify(this.#from)},"batches":[${batches.join()}]}`);
+      batches = [];
+      bytes = 0;
+    };
+    for (const [id, { images, failed, isGone }] of this.#changes) {
+      const batch = JSON.stringify({
         id,
         ...(images > 0 ? { images } : {}),
         ...(failed.length > 0 ? { failed } : {}),
         ...(isGone ? { gone: true } : {}),
-      }));
-      this.#notices?.send(JSON.stringify({ from: this.#from, batches }));
+      });
+      const batchBytes = Buffer.byteLength(batch) + 1;
+      if (bytes + batchBytes > BATCHES_BYTES) send();
+      batches.push(batch);
+      bytes += batchBytes;
     }
+    send();
+    this.#changes.clear();
   }
 
-  /** Publishes what differs from the last poll. After a time with notices, everything at work may. */
-  async #poll(): Promise<void> {
+  /** Publishes what differs from the last poll. Notices, where they arrive, have counted the images. */
+  async #poll(isListening: boolean): Promise<void> {
     const { batches } = this.#deps.stores.read;
     const atWork = await batches.withStatus(["running", "processing_results", "settling"]);
     const found = [...atWork, ...(await batches.latest(LATEST))];
@@ -154,11 +163,15 @@ export class SharedFeed {
     for (const [batchId, { state, images, status }] of now) {
       const last = before.get(batchId);
       if (last?.state === state || (isFirst && isTerminal(status))) continue;
-      const made = last === undefined ? 0 : Math.max(0, images - last.images);
+      const made = last === undefined || isListening ? 0 : Math.max(0, images - last.images);
       this.#publish({ type: "elsewhere", batchId, images: made, failed: [] });
     }
-    for (const batchId of before.keys())
-      if (!now.has(batchId)) this.#publish({ type: "elsewhere", batchId, images: 0, failed: [] });
+    for (const batchId of before.keys()) {
+      if (now.has(batchId)) continue;
+      const isThere = (await batches.byId(batchId))?.recordDeletedAtMs === null;
+      if (isThere) this.#publish({ type: "elsewhere", batchId, images: 0, failed: [] });
+      else this.#publish({ type: "batch-gone", batchId });
+    }
   }
 }
 

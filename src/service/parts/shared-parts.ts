@@ -68,7 +68,10 @@ export async function sharedParts(options: PartsOptions, teardown: Teardown): Pr
   });
   const shared = shareProviders(providers);
   const health = await ProviderHealth.load({ stores, clock, log }, providers);
-  const looking = setInterval(() => void health.refresh(), LOOK_AT_HEALTH_MS).unref();
+  const looking = setInterval(
+    () => void health.refresh({ isShared: !options.presence.isAlone }),
+    LOOK_AT_HEALTH_MS,
+  ).unref();
   teardown.add(() => clearInterval(looking));
   const hasUpstreams = providers.some(({ upstream }) => upstream !== undefined);
   const rates = new Map(config.providers.map((p) => [p.name, p.rateMultiplier]));

@@ -18,8 +18,10 @@ export function shareChanges(
   { usesNotices, teardown }: { usesNotices: boolean; teardown: Teardown },
 ): () => void {
   const feed = new SharedFeed(deps, deps.ids.recordId("process"));
-  teardown.add(() => feed.close());
-  if (listen === null || !usesNotices) return () => {};
+  if (listen === null || !usesNotices) {
+    teardown.add(() => feed.close());
+    return () => {};
+  }
   const look = oneAtATime(async () => {
     await scheduler.look().catch((error) => {
       deps.log.error("the work of others could not be looked at", { error: String(error) });
@@ -31,6 +33,7 @@ export function shareChanges(
   });
   feed.use(notices);
   teardown.add(() => {
+    feed.close();
     // What this process gave back is taken up at once.
     feed.callWorkers();
     return notices.close();

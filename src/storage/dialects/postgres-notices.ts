@@ -5,6 +5,9 @@ const CHANNEL = "imgbatch";
 /** Pauses between two attempts to connect. */
 const AGAIN_MS = { first: 500, longest: 10_000 };
 
+/** How long the end waits for the last text to be sent. */
+const LAST_WORDS_MS = 500;
+
 /**
  * Short texts from process to process (PostgreSQL's LISTEN and NOTIFY). A text can get lost at any time: whoever gets one
  * only looks earlier than it would have looked anyway.
@@ -14,6 +17,7 @@ export interface Notices {
   readonly isListening: boolean;
   /** Tells all processes, this one among them. At most 8000 bytes. Does nothing while there is no connection. */
   send(text: string): void;
+  /** Sends what is on its way first. */
   close(): Promise<void>;
 }
 
@@ -21,6 +25,7 @@ export interface Notices {
 export function openNotices(url: string, clock: Clock, onNotice: (text: string) => void): Notices {
   const closing = new AbortController();
   let client: Client | null = null;
+  let sent: Promise<unknown> = Promise.resolve();
   const running = (async () => {
     for (let pauseMs = AGAIN_MS.first; !closing.signal.aborted; pauseMs = 2 * pauseMs) {
       const listening = await listen(url, onNotice).catch(() => null);
@@ -39,11 +44,14 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
       return client !== null;
     },
     send: (text) => {
-      client?.query("select pg_notify($1, $2)", [CHANNEL, text]).catch(() => {});
+      if (client !== null) sent = client.query("select pg_notify($1, $2)", [CHANNEL, text]).catch(() => {});
     },
-    close: () => {
+    close: async () => {
+      const isSent = new AbortController();
+      const last = sent.finally(() => isSent.abort());
+      await Promise.race([last, clock.sleep(LAST_WORDS_MS, isSent.signal).catch(() => {})]);
       closing.abort();
-      return running;
+      await running;
     },
   };
 }

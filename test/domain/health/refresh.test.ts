@@ -14,12 +14,12 @@ describe("the health of a provider in two processes", () => {
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
     const changes: string[] = [];
     service.onChange(() => changes.push("change"));
-    await service.refresh();
+    await service.refresh({ isShared: false });
     expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
     await (await other()).forgive(provider.name);
     expect(changes).toEqual([]);
-    await service.refresh();
-    await service.refresh();
+    await service.refresh({ isShared: false });
+    await service.refresh({ isShared: false });
     expect(service.blockOf(provider, "m")).toBeNull();
     expect(changes).toEqual(["change"]);
   });
@@ -30,10 +30,32 @@ describe("the health of a provider in two processes", () => {
     await service.begin(provider, "m")?.failed(limited(60_000), "1");
     await (await other()).forgive(provider.name);
     const storing = early?.failed(limited(600_000), "2");
-    await Promise.all([service.refresh(), storing]);
-    await service.refresh();
+    await Promise.all([service.refresh({ isShared: false }), storing]);
+    await service.refresh({ isShared: false });
     expect(service.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
     expect((await other()).blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+  });
+});
+
+describe("the health of a provider in processes that both ask it", () => {
+  it("[HEALTH-10] a trouble that one has met is known to the other, for a model that it has never asked, too", async () => {
+    const stores = await openStores();
+    const { service, other, provider } = await twoProcesses(stores);
+    const second = await other();
+    const changes: string[] = [];
+    second.onChange(() => changes.push("change"));
+    await service.begin(provider, "m")?.failed(limited(60_000), "1");
+    await second.refresh({ isShared: false });
+    expect(second.blockOf(provider, "m")).toBeNull();
+    await second.refresh({ isShared: true });
+    await second.refresh({ isShared: true });
+    expect(second.blockOf(provider, "m")).toMatchObject({ trouble: "limited" });
+    expect(changes).toEqual(["change"]);
+    const stranger = new FakeUpstream("own", { fingerprint: "another key" });
+    const deps = { stores, clock: new FakeClock(), log: silentLog };
+    const third = await ProviderHealth.load(deps, [stranger]);
+    await third.refresh({ isShared: true });
+    expect(third.blockOf(stranger, "m")).toBeNull();
   });
 });
 

@@ -1,0 +1,74 @@
+import { expect, it, onTestFinished } from "vitest";
+import { Feed, type ServiceEvent } from "../../src/domain/feed.ts";
+import { silentLog } from "../../src/kernel/log.ts";
+import { SharedFeed } from "../../src/service/parts/shared-feed.ts";
+import type { Notices } from "../../src/storage/dialects/postgres-notices.ts";
+import { FakeClock } from "../support/fake-clock.ts";
+import { openStores } from "../support/stores.ts";
+
+async function twoFeeds() {
+  const deps = { stores: await openStores(), clock: new FakeClock(), log: silentLog };
+  const sides = ["one", "two"].map((name) => {
+    const feed = new Feed();
+    const events: ServiceEvent[] = [];
+    feed.subscribe((event) => events.push(event));
+    return { feed, events, shared: new SharedFeed({ ...deps, feed }, name) };
+  });
+  let sent = 0;
+  const notices: Notices = {
+    isListening: true,
+    send: (text) => {
+      // PostgreSQL refuses longer ones.
+      if (Buffer.byteLength(text) >= 8000) return;
+      sent++;
+      // Everybody gets a notice, its sender too.
+      for (const { shared } of sides) shared.read(text);
+    },
+    close: async () => {},
+  };
+  for (const { shared } of sides) {
+    shared.use(notices);
+    onTestFinished(() => shared.close());
+  }
+  return { sides, sent: () => sent };
+}
+
+it("[ROLE-11] the changes of one process are gathered, told to the others once, and never told back", async () => {
+  const { sides, sent } = await twoFeeds();
+  const [one, two] = sides;
+  const item = { type: "item", batchId: "b", customId: "i" } as const;
+  one?.feed.publish({ ...item, status: "success" });
+  one?.feed.publish({ ...item, customId: "j", status: "success" });
+  one?.feed.publish({ ...item, customId: "k", status: "failed" });
+  one?.feed.publish({ type: "batch-gone", batchId: "c" });
+  await expect
+    .poll(() => two?.events)
+    .toEqual([
+      { type: "elsewhere", batchId: "b", images: 2, failed: ["k"] },
+      { type: "batch-gone", batchId: "c" },
+    ]);
+  two?.feed.publish({ type: "batch", batchId: "d", status: "queued" });
+  await expect.poll(() => one?.events.at(-1)).toMatchObject({ type: "elsewhere", batchId: "d" });
+  expect([one?.events.length, two?.events.length, sent()]).toEqual([5, 3, 2]);
+});
+
+it("[ROLE-11] no change is too long for a notice: many batches with long ids take several", async () => {
+  const [one, two] = (await twoFeeds()).sides;
+  const batchIds = Array.from({ length: 40 }, (_, i) => `batch-${i}`);
+  const failed = ["a", "b", "c"].map((letter) => letter + "\u{1F600}".repeat(63));
+  for (const batchId of batchIds)
+    for (const customId of failed) one?.feed.publish({ type: "item", batchId, customId, status: "failed" });
+  await expect
+    .poll(() => two?.events)
+    .toEqual(batchIds.map((batchId) => ({ type: "elsewhere", batchId, images: 0, failed })));
+});
+
+it("[ROLE-11] a call reaches the others alone, and what is no notice is left alone", async () => {
+  const { sides } = await twoFeeds();
+  const [one, two] = sides;
+  const call = JSON.stringify({ from: "one", look: true });
+  expect([one?.shared.read(call), two?.shared.read(call)]).toEqual([{ isCall: false }, { isCall: true }]);
+  for (const text of ["", "{", "[]", "null", '{"from":"x","batches":[1,{"id":2}]}'])
+    expect(two?.shared.read(text)).toEqual({ isCall: false });
+  expect(two?.events).toEqual([]);
+});
