@@ -74,7 +74,9 @@ export const storageSchema = z.strictObject({
     .describe("sqlite: a file of the data directory; or postgres://host/database, without a password"),
   blobs: blobsSchema
     .default("files")
-    .describe("files: those of the data directory; or s3://bucket/prefix, which PostgreSQL needs, too"),
+    .describe(
+      "files: those of the data directory; or s3://bucket/prefix, without which PostgreSQL is not used",
+    ),
   s3: s3Schema.prefault({}),
 });
 

@@ -50,11 +50,14 @@ const MARKS = additiveSteps.name;
 /** Any number that no other program uses for a lock in the same database. */
 const LOCK = 5_104_391_287;
 
+/** A service that was seen so shortly ago runs: it says so every two seconds. */
+const RUNS_MS = 10_000;
+
 /**
  * Brings the database to the schema of this version, in one transaction. A newer database is refused, unless all that is
- * newer in it is additive.
+ * newer in it is additive. With `mindsServices`, so is an older one that services use which could not go on with this schema.
  */
-export async function migrate(database: SqlDatabase): Promise<void> {
+export async function migrate(database: SqlDatabase, { mindsServices = false } = {}): Promise<void> {
   await database.transaction(async (session) => {
     const { build } = session;
     if (session.dialect === "postgres") await waitForTurn(session);
@@ -71,12 +74,24 @@ export async function migrate(database: SqlDatabase): Promise<void> {
       const message = `The database was written by a newer version (${[...unknown].join(", ")}).`;
       throw new ImgbatchError("INVALID_CONFIG", message);
     }
-    for (const { name, isAdditive, statements } of MIGRATIONS.filter((m) => !done.has(m.name))) {
+    const missing = MIGRATIONS.filter((m) => !done.has(m.name));
+    if (mindsServices && done.has(workers.name) && missing.some((m) => !m.isAdditive)) {
+      const sinceMs = (await database.clockMs(session)) - RUNS_MS;
+      const live = build.selectFrom("workers").select("version").where("seen_at_ms", ">=", sinceMs);
+      const service = await session.first(live);
+      if (service) throw usedByOlder(service.version);
+    }
+    for (const { name, isAdditive, statements } of missing) {
       for (const statement of statements(session)) await session.run(statement);
       const mark = isAdditive ? { is_additive: 1 } : {};
       await session.run(build.insertInto("schema_migrations").values({ name, ...mark }));
     }
   });
+}
+
+function usedByOlder(version: string): ImgbatchError {
+  const message = `The database is used by services of an older version (${version}), which could not go on with the schema of this one.`;
+  return new ImgbatchError("INVALID_CONFIG", message, { advice: "use their version, or stop them first" });
 }
 
 /** Processes that start at the same time take turns. A change of a large table may take long. */

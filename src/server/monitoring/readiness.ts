@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { RequestHandler } from "express";
 import { systemClock } from "../../kernel/clock.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -8,6 +9,8 @@ export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
 
 /** Database and bucket are probed at most this often: each probe is a write or a request, and asking needs no key. */
 const PROBE_EVERY_MS = 1000;
+/** A probe that takes longer has failed: whoever asks waits for 2 s, as proxies do. */
+const PROBE_WAIT_MS = 1500;
 
 type ReadinessDeps = Pick<
   ApiDeps,
@@ -44,15 +47,22 @@ async function readinessProblems(deps: ReadinessDeps, probes: readonly Probe[]):
 }
 
 function probing(trouble: string, ask: () => Promise<unknown>): Probe {
-  let last: { atMs: number; problem: Promise<string | null> } | null = null;
+  let last: { atMs: number; problem: Promise<string | null>; isPending: boolean } | null = null;
   return () => {
     const nowMs = systemClock.monotonicMs();
-    if (last === null || nowMs - last.atMs >= PROBE_EVERY_MS) {
-      const problem = ask().then(
+    // One that waits is not joined by others: each would take a connection.
+    if (last === null || (!last.isPending && nowMs - last.atMs >= PROBE_EVERY_MS)) {
+      const answer = ask().then(
         () => null,
         () => trouble,
       );
-      last = { atMs: nowMs, problem };
+      const late = sleep(PROBE_WAIT_MS, trouble, { ref: false });
+      const probe = { atMs: nowMs, problem: Promise.race([answer, late]), isPending: true };
+      last = probe;
+      void answer.then((problem) => {
+        probe.problem = Promise.resolve(problem);
+        probe.isPending = false;
+      });
     }
     return last.problem;
   };

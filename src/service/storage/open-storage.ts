@@ -35,6 +35,8 @@ export interface StorageOptions {
   clock?: Clock;
   /** See `openSqlite`. */
   onBroken?: ((cause: Error) => void) | undefined;
+  /** For a command that is no service: see `migrate`. Of SQLite, one service alone knows whether it runs. Default: false. */
+  mindsServices?: boolean;
 }
 
 /**
@@ -44,11 +46,11 @@ export interface StorageOptions {
  */
 export async function openStorage(
   places: StoragePlaces,
-  { directory, clock = systemClock, onBroken }: StorageOptions,
+  { directory, clock = systemClock, onBroken, mindsServices = false }: StorageOptions,
 ): Promise<OpenStorage> {
   refuseMoved(directory, places);
   if (places.database.kind === "sqlite" || places.blobs.kind === "files") await makeDataDirectory(directory);
-  const database = await openDatabase(places.database, directory, clock, onBroken);
+  const database = await openDatabase(places.database, directory, clock, { onBroken, mindsServices });
   try {
     const { database: place } = places;
     return {
@@ -76,12 +78,12 @@ export async function openDatabase(
   place: DatabasePlace,
   directory: string,
   clock: Clock,
-  onBroken?: StorageOptions["onBroken"],
+  { onBroken, mindsServices = false }: Pick<StorageOptions, "onBroken" | "mindsServices"> = {},
 ): Promise<SqlDatabase> {
   if (place.kind === "sqlite") return openLocalDatabase(directory, clock, onBroken);
   const { openPostgres } = await import("../../storage/dialects/postgres.ts");
   try {
-    return await migrated(await openPostgres({ url: place.url }, clock));
+    return await migrated(await openPostgres({ url: place.url }, clock), mindsServices);
   } catch (error) {
     throw error instanceof ImgbatchError ? namedError(error, place.name) : error;
   }
@@ -110,9 +112,9 @@ async function openLocalDatabase(
   }
 }
 
-async function migrated(database: SqlDatabase): Promise<SqlDatabase> {
+async function migrated(database: SqlDatabase, mindsServices = false): Promise<SqlDatabase> {
   try {
-    await migrate(database);
+    await migrate(database, { mindsServices });
     return database;
   } catch (error) {
     await database.close();

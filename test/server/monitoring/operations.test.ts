@@ -8,6 +8,7 @@ import type { HandlerDeps } from "../../../src/server/deps.ts";
 import { monitoring } from "../../../src/server/monitoring/operations.ts";
 import { MIN_FREE_DISK_BYTES } from "../../../src/server/monitoring/readiness.ts";
 import { routerOf } from "../../../src/server/router.ts";
+import { gate } from "../../support/gate.ts";
 import { startTestService } from "../../support/service.ts";
 
 const GIB = 1024 ** 3;
@@ -41,6 +42,21 @@ describe("the service tells whether it is ready", () => {
     ["the workers ended", { workersRunning: () => false }, "the workers are not running"],
   ])("[OPS-7] says no, and why, when %s", async (_, deps, problem) => {
     expect(await readiness(deps)).toEqual([503, { status: "not_ready", problems: [problem] }]);
+  });
+
+  it("[OPS-7] says no in time while the bucket hangs, asks it no second time meanwhile, and yes once it answers", async () => {
+    const hanging = gate();
+    let asked = 0;
+    const askBucket = () => {
+      asked++;
+      return hanging.promise;
+    };
+    const url = await serveOperations({ askBucket });
+    const statusNow = async () => (await fetch(`${url}/readyz`)).status;
+    for (let i = 0; i < 3; i++) expect(await statusNow()).toBe(503);
+    expect(asked).toBe(1);
+    hanging.open();
+    await expect.poll(statusNow).toBe(200);
   });
 
   it("[OPS-7] names every problem at once", async () => {
