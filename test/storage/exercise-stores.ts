@@ -313,8 +313,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.countLeased();
     await read.items.page("b1", { afterPosition: -1, limit: 3 });
     await write(async (tx) => {
-      await tx.items.dropLeases("b1", "gone");
-      await tx.items.dropLeases("b1", "w1");
+      const [lease] = await tx.items.leasesOf("gone");
+      if (lease) await tx.items.dropLeases([lease, { ...lease, leaseToken: "another" }]);
+      await tx.items.dropLeases(await tx.items.leasesOf("w1"));
       await tx.items.resetSwitches("b1");
     });
     const error = { code: "RESULT_MISSING", message: "gone", source: "service" } as const;
