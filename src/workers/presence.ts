@@ -1,4 +1,4 @@
-import type { Stores } from "../domain/ports/stores.ts";
+import type { Stores, Transaction } from "../domain/ports/stores.ts";
 import type { WorkerRecord } from "../domain/ports/workers.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -95,6 +95,7 @@ export class Presence {
     const { role, version, providers } = this.#facts;
     await stores.write(async (tx) => {
       if (this.isAlone) await tx.workers.removeAll();
+      await this.#endStandstill(tx);
       await tx.workers.insert({ id: this.#id, role, version, providers, isPaused: false });
     });
     this.#beatMs = startMs;
@@ -136,6 +137,7 @@ export class Presence {
     // After trouble with the database all records are old: the others get the time to beat again.
     const mayRemove = startMs - this.#unbrokenSinceMs >= TERM_MS;
     const isAlive = await stores.write(async (tx) => {
+      await this.#endStandstill(tx);
       if (!(await tx.workers.beat(this.#id)).isAlive) return false;
       if (mayRemove) await tx.workers.removeSilent(TERM_MS);
       return true;
@@ -146,6 +148,13 @@ export class Presence {
     this.#live = await stores.read.workers.list();
     this.#follower?.setPaused(this.#live.some(({ id, isPaused }) => id === this.#id && isPaused));
     return { areSomeGone: before.some(({ id }) => !this.#live.some((each) => each.id === id)) };
+  }
+
+  /** A time in which no process made images is no outage of a provider. */
+  async #endStandstill(tx: Transaction): Promise<void> {
+    if (this.#facts.role === "api") return;
+    const silenceMs = await tx.workers.silenceMs();
+    if (silenceMs === null || silenceMs > TERM_MS) await tx.batches.endWaits();
   }
 
   /** Takes over what the dead have left. */

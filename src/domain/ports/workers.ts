@@ -23,6 +23,8 @@ export interface WorkerRepository {
   /** Notes that the worker was seen now. `isAlive` is false when it has no record any more. */
   beat(id: string): Promise<{ isAlive: boolean }>;
   list(): Promise<WorkerRecord[]>;
+  /** How long ago a worker that makes images was seen last; null when there is none. */
+  silenceMs(): Promise<number | null>;
   /** Removes the workers that were not seen for longer than `termMs`. Returns how many. */
   removeSilent(termMs: number): Promise<number>;
   remove(id: string): Promise<void>;

@@ -3,7 +3,7 @@ import type { SqlSession } from "../dialects/sql-session.ts";
 
 /** `clockMs` returns the time of the database. */
 export function workerRepository(
-  { build, all, run }: SqlSession,
+  { build, all, first, run }: SqlSession,
   clockMs: () => Promise<number>,
 ): WorkerRepository {
   return {
@@ -23,6 +23,11 @@ export function workerRepository(
         providers: JSON.parse(row.providers),
         isPaused: row.is_paused === 1,
       })),
+    silenceMs: async () => {
+      const makers = build.selectFrom("workers").where("role", "!=", "api");
+      const last = await first(makers.select("seen_at_ms").orderBy("seen_at_ms", "desc").limit(1));
+      return last === null ? null : (await clockMs()) - last.seen_at_ms;
+    },
     removeSilent: async (termMs) =>
       run(build.deleteFrom("workers").where("seen_at_ms", "<", (await clockMs()) - termMs)),
     remove: async (id) => {
