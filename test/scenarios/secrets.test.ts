@@ -387,6 +387,7 @@ describe("the tests themselves", () => {
       .filter((name) => /\bmkdtemp(Sync)?\(/.test(readFileSync(join(test, name), "utf8")));
     const searched = [
       "sdk/service.ts",
+      "support/cluster/cluster.ts",
       "support/global-setup.ts",
       "support/postgres-server.ts",
       "support/temp-dir.ts",

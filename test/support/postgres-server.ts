@@ -96,6 +96,9 @@ export async function startPostgresServer(
     },
     stop: async () => {
       await end("SIGQUIT");
+      // It belongs to Vitest, which must be at work when it is loaded.
+      const { watchDirectory } = await import("./secrets.ts");
+      await watchDirectory(directory);
       await rm(directory, { recursive: true, force: true, maxRetries: 3 });
     },
   };

@@ -37,12 +37,13 @@ export function writeMoved(directory: string, moved: Moved): Promise<void> {
   return writeFileDurably(join(directory, DATA_FILES.moved), `${JSON.stringify(moved)}\n`);
 }
 
-/** Throws `INVALID_CONFIG`, which names the new places, when these are the old ones of data that was moved. */
+/**
+ * Throws `INVALID_CONFIG`, which names the new places, for data of a directory that is being moved, at either side, and for
+ * the old places of data that was moved.
+ */
 export function refuseMoved(directory: string, { database, blobs }: StoragePlaces): void {
-  if (database.kind !== "sqlite" && blobs.kind !== "files") return;
   const moved = readMoved(directory);
   if (moved === null) return;
-  if (blobs.kind !== "files" && moved.database === null) return;
   const flags = flagsOf(moved);
   const file = join(directory, DATA_FILES.moved);
   if (moved.moved_at === null) {
@@ -50,6 +51,7 @@ export function refuseMoved(directory: string, { database, blobs }: StoragePlace
     const advice = `finish it: imgbatch admin move --data ${directory} ${flags}; or give it up: remove ${file}`;
     throw new ImgbatchError("INVALID_CONFIG", message, { advice });
   }
+  if (blobs.kind !== "files" && (database.kind !== "sqlite" || moved.database === null)) return;
   const message = `The data of ${directory} was moved to ${placeOf(moved)}.`;
   const advice = `add ${flags}, or the same under "storage" in the configuration; to go on with the old data, remove ${file}`;
   throw new ImgbatchError("INVALID_CONFIG", message, { advice });

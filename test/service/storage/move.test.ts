@@ -14,6 +14,7 @@ import { InstantClock } from "../../support/instant-clock.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
 import { fakeBucket } from "../../support/s3/buckets.ts";
 import { items, MODEL, startTestService } from "../../support/service.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 /** The directory of a service that has made a batch, and was stopped. */
 async function usedDirectory() {
@@ -125,7 +126,7 @@ describe.skipIf(!hasPostgres)("a move to PostgreSQL and S3", () => {
     await writeFile(file, JSON.stringify({ ...moved, moved_at: null }));
     const elsewhere = moveStorage({ directory: data, to: await places(false) });
     await expect(elsewhere).rejects.toMatchObject({ code: "FILE_EXISTS" });
-    const admin = await openAdmin({ directory: data, storage: to });
+    const admin = await openAdmin({ directory: await tempDir(), storage: to });
     await admin.topUp("default", 1);
     await admin.close();
     await expect(moveStorage({ directory: data, to })).rejects.toMatchObject({
@@ -171,6 +172,22 @@ it("[MOVE-1] files alone go to a bucket, and the database stays", async () => {
   expect(await stores.read.batches.byId(id)).toMatchObject({ successCount: 5 });
   expect(await blobs.list("outputs/")).toHaveLength(5);
   await close();
+});
+
+it("[MOVE-5] while files move, neither the old place nor the new one is used", async () => {
+  const { data } = await usedDirectory();
+  const to = await places(false);
+  to.fake.fail({ refuse: { status: 403, code: "AccessDenied" } }, { when: ({ method }) => method === "PUT" });
+  await expect(moveStorage({ directory: data, to })).rejects.toThrow("object storage");
+  to.fake.heal();
+  const refused = {
+    code: "INVALID_CONFIG",
+    message: expect.stringContaining("is being moved to s3://images/imgbatch"),
+  };
+  for (const storage of [LOCAL_STORAGE, to])
+    await expect(openStorage(storage, { directory: data })).rejects.toMatchObject(refused);
+  await moveStorage({ directory: data, to });
+  await (await openStorage(to, { directory: data })).close();
 });
 
 it("[MOVE-2] what was broken before is told, and moved as it is", async () => {
