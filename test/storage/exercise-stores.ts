@@ -106,6 +106,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
       await tx.workers.beat("w1", 60_000);
       await tx.workers.beat("gone", 60_000);
+      await tx.workers.isAlive("w1");
       await tx.workers.remove("w2");
       await tx.workers.removeSilent("w1", 60_000);
       await tx.workers.removeSilent("w1", -60_000);
@@ -322,8 +323,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.countLeased();
     await read.items.page("b1", { afterPosition: -1, limit: 3 });
     await write(async (tx) => {
-      await tx.items.dropLeases("b1", "gone");
-      await tx.items.dropLeases("b1", "w1");
+      const [lease] = await tx.items.leasesOf("gone");
+      if (lease) await tx.items.dropLeases([lease, { ...lease, leaseToken: "another" }]);
+      await tx.items.dropLeases(await tx.items.leasesOf("w1"));
       await tx.items.resetSwitches("b1");
     });
     const error = { code: "RESULT_MISSING", message: "gone", source: "service" } as const;

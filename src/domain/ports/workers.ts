@@ -25,6 +25,8 @@ export interface WorkerRepository {
    * last time more than `pauseMs` ago, or later than now.
    */
   beat(id: string, pauseMs: number): Promise<{ isAlive: boolean; wasAway: boolean }>;
+  /** Whether the worker has a record. */
+  isAlive(id: string): Promise<{ isAlive: boolean }>;
   list(): Promise<WorkerRecord[]>;
   /** How long ago a worker that makes images was seen last; null when there is none. */
   silenceMs(): Promise<number | null>;
