@@ -105,6 +105,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
       await tx.workers.beat("w1", 60_000);
       await tx.workers.beat("gone", 60_000);
+      await tx.workers.isAlive("w1");
       await tx.workers.remove("w2");
       await tx.workers.removeSilent("w1", 60_000);
       await tx.workers.removeSilent("w1", -60_000);
@@ -168,6 +169,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.insert(batch("b1", { taskName: "100% ÄPFEL_X" }));
       await tx.batches.insert(batch("b2", { provider: "q", createdAtMs: 11 }));
       await tx.batches.insert(batch("b3", { apiKeyId: "key2", source: "native", input: input("in/b3") }));
+      const openai = { endpoint: "e", modelName: null, requestHash: "hash", resultsKeptMs: null };
+      const asked = { source: "openai" as const, input: { ...input("in/b4"), openai } };
+      await tx.batches.insert(batch("b4", { apiKeyId: "key2", ...asked }));
       await tx.batches.appendEvent({ batchId: "b1", from: null, to: "queued", atMs: 10 });
       await tx.batches.appendEvent({ batchId: "b1", from: "queued", to: "running", atMs: 12 });
       await tx.batches.changeStatus("b1", "queued", "running");
@@ -185,6 +189,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.events("b1");
     await read.batches.lastEventMs();
     await read.batches.countUnended("key1", "batch");
+    for (const [apiKeyId, fromMs] of [["key2", 0] as const, ["key1", 0] as const, ["key2", 99] as const])
+      await read.batches.ofOpenaiRequest({ apiKeyId, requestHash: "hash", fromMs });
     await read.batches.countByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);
@@ -313,8 +319,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.countLeased();
     await read.items.page("b1", { afterPosition: -1, limit: 3 });
     await write(async (tx) => {
-      await tx.items.dropLeases("b1", "gone");
-      await tx.items.dropLeases("b1", "w1");
+      const [lease] = await tx.items.leasesOf("gone");
+      if (lease) await tx.items.dropLeases([lease, { ...lease, leaseToken: "another" }]);
+      await tx.items.dropLeases(await tx.items.leasesOf("w1"));
       await tx.items.resetSwitches("b1");
     });
     const error = { code: "RESULT_MISSING", message: "gone", source: "service" } as const;

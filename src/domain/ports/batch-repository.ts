@@ -19,6 +19,14 @@ export interface BatchPage {
   limit: number;
 }
 
+/** A request for a batch of OpenAI's API. */
+export interface OpenaiRequest {
+  apiKeyId: string;
+  /** See `OpenaiJob`. */
+  requestHash: string;
+  fromMs: number;
+}
+
 /** In the order in which batches were made, behind the one with this number. */
 export interface SweepPage {
   afterSeq: number;
@@ -54,15 +62,17 @@ export interface BatchRepository {
   inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** How many batches of a key and source have not ended. */
   countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
+  /** The newest batch of OpenAI's API that the key made since the time by an equal request; null when there is none. */
+  ofOpenaiRequest(request: OpenaiRequest): Promise<BatchRecord | null>;
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): Promise<BatchRecord[]>;
   /**
-   * The first batches of a queue that are not started, oldest first. `isTended`: a worker that is alive reads the input of
-   * the batch.
+   * The first batches of a queue that are not started, oldest first. `tender`: the worker that reads the input of the batch;
+   * null when none does that is alive.
    */
-  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; isTended: boolean }[]>;
+  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; tender: string | null }[]>;
   /** How many batches of a queue are at work, from their start until they are settled. */
   countBegun(queue: BatchQueue): Promise<number>;
   /** The batches that are at work, oldest first. `tender`: the worker that tends the batch; null when none does that is alive. */

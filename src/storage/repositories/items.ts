@@ -84,10 +84,12 @@ export function itemRepository(session: SqlSession): ItemRepository {
     leasesOf: async (workerId) => {
       const leased = build
         .selectFrom("items")
-        .select(["id", "lease_token"])
+        .select(["id", "batch_id", "lease_token"])
         .where("lease_token", "is not", null);
       const rows = await all(leased.where("lease_worker", "=", workerId).orderBy("id"));
-      return rows.map(({ id, lease_token }) => ({ itemId: id, leaseToken: lease_token ?? "" }));
+      return rows.map(({ id, batch_id, lease_token }) => {
+        return { batchId: batch_id, itemId: id, leaseToken: lease_token ?? "" };
+      });
     },
     nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
     finish: async (id, leaseToken, outcome) => {
@@ -163,9 +165,13 @@ export function itemRepository(session: SqlSession): ItemRepository {
       });
       return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
     },
-    dropLeases: async (batchId, workerId) => {
-      const own = build.updateTable("items").set(NO_LEASE).where("lease_token", "is not", null);
-      return run(own.where("batch_id", "=", batchId).where("lease_worker", "=", workerId));
+    dropLeases: async (leases) => {
+      let count = 0;
+      for (const { itemId, leaseToken } of leases) {
+        const own = build.updateTable("items").set(NO_LEASE).where("id", "=", itemId);
+        count += await run(own.where("lease_token", "=", leaseToken));
+      }
+      return count;
     },
   };
 }
