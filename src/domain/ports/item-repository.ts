@@ -121,8 +121,18 @@ export interface ItemRepository {
   resetSwitches(batchId: string): Promise<void>;
   /** Turns a successful item into a failure. */
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
-  /** Fails every pending item of the batch, leased or not. Returns how many. */
-  failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): Promise<number>;
+  /**
+   * Fails every pending item of the batch, leased or not. With `workerId`, those stay that another worker has leased which is
+   * alive. Returns how many failed.
+   */
+  failPending(
+    batchId: string,
+    error: NonNullable<ItemRecord["error"]>,
+    nowMs: number,
+    workerId?: string,
+  ): Promise<number>;
+  /** Whether another worker that is alive has a lease on an item of the batch. The leases of jobs do not count. */
+  areLeasedBesides(batchId: string, workerId: string): Promise<boolean>;
   /** Drops those leases that are still held. Returns how many. */
   dropLeases(leases: readonly ItemLease[]): Promise<number>;
 }

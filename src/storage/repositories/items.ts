@@ -156,14 +156,31 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const failed = { status: "failed", mime_type: null, image_count: 0, error: JSON.stringify(error) };
       await run(build.updateTable("items").set(failed).where("id", "=", id));
     },
-    failPending: async (batchId, error, nowMs) => {
+    failPending: async (batchId, error, nowMs, workerId) => {
       const update = build.updateTable("items").set({
         status: "failed",
         error: JSON.stringify(error),
         ...NO_LEASE,
         finished_at_ms: nowMs,
       });
-      return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
+      const pending = update.where("batch_id", "=", batchId).where("status", "=", "pending");
+      if (workerId === undefined) return run(pending);
+      const ours = pending.where((eb) =>
+        eb.or([
+          eb("lease_worker", "is", null),
+          eb("lease_worker", "=", workerId),
+          eb("lease_worker", "not in", liveWorkers(build)),
+        ]),
+      );
+      return run(ours);
+    },
+    areLeasedBesides: async (batchId, workerId) => {
+      const leased = build.selectFrom("items").select("id").where("batch_id", "=", batchId);
+      const others = leased
+        .where("lease_token", "is not", null)
+        .where("lease_worker", "!=", workerId)
+        .where("lease_worker", "in", liveWorkers(build));
+      return (await first(others.limit(1))) !== null;
     },
     dropLeases: async (leases) => {
       let count = 0;
