@@ -69,14 +69,16 @@ export interface BatchRepository {
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): Promise<BatchRecord[]>;
   /**
-   * The first batches of a queue that are not started, oldest first. `isTended`: a worker that is alive reads the input of
-   * the batch.
+   * The first batches of a queue that are not started, oldest first. `tender`: the worker that reads the input of the batch;
+   * null when none does that is alive.
    */
-  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; isTended: boolean }[]>;
+  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; tender: string | null }[]>;
   /** How many batches of a queue are at work, from their start until they are settled. */
   countBegun(queue: BatchQueue): Promise<number>;
   /** The batches that are at work, oldest first. `tender`: the worker that tends the batch; null when none does that is alive. */
   begun(): Promise<BegunBatch[]>;
+  /** Ends the wait for providers of every batch that is at work: nobody was there who could have ended it. */
+  endWaits(): Promise<void>;
   /** Makes a worker the tender of a batch, unless another one that is alive tends it. */
   tend(id: string, workerId: string): Promise<{ isOurs: boolean }>;
   /** The same, whoever tends the batch now. */
@@ -99,6 +101,7 @@ export interface BatchRepository {
   changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
   /** Changes other columns. */
   update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): Promise<void>;
+  /** A success ends the wait of the batch for its providers. */
   addCounts(id: string, change: { success: number; fail: number }): Promise<void>;
   appendEvent(event: BatchEvent): Promise<void>;
   events(id: string): Promise<BatchEvent[]>;
