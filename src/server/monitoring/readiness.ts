@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as pause } from "node:timers/promises";
 import type { RequestHandler } from "express";
 import { systemClock } from "../../kernel/clock.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -9,8 +9,8 @@ export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
 
 /** Database and bucket are probed at most this often: each probe is a write or a request, and asking needs no key. */
 const PROBE_EVERY_MS = 1000;
-/** A probe that takes longer has failed: whoever asks waits for 2 s, as proxies do. */
-const PROBE_WAIT_MS = 1500;
+/** Whoever asks has an answer by then, also while database or bucket give none. */
+const PATIENCE_MS = 3000;
 
 type ReadinessDeps = Pick<
   ApiDeps,
@@ -46,23 +46,26 @@ async function readinessProblems(deps: ReadinessDeps, probes: readonly Probe[]):
   return found.filter((problem) => problem !== null);
 }
 
+/** A probe without an answer is not followed by another one: each holds a connection. */
 function probing(trouble: string, ask: () => Promise<unknown>): Probe {
-  let last: { atMs: number; problem: Promise<string | null>; isPending: boolean } | null = null;
+  let isAsking = false;
+  let last: { atMs: number; problem: Promise<string | null> } | null = null;
   return () => {
     const nowMs = systemClock.monotonicMs();
-    // One that waits is not joined by others: each would take a connection.
-    if (last === null || (!last.isPending && nowMs - last.atMs >= PROBE_EVERY_MS)) {
-      const answer = ask().then(
-        () => null,
-        () => trouble,
-      );
-      const late = sleep(PROBE_WAIT_MS, trouble, { ref: false });
-      const probe = { atMs: nowMs, problem: Promise.race([answer, late]), isPending: true };
-      last = probe;
-      void answer.then((problem) => {
-        probe.problem = Promise.resolve(problem);
-        probe.isPending = false;
-      });
+    if (last === null || (!isAsking && nowMs - last.atMs >= PROBE_EVERY_MS)) {
+      isAsking = true;
+      const answer = ask()
+        .then(
+          () => null,
+          () => trouble,
+        )
+        .finally(() => {
+          isAsking = false;
+        });
+      last = {
+        atMs: nowMs,
+        problem: Promise.race([answer, pause(PATIENCE_MS, trouble, { ref: false })]),
+      };
     }
     return last.problem;
   };
