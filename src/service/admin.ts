@@ -20,6 +20,7 @@ import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
+import { refuseForeignBucket } from "./storage/bucket-owner.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };
@@ -79,6 +80,7 @@ export interface Admin {
     fromMs?: number | undefined;
     beforeMs?: number | undefined;
   }): Promise<UsageLine[]>;
+  /** Throws `INVALID_CONFIG` for the bucket of another database. */
   check(): Promise<CheckReport>;
   close(): Promise<void>;
 }
@@ -116,7 +118,12 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
     if (!isNew || !FILE_PROBLEMS.has(problem?.code ?? "")) throw withApiCode(error);
     throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${problem?.message}`);
   });
-  return { isNew, ...adminOf(data, { clock, ids }) };
+  const admin = adminOf(data, { clock, ids });
+  const check = async () => {
+    await refuseForeignBucket(storage, data);
+    return admin.check();
+  };
+  return { isNew, ...admin, check };
 }
 
 function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {

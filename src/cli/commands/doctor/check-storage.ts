@@ -23,7 +23,7 @@ export async function checkStorage(storage: StoragePlaces, directory: string): P
   try {
     return [
       ...(database.kind === "postgres" ? await checkDatabase(open, database.name) : []),
-      ...(blobs.kind === "s3" ? [await checkBucket(open, blobs.name)] : []),
+      ...(blobs.kind === "s3" ? [await checkBucket(storage, open, blobs.name)] : []),
     ];
   } finally {
     await open.close();
@@ -48,11 +48,14 @@ async function checkDatabase({ stores }: OpenStorage, name: string): Promise<Fin
   return [ok("database", `${name} can be written`), processes];
 }
 
-async function checkBucket({ blobs }: OpenStorage, name: string): Promise<Finding> {
+async function checkBucket(storage: StoragePlaces, open: OpenStorage, name: string): Promise<Finding> {
+  const { refuseForeignBucket } = await import("../../../service/storage/bucket-owner.ts");
   try {
-    await blobs.list("ready/");
+    await open.blobs.list("ready/");
+    await refuseForeignBucket(storage, open);
     return ok("bucket", `${name} answers`);
   } catch (error) {
+    if (error instanceof ImgbatchError) return fail("bucket", "usage", error.message, error.advice ?? "");
     const advice = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and storage.s3 of the configuration";
     return fail("bucket", "saving", `${name} cannot be used: ${reasonOf(error)}`, advice);
   }
