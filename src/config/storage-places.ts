@@ -2,7 +2,14 @@ import type { z } from "zod";
 import { ImgbatchError } from "../contract/errors.ts";
 import type { StorageEnvironment } from "../environment.ts";
 import type { Config } from "./schema.ts";
-import { blobsSchema, databaseSchema, isDatabaseUrl, storageSchema } from "./storage-schema.ts";
+import {
+  blobsSchema,
+  DATABASE_PARAMETERS,
+  databaseSchema,
+  hasKnownParameters,
+  isDatabaseUrl,
+  storageSchema,
+} from "./storage-schema.ts";
 
 export type DatabasePlace =
   | { kind: "sqlite" }
@@ -72,8 +79,11 @@ function databasePlace(
   { databaseUrl, databaseUser, databasePassword }: StorageEnvironment,
 ): DatabasePlace {
   const named = checked("--database", flag, databaseSchema);
-  if (named === undefined && databaseUrl !== undefined && !isDatabaseUrl(databaseUrl))
-    throw invalid("IMGBATCH_DATABASE_URL", "must be like postgres://user:password@host/database");
+  if (named === undefined && databaseUrl !== undefined) {
+    if (!isDatabaseUrl(databaseUrl))
+      throw invalid("IMGBATCH_DATABASE_URL", "must be like postgres://user:password@host/database");
+    if (!hasKnownParameters(databaseUrl)) throw invalid("IMGBATCH_DATABASE_URL", DATABASE_PARAMETERS);
+  }
   const place = named ?? databaseUrl ?? configured;
   if (place === "sqlite") return { kind: "sqlite" };
   const url = new URL(place);

@@ -5,6 +5,24 @@ export function isDatabaseUrl(text: string): boolean {
   return /^postgres(ql)?:$/.test(protocolOf(text));
 }
 
+/** The parameters that the URL of a database may have, in words. */
+export const DATABASE_PARAMETERS =
+  "must have no parameters but user, sslmode and sslrootcert, each once, and for a socket host (its directory) and port";
+
+/**
+ * Whether a URL has only known parameters. The driver takes most of its settings from them, and they win over the URL
+ * itself: with any other one, what the URL seems to name is not where the password goes.
+ */
+export function hasKnownParameters(text: string): boolean {
+  const { hostname, searchParams } = new URL(text);
+  return [...searchParams].every(([name, value]) => {
+    if (searchParams.getAll(name).length > 1) return false;
+    if (name === "host") return hostname === "" && value.startsWith("/");
+    if (name === "port") return searchParams.has("host") && /^\d+$/.test(value);
+    return ["user", "password", "sslmode", "sslrootcert"].includes(name);
+  });
+}
+
 /** Whether the URL of a database holds a password. */
 export function hasPassword(text: string): boolean {
   const { password, searchParams } = new URL(text);
@@ -23,7 +41,9 @@ export const databaseSchema = z
   .refine((text) => text === "sqlite" || !hasPassword(text), {
     error:
       "must hold no password: remove it here and set PGPASSWORD, or the whole URL in IMGBATCH_DATABASE_URL",
-  });
+    abort: true,
+  })
+  .refine((text) => text === "sqlite" || hasKnownParameters(text), DATABASE_PARAMETERS);
 
 /** Where images are kept: `files`, or a bucket with a prefix. */
 export const blobsSchema = z

@@ -95,6 +95,8 @@ export interface OpenaiJob {
   modelName: string | null;
   /** SHA-256 of the request that made it. */
   requestHash: string;
+  /** Whether that request repeats an earlier one, which may have been at work still. */
+  isRepeat?: boolean;
   /** How long its results are kept at most after its end, in ms; null: as long as others. */
   resultsKeptMs: number | null;
   /** Whether the file with its errors was deleted. */

@@ -10,6 +10,11 @@ export const BEAT_MS = 2000;
 /** A worker that was not seen for so long is dead to the others. Every work of its own begins before that, by its own clock. */
 export const TERM_MS = 7000;
 const FRESH_MS = 0.7 * TERM_MS;
+/**
+ * A pause between two beats that means trouble with the database, or with its clock: then all records are old. After it
+ * the others get as long to beat again, which takes them one beat and a second to find the database.
+ */
+const TROUBLE_MS = 2 * BEAT_MS;
 
 interface PresenceDeps {
   stores: Stores;
@@ -26,7 +31,7 @@ export interface PresenceFacts extends Pick<WorkerRecord, "role" | "version" | "
 
 /** What the beats of a process lead to. */
 export interface Follower {
-  /** Called after each beat. `areSomeGone`: workers have left or died since the last one. */
+  /** Called after each beat. `areSomeGone`: workers have left or died since the last look that succeeded. */
   look(news: { areSomeGone: boolean }): Promise<void>;
   /** The others took this process for dead: whatever it is doing belongs to somebody else. */
   letGo(): void;
@@ -45,9 +50,11 @@ export class Presence {
   #id: string;
   /** The workers that were alive at the last beat. */
   #live: readonly WorkerRecord[] = [];
-  /** When the last beat began, and the first of those that came without a gap. */
+  /** Workers have left or died, and no look has taken over yet what they left. */
+  #areSomeGone = false;
+  /** When the last beat began, and when the first of those ended that came without trouble. */
   #beatMs = Number.NEGATIVE_INFINITY;
-  #unbrokenSinceMs = Number.NEGATIVE_INFINITY;
+  #wellSinceMs = Number.NEGATIVE_INFINITY;
   #follower: Follower | null = null;
 
   constructor(deps: PresenceDeps, facts: PresenceFacts) {
@@ -98,7 +105,7 @@ export class Presence {
       await tx.workers.insert({ id: this.#id, role, version, providers, isPaused: false });
     });
     this.#beatMs = startMs;
-    this.#unbrokenSinceMs = startMs;
+    this.#wellSinceMs = clock.monotonicMs();
     this.#live = await stores.read.workers.list();
     await releaseDeadHolds(stores, clock.nowMs());
   }
@@ -115,8 +122,8 @@ export class Presence {
       await clock.sleep(BEAT_MS, signal).catch(() => {});
       if (signal.aborted) break;
       try {
-        const news = await this.beat();
-        looking ??= this.look(news)
+        await this.beat();
+        looking ??= this.look()
           .catch((error) => log.error("the work of others could not be looked at", { error: String(error) }))
           .finally(() => {
             looking = null;
@@ -129,30 +136,37 @@ export class Presence {
   }
 
   /** Says that this process is alive, and removes those that have not said so for too long. */
-  async beat(): Promise<{ areSomeGone: boolean }> {
+  async beat(): Promise<void> {
     const { stores, clock } = this.#deps;
+    const before = this.#live;
     const startMs = clock.monotonicMs();
-    if (startMs - this.#beatMs >= FRESH_MS) this.#unbrokenSinceMs = startMs;
-    // After trouble with the database all records are old: the others get the time to beat again.
-    const mayRemove = startMs - this.#unbrokenSinceMs >= TERM_MS;
-    const isAlive = await stores.write(async (tx) => {
-      if (!(await tx.workers.beat(this.#id)).isAlive) return false;
-      if (mayRemove) await tx.workers.removeSilent(TERM_MS);
-      return true;
+    // The write waits for a database that is away: whoever reaches it first must not find all others silent.
+    const { isAlive, wasAway } = await stores.write(async (tx) => {
+      const seen = await tx.workers.beat(this.#id, TROUBLE_MS);
+      const isWell = !seen.wasAway && clock.monotonicMs() - this.#wellSinceMs >= TROUBLE_MS;
+      if (seen.isAlive && isWell) await tx.workers.removeSilent(this.#id, TERM_MS);
+      return seen;
     });
+    if (wasAway) this.#wellSinceMs = clock.monotonicMs();
     if (!isAlive) await this.#rejoin();
     else this.#beatMs = startMs;
-    const before = this.#live;
     this.#live = await stores.read.workers.list();
     this.#follower?.setPaused(this.#live.some(({ id, isPaused }) => id === this.#id && isPaused));
-    return { areSomeGone: before.some(({ id }) => !this.#live.some((each) => each.id === id)) };
+    if (before.some(({ id }) => !this.#live.some((each) => each.id === id))) this.#areSomeGone = true;
   }
 
   /** Takes over what the dead have left. */
-  async look(news: { areSomeGone: boolean }): Promise<void> {
+  async look(): Promise<void> {
     const { stores, clock } = this.#deps;
-    await releaseDeadHolds(stores, clock.nowMs());
-    await this.#follower?.look(news);
+    const areSomeGone = this.#areSomeGone;
+    this.#areSomeGone = false;
+    try {
+      await releaseDeadHolds(stores, clock.nowMs());
+      await this.#follower?.look({ areSomeGone });
+    } catch (error) {
+      if (areSomeGone) this.#areSomeGone = true;
+      throw error;
+    }
   }
 
   /** Asks all processes to begin no work, or to begin work again; they follow with their next beat. */

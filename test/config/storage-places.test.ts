@@ -1,5 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import pg from "pg";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { parseConfig } from "../../src/config/load.ts";
 import { LOCAL_STORAGE, type StorageFlags, storagePlaces } from "../../src/config/storage-places.ts";
@@ -55,6 +56,13 @@ describe("the places of the data", () => {
     [{ database: "h/d" }, "storage.database: must be"],
     [{ database: "postgres://me:canary-of-the-file@h/d" }, "set PGPASSWORD"],
     [{ database: "postgresql://h/d?password=canary-of-the-file" }, "set PGPASSWORD"],
+    [{ database: "postgres://127.0.0.1/d?host=db.example" }, "must have no parameters but"],
+    [{ database: "postgres://127.0.0.1/d?host=/run/postgresql" }, "must have no parameters but"],
+    [{ database: "postgres:///d?host=db.example" }, "must have no parameters but"],
+    [{ database: "postgres:///d?host=/run&host=db.example" }, "must have no parameters but"],
+    [{ database: "postgres://127.0.0.1/d?port=6543" }, "must have no parameters but"],
+    [{ database: "postgres://h/d?ssl=0" }, "must have no parameters but"],
+    [{ database: "postgres://h/d?sslkey=/etc/key" }, "must have no parameters but"],
     [{ blobs: "s3://AKID:canary-of-the-file@b" }, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"],
     [{ blobs: "s3://B_ucket" }, "storage.blobs: must be"],
     [{ blobs: "https://b" }, "storage.blobs: must be"],
@@ -69,6 +77,27 @@ describe("the places of the data", () => {
     }
     expect(message).toContain(problem);
     expect(message).not.toContain("canary-of-the-file");
+  });
+
+  it.each(["host=db.example", "canary-of-the-variable", "options=-cx=y"])(
+    "[CONF-7] a parameter that is not known (%s) is refused in the environment too, and not told",
+    (parameter) => {
+      const env = { IMGBATCH_DATABASE_URL: `postgres://u:canary-of-the-variable@h/d?${parameter}` };
+      expect(() => places({}, {}, env)).toThrow("IMGBATCH_DATABASE_URL: must have no parameters but");
+      expect(() => places({}, {}, env)).not.toThrow("canary");
+    },
+  );
+
+  it.each([
+    ["postgres://db.example:7/d?sslmode=verify-full", "db.example", 7],
+    ["postgres://[::1]/d", "::1", 5432],
+    ["postgres:///d?host=/run/postgresql&port=6543", "/run/postgresql", 6543],
+    ["postgres:///d", "localhost", 5432],
+  ])("[CONF-7] %s is connected to where it says", (database, host, port) => {
+    for (const name of ["PGHOST", "PGPORT"]) vi.stubEnv(name, "");
+    const place = places({ database }, {}, { PGUSER: "me", PGPASSWORD: "password-of-the-test" }).database;
+    const client = new pg.Client({ connectionString: place.kind === "postgres" ? place.url : "" });
+    expect(client).toMatchObject({ host, port, user: "me" });
   });
 
   it("[CONF-7] that cannot be used end a command before anything else, without the secret in its words", async () => {

@@ -11,6 +11,7 @@ import { startService } from "../../src/service/start-service.ts";
 import { FakeProvider, made, tinyPng } from "../support/fake-provider.ts";
 import { FakeUpstream, troubled } from "../support/fake-upstream.ts";
 import { gate } from "../support/gate.ts";
+import { batchOf, fileOf, GENERATIONS, jsonl, line } from "../support/openai-batches.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { fakeBucket } from "../support/s3/buckets.ts";
 import { watchSecret } from "../support/secrets.ts";
@@ -270,6 +271,40 @@ describe.skipIf(!hasPostgres)("processes that share a database and a bucket", ()
     const id = await submit(api, 1);
     const waiting = async () => ((await api.json(`${BATCHES}/${id}`)) as BatchObject).waiting;
     await expect.poll(waiting, { timeout: 8000 }).toMatchObject({ code: "PROVIDER_RATE_LIMITED" });
+  });
+
+  it.each([
+    ["the first request", 0, 1],
+    ["the repeat", 1, 0],
+  ])("[ROLE-12] %s for a batch is overtaken at another one", async (_, slow, quick) => {
+    const { start, fake, secret } = await shared();
+    const [one, two, _worker] = [await start("api"), await start("api"), await start("worker")];
+    await expect.poll(async () => (await one.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    await expect.poll(async () => (await two.ask("/readyz")).status, { timeout: 5000 }).toBe(200);
+    const form = new FormData();
+    form.append("purpose", "batch");
+    form.append("file", new Blob([jsonl([line("a", "a fox")])]), "lines.jsonl");
+    const sent = await fetch(`${one.url}/v1/files`, {
+      method: "POST",
+      body: form,
+      headers: { authorization: `Bearer ${secret}` },
+    });
+    const body = { input_file_id: (await fileOf(sent)).id, endpoint: GENERATIONS, completion_window: "24h" };
+    const create = async (api: Process, count: number) =>
+      (await batchOf(await api.post("/v1/batches", body, { "x-stainless-retry-count": `${count}` }))).id;
+    const isCopy = ({ method, key }: { method: string; key: string }) =>
+      method === "PUT" && key.includes("inputs/");
+    fake.fail({ slowMs: 1500 }, { when: isCopy });
+    const late = create(one, slow);
+    await expect.poll(() => fake.requests.filter(isCopy).length).toBe(1);
+    const id = await create(two, quick);
+    expect(await late).toBe(id);
+    const list = (await one.json("/v1/batches")) as { data: { id: string }[] };
+    expect(list.data.map((each) => each.id)).toEqual([id]);
+    const copies = new Set([...fake.objects.keys()].filter((key) => key.endsWith("/lines")));
+    expect(copies.size).toBeLessThanOrEqual(1);
+    const [again, third] = [await create(one, 0), await create(two, 0)];
+    expect(new Set([id, again, third]).size).toBe(3);
   });
 
   it("[ROLE-7] a process that stops gives back its work, and another goes on with it at once", async () => {

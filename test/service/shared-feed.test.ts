@@ -18,6 +18,8 @@ async function twoFeeds() {
   const notices: Notices = {
     isListening: true,
     send: (text) => {
+      // PostgreSQL refuses longer ones.
+      if (Buffer.byteLength(text) >= 8000) return;
       sent++;
       // Everybody gets a notice, its sender too.
       for (const { shared } of sides) shared.read(text);
@@ -48,6 +50,17 @@ it("[ROLE-11] the changes of one process are gathered, told to the others once, 
   two?.feed.publish({ type: "batch", batchId: "d", status: "queued" });
   await expect.poll(() => one?.events.at(-1)).toMatchObject({ type: "elsewhere", batchId: "d" });
   expect([one?.events.length, two?.events.length, sent()]).toEqual([5, 3, 2]);
+});
+
+it("[ROLE-11] no change is too long for a notice: many batches with long ids take several", async () => {
+  const [one, two] = (await twoFeeds()).sides;
+  const batchIds = Array.from({ length: 40 }, (_, i) => `batch-${i}`);
+  const failed = ["a", "b", "c"].map((letter) => letter + "\u{1F600}".repeat(63));
+  for (const batchId of batchIds)
+    for (const customId of failed) one?.feed.publish({ type: "item", batchId, customId, status: "failed" });
+  await expect
+    .poll(() => two?.events)
+    .toEqual(batchIds.map((batchId) => ({ type: "elsewhere", batchId, images: 0, failed })));
 });
 
 it("[ROLE-11] a call reaches the others alone, and what is no notice is left alone", async () => {

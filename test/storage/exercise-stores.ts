@@ -103,10 +103,13 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.workers.insert({ ...facts, id: "gone", role: "all" });
       await tx.workers.removeAll();
       for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
-      await tx.workers.beat("w1");
-      await tx.workers.beat("gone");
+      await tx.workers.beat("w1", 60_000);
+      await tx.workers.beat("gone", 60_000);
       await tx.workers.remove("w2");
-      await tx.workers.removeSilent(60_000);
+      await tx.workers.removeSilent("w1", 60_000);
+      await tx.workers.removeSilent("w1", -60_000);
+      for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
+      await tx.workers.remove("w2");
       await tx.workers.setPaused(true);
     });
     await read.workers.list();
@@ -128,6 +131,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.keys.insert({ ...key, ...ends, id: "key1", sha256: "aa" });
       await tx.keys.insert({ ...key, ...ends, id: "key2", sha256: "bb", expiresAtMs: null });
       await tx.keys.setDisabled("key2", 9);
+      await tx.keys.setEnabled("key2", 10);
+      await tx.keys.setDisabled("key2", 11);
       await tx.lock("key", "key1");
       await tx.touch();
     });
@@ -163,6 +168,9 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.insert(batch("b1", { taskName: "100% ÄPFEL_X" }));
       await tx.batches.insert(batch("b2", { provider: "q", createdAtMs: 11 }));
       await tx.batches.insert(batch("b3", { apiKeyId: "key2", source: "native", input: input("in/b3") }));
+      const openai = { endpoint: "e", modelName: null, requestHash: "hash", resultsKeptMs: null };
+      const asked = { source: "openai" as const, input: { ...input("in/b4"), openai } };
+      await tx.batches.insert(batch("b4", { apiKeyId: "key2", ...asked }));
       await tx.batches.appendEvent({ batchId: "b1", from: null, to: "queued", atMs: 10 });
       await tx.batches.appendEvent({ batchId: "b1", from: "queued", to: "running", atMs: 12 });
       await tx.batches.changeStatus("b1", "queued", "running");
@@ -180,6 +188,8 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.batches.events("b1");
     await read.batches.lastEventMs();
     await read.batches.countUnended("key1", "batch");
+    for (const [apiKeyId, fromMs] of [["key2", 0] as const, ["key1", 0] as const, ["key2", 99] as const])
+      await read.batches.ofOpenaiRequest({ apiKeyId, requestHash: "hash", fromMs });
     await read.batches.countByStatus();
     await read.batches.pendingItemCount();
     await read.batches.withStatus(["queued", "failed"]);

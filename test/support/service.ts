@@ -7,9 +7,10 @@ import type { ImageProvider } from "../../src/domain/ports/image-provider.ts";
 import { type Clock, systemClock } from "../../src/kernel/clock.ts";
 import { randomIds } from "../../src/kernel/ids.ts";
 import type { Log } from "../../src/kernel/log.ts";
-import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { createLog } from "../../src/service/pino-log.ts";
-import { type LocalService, startService } from "../../src/service/start-service.ts";
+import type { LocalService } from "../../src/service/start-service.ts";
+import { type OpenStorage, openStorage } from "../../src/service/storage/open-storage.ts";
+import { placesOf, startServices } from "./cluster/shared-services.ts";
 import { FakeProvider } from "./fake-provider.ts";
 import { gate } from "./gate.ts";
 import { watchText } from "./secrets.ts";
@@ -44,7 +45,7 @@ export const MODEL = "vendorx-3.1-flash-image";
 /** The whole service on a free port, in a directory of its own; stopped after the test. */
 export async function startTestService(options: TestServiceOptions = {}): Promise<TestService> {
   const data = options.data ?? (await tempDir());
-  const service = await startService({
+  const service = await startServices({
     config: parseConfig(options.config ?? {}, "test"),
     dataDirectory: data,
     address: { host: options.host ?? "127.0.0.1", port: 0 },
@@ -73,6 +74,10 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
   const batch = async (id: string) => (await (await ask(`/${id}`)).json()) as BatchObject;
   return {
     ...service,
+    // With several APIs, each use is the next one's.
+    get url() {
+      return service.url;
+    },
     close,
     data,
     ask,
@@ -87,8 +92,8 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
       const isThere = (b: BatchObject) => (status ? b.status === status : isTerminal(b.status));
       const arrived = gate();
       const unsubscribe = service.feed.subscribe((event) => {
-        // Its own requests are told too.
-        if (event.type === "batch" && event.batchId === id)
+        // Its own requests are told too; `elsewhere`: another process has changed the batch.
+        if ((event.type === "batch" || event.type === "elsewhere") && event.batchId === id)
           batch(id).then((b) => isThere(b) && arrived.open(), arrived.fail);
       });
       try {
@@ -116,8 +121,8 @@ export function items(count: number): { custom_id: string; prompt: string }[] {
 }
 
 /** The stores and blobs of a data directory, beside the service that owns it. */
-export async function openBeside(data: string) {
-  const open = await openDataDirectory(data);
+export async function openBeside(data: string): Promise<OpenStorage> {
+  const open = await openStorage(await placesOf(data), { directory: data });
   onTestFinished(() => open.close());
   return open;
 }

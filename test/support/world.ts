@@ -158,7 +158,7 @@ export class World {
       process.isBeating = true;
       presence
         .beat()
-        .then((news) => presence.look(news))
+        .then(() => presence.look())
         .catch((error) => this.failures.push(error))
         .finally(() => {
           process.isBeating = false;

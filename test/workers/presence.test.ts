@@ -7,6 +7,7 @@ import { silentLog } from "../../src/kernel/log.ts";
 import { openDataDirectory } from "../../src/service/data-directory.ts";
 import { BEAT_MS, Presence, TERM_MS } from "../../src/workers/presence.ts";
 import { FakeClock } from "../support/fake-clock.ts";
+import { type Gate, gate } from "../support/gate.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 async function openTimed(): Promise<{ stores: Stores; clock: FakeClock }> {
@@ -39,7 +40,10 @@ function presenceOf(
 async function beatFor(ms: number, clock: FakeClock, presences: readonly Presence[]): Promise<void> {
   for (let passedMs = 0; passedMs < ms; passedMs += BEAT_MS) {
     clock.advance(BEAT_MS);
-    for (const presence of presences) await presence.look(await presence.beat());
+    for (const presence of presences) {
+      await presence.beat();
+      await presence.look();
+    }
   }
 }
 
@@ -106,6 +110,81 @@ describe("a process among others", () => {
     );
     for (const { events } of presences) expect(events).not.toContain("let go");
     expect(await timed.stores.read.workers.list()).toHaveLength(2);
+  });
+
+  it("[WORK-17] is looked for by one whose earlier look goes on, or fails", async () => {
+    const timed = await openTimed();
+    const { clock } = timed;
+    const [alive, dead] = [presenceOf(timed).presence, presenceOf(timed).presence];
+    await alive.join();
+    await dead.join();
+    const looks: { areSomeGone: boolean; end: Gate<void> }[] = [];
+    alive.follow({
+      look: async ({ areSomeGone }) => {
+        const end = gate<void>();
+        looks.push({ areSomeGone, end });
+        await end.promise;
+      },
+      letGo: () => {},
+      setPaused: () => {},
+    });
+    const stopping = new AbortController();
+    const running = alive.run(stopping.signal);
+    const nextBeat = async () => {
+      await expect.poll(() => clock.sleeperCount).toBe(1);
+      clock.advance(BEAT_MS);
+    };
+    while (looks.length === 0) await nextBeat();
+    await dead.leave();
+    for (let beats = 0; beats < 3; beats++) await nextBeat();
+    expect(looks.map(({ areSomeGone }) => areSomeGone)).toEqual([false]);
+    looks[0]?.end.open();
+    while (looks.length === 1) await nextBeat();
+    looks[1]?.end.fail(new Error("no"));
+    while (looks.length === 2) await nextBeat();
+    looks[2]?.end.open();
+    while (looks.length === 3) await nextBeat();
+    looks[3]?.end.open();
+    expect(looks.map(({ areSomeGone }) => areSomeGone)).toEqual([false, true, true, false]);
+    stopping.abort();
+    await running;
+  });
+
+  it("[WORK-12] is not removed by the first one that reaches the database again, in the middle of a beat", async () => {
+    const timed = await openTimed();
+    const { stores, clock } = timed;
+    let outageMs = 0;
+    const write: Stores["write"] = (work) => {
+      clock.advance(outageMs);
+      outageMs = 0;
+      return stores.write(work);
+    };
+    const [first, other] = [presenceOf({ clock, stores: { ...stores, write } }), presenceOf(timed)];
+    await first.presence.join();
+    await other.presence.join();
+    await beatFor(2 * TERM_MS, clock, [first.presence, other.presence]);
+    clock.advance(BEAT_MS);
+    outageMs = 8000;
+    await first.presence.beat();
+    await other.presence.beat();
+    expect(other.events).not.toContain("let go");
+    expect(await stores.read.workers.list()).toHaveLength(2);
+  });
+
+  it("[WORK-12] is removed two beats after an outage in which it died, and another one is not that needs so long to come back", async () => {
+    const timed = await openTimed();
+    const [alive, late, dead] = [presenceOf(timed), presenceOf(timed), presenceOf(timed)];
+    const living = [late.presence, alive.presence];
+    for (const presence of [dead.presence, ...living]) await presence.join();
+    await beatFor(2 * TERM_MS, timed.clock, [dead.presence, ...living]);
+    timed.clock.advance(2 * TERM_MS);
+    await beatFor(2 * BEAT_MS, timed.clock, [alive.presence]);
+    expect(await timed.stores.read.workers.list()).toHaveLength(3);
+    await beatFor(BEAT_MS, timed.clock, living);
+    expect(alive.events).toContain("some gone");
+    for (const { events } of [alive, late]) expect(events).not.toContain("let go");
+    const ids = (await timed.stores.read.workers.list()).map(({ id }) => id);
+    expect(ids.sort()).toEqual(living.map(({ id }) => id).sort());
   });
 
   it("[WORK-10] begins no work while another one asks for a pause", async () => {

@@ -9,6 +9,7 @@ import { priceBatchImage } from "../billing/pricing.ts";
 import type { ModelEntry } from "../models.ts";
 import { identityOf } from "../offers.ts";
 import { StorageUnavailable } from "../ports/storage-unavailable.ts";
+import type { Transaction } from "../ports/stores.ts";
 import { pricedSizes } from "../realtime/models.ts";
 import type { BatchRecord, OpenaiJob } from "../records.ts";
 
@@ -19,6 +20,11 @@ export interface JobRequest {
   name: string | null;
   metadata?: Record<string, string> | null;
   openai?: OpenaiJob;
+  /**
+   * Looks for a batch that an equal request has made meanwhile, which is returned then, in the transaction that would write
+   * another one. It has locked the key, so no process makes one at the same time.
+   */
+  findMade?(tx: Transaction): Promise<BatchRecord | null>;
   /** A file of the caller, or lines to keep: JSON without line breaks, one after the other. */
   input: { fileName: string; blobKey: string } | { lines: readonly string[] };
 }
@@ -31,7 +37,7 @@ export interface JobRequest {
 export async function createJob(
   deps: CreateBatchDeps,
   caller: Caller,
-  { source, model, name, metadata = null, openai, input }: JobRequest,
+  { source, model, name, metadata = null, openai, findMade, input }: JobRequest,
 ): Promise<BatchRecord> {
   const offer = deps.offers.first(model.id);
   const payer = offer && (await payerOf(deps, caller, offer));
@@ -69,23 +75,28 @@ export async function createJob(
       ...(openai && { openai }),
     },
   };
+  const dropInputs = () => deps.blobs.deleteAll(inputsPrefix(id)).catch(() => {});
   if ("lines" in input) await keepLines(deps, ownKey, input.lines);
   else await keepFile(deps, ownKey, input);
   try {
-    await deps.stores.write(async (tx) => {
+    const made = await deps.stores.write(async (tx) => {
       await tx.lock("key", caller.key.id);
+      const earlier = await findMade?.(tx);
+      if (earlier) return earlier;
       if ((await tx.batches.countUnended(caller.key.id, source)) >= FIXED_LIMITS.runningJobsPerKey) {
         throw new ImgbatchError("JOB_LIMIT_REACHED");
       }
       await openBatch(tx, batch, nowMs);
+      return batch;
     });
+    if (made !== batch) await dropInputs();
+    return made;
   } catch (error) {
     const mayHaveHappened = error instanceof StorageUnavailable && error.reason === "unknown-commit";
     // The next start removes what no batch names.
-    if (!mayHaveHappened) await deps.blobs.deleteAll(inputsPrefix(id)).catch(() => {});
+    if (!mayHaveHappened) await dropInputs();
     throw error;
   }
-  return batch;
 }
 
 /** Keeps the bytes of a file for the job: the file may be deleted, or expire, before they are read. */

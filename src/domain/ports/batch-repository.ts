@@ -19,6 +19,14 @@ export interface BatchPage {
   limit: number;
 }
 
+/** A request for a batch of OpenAI's API. */
+export interface OpenaiRequest {
+  apiKeyId: string;
+  /** See `OpenaiJob`. */
+  requestHash: string;
+  fromMs: number;
+}
+
 /** In the order in which batches were made, behind the one with this number. */
 export interface SweepPage {
   afterSeq: number;
@@ -54,6 +62,8 @@ export interface BatchRepository {
   inputsDue(endedBeforeMs: number, page: SweepPage): Promise<{ id: string; seq: number }[]>;
   /** How many batches of a key and source have not ended. */
   countUnended(apiKeyId: string, source: BatchSource): Promise<number>;
+  /** The newest batch of OpenAI's API that the key made since the time by an equal request; null when there is none. */
+  ofOpenaiRequest(request: OpenaiRequest): Promise<BatchRecord | null>;
   /** Oldest first. */
   withStatus(statuses: readonly BatchStatus[]): Promise<BatchRecord[]>;
   /** The newest batches, at most `limit`, whose records are not deleted. */

@@ -20,11 +20,14 @@ export interface WorkerRecord {
 export interface WorkerRepository {
   /** The record counts as seen now. */
   insert(worker: WorkerRecord): Promise<void>;
-  /** Notes that the worker was seen now. `isAlive` is false when it has no record any more. */
-  beat(id: string): Promise<{ isAlive: boolean }>;
+  /**
+   * Notes that the worker was seen now. `isAlive` is false when it has no record any more. `wasAway`: it was seen for the
+   * last time more than `pauseMs` ago, or later than now.
+   */
+  beat(id: string, pauseMs: number): Promise<{ isAlive: boolean; wasAway: boolean }>;
   list(): Promise<WorkerRecord[]>;
-  /** Removes the workers that were not seen for longer than `termMs`. Returns how many. */
-  removeSilent(termMs: number): Promise<number>;
+  /** Removes the workers that were seen for the last time more than `termMs` before this one. Returns how many. */
+  removeSilent(id: string, termMs: number): Promise<number>;
   remove(id: string): Promise<void>;
   removeAll(): Promise<void>;
   /** Asks all workers to begin no work, or to begin work again. */

@@ -11,8 +11,8 @@ const GATHER_MS = 200;
 /** How often the database is read while no notices arrive, and while they do: a process that is killed has told not all. */
 const POLL_MS = 2000;
 const LISTENING_POLL_MS = 15_000;
-/** A notice has at most 8000 bytes. */
-const BATCHES_PER_NOTICE = 40;
+/** PostgreSQL takes a notice of less than 8000 bytes. The rest is for the name of the process. */
+const BATCHES_BYTES = 7800;
 const FAILURES_PER_BATCH = 3;
 const LATEST = 100;
 
@@ -122,17 +122,28 @@ export class SharedFeed {
   }
 
   #tell(): void {
-    const changes = [...this.#changes];
-    this.#changes.clear();
-    for (let at = 0; at < changes.length; at += BATCHES_PER_NOTICE) {
-      const batches = changes.slice(at, at + BATCHES_PER_NOTICE).map(([id, { images, failed, isGone }]) => ({
+    let batches: string[] = [];
+    let bytes = 0;
+    const send = () => {
+      if (batches.length === 0) return;
+      this.#notices?.send(`{"from":${JSON.stringify(this.#from)},"batches":[${batches.join()}]}`);
+      batches = [];
+      bytes = 0;
+    };
+    for (const [id, { images, failed, isGone }] of this.#changes) {
+      const batch = JSON.stringify({
         id,
         ...(images > 0 ? { images } : {}),
         ...(failed.length > 0 ? { failed } : {}),
         ...(isGone ? { gone: true } : {}),
-      }));
-      this.#notices?.send(JSON.stringify({ from: this.#from, batches }));
+      });
+      const batchBytes = Buffer.byteLength(batch) + 1;
+      if (bytes + batchBytes > BATCHES_BYTES) send();
+      batches.push(batch);
+      bytes += batchBytes;
     }
+    send();
+    this.#changes.clear();
   }
 
   /** Publishes what differs from the last poll. Notices, where they arrive, have counted the images. */

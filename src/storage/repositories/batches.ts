@@ -131,6 +131,20 @@ export function batchRepository(session: SqlSession): BatchRepository {
         .where("source", "=", source);
       return (await first(query))?.count ?? 0;
     },
+    ofOpenaiRequest: async ({ apiKeyId, requestHash, fromMs }) => {
+      // A function that knows no wildcards.
+      const positionOf = sql.raw(session.dialect === "sqlite" ? "instr" : "strpos");
+      const equal = batches()
+        .where("api_key_id", "=", apiKeyId)
+        .where("created_at_ms", ">=", fromMs)
+        .where("source", "=", "openai")
+        .where("record_deleted_at_ms", "is", null)
+        .where(sql<number>`${positionOf}(input, ${JSON.stringify(requestHash)})`, ">", 0)
+        .orderBy("created_at_ms", "desc")
+        .orderBy("seq", "desc");
+      const row = await first(equal.limit(1));
+      return row && toBatchRecord(row);
+    },
     withStatus: async (statuses) =>
       (
         await all(

@@ -3,17 +3,21 @@ import type { SqlSession } from "../dialects/sql-session.ts";
 
 /** `clockMs` returns the time of the database. */
 export function workerRepository(
-  { build, all, run }: SqlSession,
+  { build, all, first, run }: SqlSession,
   clockMs: () => Promise<number>,
 ): WorkerRepository {
+  const seenOf = (id: string) => build.selectFrom("workers").select("seen_at_ms").where("id", "=", id);
   return {
     insert: async ({ id, role, version, providers, isPaused }) => {
       const facts = { id, role, version, providers: JSON.stringify(providers), is_paused: Number(isPaused) };
       await run(build.insertInto("workers").values({ ...facts, seen_at_ms: await clockMs() }));
     },
-    beat: async (id) => {
-      const seen = build.updateTable("workers").set({ seen_at_ms: await clockMs() });
-      return { isAlive: (await run(seen.where("id", "=", id))) === 1 };
+    beat: async (id, pauseMs) => {
+      const nowMs = await clockMs();
+      const seenMs = (await first(seenOf(id)))?.seen_at_ms ?? 0;
+      const seen = build.updateTable("workers").set({ seen_at_ms: nowMs });
+      const isAlive = (await run(seen.where("id", "=", id))) === 1;
+      return { isAlive, wasAway: nowMs < seenMs || nowMs - seenMs > pauseMs };
     },
     list: async () =>
       (await all(build.selectFrom("workers").selectAll().orderBy("id"))).map((row) => ({
@@ -23,8 +27,8 @@ export function workerRepository(
         providers: JSON.parse(row.providers),
         isPaused: row.is_paused === 1,
       })),
-    removeSilent: async (termMs) =>
-      run(build.deleteFrom("workers").where("seen_at_ms", "<", (await clockMs()) - termMs)),
+    removeSilent: async (id, termMs) =>
+      run(build.deleteFrom("workers").where("seen_at_ms", "<", ({ eb }) => eb(seenOf(id), "-", termMs))),
     remove: async (id) => {
       await run(build.deleteFrom("workers").where("id", "=", id));
     },

@@ -13,7 +13,6 @@ import {
 } from "../../../src/service/start-service.ts";
 import { openStorage } from "../../../src/service/storage/open-storage.ts";
 import { startFakeS3 } from "../fake-s3.ts";
-import { newDatabase } from "../postgres.ts";
 
 /**
  * What the services of the tests are, as the environment says. `local`: one, on SQLite and files. `postgres`: one, on
@@ -21,28 +20,31 @@ import { newDatabase } from "../postgres.ts";
  */
 export const TEST_STORES = (process.env.IMGBATCH_TEST_STORES ?? "local") as "local" | "postgres" | "cluster";
 
-const ROLES = ["api", "api", "worker", "worker", "worker"] as const;
+/** The workers come first: an API takes no batch before it has seen one. */
+const ROLES = ["worker", "worker", "worker", "api", "api"] as const;
 const BALANCE_MICRO_USD = 1_000_000_000;
 
 const places = new Map<string, Promise<StoragePlaces>>();
 
 /** Where the data of a test's directory is kept, for all services that the test starts on it. */
 export function placesOf(data: string): Promise<StoragePlaces> {
+  if (TEST_STORES === "local") return Promise.resolve(LOCAL_STORAGE);
   const known = places.get(data);
   if (known !== undefined) return known;
-  const made = TEST_STORES === "local" ? Promise.resolve(LOCAL_STORAGE) : makePlaces();
+  const made = makePlaces();
   places.set(data, made);
   onTestFinished(() => void places.delete(data));
   return made;
 }
 
 async function makePlaces(): Promise<StoragePlaces> {
+  const { newDatabase } = await import("../postgres.ts");
   const database = { kind: "postgres" as const, url: await newDatabase(), name: "postgres" };
   if (TEST_STORES === "postgres") return { database, blobs: LOCAL_STORAGE.blobs };
   const s3 = await startFakeS3();
   onTestFinished(() => s3.close());
   const { bucket, region, credentials, url: endpoint } = s3;
-  const place = { bucket, region, endpoint, prefix: "test/", sessionToken: null, name: "s3" };
+  const place = { bucket, region, endpoint, prefix: "test", sessionToken: null, name: "s3" };
   return { database, blobs: { kind: "s3", ...place, ...credentials } as StoragePlaces["blobs"] };
 }
 
@@ -58,9 +60,9 @@ export async function startServices(options: LocalServiceOptions): Promise<Local
     await mkdir(dataDirectory, { recursive: true });
     parts.push(await startService({ ...options, dataDirectory, storage, role }));
   }
-  const [first] = parts;
+  const apis = parts.slice(-2);
+  const [first] = apis;
   if (first === undefined) throw new Error("no service was started");
-  const apis = TEST_STORES === "cluster" ? parts.slice(0, 2) : parts;
   let asked = 0;
   return {
     ...first,
