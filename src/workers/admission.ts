@@ -10,13 +10,21 @@ const QUEUES_AT_ONCE = 20;
 export class Admission {
   readonly #deps: WorkerDeps;
   readonly #onTaken: (batch: BatchRecord) => void;
+  readonly #isInHand: (batchId: string) => boolean;
   /** Queues that are being looked at, and whether to look once more afterwards. */
   readonly #looking = new Map<string, { again: boolean }>();
 
-  /** `onTaken` gets each batch that was taken, in the order in which they came. */
-  constructor(deps: WorkerDeps, onTaken: (batch: BatchRecord) => void) {
+  /**
+   * `onTaken` gets each batch that was taken, in the order in which they came. `isInHand`: it has got the batch, and still
+   * has to do with it.
+   */
+  constructor(
+    deps: WorkerDeps,
+    { onTaken, isInHand }: { onTaken(batch: BatchRecord): void; isInHand(batchId: string): boolean },
+  ) {
     this.#deps = deps;
     this.#onTaken = onTaken;
+    this.#isInHand = isInHand;
   }
 
   /** Takes the next batches of a queue, as many as it may have in hand. */
@@ -34,7 +42,8 @@ export class Admission {
       while (look.again) {
         look.again = false;
         const nowMs = () => clock.nowMs();
-        for (const batch of await admitBatches(stores, { provider, apiKeyId }, presence.id, nowMs)) {
+        const worker = { id: presence.id, isInHand: this.#isInHand };
+        for (const batch of await admitBatches(stores, { provider, apiKeyId }, worker, nowMs)) {
           const { id: batchId, status } = batch;
           if (status === "running") feed.publish({ type: "batch", batchId, status });
           this.#onTaken(batch);

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { Stores } from "../domain/ports/stores.ts";
 import type { WorkerRecord } from "../domain/ports/workers.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
@@ -48,6 +49,7 @@ export class Presence {
   readonly #deps: PresenceDeps;
   readonly #facts: PresenceFacts;
   #id: string;
+  #lost = lostSignal();
   /** The workers that were alive at the last beat. */
   #live: readonly WorkerRecord[] = [];
   /** Workers have left or died, and no look has taken over yet what they left. */
@@ -67,6 +69,11 @@ export class Presence {
   /** Changes when the others took this process for dead. */
   get id(): string {
     return this.#id;
+  }
+
+  /** Aborted when the others took the process for dead under its present id. With the next id comes another signal. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
   }
 
   /** Whether work may begin. The others may soon take a process for dead that has not reached the database for long. */
@@ -187,7 +194,16 @@ export class Presence {
     const { ids, log } = this.#deps;
     log.warn("other processes took this one for dead; it begins anew", { worker: this.#id });
     this.#follower?.letGo();
+    this.#lost.abort();
+    this.#lost = lostSignal();
     this.#id = ids.recordId("worker");
     await this.join();
   }
+}
+
+/** Any number of requests may listen to it. */
+function lostSignal(): AbortController {
+  const lost = new AbortController();
+  setMaxListeners(0, lost.signal);
+  return lost;
 }

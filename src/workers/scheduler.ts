@@ -44,7 +44,10 @@ export class Scheduler {
 
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
-    this.#admission = new Admission(deps, (batch) => this.#take(batch));
+    this.#admission = new Admission(deps, {
+      onTaken: (batch) => this.#take(batch),
+      isInHand: (batchId) => this.#inHand.has(batchId),
+    });
     this.#intake = new Intake(deps);
     const wake = (batchId: string) => this.wake(batchId);
     const itemProviders = deps.providers.filter((provider) => provider.kind === "item");

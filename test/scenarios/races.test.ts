@@ -28,6 +28,7 @@ import { FakeProvider } from "../support/fake-provider.ts";
 import { hasPostgres, newDatabase } from "../support/postgres.ts";
 import { seededRandom } from "../support/seeded-turns.ts";
 import { turnBeforeEveryStatement } from "../support/statement-turns.ts";
+import { joinAs } from "../support/stores.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const PROCESSES = 3;
@@ -123,6 +124,7 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
     return issueKey(tx, deps, { name: "k", accountId: account.id, group: "g", expiresAtMs: null });
   });
   const { accountId, id: apiKeyId } = key;
+  const worker = await joinAs(stores, `w${seed}`);
   const request: CheckedRequest = {
     model: MODEL,
     taskName: null,
@@ -136,9 +138,9 @@ async function race(seed: number, all: readonly Stores[], blobs: BlobStore): Pro
   };
   const realtime = async (one: Stores) => {
     const id = randomIds.recordId("rt");
-    const hold = { id, apiKeyId, accountId, amountMicroUsd: HOLD, createdAtMs: 1, worker: null };
+    const hold = { id, apiKeyId, accountId, amountMicroUsd: HOLD, createdAtMs: 1, worker };
     await openHold(one, hold);
-    await each((other) => endHold(other, id, [], [], 2));
+    await each((other) => endHold(other, hold, [], [], 2));
   };
   const offers = new Offers([new FakeProvider()], []);
   const [created] = await Promise.all([

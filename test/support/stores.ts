@@ -13,6 +13,13 @@ export async function openStores(): Promise<Stores> {
   return (await openBeside(await tempDir())).stores;
 }
 
+/** Makes a worker that is alive until it is removed. Returns its id. */
+export async function joinAs(stores: Stores, id: string): Promise<string> {
+  const worker = { id, role: "api" as const, version: "1", providers: [], isPaused: false };
+  await stores.write((tx) => tx.workers.insert(worker));
+  return id;
+}
+
 /** A queued batch of `itemCount` images at 10 each, 12 held, on an account with 1000 micro-dollars. */
 export async function openBatchRecord(
   stores: Stores,

@@ -1,18 +1,24 @@
 import { describe, expect, it } from "vitest";
 import { BATCHES_IN_HAND } from "../../src/domain/batches/lifecycle.ts";
 import { Feed } from "../../src/domain/feed.ts";
+import { StorageUnavailable } from "../../src/domain/ports/storage-unavailable.ts";
 import type { Stores } from "../../src/domain/ports/stores.ts";
 import type { BatchRecord } from "../../src/domain/records.ts";
 import { Admission } from "../../src/workers/admission.ts";
 import type { WorkerDeps } from "../../src/workers/deps.ts";
+import { onEachDialect } from "../support/dialects.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { openBatchRecord, openStores } from "../support/stores.ts";
 
 /** An admission of a process of its own over the stores, and the ids of the batches that it has taken. */
 function admissionOf(stores: Stores, worker: string) {
   const taken: string[] = [];
+  const taking = {
+    onTaken: ({ id }: { id: string }) => taken.push(id),
+    isInHand: (id: string) => taken.includes(id),
+  };
   const deps = { stores, clock: new FakeClock(), presence: { id: worker }, feed: new Feed() };
-  return { taken, admission: new Admission(deps as unknown as WorkerDeps, ({ id }) => taken.push(id)) };
+  return { taken, admission: new Admission(deps as unknown as WorkerDeps, taking) };
 }
 
 async function queued(stores: Stores, count: number): Promise<BatchRecord[]> {
@@ -30,6 +36,30 @@ const join = (stores: Stores, id: string) =>
   stores.write((tx) =>
     tx.workers.insert({ id, role: "all", version: "1", providers: ["p"], isPaused: false }),
   );
+
+onEachDialect("an admission whose answer was lost", (open) => {
+  it("[WORK-21] is found by the same process, which takes the batch once", async () => {
+    const stores = await open();
+    const input = { fileName: null, blobKey: "inputs/x", consentMicroUsd: null };
+    const batch = await openBatchRecord(stores, 0, { holdMicroUsd: 0, input });
+    await join(stores, "reader");
+    let isLost = true;
+    const write: Stores["write"] = async (work) => {
+      const result = await stores.write(work);
+      if (isLost) throw new StorageUnavailable("unknown-commit", "It may have happened.", null);
+      return result;
+    };
+    const reader = admissionOf({ ...stores, write }, "reader");
+    await expect(reader.admission.takeNext(batch)).rejects.toThrow("It may have happened.");
+    isLost = false;
+    const other = admissionOf(stores, "other");
+    await other.admission.takeNext(batch);
+    expect([reader.taken, other.taken]).toEqual([[], []]);
+    await reader.admission.takeNext(batch);
+    await reader.admission.takeNext(batch);
+    expect(reader.taken).toEqual([batch.id]);
+  });
+});
 
 describe("admission", () => {
   it("[WORK-7] takes no more of a queue than may be in hand, in their order, however many processes look at once", async () => {

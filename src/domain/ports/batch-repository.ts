@@ -69,10 +69,10 @@ export interface BatchRepository {
   /** The newest batches, at most `limit`, whose records are not deleted. */
   latest(limit: number): Promise<BatchRecord[]>;
   /**
-   * The first batches of a queue that are not started, oldest first. `isTended`: a worker that is alive reads the input of
-   * the batch.
+   * The first batches of a queue that are not started, oldest first. `tender`: the worker that reads the input of the batch;
+   * null when none does that is alive.
    */
-  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; isTended: boolean }[]>;
+  waiting(queue: BatchQueue, limit: number): Promise<{ id: string; tender: string | null }[]>;
   /** How many batches of a queue are at work, from their start until they are settled. */
   countBegun(queue: BatchQueue): Promise<number>;
   /** The batches that are at work, oldest first. `tender`: the worker that tends the batch; null when none does that is alive. */

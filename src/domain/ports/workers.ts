@@ -25,6 +25,8 @@ export interface WorkerRepository {
    * last time more than `pauseMs` ago, or later than now.
    */
   beat(id: string, pauseMs: number): Promise<{ isAlive: boolean; wasAway: boolean }>;
+  /** Whether the worker has a record. */
+  isAlive(id: string): Promise<{ isAlive: boolean }>;
   list(): Promise<WorkerRecord[]>;
   /** Removes the workers that were seen for the last time more than `termMs` before this one. Returns how many. */
   removeSilent(id: string, termMs: number): Promise<number>;

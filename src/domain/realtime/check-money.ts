@@ -1,9 +1,9 @@
 import type { Repositories } from "../ports/stores.ts";
 import type { AccountRecord, LedgerEntry } from "../records.ts";
 
-const MOVEMENTS = ["hold", "capture", "release", "grant", "take_back"] as const;
+const MOVEMENTS = ["hold", "capture", "release", "charge", "grant", "take_back"] as const;
 type Sums = Record<(typeof MOVEMENTS)[number], number>;
-const NOTHING: Sums = { hold: 0, capture: 0, release: 0, grant: 0, take_back: 0 };
+const NOTHING: Sums = { hold: 0, capture: 0, release: 0, charge: 0, grant: 0, take_back: 0 };
 
 /** Returns the sum of the open holds for real-time requests of an account, in micro-dollars. */
 export async function realtimeHeld(now: Repositories, accountId: string): Promise<number> {
@@ -13,7 +13,7 @@ export async function realtimeHeld(now: Repositories, accountId: string): Promis
 
 /**
  * Checks that every hold of a real-time request is open with its record, or was captured or released in full, and that
- * the captured amounts are those of the usage records. A granted hold is taken back as far as it was released. Returns a
+ * the captured amounts are those of the usage records, or were charged after a release in full. A granted hold is taken back as far as it was released. Returns a
  * line for each problem.
  */
 export async function realtimeMoneyProblems(now: Repositories, account: AccountRecord): Promise<string[]> {
@@ -32,7 +32,7 @@ export async function realtimeMoneyProblems(now: Repositories, account: AccountR
     const expect = (isRight: boolean, what: string) => {
       if (!isRight) problems.push(`real-time request ${id}: ${what}`);
     };
-    const { hold, capture, release, grant, take_back: takenBack } = moved.get(id) ?? NOTHING;
+    const { hold, capture, release, charge, grant, take_back: takenBack } = moved.get(id) ?? NOTHING;
     const waiting = open.get(id);
     const openMicroUsd = waiting?.amountMicroUsd ?? 0;
     expect(
@@ -43,7 +43,9 @@ export async function realtimeMoneyProblems(now: Repositories, account: AccountR
     const rest = grant === 0 ? 0 : release;
     expect(takenBack === rest, `taken back ${takenBack}, should be ${rest}`);
     const usage = used.get(id) ?? 0;
-    expect(capture === usage, `captured ${capture}, its usage records say ${usage}`);
+    const paid = charge === 0 ? `captured ${capture}` : `captured ${capture} and charged ${charge}`;
+    expect(capture + charge === usage, `${paid}, its usage records say ${usage}`);
+    expect(charge === 0 || release === hold, `charged ${charge}, and released ${release} of ${hold}`);
     expect(waiting === undefined || !used.has(id), "has images and its hold is open");
   }
   return problems;

@@ -8,10 +8,11 @@ import type { Call } from "../health/record-call.ts";
 import { isPaid, type Offer, type Offers } from "../offers.ts";
 import type { ItemProvider } from "../ports/image-provider.ts";
 import type { RealtimeHoldRecord } from "../ports/realtime-records.ts";
+import { StorageUnavailable } from "../ports/storage-unavailable.ts";
 import type { Stores, Transaction } from "../ports/stores.ts";
 import { countRequest, type RequestRate } from "../request-rate.ts";
 import type { CheckedContent } from "./checked-content.ts";
-import { endHold, openHold } from "./holds.ts";
+import { endHold, type NewHold, openHold, takenForDead } from "./holds.ts";
 import { type Made, type MakeImageDeps, makeImage, type Trail, type WantedImage } from "./make-image.ts";
 import { NOT_RECORDED, type RequestRecord } from "./request-record.ts";
 import { usageOf } from "./usage-records.ts";
@@ -27,8 +28,11 @@ export interface RealtimeDeps extends MakeImageDeps {
   timeoutMs: number;
   /** The limits of a key over all processes that take requests; null where this is the only one, whose API counts. */
   rate: RequestRate | null;
-  /** The worker that the holds belong to: they are released when it dies. */
-  presence: { readonly id: string };
+  /**
+   * The worker that the holds belong to: others release them when it dies. `lost` is aborted when they took this process for
+   * dead; then there is another worker with another signal.
+   */
+  presence: { readonly id: string; readonly lost: AbortSignal };
 }
 
 /** The outcome of a request: images, no image, or a refusal of the prompt. */
@@ -67,6 +71,7 @@ export class Realtime {
   /**
    * Makes `count` images of one request at the same time, with one hold for all. Returns the outcomes, one for each image,
    * without those that failed or that `finish` rejects: each that has an image is paid for. By default they stay as they are.
+   * When other processes take this one for dead, images that no upstream was asked for are not made.
    *
    * Rejects with an `ImgbatchError`, when the first image failed and no other was made; with `StorageUnavailable`; or with the
    * reason of `gone` when the caller has left; null: nobody's leaving ends the request.
@@ -118,13 +123,14 @@ export class Realtime {
     const payer = await payerOf(this.#deps, caller, first);
     const priceMicroUsd = priceRealtimeImage(model, tier, caller.group, payer.rateMultiplier);
     if (priceMicroUsd === null) throw new Error(`${model.id} has no price at ${tier}`);
-    const hold: RealtimeHoldRecord = {
+    const { id: worker, lost } = this.#deps.presence;
+    const hold: NewHold = {
       id: ids.recordId("gen"),
       apiKeyId: caller.key.id,
       accountId: payer.account.id,
       amountMicroUsd: priceMicroUsd * count,
       createdAtMs: clock.nowMs(),
-      worker: this.#deps.presence.id,
+      worker,
     };
     const opening = { realtimeId: hold.id, isPaid: offers.some(({ provider }) => isPaid(provider)) };
     const { rate } = this.#deps;
@@ -133,30 +139,37 @@ export class Realtime {
       await record.opened(tx, opening);
     };
     const what = count === 1 ? "The image" : "The request";
-    await openHold(stores, hold, payer, { what, alongside });
+    await openHold(stores, hold, payer, { what, alongside }).catch((error) => {
+      const isPerhapsOpen = error instanceof StorageUnavailable && error.reason === "unknown-commit";
+      if (isPerhapsOpen) this.#track(this.#release(hold, []));
+      throw error;
+    });
     const { mayBePaidTwice } = record;
     const trails = Array.from({ length: count }, (): Trail => ({ calls: [], isPaid: false, mayBePaidTwice }));
     const calls = () => trails.flatMap((trail) => trail.calls);
     try {
       const wanted = trails.map((trail, index) => ({ request, id: hold.id, index, priceMicroUsd, trail }));
-      const made = await this.#makeInTime(offers, wanted, gone, finish);
+      const made = await this.#makeInTime(offers, wanted, { gone, lost }, finish);
       const contents = made.map((each) => ({ id: hold.id, request, ...each }));
       await record.keep(contents);
       const usage = usageOf(hold, { request, made, priceMicroUsd }, clock.nowMs());
-      await endHold(stores, hold.id, usage, calls(), clock.nowMs(), (tx) => record.finished(tx));
+      await endHold(stores, hold, usage, calls(), clock.nowMs(), (tx) => record.finished(tx));
       return contents;
     } catch (error) {
       if (trails.some((trail) => trail.isPaid)) record.lost();
-      this.#track(this.#release(hold.id, unbilled(calls())));
+      this.#track(this.#release(hold, unbilled(calls())));
       throw error;
     }
   }
 
-  /** Ends at the deadline and when the caller leaves, even when the provider goes on. */
+  /**
+   * Ends at the deadline and when the caller leaves, even when the provider goes on. `lost` ends what no upstream may have been
+   * paid for.
+   */
   async #makeInTime(
     offers: readonly Offer<ItemProvider>[],
     wanted: readonly WantedImage[],
-    gone: AbortSignal | null,
+    { gone, lost }: { gone: AbortSignal | null; lost: AbortSignal },
     finish: Finish,
   ): Promise<Made[]> {
     const { clock, timeoutMs } = this.#deps;
@@ -167,8 +180,18 @@ export class Realtime {
       clock.sleep(timeoutMs, done.signal).then(late, () => {});
     }
     const makings = wanted.map(async (image) => {
-      const { signal, unlink } = linkSignals(...(gone ? [gone] : []), deadline.signal, this.#stopping.signal);
-      const made = await makeImage(this.#deps, offers, image, signal).finally(unlink);
+      const unsent = new AbortController();
+      const onLost = () => {
+        if (!image.trail.isPaid) unsent.abort(takenForDead());
+      };
+      if (lost.aborted) onLost();
+      lost.addEventListener("abort", onLost, { once: true });
+      const ends = [deadline.signal, this.#stopping.signal, unsent.signal];
+      const { signal, unlink } = linkSignals(...(gone ? [gone] : []), ...ends);
+      const made = await makeImage(this.#deps, offers, image, signal).finally(() => {
+        unlink();
+        lost.removeEventListener("abort", onLost);
+      });
       return finish(made).catch((error) => {
         const { id, index } = image;
         this.#deps.log.error("a made image could not be finished; it is not billed", {
@@ -186,13 +209,13 @@ export class Realtime {
   }
 
   /** Tries again after a failure of the storage, because money must not stay held. The next start releases it otherwise. */
-  async #release(id: string, calls: readonly Call[]): Promise<void> {
+  async #release(hold: RealtimeHoldRecord, calls: readonly Call[]): Promise<void> {
     const { stores, clock, log } = this.#deps;
     for (;;) {
       try {
-        return await endHold(stores, id, [], calls, clock.nowMs());
+        return await endHold(stores, hold, [], calls, clock.nowMs());
       } catch (error) {
-        log.error("a hold could not be released; trying again", { id, error: String(error) });
+        log.error("a hold could not be released; trying again", { id: hold.id, error: String(error) });
         if (this.#stopping.signal.aborted) return;
         await clock.sleep(TROUBLE_DELAY_MS, this.#stopping.signal).catch(() => {});
       }

@@ -14,14 +14,24 @@ const NOTHING: Alongside = async () => {};
 
 const DRAWN = { consentMicroUsd: null, isUpstream: false };
 
+/** A hold of a worker, which must be alive. */
+export type NewHold = RealtimeHoldRecord & { worker: string };
+
+/** The error of a request that ends because other processes took its process for dead, before it cost anything. */
+export function takenForDead(): ImgbatchError {
+  const message =
+    "This process of the service lost touch with the others and begins anew; nothing was made or billed.";
+  return new ImgbatchError("REALTIME_STOPPING", message);
+}
+
 /**
  * Takes the price of a request out of the balance before anything is made. The money may be granted for it, at most as
  * much as the consent allows. `what` is the subject of the error's sentence: by default, one image. Throws
- * `REALTIME_INSUFFICIENT_BALANCE`.
+ * `REALTIME_INSUFFICIENT_BALANCE`, and `REALTIME_STOPPING` when the worker is not alive.
  */
 export function openHold(
   stores: Stores,
-  hold: RealtimeHoldRecord,
+  hold: NewHold,
   { consentMicroUsd, isUpstream }: Pick<Payer, "consentMicroUsd" | "isUpstream"> = DRAWN,
   { what = "The image", alongside = NOTHING }: { what?: string; alongside?: Alongside } = {},
 ): Promise<void> {
@@ -29,6 +39,7 @@ export function openHold(
     cannotPay("REALTIME_INSUFFICIENT_BALANCE", what, hold.amountMicroUsd, limit);
   return stores.write(async (tx) => {
     if (consentMicroUsd !== null && hold.amountMicroUsd > consentMicroUsd) throw refuse({ consentMicroUsd });
+    if (!(await tx.workers.isAlive(hold.worker)).isAlive) throw takenForDead();
     await tx.realtimeHolds.insert(hold);
     await alongside(tx);
     if (consentMicroUsd !== null) await grant(tx, hold, null, hold.amountMicroUsd, hold.createdAtMs);
@@ -41,28 +52,54 @@ export function openHold(
 }
 
 /**
- * Ends a hold, once: the amounts of the usage records are captured, the rest goes back to the balance. The records, the
- * calls to providers and the money are one transaction.
+ * Ends a hold, once: the amounts of the usage records are captured, the rest goes back to the balance. When other processes
+ * have released the hold, because they took this one for dead, the amounts are charged to the balance instead. The
+ * records, the calls to providers and the money are one transaction. Throws `REALTIME_INSUFFICIENT_BALANCE` when the
+ * balance does not pay such a charge: then nobody may get the images.
  */
 export function endHold(
   stores: Stores,
-  id: string,
+  hold: RealtimeHoldRecord,
   usage: readonly UsageRecord[],
   calls: readonly Call[],
   nowMs: number,
   alongside = NOTHING,
 ): Promise<void> {
   return stores.write(async (tx) => {
-    const hold = await tx.realtimeHolds.remove(id);
-    if (!hold) return;
+    const { isOpen } = await close(tx, hold);
+    if (!isOpen && (await isPaidFor(tx, hold))) return;
     await alongside(tx);
     const amountMicroUsd = usage.reduce((sum, record) => sum + record.amountMicroUsd, 0);
     const rest = hold.amountMicroUsd - amountMicroUsd;
-    if (usage.length > 0) await moveMoney(tx, { ...movementOf(hold, "capture"), amountMicroUsd }, nowMs);
-    if (usage.length === 0 || rest > 0) await release(tx, hold, rest, nowMs);
+    if (usage.length > 0) {
+      const refuse = (balance: number) => cannotCharge(amountMicroUsd, balance);
+      if (isOpen) await moveMoney(tx, { ...movementOf(hold, "capture"), amountMicroUsd }, nowMs);
+      else await moveMoney(tx, { ...movementOf(hold, "charge"), amountMicroUsd }, nowMs, refuse);
+    }
+    if (isOpen && (usage.length === 0 || rest > 0)) await release(tx, hold, rest, nowMs);
     await tx.usage.insertMany(usage);
     for (const call of calls) await recordCall(tx, call, nowMs);
   });
+}
+
+/** Removes the record of a hold. A transaction that places it may still be about to end: it has the account until then. */
+async function close(tx: Transaction, { id, accountId }: RealtimeHoldRecord): Promise<{ isOpen: boolean }> {
+  if ((await tx.realtimeHolds.remove(id)) !== null) return { isOpen: true };
+  await tx.lock("account", accountId);
+  return { isOpen: (await tx.realtimeHolds.remove(id)) !== null };
+}
+
+/** Whether an earlier call has captured or charged the amounts. */
+async function isPaidFor(tx: Transaction, hold: RealtimeHoldRecord): Promise<boolean> {
+  for (const kind of ["capture", "charge"] as const) {
+    if ((await tx.ledger.byRequestId(movementOf(hold, kind).requestId)) !== null) return true;
+  }
+  return false;
+}
+
+function cannotCharge(amountMicroUsd: number, balanceMicroUsd: number): ImgbatchError {
+  const message = `The service lost the hold of this request while it was made, and the balance of ${formatUsd(balanceMicroUsd)} does not pay its ${formatUsd(amountMicroUsd)} any more. Nothing is billed; an upstream may have been paid.`;
+  return new ImgbatchError("REALTIME_INSUFFICIENT_BALANCE", message);
 }
 
 /** Releases the holds that processes left open when they died. Returns how many holds there were. */

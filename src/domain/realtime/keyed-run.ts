@@ -38,7 +38,7 @@ export async function outcomeOf<T>(render: Render<T>, made: T): Promise<RunOutco
   }
 }
 
-/** Another process has begun to answer the same request. Nothing was made here. */
+/** Another process answers the same request. Nothing was made here, or it is not billed and not given out. */
 export class Overtaken extends Error {
   constructor() {
     super("another process answers this request");
@@ -101,7 +101,9 @@ export class KeyedRun<T> implements RequestRecord<T> {
     if (this.#record === null || this.#kept === null) {
       throw new Error("a request has finished before it was kept");
     }
-    await tx.keyedRequests.put({ ...this.#record, ...this.#ends(this.#kept.answer) });
+    const finished = { ...this.#record, ...this.#ends(this.#kept.answer) };
+    if (!(await this.#isOurs(tx, finished))) throw new Overtaken();
+    await tx.keyedRequests.put(finished);
   }
 
   lost(): void {
@@ -128,19 +130,21 @@ export class KeyedRun<T> implements RequestRecord<T> {
     return error;
   }
 
+  /** Whether no other process has begun a run, because it took this one for dead. */
+  async #isOurs(tx: Transaction, { apiKeyId, key, realtimeId }: KeyedRequestRecord): Promise<boolean> {
+    await tx.lock("key", apiKeyId);
+    return (await tx.keyedRequests.find(apiKeyId, key))?.realtimeId === realtimeId;
+  }
+
   #ends(answer: KeyedAnswerRecord | null) {
     return { answer, expiresAtMs: this.#deps.clock.nowMs() + ANSWER_RETENTION_MS };
   }
 
   /** Without this write, a repeat finds a run that was cut short. Another process may have begun one by now: it stays. */
-  async #write(
-    { apiKeyId, key, realtimeId }: KeyedRequestRecord,
-    work: (tx: Transaction) => Promise<void>,
-  ): Promise<void> {
+  async #write(record: KeyedRequestRecord, work: (tx: Transaction) => Promise<void>): Promise<void> {
     const { stores, log } = this.#deps;
     const ifOurs = async (tx: Transaction) => {
-      await tx.lock("key", apiKeyId);
-      if ((await tx.keyedRequests.find(apiKeyId, key))?.realtimeId === realtimeId) await work(tx);
+      if (await this.#isOurs(tx, record)) await work(tx);
     };
     await stores.write(ifOurs).catch((error) => {
       log.error("the end of a request with an idempotency key could not be recorded", {

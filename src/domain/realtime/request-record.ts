@@ -14,7 +14,7 @@ export interface RequestRecord<T> {
   opened(tx: Transaction, run: { realtimeId: string; isPaid: boolean }): Promise<void>;
   /** Makes the answer durable. Called before the transaction that ends the hold. */
   keep(made: T): Promise<void>;
-  /** Called in the transaction that ends the hold after `keep`. */
+  /** Called in the transaction that ends the hold after `keep`. Throws when another answer counts. */
   finished(tx: Transaction): Promise<void>;
   /** The request ends with an error, and an upstream may have been paid all the same. */
   lost(): void;

@@ -157,10 +157,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
       (
         await all(batches().where("record_deleted_at_ms", "is", null).orderBy("seq", "desc").limit(limit))
       ).map(toBatchRecord),
-    waiting: async (queue, limit) =>
-      (await all(WAITING(build, { ...queue, limit }))).map(({ id, tender }) => {
-        return { id, isTended: tender !== null };
-      }),
+    waiting: (queue, limit) => all(WAITING(build, { ...queue, limit })),
     countBegun: async (queue) => (await first(COUNT_BEGUN(build, queue)))?.count ?? 0,
     begun: async () => {
       const begun = build

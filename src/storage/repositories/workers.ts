@@ -1,5 +1,10 @@
 import type { WorkerRepository, WorkerRole } from "../../domain/ports/workers.ts";
+import { kept, type Values } from "../dialects/kept-query.ts";
 import type { SqlSession } from "../dialects/sql-session.ts";
+
+const BY_ID = kept((build, { id }: Values<{ id: string }>) =>
+  build.selectFrom("workers").select("id").where("id", "=", id),
+);
 
 /** `clockMs` returns the time of the database. */
 export function workerRepository(
@@ -19,6 +24,7 @@ export function workerRepository(
       const isAlive = (await run(seen.where("id", "=", id))) === 1;
       return { isAlive, wasAway: nowMs < seenMs || nowMs - seenMs > pauseMs };
     },
+    isAlive: async (id) => ({ isAlive: (await first(BY_ID(build, { id }))) !== null }),
     list: async () =>
       (await all(build.selectFrom("workers").selectAll().orderBy("id"))).map((row) => ({
         id: row.id,

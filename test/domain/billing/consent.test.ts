@@ -11,6 +11,7 @@ import { FakeProvider } from "../../support/fake-provider.ts";
 import { FakeUpstream } from "../../support/fake-upstream.ts";
 import { answerOf, content, errorOf, generate } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService, type TestService } from "../../support/service.ts";
+import { joinAs } from "../../support/stores.ts";
 
 const PLAY = 1_000_000_000;
 /** The price of one image of a batch, and of one image in real time. */
@@ -217,9 +218,10 @@ describe("consent", () => {
       accountId,
       amountMicroUsd: 5,
       createdAtMs: 1,
-      worker: "gone",
+      worker: await joinAs(stores, "gone"),
     };
     await openHold(stores, hold, { consentMicroUsd: 5, isUpstream: true });
+    await stores.write((tx) => tx.workers.remove("gone"));
     expect(await money.problems()).toEqual([]);
     await releaseDeadHolds(stores, 2);
     expect((await money.moved()).map(([kind]) => kind)).toEqual(["grant", "hold", "release", "take_back"]);

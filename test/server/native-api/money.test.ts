@@ -6,6 +6,7 @@ import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
 import { gate } from "../../support/gate.ts";
 import { answerOf, content, errorOf, generate, imagesOf } from "../../support/realtime.ts";
 import { items, MODEL, openBeside, startTestService } from "../../support/service.ts";
+import { joinAs } from "../../support/stores.ts";
 
 const START_MICRO_USD = 1_000_000_000;
 
@@ -156,14 +157,15 @@ describe("the money of a real-time image", () => {
       accountId: key?.accountId ?? "",
       amountMicroUsd: 5,
       createdAtMs: 1,
-      worker: "gone",
+      worker: await joinAs(money.stores, "gone"),
     };
     await openHold(money.stores, { ...hold, id: "gen_1" });
     await openHold(money.stores, { ...hold, id: "gen_2" });
-    await endHold(money.stores, "gen_2", [], [], 2);
+    await endHold(money.stores, { ...hold, id: "gen_2" }, [], [], 2);
+    await money.stores.write((tx) => tx.workers.remove("gone"));
     expect(await releaseDeadHolds(money.stores, 3)).toBe(1);
     expect(await releaseDeadHolds(money.stores, 4)).toBe(0);
-    await endHold(money.stores, "gen_1", [], [], 5);
+    await endHold(money.stores, { ...hold, id: "gen_1" }, [], [], 5);
     expect(await money.account()).toEqual({ balance: START_MICRO_USD, held: 0 });
     expect(await money.problems()).toEqual([]);
   });

@@ -1,0 +1,228 @@
+import { expect, it } from "vitest";
+import { issueKey, openAccount } from "../../../src/domain/accounts.ts";
+import { checkInvariants } from "../../../src/domain/check-invariants.ts";
+import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
+import { Offers } from "../../../src/domain/offers.ts";
+import { StorageUnavailable } from "../../../src/domain/ports/storage-unavailable.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
+import { type GeneratedContent, Realtime } from "../../../src/domain/realtime/generate.ts";
+import { KeyedRequests } from "../../../src/domain/realtime/keyed-requests.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { systemClock } from "../../../src/kernel/clock.ts";
+import { randomIds } from "../../../src/kernel/ids.ts";
+import { silentLog } from "../../../src/kernel/log.ts";
+import { fileBlobs } from "../../../src/storage/blobs/file-blobs.ts";
+import { Presence } from "../../../src/workers/presence.ts";
+import { onEachDialect } from "../../support/dialects.ts";
+import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeUpstream } from "../../support/fake-upstream.ts";
+import { type Gate, gate } from "../../support/gate.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const PRICE = 10;
+const model = {
+  id: "m",
+  family: "native",
+  batch: true,
+  realtime: true,
+  ratios: "common",
+  sizes: ["1K"],
+  prices: { "1K": PRICE / 1_000_000 },
+} as const;
+const group = {
+  name: "g",
+  platform: "native",
+  allowBatchImages: true,
+  models: ["*"],
+  rateMultiplier: 1,
+  batchDiscount: 1,
+  holdMultiplier: 1,
+};
+const content = {
+  model,
+  prompt: "a fox",
+  earlier: "",
+  images: [],
+  ratio: "1:1",
+  size: "1K",
+  mimeType: "image/png",
+} as const;
+const deps = { clock: systemClock, ids: randomIds, log: silentLog };
+
+/** An account of real money, and processes that answer its requests with one provider. */
+async function processesOn(
+  stores: Stores,
+  provider: FakeProvider = new FakeUpstream("vendor"),
+  balanceMicroUsd = 5 * PRICE,
+) {
+  const blobs = fileBlobs(await tempDir());
+  const key = await stores.write(async (tx) => {
+    const { id: accountId } = await openAccount(tx, deps, { name: "a", balanceMicroUsd });
+    return issueKey(tx, deps, { name: "k", accountId, group: "g", expiresAtMs: null });
+  });
+  const caller = { key, group };
+  /** Each image waits for its gate, and is another picture. */
+  const gates: Gate<void>[] = [];
+  provider.answer = async () => {
+    const mine = gate();
+    const shade = gates.push(mine);
+    await mine.promise;
+    return made(await tinyPng(shade));
+  };
+  return {
+    gates,
+    key,
+    start: async (own: Stores = stores) => {
+      const facts = { role: "api", version: "1", providers: [], isAlone: false } as const;
+      const presence = new Presence({ ...deps, stores: own }, facts);
+      await presence.join();
+      const health = await ProviderHealth.load({ ...deps, stores: own }, [provider]);
+      const realtime = new Realtime({
+        ...deps,
+        stores: own,
+        presence,
+        health,
+        inspector: sharpInspector(new Decoding(1)),
+        offers: new Offers([provider], [model]),
+        timeoutMs: 0,
+        rate: null,
+      });
+      const keyed = new KeyedRequests({ ...deps, stores: own, blobs });
+      return {
+        presence,
+        make: (count = 1) => realtime.generateMany(caller, content, count, null),
+        /** The bytes of the answer, and whether it is a replay. */
+        answer: async () => {
+          const request = { apiKeyId: key.id, key: "once", fingerprint: "f" };
+          const answer = await keyed.answer<readonly GeneratedContent[]>(
+            request,
+            new AbortController().signal,
+            {
+              make: (record) => realtime.generateMany(caller, content, 1, null, record),
+              render: ([first]) => first?.images[0]?.bytes ?? Buffer.alloc(0),
+            },
+          );
+          if ("error" in answer) throw answer.error;
+          return [answer.body.toString("base64"), answer.isReplay];
+        },
+      };
+    },
+    /** Others take a process for dead; it does not know yet. */
+    takeForDead: async ({ presence }: { presence: Presence }, other: { presence: Presence }) => {
+      const { id } = presence;
+      await stores.write((tx) => tx.workers.remove(id));
+      await other.presence.look();
+    },
+    /** Balance, held amount, and movements of money after the first. */
+    books: async () => {
+      const { problems } = await checkInvariants(stores, blobs);
+      expect(problems).toEqual([]);
+      const account = await stores.read.accounts.byId(key.accountId);
+      const moved = (await stores.read.ledger.list({})).slice(1).map(({ kind }) => kind);
+      return [account?.balanceMicroUsd, account?.heldMicroUsd, moved.join(" ")];
+    },
+  };
+}
+
+onEachDialect("a process that was taken for dead", (open) => {
+  it("[RT-27] is paid for what an upstream made, of several images of one request, too", async () => {
+    const stores = await open();
+    const { gates, start, takeForDead, books } = await processesOn(stores);
+    const [one, other] = [await start(), await start()];
+    const making = one.make(2);
+    await expect.poll(() => gates.length).toBe(2);
+    await takeForDead(one, other);
+    expect(await books()).toEqual([5 * PRICE, 0, "hold release"]);
+    await one.presence.beat();
+    for (const each of gates) each.open();
+    expect(await making).toHaveLength(2);
+    expect(await books()).toEqual([3 * PRICE, 0, "hold release charge"]);
+    expect(await stores.read.usage.count()).toBe(2);
+    const calls = await stores.read.providerCalls.list({});
+    expect(calls).toMatchObject([{ images: 2, billedMicroUsd: 2 * PRICE }]);
+  });
+
+  it("[RT-27] does not give an image out that the balance does not pay any more, and counts the call", async () => {
+    const stores = await open();
+    const { gates, start, takeForDead, books } = await processesOn(stores, undefined, PRICE);
+    const [one, other] = [await start(), await start()];
+    const late = one.make();
+    await expect.poll(() => gates.length).toBe(1);
+    await takeForDead(one, other);
+    const next = other.make();
+    await expect.poll(() => gates.length).toBe(2);
+    for (const each of gates) each.open();
+    await expect(late).rejects.toMatchObject({ code: "REALTIME_INSUFFICIENT_BALANCE" });
+    expect(await next).toHaveLength(1);
+    await expect.poll(books).toEqual([0, 0, "hold release hold capture"]);
+    const calls = async () => await stores.read.providerCalls.list({});
+    await expect.poll(calls).toMatchObject([{ images: 2, billedMicroUsd: PRICE }]);
+  });
+
+  it("[RT-27] stops what no upstream was paid for, and takes the next request as another worker", async () => {
+    const stores = await open();
+    const { gates, start, takeForDead, books } = await processesOn(stores, new FakeProvider());
+    const [one, other] = [await start(), await start()];
+    const making = one.make();
+    await expect.poll(() => gates.length).toBe(1);
+    await takeForDead(one, other);
+    await expect(one.make()).rejects.toMatchObject({ code: "REALTIME_STOPPING" });
+    await one.presence.beat();
+    await expect(making).rejects.toMatchObject({ code: "REALTIME_STOPPING" });
+    expect(await books()).toEqual([5 * PRICE, 0, "hold release"]);
+    const next = one.make();
+    await expect.poll(() => gates.length).toBe(2);
+    gates[1]?.open();
+    expect(await next).toHaveLength(1);
+  });
+
+  it("[ONCE-9] answers with an idempotency key as the other process does that has begun meanwhile", async () => {
+    const stores = await open();
+    const { gates, start, takeForDead, books } = await processesOn(stores);
+    const [one, other] = [await start(), await start()];
+    const early = one.answer();
+    await expect.poll(() => gates.length).toBe(1);
+    await takeForDead(one, other);
+    const repeat = other.answer();
+    await expect.poll(() => gates.length).toBe(2);
+    gates[0]?.open();
+    await expect.poll(async () => (await stores.read.providerCalls.list({})).length).toBe(1);
+    gates[1]?.open();
+    const [[first, isReplay], [second]] = await Promise.all([early, repeat]);
+    expect([first === second, isReplay]).toEqual([true, true]);
+    expect(await books()).toEqual([4 * PRICE, 0, "hold release hold capture"]);
+    const calls = await stores.read.providerCalls.list({});
+    expect(calls).toMatchObject([{ images: 2, maybePaidTwice: 1, billedMicroUsd: PRICE }]);
+  });
+
+  it("[ONCE-9] answers with an idempotency key itself when no other has begun", async () => {
+    const stores = await open();
+    const { gates, start, takeForDead, books } = await processesOn(stores);
+    const [one, other] = [await start(), await start()];
+    const early = one.answer();
+    await expect.poll(() => gates.length).toBe(1);
+    await takeForDead(one, other);
+    gates[0]?.open();
+    const [first] = await early;
+    expect(await other.answer()).toEqual([first, true]);
+    expect(await books()).toEqual([4 * PRICE, 0, "hold release charge"]);
+  });
+
+  it("[RT-28] releases a hold of which it does not know whether it was placed", async () => {
+    const stores = await open();
+    const { key, start, books } = await processesOn(stores);
+    let isLost = false;
+    const write: Stores["write"] = async (work) => {
+      const result = await stores.write(work);
+      if (isLost && (await stores.read.realtimeHolds.countOpen(key.id)) > 0) {
+        throw new StorageUnavailable("unknown-commit", "lost", null);
+      }
+      return result;
+    };
+    const one = await start({ ...stores, write });
+    isLost = true;
+    await expect(one.make()).rejects.toThrow("lost");
+    await expect.poll(books).toEqual([5 * PRICE, 0, "hold release"]);
+  });
+});
