@@ -20,7 +20,6 @@ import type { AccountRecord, ApiKeyRecord, LedgerEntry } from "../domain/records
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Ids, randomIds } from "../kernel/ids.ts";
 import { withApiCode } from "../server/middleware/errors.ts";
-import { refuseForeignBucket } from "./storage/bucket-owner.ts";
 import { type OpenStorage, openStorage } from "./storage/open-storage.ts";
 
 export { DEFAULT_ACCOUNT };
@@ -118,12 +117,7 @@ export async function openAdmin(options: AdminOptions): Promise<Admin> {
     if (!isNew || !FILE_PROBLEMS.has(problem?.code ?? "")) throw withApiCode(error);
     throw new ImgbatchError("USAGE", `${directory} cannot be made a data directory: ${problem?.message}`);
   });
-  const admin = adminOf(data, { clock, ids });
-  const check = async () => {
-    await refuseForeignBucket(storage, data);
-    return admin.check();
-  };
-  return { isNew, ...admin, check };
+  return { isNew, ...adminOf(data, { clock, ids }) };
 }
 
 function adminOf(data: OpenStorage, deps: { clock: Clock; ids: Ids }): Omit<Admin, "isNew"> {
@@ -207,6 +201,7 @@ async function checkAll(data: OpenStorage): Promise<CheckReport> {
   const ofFile = await data.integrityProblems().catch(damageOf);
   const problems = Array.isArray(ofFile) ? ofFile : [`the database file is damaged: ${ofFile.message}`];
   try {
+    await data.refuseForeignBucket();
     const report = await checkInvariants(data.stores, data.blobs);
     return { ...report, problems: [...problems, ...report.problems] };
   } catch (error) {

@@ -23,7 +23,7 @@ export async function checkStorage(storage: StoragePlaces, directory: string): P
   try {
     return [
       ...(database.kind === "postgres" ? await checkDatabase(open, database.name) : []),
-      ...(blobs.kind === "s3" ? [await checkBucket(storage, open, blobs.name)] : []),
+      ...(blobs.kind === "s3" ? [await checkBucket(open, blobs.name)] : []),
     ];
   } finally {
     await open.close();
@@ -48,11 +48,10 @@ async function checkDatabase({ stores }: OpenStorage, name: string): Promise<Fin
   return [ok("database", `${name} can be written`), processes];
 }
 
-async function checkBucket(storage: StoragePlaces, open: OpenStorage, name: string): Promise<Finding> {
-  const { refuseForeignBucket } = await import("../../../service/storage/bucket-owner.ts");
+async function checkBucket(open: OpenStorage, name: string): Promise<Finding> {
   try {
     await open.blobs.list("ready/");
-    await refuseForeignBucket(storage, open);
+    await open.refuseForeignBucket();
     return ok("bucket", `${name} answers`);
   } catch (error) {
     if (error instanceof ImgbatchError) return fail("bucket", "usage", error.message, error.advice ?? "");
