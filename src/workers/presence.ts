@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import type { Stores } from "../domain/ports/stores.ts";
+import type { Stores, Transaction } from "../domain/ports/stores.ts";
 import type { WorkerRecord } from "../domain/ports/workers.ts";
 import { releaseDeadHolds } from "../domain/realtime/holds.ts";
 import type { Clock } from "../kernel/clock.ts";
@@ -109,6 +109,7 @@ export class Presence {
     const { role, version, providers } = this.#facts;
     await stores.write(async (tx) => {
       if (this.isAlone) await tx.workers.removeAll();
+      await this.#endStandstill(tx);
       await tx.workers.insert({ id: this.#id, role, version, providers, isPaused: false });
     });
     this.#beatMs = startMs;
@@ -149,6 +150,7 @@ export class Presence {
     const startMs = clock.monotonicMs();
     // The write waits for a database that is away: whoever reaches it first must not find all others silent.
     const { isAlive, wasAway } = await stores.write(async (tx) => {
+      await this.#endStandstill(tx);
       const seen = await tx.workers.beat(this.#id, TROUBLE_MS);
       const isWell = !seen.wasAway && clock.monotonicMs() - this.#wellSinceMs >= TROUBLE_MS;
       if (seen.isAlive && isWell) await tx.workers.removeSilent(this.#id, TERM_MS);
@@ -160,6 +162,13 @@ export class Presence {
     this.#live = await stores.read.workers.list();
     this.#follower?.setPaused(this.#live.some(({ id, isPaused }) => id === this.#id && isPaused));
     if (before.some(({ id }) => !this.#live.some((each) => each.id === id))) this.#areSomeGone = true;
+  }
+
+  /** A time in which no process made images is no outage of a provider. */
+  async #endStandstill(tx: Transaction): Promise<void> {
+    if (this.#facts.role === "api") return;
+    const silenceMs = await tx.workers.silenceMs();
+    if (silenceMs === null || silenceMs > TERM_MS) await tx.batches.endWaits();
   }
 
   /** Takes over what the dead have left. */

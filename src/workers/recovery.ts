@@ -24,10 +24,6 @@ export async function recover(deps: WorkerDeps): Promise<void> {
   if (!deps.presence.isAlone) return;
   const begun = await deps.stores.read.batches.withStatus(["running", "processing_results", "settling"]);
   const stopped = await deps.stores.read.batches.endedSince(deps.clock.nowMs() - STOPPED_LATELY_MS, STOPPED);
-  // The time in which nothing ran is no outage.
-  const waiting = begun.filter(({ waitingSinceMs }) => waitingSinceMs !== null);
-  for (const { id } of waiting)
-    await deps.stores.write((tx) => tx.batches.update(id, { waitingSinceMs: null }));
   let orphans = 0;
   for (const { id } of [...begun, ...stopped]) orphans += await removeOrphans(deps, id);
   await removeUnknown(deps, 0);

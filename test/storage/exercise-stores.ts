@@ -102,6 +102,7 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await write(async (tx) => {
       await tx.workers.insert({ ...facts, id: "gone", role: "all" });
       await tx.workers.removeAll();
+      await tx.workers.silenceMs();
       for (const id of ["w1", "w2", "W3"]) await tx.workers.insert({ ...facts, id, role: "worker" });
       await tx.workers.beat("w1", 60_000);
       await tx.workers.beat("gone", 60_000);
@@ -176,7 +177,10 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
       await tx.batches.appendEvent({ batchId: "b1", from: "queued", to: "running", atMs: 12 });
       await tx.batches.changeStatus("b1", "queued", "running");
       await tx.batches.changeStatus("b1", "queued", "running");
+      await tx.batches.update("b2", { waitingSinceMs: 7 });
       await tx.batches.addCounts("b2", { success: 2, fail: 1 });
+      await tx.batches.update("b2", { waitingSinceMs: 8 });
+      await tx.batches.endWaits();
       await tx.batches.locked("b1");
       await tx.batches.locked("nothing");
       await tx.lock("batch", "b1");
@@ -319,14 +323,17 @@ export async function exerciseStores(stores: Stores): Promise<Transcript> {
     await read.items.countLeased();
     await read.items.page("b1", { afterPosition: -1, limit: 3 });
     await write(async (tx) => {
-      await tx.items.dropLeases("b1", "gone");
-      await tx.items.dropLeases("b1", "w1");
+      const [lease] = await tx.items.leasesOf("gone");
+      if (lease) await tx.items.dropLeases([lease, { ...lease, leaseToken: "another" }]);
+      await tx.items.dropLeases(await tx.items.leasesOf("w1"));
       await tx.items.resetSwitches("b1");
     });
     const error = { code: "RESULT_MISSING", message: "gone", source: "service" } as const;
     await write(async (tx) => {
       const [first] = await tx.items.page("b1", { afterPosition: -1, limit: 1, status: "success" });
       await tx.items.fail(first?.id ?? 0, error);
+      await tx.items.areLeasedBesides("b1", "w1");
+      await tx.items.failPending("b1", error, 8, "w1");
       await tx.items.failPending("b1", error, 8);
     });
     await read.items.countByStatus("b1");

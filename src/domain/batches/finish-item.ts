@@ -13,7 +13,7 @@ export type LeasedItem = ItemRecord & { leaseToken: string };
 export type MadeItem = Omit<GeneratedImages, "images"> & { images: readonly MadeImage[] };
 
 /** The batch of an item, as far as an outcome needs it. */
-type Priced = Pick<BatchRecord, "model" | "price" | "waitingSinceMs">;
+type Priced = Pick<BatchRecord, "model" | "price">;
 
 /**
  * Stores the images of an item and records its success. The files are durable before the row names them. Returns null
@@ -42,7 +42,6 @@ export async function finishItem(
     await tx.batches.addCounts(item.batchId, { success: 1, fail: 0 });
     if (!(await tx.items.finish(item.id, item.leaseToken, outcome)).isOurs) throw LOST;
     await tx.outputs.insertMany(outputs);
-    if (batch.waitingSinceMs !== null) await tx.batches.update(item.batchId, { waitingSinceMs: null });
     await recordItemCall(tx, batch, item, outputs.length, usage, nowMs());
   };
   try {

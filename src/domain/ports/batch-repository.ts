@@ -77,6 +77,8 @@ export interface BatchRepository {
   countBegun(queue: BatchQueue): Promise<number>;
   /** The batches that are at work, oldest first. `tender`: the worker that tends the batch; null when none does that is alive. */
   begun(): Promise<BegunBatch[]>;
+  /** Ends the wait for providers of every batch that is at work: nobody was there who could have ended it. */
+  endWaits(): Promise<void>;
   /** Makes a worker the tender of a batch, unless another one that is alive tends it. */
   tend(id: string, workerId: string): Promise<{ isOurs: boolean }>;
   /** The same, whoever tends the batch now. */
@@ -99,6 +101,7 @@ export interface BatchRepository {
   changeStatus(id: string, from: BatchStatus, to: BatchStatus): Promise<{ isChanged: boolean }>;
   /** Changes other columns. */
   update(id: string, change: Partial<Omit<BatchRecord, "id" | "status">>): Promise<void>;
+  /** A success ends the wait of the batch for its providers. */
   addCounts(id: string, change: { success: number; fail: number }): Promise<void>;
   appendEvent(event: BatchEvent): Promise<void>;
   events(id: string): Promise<BatchEvent[]>;

@@ -52,6 +52,13 @@ export interface ItemClaim {
   limit: number;
 }
 
+/** A lease that a worker holds on an item. */
+export interface ItemLease {
+  batchId: string;
+  itemId: number;
+  leaseToken: string;
+}
+
 export interface ItemRepository {
   insertMany(batchId: string, items: readonly NewItem[]): Promise<void>;
   byCustomId(batchId: string, customId: string): Promise<ItemRecord | null>;
@@ -72,7 +79,7 @@ export interface ItemRepository {
   /** The items, of all batches by default, with a lease of a worker that is not alive. The leases of jobs do not count. */
   abandoned(batchId?: string): Promise<ItemRecord[]>;
   /** The leases that a worker holds on items, without those of jobs. */
-  leasesOf(workerId: string): Promise<{ itemId: number; leaseToken: string }[]>;
+  leasesOf(workerId: string): Promise<ItemLease[]>;
   /** Returns when the next pending item without a lease may be tried; null when there is none. */
   nextDueMs(batchId: string): Promise<number | null>;
   /** Writes the outcome of a leased item if the lease is still held and the item is pending. */
@@ -114,8 +121,18 @@ export interface ItemRepository {
   resetSwitches(batchId: string): Promise<void>;
   /** Turns a successful item into a failure. */
   fail(id: number, error: NonNullable<ItemRecord["error"]>): Promise<void>;
-  /** Fails every pending item of the batch, leased or not. Returns how many. */
-  failPending(batchId: string, error: NonNullable<ItemRecord["error"]>, nowMs: number): Promise<number>;
-  /** Drops the leases of a worker on the items of a batch. Returns how many. */
-  dropLeases(batchId: string, workerId: string): Promise<number>;
+  /**
+   * Fails every pending item of the batch, leased or not. With `workerId`, those stay that another worker has leased which is
+   * alive. Returns how many failed.
+   */
+  failPending(
+    batchId: string,
+    error: NonNullable<ItemRecord["error"]>,
+    nowMs: number,
+    workerId?: string,
+  ): Promise<number>;
+  /** Whether another worker that is alive has a lease on an item of the batch. The leases of jobs do not count. */
+  areLeasedBesides(batchId: string, workerId: string): Promise<boolean>;
+  /** Drops those leases that are still held. Returns how many. */
+  dropLeases(leases: readonly ItemLease[]): Promise<number>;
 }

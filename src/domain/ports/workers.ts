@@ -28,6 +28,8 @@ export interface WorkerRepository {
   /** Whether the worker has a record. */
   isAlive(id: string): Promise<{ isAlive: boolean }>;
   list(): Promise<WorkerRecord[]>;
+  /** How long ago a worker that makes images was seen last; null when there is none. */
+  silenceMs(): Promise<number | null>;
   /** Removes the workers that were seen for the last time more than `termMs` before this one. Returns how many. */
   removeSilent(id: string, termMs: number): Promise<number>;
   remove(id: string): Promise<void>;

@@ -25,15 +25,21 @@ const CHANGE_STATUS = kept(
     build.updateTable("batches").set({ status: to }).where("id", "=", id).where("status", "=", from),
 );
 
-const ADD_COUNTS = kept(
-  (build, { id, success, fail }: Values<{ id: string; success: number; fail: number }>) =>
-    build
-      .updateTable("batches")
-      .set((eb) => ({
-        success_count: eb("success_count", "+", success),
-        fail_count: eb("fail_count", "+", fail),
-      }))
-      .where("id", "=", id),
+type Counts = Values<{ id: string; success: number; fail: number }>;
+
+const addCounts = (build: SqlSession["build"], { id, success, fail }: Counts) =>
+  build
+    .updateTable("batches")
+    .set((eb) => ({
+      success_count: eb("success_count", "+", success),
+      fail_count: eb("fail_count", "+", fail),
+    }))
+    .where("id", "=", id);
+
+const ADD_COUNTS = kept(addCounts);
+
+const ADD_SUCCESSES = kept((build, counts: Counts) =>
+  addCounts(build, counts).set({ waiting_since_ms: null }),
 );
 
 /** The tender of a batch; null when it is not alive. */
@@ -169,6 +175,10 @@ export function batchRepository(session: SqlSession): BatchRepository {
         return { id, status: status as BatchStatus, provider, apiKeyId: api_key_id, tender };
       });
     },
+    endWaits: async () => {
+      const waiting = build.updateTable("batches").where("waiting_since_ms", "is not", null);
+      await run(waiting.set({ waiting_since_ms: null }).where("status", "in", [...BEGUN]));
+    },
     tend: async (id, workerId) => ({ isOurs: (await run(TEND(build, { id, workerId }))) === 1 }),
     setTender: async (id, workerId) => {
       await run(build.updateTable("batches").set({ tender: workerId }).where("id", "=", id));
@@ -224,7 +234,7 @@ export function batchRepository(session: SqlSession): BatchRepository {
       await run(build.updateTable("batches").set(toBatchColumns(change)).where("id", "=", id));
     },
     addCounts: async (id, { success, fail }) => {
-      await run(ADD_COUNTS(build, { id, success, fail }));
+      await run((success > 0 ? ADD_SUCCESSES : ADD_COUNTS)(build, { id, success, fail }));
     },
     appendEvent: async ({ batchId, from, to, atMs }) => {
       const event = { batch_id: batchId, from_status: from, to_status: to, at_ms: atMs };

@@ -84,10 +84,12 @@ export function itemRepository(session: SqlSession): ItemRepository {
     leasesOf: async (workerId) => {
       const leased = build
         .selectFrom("items")
-        .select(["id", "lease_token"])
+        .select(["id", "batch_id", "lease_token"])
         .where("lease_token", "is not", null);
       const rows = await all(leased.where("lease_worker", "=", workerId).orderBy("id"));
-      return rows.map(({ id, lease_token }) => ({ itemId: id, leaseToken: lease_token ?? "" }));
+      return rows.map(({ id, batch_id, lease_token }) => {
+        return { batchId: batch_id, itemId: id, leaseToken: lease_token ?? "" };
+      });
     },
     nextDueMs: async (batchId) => (await first(NEXT_DUE(build, { batchId })))?.due ?? null,
     finish: async (id, leaseToken, outcome) => {
@@ -154,18 +156,39 @@ export function itemRepository(session: SqlSession): ItemRepository {
       const failed = { status: "failed", mime_type: null, image_count: 0, error: JSON.stringify(error) };
       await run(build.updateTable("items").set(failed).where("id", "=", id));
     },
-    failPending: async (batchId, error, nowMs) => {
+    failPending: async (batchId, error, nowMs, workerId) => {
       const update = build.updateTable("items").set({
         status: "failed",
         error: JSON.stringify(error),
         ...NO_LEASE,
         finished_at_ms: nowMs,
       });
-      return run(update.where("batch_id", "=", batchId).where("status", "=", "pending"));
+      const pending = update.where("batch_id", "=", batchId).where("status", "=", "pending");
+      if (workerId === undefined) return run(pending);
+      const ours = pending.where((eb) =>
+        eb.or([
+          eb("lease_worker", "is", null),
+          eb("lease_worker", "=", workerId),
+          eb("lease_worker", "not in", liveWorkers(build)),
+        ]),
+      );
+      return run(ours);
     },
-    dropLeases: async (batchId, workerId) => {
-      const own = build.updateTable("items").set(NO_LEASE).where("lease_token", "is not", null);
-      return run(own.where("batch_id", "=", batchId).where("lease_worker", "=", workerId));
+    areLeasedBesides: async (batchId, workerId) => {
+      const leased = build.selectFrom("items").select("id").where("batch_id", "=", batchId);
+      const others = leased
+        .where("lease_token", "is not", null)
+        .where("lease_worker", "!=", workerId)
+        .where("lease_worker", "in", liveWorkers(build));
+      return (await first(others.limit(1))) !== null;
+    },
+    dropLeases: async (leases) => {
+      let count = 0;
+      for (const { itemId, leaseToken } of leases) {
+        const own = build.updateTable("items").set(NO_LEASE).where("id", "=", itemId);
+        count += await run(own.where("lease_token", "=", leaseToken));
+      }
+      return count;
     },
   };
 }

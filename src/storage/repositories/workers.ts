@@ -33,6 +33,11 @@ export function workerRepository(
         providers: JSON.parse(row.providers),
         isPaused: row.is_paused === 1,
       })),
+    silenceMs: async () => {
+      const makers = build.selectFrom("workers").where("role", "!=", "api");
+      const last = await first(makers.select("seen_at_ms").orderBy("seen_at_ms", "desc").limit(1));
+      return last === null ? null : (await clockMs()) - last.seen_at_ms;
+    },
     removeSilent: async (id, termMs) =>
       run(build.deleteFrom("workers").where("seen_at_ms", "<", ({ eb }) => eb(seenOf(id), "-", termMs))),
     remove: async (id) => {

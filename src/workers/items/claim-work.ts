@@ -30,11 +30,15 @@ export function takeTurn(deps: WorkerDeps, active: ActiveBatch, provider: ItemPr
 }
 
 /** Claims an item for each turn, all in one transaction. Null where the batch has no item for the provider. */
-export async function claimItems(deps: WorkerDeps, turns: readonly Turn[]): Promise<(ItemWork | null)[]> {
+export async function claimItems(
+  deps: WorkerDeps,
+  turns: readonly Turn[],
+  token: string,
+): Promise<(ItemWork | null)[]> {
   let claimed = new Map<ActiveBatch, LeasedItem[]>();
   const works: (ItemWork | null)[] = [];
   try {
-    claimed = await claimAll(deps, turns);
+    claimed = await claimAll(deps, turns, token);
   } finally {
     for (const { active, offer, ticket } of turns) {
       const item = claimed.get(active)?.shift();
@@ -47,8 +51,9 @@ export async function claimItems(deps: WorkerDeps, turns: readonly Turn[]): Prom
 
 /** Claims for each batch as many items as it has turns. */
 function claimAll(
-  { stores, clock, ids, presence }: WorkerDeps,
+  { stores, clock, presence }: WorkerDeps,
   turns: readonly Turn[],
+  token: string,
 ): Promise<Map<ActiveBatch, LeasedItem[]>> {
   const nowMs = clock.nowMs();
   const ofBatches = new Map<ActiveBatch, Turn[]>();
@@ -58,7 +63,6 @@ function claimAll(
     for (const [active, [turn, ...others]] of ofBatches) {
       if (!turn) continue;
       const { provider } = turn.offer;
-      const token = ids.leaseToken();
       const items = await tx.items.claim(active.batch.id, {
         token,
         worker: presence.id,
@@ -75,5 +79,28 @@ function claimAll(
       );
     }
     return claimed;
+  });
+}
+
+/**
+ * Drops the leases of this process on items of a batch at which nothing works: giving one back has failed, or a claim was
+ * stored although it seemed to fail. `claiming`: the tokens of the claims that are being made. Returns how many there were.
+ */
+export async function dropStale(
+  { stores, presence }: WorkerDeps,
+  { batch, running }: ActiveBatch,
+  claiming: ReadonlySet<string>,
+): Promise<number> {
+  const leases = await stores.read.items.leasesOf(presence.id);
+  // Only now: whatever begins after the reading has a token that was not read.
+  const atWork = new Set([...running].map(({ work }) => work.item.id));
+  const stale = leases.filter(
+    ({ batchId, itemId, leaseToken }) =>
+      batchId === batch.id && !atWork.has(itemId) && !claiming.has(leaseToken),
+  );
+  if (stale.length === 0) return 0;
+  return stores.write(async (tx) => {
+    await tx.lock("batch", batch.id);
+    return tx.items.dropLeases(stale);
   });
 }

@@ -5,7 +5,7 @@ import type { WorkerDeps } from "../deps.ts";
 import { Filling } from "../filling.ts";
 import type { PoolLoad, WorkerPool } from "../worker-pool.ts";
 import { type ActiveBatch, activeBatch } from "./active-batch.ts";
-import { claimItems, type Turn, takeTurn } from "./claim-work.ts";
+import { claimItems, dropStale, type Turn, takeTurn } from "./claim-work.ts";
 import { ProviderSlots } from "./provider-slots.ts";
 import { Requests } from "./requests.ts";
 import type { ItemWork } from "./run-item.ts";
@@ -28,6 +28,8 @@ export class ItemPool implements WorkerPool {
   readonly #requests: Requests;
   readonly #stopListening: () => void;
   readonly #looking = new Set<Promise<void>>();
+  /** The tokens of claims, until their items have started here. */
+  readonly #claiming = new Set<string>();
   readonly #filling: Filling;
   #isPaused = false;
 
@@ -206,17 +208,26 @@ export class ItemPool implements WorkerPool {
     for (;;) {
       const turns = this.#takeTurns(slots);
       if (turns.length === 0) return;
-      const works = await claimItems(this.#deps, turns);
-      const without = new Set<ActiveBatch>();
-      for (const [at, { active }] of turns.entries()) {
-        const work = works[at];
-        if (work) this.#start(active, slots, work);
-        else without.add(active);
-      }
-      for (const active of without) {
+      for (const active of await this.#claimFor(slots, turns)) {
         slots.roundRobin.delete(active.batch.apiKeyId, active.batch.id);
         await this.#rest(active);
       }
+    }
+  }
+
+  /** Starts an item for each turn. Returns the batches that had too few. */
+  async #claimFor(slots: ProviderSlots, turns: readonly Turn[]): Promise<Set<ActiveBatch>> {
+    const token = this.#deps.ids.leaseToken();
+    this.#claiming.add(token);
+    try {
+      const works = await claimItems(this.#deps, turns, token);
+      for (const [at, { active }] of turns.entries()) {
+        const work = works[at];
+        if (work) this.#start(active, slots, work);
+      }
+      return new Set(turns.flatMap(({ active }, at) => (works[at] ? [] : active)));
+    } finally {
+      this.#claiming.delete(token);
     }
   }
 
@@ -242,12 +253,9 @@ export class ItemPool implements WorkerPool {
   }
 
   #start(active: ActiveBatch, slots: ProviderSlots, work: ItemWork): void {
+    if (this.#isActive(active)) this.#requests.start(active, slots, work, () => this.#enqueue(active));
     // Cancelled since the claim: the item has failed with its batch.
-    if (!this.#isActive(active)) {
-      work.ticket.dropped();
-      return;
-    }
-    this.#requests.start(active, slots, work, () => this.#enqueue(active));
+    else work.ticket.dropped();
   }
 
   /** Called when there is nothing to claim: the batch is done here, or its items are being made or wait for their time. */
@@ -280,13 +288,10 @@ export class ItemPool implements WorkerPool {
     const { pending } = await items.countByStatus(id);
     if (!this.#isActive(active)) return;
     if (pending > 0) {
-      const { stores, presence } = this.#deps;
-      // Giving back their leases had failed. The others are being made elsewhere: the next look sees their outcome.
-      const dropped = await stores.write((tx) => tx.items.dropLeases(id, presence.id));
-      if (dropped === 0) return;
+      // The other items are being made elsewhere: the next look sees their outcome.
+      if ((await dropStale(this.#deps, active, this.#claiming)) === 0) return;
       active.isAllClaimed = false;
-      this.#enqueue(active);
-      return;
+      return this.#enqueue(active);
     }
     this.#active.delete(id);
     this.#onBatchIdle(id);

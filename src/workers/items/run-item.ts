@@ -2,12 +2,14 @@ import type { ItemError } from "../../contract/item-errors.ts";
 import type { ItemStatus } from "../../contract/statuses.ts";
 import {
   failItem,
+  failLeased,
   finishItem,
   type LeasedItem,
   type MadeItem,
   recordItemCall,
 } from "../../domain/batches/finish-item.ts";
 import { askedOf } from "../../domain/batches/item-terms.ts";
+import { noteOutage } from "../../domain/health/outage.ts";
 import type { Ticket } from "../../domain/health/provider-health.ts";
 import { itemRule, MAX_ATTEMPTS } from "../../domain/health/retry-rules.ts";
 import { differences, readOutput } from "../../domain/images/output-images.ts";
@@ -148,22 +150,19 @@ async function recordFailure(deps: WorkerDeps, work: ItemWork, error: ProviderEr
       : itemRule(trouble, { isPaid: isPaid(offer.provider), isProbe: ticket.isProbe });
   const attempts = rule === "again" ? item.attempts : item.attempts + 1;
   const mayRetry = {
-    again: nowMs - (batch.waitingSinceMs ?? nowMs) < deps.outageMs,
+    again: true,
     counted: error.retryable && attempts < MAX_ATTEMPTS,
     "once-more": item.maybePaid === "no",
   }[rule];
   if (!mayRetry) return (await failItem(deps.stores, batch, item, error, nowMs)) ?? "lost";
-  const waitingSinceMs = rule === "again" ? (batch.waitingSinceMs ?? nowMs) : batch.waitingSinceMs;
-  const outcome = await giveBack(deps, work, {
+  return giveBack(deps, work, {
     delayMs: delayOf(deps, error, attempts),
     attempts,
     failedAt: trouble === null ? item.failedAt : offer.provider.name,
     maybePaid: rule === "once-more" ? "once" : item.maybePaid,
-    waitingSinceMs,
+    outage: rule === "again" ? error : null,
     isCall: true,
   });
-  batch.waitingSinceMs = waitingSinceMs;
-  return outcome;
 }
 
 function delayOf(deps: WorkerDeps, { trouble, retryAfterMs }: ProviderError, attempts: number): number {
@@ -185,9 +184,8 @@ async function recordAbort(deps: WorkerDeps, work: ItemWork, isSent: boolean): P
   }
   // The mark was set for a request that was not sent after all.
   const unsent: MaybePaid = item.maybePaid === "no" ? "no" : "once";
-  const { waitingSinceMs } = batch;
   const maybePaid = isUnknown ? "once" : unsent;
-  return giveBack(deps, work, { delayMs: 0, attempts, failedAt, maybePaid, waitingSinceMs, isCall: isSent });
+  return giveBack(deps, work, { delayMs: 0, attempts, failedAt, maybePaid, outage: null, isCall: isSent });
 }
 
 /** The final failure of an item that was sent twice to a paid upstream, without a known outcome. */
@@ -198,6 +196,7 @@ export const UNKNOWN_OUTCOME = {
   source: "service",
 } as const satisfies ItemError;
 
+/** With the error of an `outage`, the item fails when that has lasted for too long. */
 async function giveBack(
   deps: WorkerDeps,
   { batch, item }: ItemWork,
@@ -206,20 +205,31 @@ async function giveBack(
     attempts: number;
     failedAt: string | null;
     maybePaid: MaybePaid;
-    waitingSinceMs: number | null;
+    outage: ProviderError | null;
     isCall: boolean;
   },
 ): Promise<ItemOutcome> {
-  const { delayMs, isCall, waitingSinceMs, ...marks } = change;
+  const { delayMs, isCall, outage, ...marks } = change;
+  const { presence, outageMs } = deps;
   const nowMs = deps.clock.nowMs();
   // 0 is due whatever the clock shows: it may have been set back by then.
   const notBeforeMs = delayMs === 0 ? 0 : nowMs + Math.round(delayMs);
-  const isOurs = await deps.stores.write(async (tx) => {
+  const { outcome, waitingSinceMs } = await deps.stores.write(async (tx) => {
     await tx.lock("batch", batch.id);
-    if (!(await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, ...marks })).isOurs) return false;
-    if (waitingSinceMs !== batch.waitingSinceMs) await tx.batches.update(batch.id, { waitingSinceMs });
-    if (isCall) await recordItemCall(tx, batch, item, 0, null, nowMs);
-    return true;
+    let { waitingSinceMs } = batch;
+    if (outage) {
+      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+      const { sinceMs, isOver } = await noteOutage(tx, facts);
+      waitingSinceMs = sinceMs;
+      if (isOver) {
+        const { isOurs } = await failLeased(tx, batch, item, outage, nowMs);
+        return { outcome: isOurs ? "failed" : "lost", waitingSinceMs } as const;
+      }
+    }
+    const { isOurs } = await tx.items.giveBack(item.id, item.leaseToken, { notBeforeMs, ...marks });
+    if (isOurs && isCall) await recordItemCall(tx, batch, item, 0, null, nowMs);
+    return { outcome: isOurs ? "retry" : "lost", waitingSinceMs } as const;
   });
-  return isOurs ? "retry" : "lost";
+  batch.waitingSinceMs = waitingSinceMs;
+  return outcome;
 }

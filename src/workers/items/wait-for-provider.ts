@@ -1,5 +1,5 @@
-import { failPending } from "../../domain/batches/end-early.ts";
 import { needsOf } from "../../domain/batches/item-terms.ts";
+import { noteOutage } from "../../domain/health/outage.ts";
 import { waitingFor } from "../../domain/health/waiting.ts";
 import type { Offer } from "../../domain/offers.ts";
 import type { ItemProvider } from "../../domain/ports/image-provider.ts";
@@ -26,7 +26,7 @@ export function wellOffers({ health }: WorkerDeps, { offers }: ActiveBatch): Off
  * After too long a wait the pending items fail, and null is returned.
  */
 export async function waitForProvider(
-  { stores, health, clock, outageMs }: WorkerDeps,
+  { stores, health, clock, outageMs, presence }: WorkerDeps,
   active: ActiveBatch,
 ): Promise<number | null> {
   const { batch, offers } = active;
@@ -36,28 +36,28 @@ export async function waitForProvider(
   const isNew = active.waiting === null;
   active.waiting = waiting;
   const nowMs = clock.nowMs();
-  const waitingSinceMs = batch.waitingSinceMs ?? nowMs;
-  const giveUpMs = waitingSinceMs + outageMs;
   // Its images may be paid already: a batch waits for its provider to be configured again, however long.
   const mayGiveUp = waiting.code !== "PROVIDER_NOT_CONFIGURED";
-  if (mayGiveUp && nowMs >= giveUpMs && active.running.size === 0) {
-    const message = `The upstream could not be used for too long. ${waiting.message}`;
-    const error = { code: "PROVIDER_ITEM_FAILED", message, source: "provider" } as const;
-    await stores.write(async (tx) => {
-      await tx.lock("batch", batch.id);
-      await failPending(tx, batch, error, nowMs);
+  const { waitingSinceMs } = batch;
+  const mayBeOver = mayGiveUp && waitingSinceMs !== null && nowMs >= waitingSinceMs + outageMs;
+  if (isNew || waitingSinceMs === null || (mayBeOver && active.running.size === 0)) {
+    const { sinceMs, isGivenUp } = await stores.write(async (tx) => {
+      const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+      const { sinceMs, isOver } = await noteOutage(tx, facts);
+      const isGivenUp = isOver && mayGiveUp && active.running.size === 0;
+      if (isGivenUp) {
+        const message = `The upstream could not be used for too long. ${waiting.message}`;
+        const error = { code: "PROVIDER_ITEM_FAILED", message, source: "provider" } as const;
+        const fail = await tx.items.failPending(batch.id, error, nowMs, presence.id);
+        await tx.batches.addCounts(batch.id, { success: 0, fail });
+      } else if (isNew) await tx.items.resetSwitches(batch.id);
+      return { sinceMs, isGivenUp };
     });
-    return null;
-  }
-  if (isNew) {
-    await stores.write(async (tx) => {
-      await tx.batches.update(batch.id, { waitingSinceMs });
-      await tx.items.resetSwitches(batch.id);
-    });
-    batch.waitingSinceMs = waitingSinceMs;
+    if (isGivenUp) return null;
+    batch.waitingSinceMs = sinceMs;
   }
   return Math.min(
-    mayGiveUp ? giveUpMs : Number.POSITIVE_INFINITY,
+    mayGiveUp ? (batch.waitingSinceMs ?? nowMs) + outageMs : Number.POSITIVE_INFINITY,
     waiting.untilMs ?? Number.POSITIVE_INFINITY,
   );
 }

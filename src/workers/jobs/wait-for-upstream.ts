@@ -1,3 +1,4 @@
+import { noteOutage } from "../../domain/health/outage.ts";
 import type { Block, Ticket } from "../../domain/health/provider-health.ts";
 import { waitingFor } from "../../domain/health/waiting.ts";
 import { ProviderError } from "../../domain/ports/image-provider.ts";
@@ -49,23 +50,25 @@ export function waitAfter(
 /** Waits for the end of a block, or for a change of health. */
 async function waitOut(work: JobWork, block: Block, mayGiveUp = true): Promise<void> {
   const { deps, batch, signal } = work;
-  const { stores, clock, health, outageMs } = deps;
+  const { stores, clock, health, outageMs, presence } = deps;
   work.waiting = waitingFor([block]);
   const nowMs = clock.nowMs();
-  if (batch.waitingSinceMs === null) {
-    batch.waitingSinceMs = nowMs;
-    await stores.write((tx) => tx.batches.update(batch.id, { waitingSinceMs: nowMs }));
-  }
-  const giveUpMs = mayGiveUp ? batch.waitingSinceMs + outageMs : Number.POSITIVE_INFINITY;
-  if (nowMs >= giveUpMs) {
-    const message = `The upstream could not be used for too long. ${work.waiting.message}`;
-    throw new ProviderError("PROVIDER_ITEM_FAILED", message, { retryable: false });
+  const giveUpMs = () =>
+    mayGiveUp && batch.waitingSinceMs !== null ? batch.waitingSinceMs + outageMs : Number.POSITIVE_INFINITY;
+  if (batch.waitingSinceMs === null || nowMs >= giveUpMs()) {
+    const facts = { batchId: batch.id, workerId: presence.id, nowMs, outageMs };
+    const { sinceMs, isOver } = await stores.write((tx) => noteOutage(tx, facts));
+    batch.waitingSinceMs = sinceMs;
+    if (isOver && mayGiveUp) {
+      const message = `The upstream could not be used for too long. ${work.waiting.message}`;
+      throw new ProviderError("PROVIDER_ITEM_FAILED", message, { retryable: false });
+    }
   }
   const changed = new AbortController();
   const stop = health.onChange(() => changed.abort());
   const { signal: either, unlink } = linkSignals(signal, changed.signal);
   try {
-    const untilMs = Math.min(giveUpMs, block.untilMs ?? Number.POSITIVE_INFINITY);
+    const untilMs = Math.min(giveUpMs(), block.untilMs ?? Number.POSITIVE_INFINITY);
     await clock.sleep(Math.min(LONGEST_SLEEP_MS, Math.max(1, untilMs - nowMs)), either).catch(() => {});
   } finally {
     stop();

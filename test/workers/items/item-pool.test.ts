@@ -1,10 +1,11 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { DEFAULT_LIMITS } from "../../../src/contract/limits.ts";
 import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
 import { Feed } from "../../../src/domain/feed.ts";
 import { Uploads } from "../../../src/domain/files/uploads.ts";
 import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
-import { Offers } from "../../../src/domain/offers.ts";
+import { identityOf, Offers } from "../../../src/domain/offers.ts";
 import { ProviderError } from "../../../src/domain/ports/image-provider.ts";
 import type { Stores } from "../../../src/domain/ports/stores.ts";
 import { Decoding } from "../../../src/imaging/decoding.ts";
@@ -15,6 +16,7 @@ import { ItemPool } from "../../../src/workers/items/item-pool.ts";
 import { Presence } from "../../../src/workers/presence.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FakeProvider, made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeUpstream } from "../../support/fake-upstream.ts";
 import { type Gate, gate } from "../../support/gate.ts";
 import { openBeside } from "../../support/service.ts";
 import { openBatchRecord } from "../../support/stores.ts";
@@ -36,10 +38,23 @@ function counting(stores: Stores) {
   return { counts, stores: { ...stores, write } };
 }
 
-async function poolOf(itemCount: number, concurrency: number) {
+/** Whether a transaction has claimed items. */
+const hasItems = (result: unknown) => result instanceof Map && [...result.values()].flat().length > 0;
+
+async function poolOf(
+  itemCount: number,
+  concurrency: number,
+  {
+    providers = [new FakeProvider({ concurrency })],
+    write,
+  }: { providers?: FakeProvider[]; write?: (write: Stores["write"]) => Stores["write"] } = {},
+) {
   const { stores: real, blobs } = await openBeside(await tempDir());
-  const { stores, counts } = counting(real);
-  const batch = await openBatchRecord(real, itemCount);
+  const { stores: counted, counts } = counting(real);
+  const stores = { ...counted, write: write?.(counted.write) ?? counted.write };
+  const [provider] = providers as [FakeProvider];
+  const upstream = identityOf(provider);
+  const batch = await openBatchRecord(real, itemCount, { upstream, provider: provider.name });
   await real.write((tx) =>
     tx.items.insertMany(
       batch.id,
@@ -50,7 +65,6 @@ async function poolOf(itemCount: number, concurrency: number) {
     ),
   );
   await startBatch(real, batch.id, 1);
-  const provider = new FakeProvider({ concurrency });
   const gates: Gate<void>[] = [];
   provider.answer = async () => {
     const held = gate();
@@ -60,13 +74,18 @@ async function poolOf(itemCount: number, concurrency: number) {
   };
   const clock = new FakeClock();
   const idle = gate<string>();
-  const facts = { role: "all", version: "1", providers: [provider.name], isAlone: true } as const;
+  const facts = {
+    role: "all",
+    version: "1",
+    providers: providers.map(({ name }) => name),
+    isAlone: true,
+  } as const;
   const presence = new Presence({ stores: real, clock, ids: randomIds, log: silentLog }, facts);
   await presence.join();
   const pool = new ItemPool(
     {
-      ...{ stores, blobs, inspector: sharpInspector(new Decoding()), models: [], providers: [provider] },
-      ...{ offers: new Offers([provider], []), outageMs: 1, clock, ids: randomIds, random: () => 0.5 },
+      ...{ stores, blobs, inspector: sharpInspector(new Decoding()), models: [], providers },
+      ...{ offers: new Offers(providers, []), outageMs: 1, clock, ids: randomIds, random: () => 0.5 },
       ...{
         presence,
         feed: new Feed(),
@@ -76,14 +95,14 @@ async function poolOf(itemCount: number, concurrency: number) {
         lineReaders: {},
       },
       uploads: new Uploads({ stores, blobs, clock }),
-      health: await ProviderHealth.load({ stores, clock, log: silentLog }, [provider]),
+      health: await ProviderHealth.load({ stores, clock, log: silentLog }, providers),
     },
-    [provider],
+    providers,
     idle.open,
   );
-  const counted = (status: "success" | "pending") => async () =>
+  const countOf = (status: "success" | "pending") => async () =>
     (await real.read.items.countByStatus(batch.id))[status];
-  return { pool, batch, provider, gates, clock, counts, idle, counted };
+  return { pool, batch, provider, gates, clock, counts, idle, counted: countOf };
 }
 
 it("[SLOT-3] the items for all free slots are claimed together, and no more are looked for when none is left", async () => {
@@ -114,4 +133,51 @@ it("[SLOT-3] an item that is given back is claimed again", async () => {
   gates[2]?.open();
   expect(await idle.promise).toBe(batch.id);
   expect(await counted("pending")()).toBe(0);
+});
+
+it("[SLOT-6] an item that is just being claimed for one provider stays leased when another one finds no item", async () => {
+  const answer = gate<void>();
+  let isHeld = false;
+  const providers = [new FakeUpstream("one"), new FakeUpstream("two")];
+  const { pool, batch, provider, gates, counts, idle, counted } = await poolOf(1, 2, {
+    providers,
+    // The first claim is stored, and its answer is on its way.
+    write: (write) => async (work) => {
+      const result = await write(work);
+      if (isHeld || !hasItems(result)) return result;
+      isHeld = true;
+      await answer.promise;
+      return result;
+    },
+  });
+  pool.add({ ...batch, status: "running" });
+  await expect.poll(() => counts.claims).toBeGreaterThan(1);
+  await sleep(50);
+  answer.open();
+  await expect.poll(() => gates.length).toBe(1);
+  gates[0]?.open();
+  expect(await idle.promise).toBe(batch.id);
+  expect(await counted("success")()).toBe(1);
+  expect(provider.requests.length + (providers[1]?.requests.length ?? 0)).toBe(1);
+});
+
+it("[SLOT-6] an item that was claimed by a transaction of which the end is unknown is claimed again", async () => {
+  let isLost = false;
+  const { pool, batch, gates, clock, idle } = await poolOf(1, 2, {
+    write: (write) => async (work) => {
+      const result = await write(work);
+      if (isLost || !hasItems(result)) return result;
+      isLost = true;
+      throw new Error("the connection was lost");
+    },
+  });
+  pool.add({ ...batch, status: "running" });
+  await expect
+    .poll(() => {
+      clock.advance(1000);
+      return gates.length;
+    })
+    .toBe(1);
+  gates[0]?.open();
+  expect(await idle.promise).toBe(batch.id);
 });

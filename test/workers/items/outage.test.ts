@@ -1,0 +1,169 @@
+import { expect, it } from "vitest";
+import type { LeasedItem } from "../../../src/domain/batches/finish-item.ts";
+import { startBatch } from "../../../src/domain/batches/lifecycle.ts";
+import { ProviderHealth } from "../../../src/domain/health/provider-health.ts";
+import type { ItemProvider } from "../../../src/domain/ports/image-provider.ts";
+import type { Stores } from "../../../src/domain/ports/stores.ts";
+import type { BatchRecord } from "../../../src/domain/records.ts";
+import { Decoding } from "../../../src/imaging/decoding.ts";
+import { sharpInspector } from "../../../src/imaging/sharp-inspector.ts";
+import { randomIds } from "../../../src/kernel/ids.ts";
+import { silentLog } from "../../../src/kernel/log.ts";
+import { openDataDirectory } from "../../../src/service/data-directory.ts";
+import type { WorkerDeps } from "../../../src/workers/deps.ts";
+import { activeBatch } from "../../../src/workers/items/active-batch.ts";
+import { type ItemAttempt, recordItem } from "../../../src/workers/items/run-item.ts";
+import { waitForProvider } from "../../../src/workers/items/wait-for-provider.ts";
+import { Presence, TERM_MS } from "../../../src/workers/presence.ts";
+import { onEachDialect } from "../../support/dialects.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { made, tinyPng } from "../../support/fake-provider.ts";
+import { FakeUpstream, troubled } from "../../support/fake-upstream.ts";
+import { openBeside } from "../../support/service.ts";
+import { openBatchRecord } from "../../support/stores.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+
+const HOUR_MS = 3_600_000;
+const OUTAGE_MS = 2 * HOUR_MS;
+
+/** A worker among others, with its own copy of the batch, its own provider and its own health of it. */
+async function workerOf(stores: Stores, batch: BatchRecord, clock: FakeClock) {
+  const { blobs } = await openBeside(await tempDir());
+  const provider = new FakeUpstream("vendor");
+  const presence = new Presence(
+    { stores, clock, ids: randomIds, log: silentLog },
+    { role: "worker", version: "1", providers: ["vendor"], isAlone: false },
+  );
+  await presence.join();
+  const health = await ProviderHealth.load({ stores, clock, log: silentLog }, [provider]);
+  const deps = {
+    ...{ stores, blobs, clock, health, presence, outageMs: OUTAGE_MS, random: () => 0.5, log: silentLog },
+    inspector: sharpInspector(new Decoding()),
+  } as unknown as WorkerDeps;
+  const own: BatchRecord = { ...batch, status: "running" };
+  const offer = { provider: provider as ItemProvider, executedModel: "m", priceMicroUsd: null } as never;
+  const claim = async () => {
+    const [item] = await stores.write((tx) =>
+      tx.items.claim(batch.id, {
+        ...{ token: randomIds.leaseToken(), worker: presence.id, nowMs: Number.MAX_SAFE_INTEGER },
+        ...{ provider: "vendor", isPaid: true, which: "any", mostSwitches: 2, limit: 1 },
+      }),
+    );
+    return item as LeasedItem;
+  };
+  const record = async (item: LeasedItem, attempt: ItemAttempt) => {
+    const ticket = {
+      isProbe: false,
+      ...{ succeeded: async () => {}, failed: async () => {}, dropped: () => {} },
+    };
+    const work = { batch: own, item, offer, ticket };
+    return recordItem(deps, work, attempt, new AbortController().signal);
+  };
+  const active = { ...activeBatch(own), offers: [offer] };
+  return {
+    presence,
+    claim,
+    record,
+    refused: async () => record(await claim(), troubled("unreachable")),
+    makes: async () => record(await claim(), made(await tinyPng())),
+    disable: () => health.begin(provider, "m")?.failed(troubled("credential"), "1"),
+    wait: () => waitForProvider(deps, active),
+  };
+}
+
+onEachDialect("an outage that not all workers have", (open) => {
+  async function twoWorkers() {
+    const stores = await open();
+    const clock = new FakeClock();
+    const batch = await openBatchRecord(stores, 5);
+    const items = Array.from({ length: 5 }, (_, position) => {
+      const place = { position, sourceIndex: position, outputIndex: 0 };
+      return { ...place, customId: `i${position}`, prompt: "a picture" };
+    });
+    await stores.write((tx) => tx.items.insertMany(batch.id, items));
+    await startBatch(stores, batch.id, 1);
+    const [broken, well] = [await workerOf(stores, batch, clock), await workerOf(stores, batch, clock)];
+    const waitingSinceMs = async () => (await stores.read.batches.byId(batch.id))?.waitingSinceMs;
+    const counts = async () => {
+      const { pending, success, failed } = await stores.read.items.countByStatus(batch.id);
+      return { pending, success, failed };
+    };
+    return { stores, clock, broken, well, waitingSinceMs, counts };
+  }
+
+  it("[HEALTH-11] an image of one ends the outage of another, which then fails no item", async () => {
+    const { clock, broken, well, waitingSinceMs, counts } = await twoWorkers();
+    const beginMs = clock.nowMs();
+    expect(await broken.refused()).toBe("retry");
+    expect(await waitingSinceMs()).toBe(beginMs);
+    clock.advance(OUTAGE_MS - 1);
+    expect(await well.makes()).toBe("success");
+    expect(await waitingSinceMs()).toBeNull();
+    clock.advance(HOUR_MS);
+    expect(await broken.refused()).toBe("retry");
+    await broken.disable();
+    expect(await broken.wait()).toBe(beginMs + OUTAGE_MS - 1 + HOUR_MS + OUTAGE_MS);
+    clock.advance(OUTAGE_MS - 1);
+    expect(await well.makes()).toBe("success");
+    clock.advance(1);
+    expect(await broken.wait()).toBe(clock.nowMs() + OUTAGE_MS);
+    expect(await counts()).toEqual({ pending: 3, success: 2, failed: 0 });
+  });
+
+  it("[HEALTH-11] as long as another worker is making an image, no item fails", async () => {
+    const { stores, clock, broken, well, counts } = await twoWorkers();
+    await broken.disable();
+    await broken.wait();
+    clock.advance(OUTAGE_MS);
+    const item = await well.claim();
+    expect(await broken.wait()).toBe(clock.nowMs());
+    expect(await broken.refused()).toBe("retry");
+    expect(await counts()).toEqual({ pending: 5, success: 0, failed: 0 });
+    expect(await well.record(item, made(await tinyPng()))).toBe("success");
+    const last = await well.claim();
+    await broken.wait();
+    clock.advance(OUTAGE_MS);
+    await stores.write((tx) => tx.workers.remove(well.presence.id));
+    expect(await broken.wait()).toBeNull();
+    expect(await counts()).toEqual({ pending: 0, success: 1, failed: 4 });
+    expect(await well.record(last, made(await tinyPng()))).toBe("lost");
+  });
+});
+
+it("[HEALTH-12] a time in which no process made images is no outage", async () => {
+  const clock = new FakeClock();
+  const { stores } = await openDataDirectory(await tempDir(), clock);
+  const batch = await openBatchRecord(stores, 1);
+  await startBatch(stores, batch.id, 1);
+  const joined = async (role: "api" | "worker", isAlone = false) => {
+    const facts = { role, version: "1", providers: [], isAlone };
+    const presence = new Presence({ stores, clock, ids: randomIds, log: silentLog }, facts);
+    await presence.join();
+    return presence;
+  };
+  const wait = () => stores.write((tx) => tx.batches.update(batch.id, { waitingSinceMs: clock.nowMs() }));
+  const isWaiting = async () => (await stores.read.batches.byId(batch.id))?.waitingSinceMs !== null;
+  const first = await joined("worker");
+  await wait();
+  clock.advance(TERM_MS);
+  await joined("worker");
+  await first.beat();
+  expect(await isWaiting()).toBe(true);
+  clock.advance(TERM_MS + 1);
+  const api = await joined("api");
+  await api.beat();
+  expect(await isWaiting()).toBe(true);
+  await first.beat();
+  expect(await isWaiting()).toBe(false);
+  await wait();
+  clock.advance(TERM_MS + 1);
+  await joined("worker");
+  expect(await isWaiting()).toBe(false);
+  await wait();
+  await stores.write((tx) => tx.workers.removeAll());
+  await joined("worker");
+  expect(await isWaiting()).toBe(false);
+  await wait();
+  await joined("worker", true);
+  expect(await isWaiting()).toBe(false);
+});
