@@ -29,9 +29,9 @@ async function behindProxy(clock: Clock = systemClock, place?: string) {
   onTestFinished(() => proxy.close());
   url.port = String(proxy.port);
   const database = await openPostgres({ url: url.href }, clock);
-  onTestFinished(() => database.close());
+  onTestFinished(() => database.close().catch(() => {}));
   if (place !== undefined) await migrate(database);
-  return { proxy, stores: sqlStores(database) };
+  return { proxy, database, stores: sqlStores(database) };
 }
 
 /** Ends every other connection to the database, as a restart of the server does. */
@@ -90,6 +90,61 @@ describe.skipIf(!hasPostgres)("PostgreSQL", () => {
       expect(read.length).toBeGreaterThanOrEqual(i);
     }
     expect(await stores.read.accounts.list()).toHaveLength(3);
+  });
+
+  it("[PG-10] connections that die without a word hold up nothing for long: reads and writes go on with others", async () => {
+    const { stores, proxy } = await behindProxy();
+    const ids = Array.from({ length: 12 }, (_, i) => `a${i}`);
+    const insert = (id: string) => stores.write((tx) => tx.accounts.insert(account(id)));
+    await Promise.all(ids.map((id) => insert(`before ${id}`)));
+    proxy.silence();
+    const startMs = performance.now();
+    await Promise.all(ids.flatMap((id) => [insert(id), stores.read.accounts.byId(id)]));
+    expect(performance.now() - startMs).toBeLessThan(9000);
+    expect(await stores.read.accounts.list()).toHaveLength(24);
+  });
+
+  it("[PG-10] a statement may take its time while the server is at work on it", async () => {
+    const { database } = await behindProxy();
+    expect(await one(database.reader, sql`select 1 as value from pg_sleep(5)`)).toBe(1);
+  });
+
+  it("[PG-10] a write whose commit gets no answer happens once", async () => {
+    const { stores, proxy } = await behindProxy();
+    let runs = 0;
+    proxy.cut("silent");
+    await stores.write(async (tx) => {
+      runs++;
+      await tx.accounts.insert(account("a"));
+    });
+    expect([runs, await stores.read.accounts.list()]).toMatchObject([1, [{ id: "a" }]]);
+  });
+
+  it("[PG-9] asking for a lost commit ends, also when somebody else keeps its row", async () => {
+    const url = await newDatabase();
+    const fast = { ...systemClock, monotonicMs: () => 10 * systemClock.monotonicMs() };
+    const { stores, proxy } = await behindProxy(fast, url);
+    const other = await beside(url);
+    const third = await beside(url);
+    const isWaiting = async () => (await third.query("select 1 from pg_locks where not granted")).rowCount;
+    let locking: Promise<unknown> = Promise.resolve();
+    proxy.cut("before");
+    const writing = stores.write(async (tx) => {
+      await tx.accounts.insert(account("a"));
+      // Gets the lock as soon as the transaction is cut.
+      locking = other.query("begin; lock table commits in access exclusive mode");
+      let isLocking = false;
+      const seen = expect
+        .poll(isWaiting)
+        .toBe(1)
+        .then(() => {
+          isLocking = true;
+        });
+      while (!isLocking) await tx.accounts.list();
+      await seen;
+    });
+    await expect(writing).rejects.toMatchObject({ name: "StorageUnavailable", reason: "unknown-commit" });
+    await locking;
   });
 
   it.each(["before", "answer", "late"] as const)(

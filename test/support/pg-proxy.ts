@@ -1,13 +1,15 @@
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
-/** How a connection ends at a statement. Both sides see a reset. */
+/** How a connection ends at a statement. Both sides see a reset, except where nothing is said. */
 export type PgCut =
   /** The statement never reaches the server. */
   | "before"
   /** The server has done the statement, and its answer is lost. */
   | "answer"
   /** The client is cut off at once, and the statement reaches the server `LATE_MS` later all the same. */
-  | "late";
+  | "late"
+  /** The server has done the statement, and the connection stays open and carries nothing any more. */
+  | "silent";
 
 export const LATE_MS = 300;
 
@@ -25,6 +27,8 @@ export interface PgProxy {
   cut(how: PgCut, options?: { times?: number; when?: (sql: string) => boolean }): void;
   /** Resets all connections. */
   cutAll(): void;
+  /** The connections that are open now stay open and carry nothing any more, as when a machine loses power. */
+  silence(): void;
   /** Forgets all cuts to come, delays and refusals. */
   heal(): void;
   close(): Promise<void>;
@@ -41,6 +45,7 @@ const IS_COMMIT = (sql: string) => /^\s*(commit|end)\b/i.test(sql);
 export async function startPgProxy(target: { port: number }): Promise<PgProxy> {
   const planned: { how: PgCut; left: number; when: (sql: string) => boolean }[] = [];
   const open = new Set<() => void>();
+  const silencers = new Set<() => void>();
   const timers = new Set<NodeJS.Timeout>();
   const later = (ms: number, work: () => void) => {
     const timer = setTimeout(() => {
@@ -58,7 +63,13 @@ export async function startPgProxy(target: { port: number }): Promise<PgProxy> {
       if (delayMs === 0) to.write(bytes);
       else later(delayMs, () => to.write(bytes));
     };
+    let isSilent = false;
+    const silence = () => {
+      isSilent = true;
+    };
+    silencers.add(silence);
     const end = () => {
+      silencers.delete(silence);
       open.delete(end);
       proxy.connections = open.size;
       for (const socket of [client, server]) if (!socket.destroyed) socket.resetAndDestroy();
@@ -68,10 +79,15 @@ export async function startPgProxy(target: { port: number }): Promise<PgProxy> {
     let isAnswerLost = false;
     const statements = statementReader((bytes, sql) => {
       const plan = sql === null ? undefined : planned.find(({ left, when }) => left > 0 && when(sql));
+      if (isSilent) return;
       if (plan === undefined) return pass(server, bytes);
       plan.left--;
       proxy.cuts++;
       if (plan.how === "before") return end();
+      if (plan.how === "silent") {
+        pass(server, bytes);
+        return silence();
+      }
       if (plan.how === "late") {
         client.resetAndDestroy();
         later(LATE_MS, () => server.end(bytes));
@@ -82,6 +98,7 @@ export async function startPgProxy(target: { port: number }): Promise<PgProxy> {
     });
     client.on("data", statements);
     server.on("data", (bytes) => {
+      if (isSilent) return;
       if (isAnswerLost) end();
       else if (!client.destroyed) pass(client, bytes);
     });
@@ -107,6 +124,9 @@ export async function startPgProxy(target: { port: number }): Promise<PgProxy> {
     },
     cutAll: () => {
       for (const end of [...open]) end();
+    },
+    silence: () => {
+      for (const silence of silencers) silence();
     },
     heal: () => {
       planned.length = 0;

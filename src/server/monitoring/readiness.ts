@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { RequestHandler } from "express";
 import { systemClock } from "../../kernel/clock.ts";
 import type { ApiDeps } from "../deps.ts";
@@ -8,6 +9,8 @@ export const MIN_FREE_DISK_BYTES = 100 * 1024 * 1024;
 
 /** Database and bucket are probed at most this often: each probe is a write or a request, and asking needs no key. */
 const PROBE_EVERY_MS = 1000;
+/** Whoever asks has an answer by then, also while database or bucket give none. */
+const PATIENCE_MS = 3000;
 
 type ReadinessDeps = Pick<
   ApiDeps,
@@ -43,16 +46,26 @@ async function readinessProblems(deps: ReadinessDeps, probes: readonly Probe[]):
   return found.filter((problem) => problem !== null);
 }
 
+/** A probe without an answer is not followed by another one: each holds a connection. */
 function probing(trouble: string, ask: () => Promise<unknown>): Probe {
+  let isAsking = false;
   let last: { atMs: number; problem: Promise<string | null> } | null = null;
   return () => {
     const nowMs = systemClock.monotonicMs();
-    if (last === null || nowMs - last.atMs >= PROBE_EVERY_MS) {
-      const problem = ask().then(
-        () => null,
-        () => trouble,
-      );
-      last = { atMs: nowMs, problem };
+    if (last === null || (!isAsking && nowMs - last.atMs >= PROBE_EVERY_MS)) {
+      isAsking = true;
+      const answer = ask()
+        .then(
+          () => null,
+          () => trouble,
+        )
+        .finally(() => {
+          isAsking = false;
+        });
+      last = {
+        atMs: nowMs,
+        problem: Promise.race([answer, pause(PATIENCE_MS, trouble, { ref: false })]),
+      };
     }
     return last.problem;
   };

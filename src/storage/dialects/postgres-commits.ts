@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { PoolClient, QueryConfig } from "pg";
+import type { PoolClient, QueryResult } from "pg";
 
 /*
  * A lost answer to a COMMIT: another connection has to find out whether it happened. `pg_xact_status` cannot say it: after a
@@ -34,11 +34,14 @@ ON CONFLICT (connection) DO UPDATE SET count = commits.count + 1, used_at = now(
 }
 
 /**
- * Returns the query for the count of a connection that is lost. It waits until the last transaction of that connection has
- * ended, even one that would insert the row.
+ * Asks for the count of a connection that is lost. It waits until the last transaction of that connection has ended, even
+ * one that would insert the row, and rejects when that takes longer than a second.
  */
-export function askForCount({ connection }: CommitMark): QueryConfig {
-  const text = `INSERT INTO commits (connection, count) VALUES ($1, 0)
-ON CONFLICT (connection) DO UPDATE SET used_at = now() RETURNING count`;
-  return { text, values: [connection] };
+export async function askForCount(client: PoolClient, { connection }: CommitMark): Promise<number> {
+  const results =
+    await client.query(`BEGIN; SET LOCAL lock_timeout = '1s'; INSERT INTO commits (connection, count)
+VALUES ('${connection}', 0) ON CONFLICT (connection) DO UPDATE SET used_at = now() RETURNING count; ROLLBACK`);
+  // A text of several statements has several results, which the types do not know.
+  const counted = (results as unknown as QueryResult<{ count: number }>[]).at(-2);
+  return counted?.rows[0]?.count ?? 0;
 }

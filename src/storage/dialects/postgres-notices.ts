@@ -1,10 +1,12 @@
 import type { Client } from "pg";
 import type { Clock } from "../../kernel/clock.ts";
+import { destroySoon } from "./postgres-silence.ts";
 
 const CHANNEL = "imgbatch";
 /** Pauses between two attempts to connect. */
 const AGAIN_MS = { first: 500, longest: 10_000 };
-
+/** Between two texts to the server, which show whether it is still there, and how long it has to answer one. */
+const PING_MS = 3000;
 /** How long the end waits for the last text to be sent. */
 const LAST_WORDS_MS = 500;
 
@@ -32,8 +34,9 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
       if (listening !== null) {
         client = listening.client;
         pauseMs = AGAIN_MS.first;
-        await Promise.race([listening.lost, aborted(closing.signal)]);
+        await Promise.race([listening.lost, silence(listening.client, clock, closing.signal)]);
         client = null;
+        destroySoon([listening.client]);
         await listening.client.end().catch(() => {});
       }
       await clock.sleep(Math.min(pauseMs, AGAIN_MS.longest), closing.signal).catch(() => {});
@@ -44,7 +47,8 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
       return client !== null;
     },
     send: (text) => {
-      if (client !== null) sent = client.query("select pg_notify($1, $2)", [CHANNEL, text]).catch(() => {});
+      const to = client;
+      sent = sent.then(() => to?.query("select pg_notify($1, $2)", [CHANNEL, text])).catch(() => {});
     },
     close: async () => {
       const isSent = new AbortController();
@@ -56,11 +60,17 @@ export function openNotices(url: string, clock: Clock, onNotice: (text: string) 
   };
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
+/** Resolves when the server does not answer, or when the signal is aborted. */
+async function silence(client: Client, clock: Clock, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await clock.sleep(PING_MS, signal).catch(() => {});
+    if (signal.aborted) return;
+    const isAnswered = await client.query("select 1").then(
+      () => true,
+      () => false,
+    );
+    if (!isAnswered) return;
+  }
 }
 
 /** `lost` resolves when the connection is. */
@@ -73,7 +83,7 @@ async function listen(
     connectionString: url,
     application_name: "imgbatch notices",
     connectionTimeoutMillis: AGAIN_MS.longest,
-    keepAlive: true,
+    query_timeout: PING_MS,
   });
   const lost = new Promise<void>((resolve) => {
     client.on("error", () => resolve()).on("end", () => resolve());

@@ -50,6 +50,12 @@ const [DISK_FULL, BUSY] = ["53100", /^(55P03|57014|40001|40P01)$/];
 /** The pool has no free connection. */
 const NONE_FREE = /^timeout exceeded when trying to connect/;
 
+/** Whether others kept the database, or all connections to it, for too long. */
+export function isBusy(failure: unknown): boolean {
+  const error = reasonOf(failure);
+  return BUSY.test(systemCodeOf(error)) || (error instanceof Error && NONE_FREE.test(error.message));
+}
+
 /** Returns the error to throw in place of one after which nothing was stored; any other error as it is. */
 export function notStoredInPostgres(failure: unknown): unknown {
   const error = reasonOf(failure);
@@ -57,7 +63,7 @@ export function notStoredInPostgres(failure: unknown): unknown {
   if (code === DISK_FULL) {
     return new StorageUnavailable("full", "The disk of the service's database is full.", error);
   }
-  if (BUSY.test(code) || (error instanceof Error && NONE_FREE.test(error.message))) {
+  if (isBusy(failure)) {
     return new StorageUnavailable("busy", "The service's database is busy; try again.", error);
   }
   if (isConnectionLost(failure) || failure instanceof CannotConnect) {

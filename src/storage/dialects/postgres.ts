@@ -1,13 +1,15 @@
 import { sql } from "kysely";
-import type { CustomTypesConfig, Pool, PoolClient, QueryConfig, QueryResultRow } from "pg";
+import type { ClientConfig, CustomTypesConfig, Pool, PoolClient, QueryConfig, QueryResultRow } from "pg";
 import { ImgbatchError } from "../../contract/errors.ts";
 import type { Clock } from "../../kernel/clock.ts";
 import { systemCodeOf } from "../../kernel/files/disk-full.ts";
 import { askForCount, type CommitMark, PREPARE_MARKS } from "./postgres-commits.ts";
 import { postgresSession } from "./postgres-session.ts";
+import { destroySoon, endWhenSilent, workAsker } from "./postgres-silence.ts";
 import { beginReading, beginWriting, commit, runInTransaction } from "./postgres-transaction.ts";
 import {
   CannotConnect,
+  isBusy,
   isConnectionLost,
   notStoredInPostgres,
   perhapsStoredInPostgres,
@@ -17,6 +19,8 @@ import { type SqlDatabase, written } from "./sql-session.ts";
 
 /** How many connections a process has at most. A server takes 100 unless it is told otherwise. */
 const MOST_CONNECTIONS = 10;
+/** After how long without a byte the system looks whether the other side is still there. */
+const KEEP_ALIVE_MS = 10_000;
 /** For a new connection, and for a free one. */
 const CONNECT_TIMEOUT_MS = 10_000;
 /** A server that restarts is back within seconds: so long everything waits for it. */
@@ -36,7 +40,7 @@ const [INT8, NUMERIC] = [20, 1700];
  * refuses, and `INVALID_CONFIG` for one that cannot be used.
  */
 export async function openPostgres({ url }: { url: string }, clock: Clock): Promise<SqlDatabase> {
-  const pool = await openPool(url);
+  const { pool, close } = await openPool(url);
   const again = <T>(attempt: () => Promise<T>) => untilConnected(clock, attempt);
   const database: SqlDatabase = {
     reader: postgresSession((statement) => again(() => query(pool, statement))),
@@ -56,35 +60,46 @@ export async function openPostgres({ url }: { url: string }, clock: Clock): Prom
     },
     // The server checks its own files.
     integrityProblems: async () => [],
-    close: () => pool.end(),
+    close,
   };
   try {
     await prepare(pool, again);
   } catch (error) {
-    await pool.end();
+    await close();
     throw error instanceof ImgbatchError ? error : cannotUse(error);
   }
   return database;
 }
 
-async function openPool(url: string): Promise<Pool> {
+async function openPool(url: string): Promise<{ pool: Pool; close: () => Promise<void> }> {
   const { default: pg } = await import("pg");
   const types: CustomTypesConfig = {
     getTypeParser: (oid: number, format?: "text" | "binary") =>
       oid === INT8 || oid === NUMERIC ? toSafeInteger : pg.types.getTypeParser(oid, format),
   };
-  const pool = new pg.Pool({
+  const connection: ClientConfig = {
     connectionString: url,
     application_name: "imgbatch",
-    max: MOST_CONNECTIONS,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
-    types,
-  });
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+  };
+  const pool = new pg.Pool({ ...connection, max: MOST_CONNECTIONS, types });
+  const ask = workAsker(connection);
+  const open = new Set<PoolClient>();
   // A connection that breaks while nobody waits for it would end the process. Whoever waits for it gets the error.
   pool.on("error", () => {});
-  pool.on("connect", (client) => client.on("error", () => {}));
-  return pool;
+  pool.on("connect", (client) => {
+    client.on("error", () => {});
+    endWhenSilent(client, ask);
+    open.add(client);
+    client.on("end", () => open.delete(client));
+  });
+  const close = async () => {
+    await pool.end();
+    destroySoon(open);
+  };
+  return { pool, close };
 }
 
 function toSafeInteger(text: string): number {
@@ -172,7 +187,7 @@ async function withClient<T>(pool: Pool, use: (client: PoolClient) => Promise<T>
       () => true,
       () => false,
     );
-    isUsable = isUndone && !isConnectionLost(error);
+    isUsable = isUndone && !(error instanceof LostCommit) && !isConnectionLost(error);
     throw error;
   } finally {
     client.release(!isUsable);
@@ -220,10 +235,10 @@ async function endOf(pool: Pool, clock: Clock, mark: CommitMark): Promise<"commi
   const startMs = clock.monotonicMs();
   while (clock.monotonicMs() - startMs < ASK_COMMIT_MS) {
     try {
-      const { rows } = await query<{ count: number }>(pool, askForCount(mark));
-      return (rows[0]?.count ?? 0) < mark.count ? "aborted" : "committed";
+      const count = await withClient(pool, (client) => askForCount(client, mark));
+      return count < mark.count ? "aborted" : "committed";
     } catch (error) {
-      if (!isConnectionLost(error)) return null;
+      if (!isConnectionLost(error) && !isBusy(error)) return null;
     }
     await clock.sleep(PAUSE_MS);
   }

@@ -43,6 +43,20 @@ describe("the service tells whether it is ready", () => {
     expect(await readiness(deps)).toEqual([503, { status: "not_ready", problems: [problem] }]);
   });
 
+  it("[OPS-7] a database without any answer is a problem after three seconds, and is not asked again meanwhile", async () => {
+    let asked = 0;
+    const write = () => {
+      asked++;
+      return new Promise<never>(() => {});
+    };
+    const url = await serveOperations({ stores: { ...refusingStores(), write } });
+    for (let i = 0; i < 3; i++) {
+      const response = await fetch(`${url}/readyz`);
+      expect(await response.json()).toMatchObject({ problems: ["the database cannot be written"] });
+    }
+    expect(asked).toBe(1);
+  });
+
   it("[OPS-7] names every problem at once", async () => {
     const [status, { problems }] = await readiness({
       stores: refusingStores(),

@@ -2,6 +2,7 @@ import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../../src/kernel/clock.ts";
 import { openNotices } from "../../../src/storage/dialects/postgres-notices.ts";
+import { startPgProxy } from "../../support/pg-proxy.ts";
 import { hasPostgres, newDatabase } from "../../support/postgres.ts";
 
 it.skipIf(!hasPostgres)(
@@ -31,5 +32,26 @@ it.skipIf(!hasPostgres)(
     await expect.poll(areListening, { timeout: 5000 }).toBe(true);
     both[1]?.send("b");
     await expect.poll(() => heard.slice().sort()).toEqual(["one a", "one b", "two a", "two b"]);
+  },
+);
+
+it.skipIf(!hasPostgres)(
+  "[ROLE-9] a connection for notices that dies without a word is made again, and the end does not wait for it",
+  async () => {
+    const url = new URL(await newDatabase());
+    const proxy = await startPgProxy({ port: Number(url.port) });
+    onTestFinished(() => proxy.close());
+    url.port = String(proxy.port);
+    const heard: string[] = [];
+    const notices = openNotices(url.href, systemClock, (text) => heard.push(text));
+    await expect.poll(() => notices.isListening).toBe(true);
+    proxy.silence();
+    await expect.poll(() => notices.isListening, { timeout: 9000 }).toBe(false);
+    await expect.poll(() => notices.isListening, { timeout: 9000 }).toBe(true);
+    for (const text of ["a", "b", "c"]) notices.send(text);
+    await expect.poll(() => heard).toEqual(["a", "b", "c"]);
+    proxy.silence();
+    await notices.close();
+    expect(proxy.connections).toBe(0);
   },
 );
